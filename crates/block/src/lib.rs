@@ -1,0 +1,29 @@
+//! The words that everything which stores blocks speaks: a [`Request`] goes down and exactly one
+//! [`Completion`] comes up, and the bytes travel with them in a [`Buffer`] that has one owner.
+//!
+//! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time, tickets,
+//! slot tables, a seeded random source, CRC32C, and every bound of the data path (`limits`).
+//! What deliberately does not: protocol names, I/O, threads, clocks, unsafe code. Read `request`
+//! first, then `buffer` and `memory`.
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod checksum;
+pub mod limits;
+pub mod memory;
+pub mod pool;
+pub mod random;
+pub mod request;
+pub mod table;
+pub mod ticket;
+pub mod time;
+pub mod units;
+
+pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
+pub use memory::Memory;
+pub use pool::{Account, Class, Pool};
+pub use request::{Completion, Failure, Operation, Outcome, Request};
+pub use table::{Slot, Table};
+pub use ticket::{MachineId, ShardId, Ticket, VolumeId};
+pub use time::Instant;
+pub use units::{BlockCount, BlockSize, ByteCount, ByteOffset, Extent, Lba};

@@ -1,0 +1,31 @@
+//! What may be done to the bytes of buffers without seeing them: the reactor does it on its arena, the
+//! simulator on pages of its own, and a machine only says what it wants.
+
+use crate::buffer::Buffer;
+use crate::checksum::Crc32c;
+
+/// The memory behind buffers. All offsets and lengths are bytes of the buffer; a range outside it is a
+/// bug and panics. Writing to a leased page is a bug and panics.
+pub trait Memory {
+    /// Gives a reserved buffer its pages, with whatever they held; does nothing to one that has them.
+    /// Pages cannot run out: the pools together never reserve more than there are.
+    fn materialize(&mut self, buffer: &mut Buffer);
+
+    /// Takes a buffer back: frees its pages and ends its leases. Use [`Pool::give`](crate::Pool::give) for buffers of a pool.
+    fn release(&mut self, buffer: Buffer);
+
+    /// Puts `bytes` into the buffer from `at` on; gives it pages first if it has none.
+    fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]);
+
+    /// Fetches `into.len()` bytes from `at` on.
+    fn read(&self, buffer: &Buffer, at: u32, into: &mut [u8]);
+
+    /// Puts zeros into `length` bytes from `at` on; gives the buffer pages first if it has none.
+    fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32);
+
+    /// Takes `length` bytes from `at` on into a running CRC32C.
+    fn crc32c(&self, buffer: &Buffer, at: u32, length: u32, running: Crc32c) -> Crc32c;
+
+    /// The offset of the first byte in which two buffers of one length differ.
+    fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32>;
+}

@@ -1,0 +1,269 @@
+//! The two words of the house: a [`Request`] goes down, exactly one [`Completion`] comes up.
+//!
+//! Units: extents are bytes of the disk or volume that is asked. Errors: an [`Outcome`] tells *done* from *not done* from
+//! *unknown*, and never claims more than is known. The payload of a request comes back with its completion, whatever
+//! the outcome, because it belongs to a pool.
+
+use core::fmt;
+
+use crate::buffer::Buffer;
+use crate::ticket::Ticket;
+use crate::units::Extent;
+
+/// What is asked of a disk or a volume.
+#[derive(Debug)]
+pub struct Request {
+    /// Who asks; comes back in the completion.
+    pub ticket: Ticket,
+    /// What is asked.
+    pub operation: Operation,
+}
+
+/// The operations. A payload's length equals its extent's, and its phase the extent's offset modulo 4096.
+#[derive(Debug)]
+pub enum Operation {
+    /// Fill `buffer` from `extent`. The buffer may be reserved: the disk gives it pages or leases its own.
+    Read {
+        /// What to read.
+        extent: Extent,
+        /// Where to put it.
+        buffer: Buffer,
+    },
+    /// Put `buffer` at `extent`. Each block ends as before or as asked, also when the power fails.
+    Write {
+        /// Where to write.
+        extent: Extent,
+        /// What to write. Its pages may come back exchanged for others of unknown content.
+        buffer: Buffer,
+        /// Force unit access: complete only once these blocks are durable.
+        durable: bool,
+    },
+    /// Complete once all writes that were completed before are durable.
+    Flush,
+    /// The contents of these ranges are of no interest any more; reads return zeros or what was there.
+    Discard {
+        /// The ranges, at most [`DISCARD_RANGES_MAX`](crate::limits::DISCARD_RANGES_MAX).
+        extents: Vec<Extent>,
+    },
+    /// Make `extent` read as zeros.
+    WriteZeroes {
+        /// What to clear.
+        extent: Extent,
+        /// Whether the space may be given up (NVMe DEAC).
+        deallocate: bool,
+        /// Complete only once durable.
+        durable: bool,
+    },
+    /// Compare `buffer` with `extent`: done when equal, else [`Outcome::Miscompare`].
+    Compare {
+        /// What to compare with.
+        extent: Extent,
+        /// The expected bytes.
+        buffer: Buffer,
+    },
+    /// If `extent` holds `expected`, write `replacement`, as one step with respect to every other write of the volume.
+    /// Volumes answer it; disks are never asked.
+    CompareAndWrite {
+        /// What to compare and write.
+        extent: Extent,
+        /// The expected bytes.
+        expected: Buffer,
+        /// The bytes to write then.
+        replacement: Buffer,
+        /// Complete only once durable.
+        durable: bool,
+    },
+    /// Check that `extent` can be read from the media; no data are returned.
+    Verify {
+        /// What to check.
+        extent: Extent,
+    },
+}
+
+/// The one answer to a request.
+#[derive(Debug)]
+pub struct Completion {
+    /// Whose request it was.
+    pub ticket: Ticket,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The request's payload (of compare-and-write: the replacement), or an empty buffer.
+    pub buffer: Buffer,
+    /// The expected bytes of a compare-and-write.
+    pub expected: Option<Box<Buffer>>,
+}
+
+impl Completion {
+    /// The completion of a request that had `buffer` as its payload.
+    #[inline]
+    pub fn new(ticket: Ticket, outcome: Outcome, buffer: Buffer) -> Completion {
+        Completion { ticket, outcome, buffer, expected: None }
+    }
+}
+
+impl Request {
+    /// Answers the request with `outcome` and gives its payload back.
+    pub fn complete(self, outcome: Outcome) -> Completion {
+        let Request { ticket, operation } = self;
+        match operation {
+            Operation::Read { buffer, .. }
+            | Operation::Write { buffer, .. }
+            | Operation::Compare { buffer, .. } => Completion::new(ticket, outcome, buffer),
+            Operation::CompareAndWrite { expected, replacement, .. } => Completion {
+                ticket,
+                outcome,
+                buffer: replacement,
+                expected: Some(Box::new(expected)),
+            },
+            Operation::Flush
+            | Operation::Discard { .. }
+            | Operation::WriteZeroes { .. }
+            | Operation::Verify { .. } => Completion::new(ticket, outcome, Buffer::empty()),
+        }
+    }
+}
+
+impl Operation {
+    /// Whether it may change what the disk holds.
+    #[inline]
+    pub fn changes_data(&self) -> bool {
+        matches!(
+            self,
+            Operation::Write { .. }
+                | Operation::Discard { .. }
+                | Operation::WriteZeroes { .. }
+                | Operation::CompareAndWrite { .. }
+        )
+    }
+
+    /// The range that it concerns; `None` for a flush and for a discard, which has several.
+    #[inline]
+    pub fn extent(&self) -> Option<Extent> {
+        match self {
+            Operation::Read { extent, .. }
+            | Operation::Write { extent, .. }
+            | Operation::WriteZeroes { extent, .. }
+            | Operation::Compare { extent, .. }
+            | Operation::CompareAndWrite { extent, .. }
+            | Operation::Verify { extent } => Some(*extent),
+            Operation::Flush | Operation::Discard { .. } => None,
+        }
+    }
+
+    /// The operation's name, for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Operation::Read { .. } => "read",
+            Operation::Write { .. } => "write",
+            Operation::Flush => "flush",
+            Operation::Discard { .. } => "discard",
+            Operation::WriteZeroes { .. } => "write zeroes",
+            Operation::Compare { .. } => "compare",
+            Operation::CompareAndWrite { .. } => "compare and write",
+            Operation::Verify { .. } => "verify",
+        }
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was carried out.
+    Done,
+    /// A compare found a difference, first in this byte of the payload; nothing was written.
+    Miscompare(u32),
+    /// It was not carried out, or not wholly: each block is as before or as asked, and nothing comes later.
+    NotDone(Failure),
+    /// It may have been carried out, not, or in part, and no more will happen to it.
+    Unknown(Failure),
+}
+
+impl Outcome {
+    /// Whether it was carried out.
+    #[inline]
+    pub fn is_done(self) -> bool {
+        matches!(self, Outcome::Done)
+    }
+}
+
+/// Why a request was not, or may not have been, carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// It reaches beyond the end.
+    OutOfRange,
+    /// The disk takes no writes: it is read-only, or a flush failed before.
+    WriteProtected,
+    /// The media cannot be read there.
+    MediumRead,
+    /// The media cannot be written there.
+    MediumWrite,
+    /// There is no room left below (a sparse file on a full file system).
+    NoSpace,
+    /// The disk cannot do this operation.
+    Unsupported,
+    /// The volume or disk is gone or going.
+    Removed,
+    /// The disk is not there at present; a retry may help.
+    NotReady,
+    /// It was cancelled before it began.
+    Aborted,
+    /// No answer came in time.
+    TimedOut,
+    /// We were wrong, or the system below us was.
+    Internal,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::OutOfRange => "beyond the end",
+            Failure::WriteProtected => "write protected",
+            Failure::MediumRead => "unrecovered read error",
+            Failure::MediumWrite => "write fault",
+            Failure::NoSpace => "no space left",
+            Failure::Unsupported => "not supported",
+            Failure::Removed => "removed",
+            Failure::NotReady => "not ready",
+            Failure::Aborted => "aborted",
+            Failure::TimedOut => "timed out",
+            Failure::Internal => "internal error",
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Done => f.write_str("done"),
+            Outcome::Miscompare(at) => write!(f, "miscompare at byte {at}"),
+            Outcome::NotDone(why) => write!(f, "not done: {why}"),
+            Outcome::Unknown(why) => write!(f, "unknown whether done: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_returns_the_payload() {
+        let request = Request {
+            ticket: Ticket::default(),
+            operation: Operation::Write {
+                extent: Extent::new(0, 4096),
+                buffer: Buffer::reserved(4096, 0),
+                durable: false,
+            },
+        };
+        let completion = request.complete(Outcome::NotDone(Failure::Removed));
+        assert_eq!(completion.buffer.len(), 4096);
+    }
+
+    #[test]
+    fn requests_stay_small_enough_to_move() {
+        // A request moves through five hands on its way; 128 bytes are two cache lines.
+        assert!(size_of::<Request>() <= 128, "{}", size_of::<Request>());
+        assert!(size_of::<Completion>() <= 128, "{}", size_of::<Completion>());
+    }
+}

@@ -1,0 +1,29 @@
+//! The shard clock: nanoseconds since an origin that the driver chose. Pure code never reads a clock;
+//! the present comes as an argument.
+
+use core::ops::Add;
+use core::time::Duration;
+
+/// A moment on the shard clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// The origin of the clock.
+    pub const ZERO: Instant = Instant(0);
+
+    /// The time since `earlier`, or zero when that lies ahead.
+    #[inline]
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    #[inline]
+    fn add(self, rhs: Duration) -> Instant {
+        Instant(self.0.saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}

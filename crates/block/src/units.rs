@@ -1,0 +1,158 @@
+//! Addresses and counts as types of their own, so that a block number is never added to a byte offset.
+//!
+//! Units: [`Lba`] and [`BlockCount`] count logical blocks of the volume's [`BlockSize`]; everything below
+//! a target counts bytes, in [`ByteOffset`] and [`ByteCount`], because the members of a volume may have
+//! other block sizes than the volume. Conversions that could overflow return `None`.
+
+use core::fmt;
+
+/// A logical block address: the number of a block on a volume, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lba(pub u64);
+
+/// A number of logical blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockCount(pub u64);
+
+/// A distance in bytes from the start of a disk or volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteOffset(pub u64);
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteCount(pub u64);
+
+impl fmt::Display for Lba {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {}", self.0)
+    }
+}
+
+impl fmt::Display for ByteOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}", self.0)
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+/// The size of a logical block: 512 or 4096 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockSize {
+    shift: u8,
+}
+
+impl BlockSize {
+    /// 512-byte blocks, the default.
+    pub const B512: BlockSize = BlockSize { shift: 9 };
+    /// 4096-byte blocks.
+    pub const B4096: BlockSize = BlockSize { shift: 12 };
+
+    /// The block size of `bytes` bytes, or `None` when it is neither 512 nor 4096.
+    pub fn new(bytes: u64) -> Option<BlockSize> {
+        match bytes {
+            512 => Some(Self::B512),
+            4096 => Some(Self::B4096),
+            _ => None,
+        }
+    }
+
+    /// Bytes in a block.
+    #[inline]
+    pub fn bytes(self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The base-2 logarithm of the size in bytes (LBADS of NVMe).
+    #[inline]
+    pub fn shift(self) -> u8 {
+        self.shift
+    }
+
+    /// The bytes that `count` blocks from `first` on occupy, or `None` when they overflow 64 bits.
+    #[inline]
+    pub fn extent(self, first: Lba, count: BlockCount) -> Option<Extent> {
+        let last = first.0.checked_add(count.0)?;
+        if last > u64::MAX >> self.shift {
+            return None;
+        }
+        Some(Extent {
+            offset: ByteOffset(first.0 << self.shift),
+            length: ByteCount(count.0 << self.shift),
+        })
+    }
+
+    /// Whole blocks in `bytes`, rounded down.
+    #[inline]
+    pub fn blocks_in(self, bytes: ByteCount) -> BlockCount {
+        BlockCount(bytes.0 >> self.shift)
+    }
+}
+
+/// A range of bytes of a disk or volume: `offset` up to, not including, `offset + length`.
+///
+/// Whoever makes one keeps `offset + length` within 64 bits; [`Extent::new`] checks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// Where the range begins.
+    pub offset: ByteOffset,
+    /// How long it is.
+    pub length: ByteCount,
+}
+
+impl Extent {
+    /// The range of `length` bytes from `offset`; panics when its end overflows 64 bits.
+    #[inline]
+    pub fn new(offset: u64, length: u64) -> Extent {
+        assert!(offset.checked_add(length).is_some(), "extent {offset}+{length} ends beyond 2^64");
+        Extent { offset: ByteOffset(offset), length: ByteCount(length) }
+    }
+
+    /// The first byte after the range.
+    #[inline]
+    pub fn end(self) -> ByteOffset {
+        ByteOffset(self.offset.0 + self.length.0)
+    }
+
+    /// Whether the two ranges share a byte.
+    #[inline]
+    pub fn overlaps(self, other: Extent) -> bool {
+        self.offset < other.end() && other.offset < self.end()
+    }
+
+    /// Whether the whole of the range lies below `size`.
+    #[inline]
+    pub fn fits(self, size: ByteCount) -> bool {
+        self.end().0 <= size.0
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.offset.0, self.length.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_beyond_64_bits_is_refused() {
+        assert_eq!(BlockSize::B512.extent(Lba(u64::MAX), BlockCount(1)), None);
+        assert_eq!(BlockSize::B512.extent(Lba(u64::MAX >> 9), BlockCount(1)), None);
+        assert_eq!(BlockSize::B4096.extent(Lba(2), BlockCount(3)), Some(Extent::new(8192, 12288)));
+    }
+
+    #[test]
+    fn ranges_that_touch_do_not_overlap() {
+        let a = Extent::new(0, 512);
+        assert!(!a.overlaps(Extent::new(512, 512)));
+        assert!(a.overlaps(Extent::new(511, 1)));
+        assert!(!a.overlaps(Extent::new(100, 0)) || a.overlaps(Extent::new(100, 1)));
+    }
+}

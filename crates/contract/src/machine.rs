@@ -1,0 +1,179 @@
+//! The machine's side of the contract: one trait, its events and its effects.
+
+use core::fmt;
+use std::net::SocketAddr;
+
+use block::{Completion, Instant, Memory, Request, ShardId};
+
+use crate::connection::{ConnectionId, Direct, Endpoint, Next, Receive, SendBatch};
+use crate::disk::DiskId;
+
+/// One core's logic. The driver calls it in this order, over and over:
+///
+/// 1. [`handle_event`](Machine::handle_event), [`handle_received`](Machine::handle_received) and [`handle_direct`](Machine::handle_direct), for everything that happened;
+/// 2. [`handle_timeout`](Machine::handle_timeout), when the moment of [`poll_timeout`](Machine::poll_timeout) has come;
+/// 3. [`settle`](Machine::settle), once: the end of the turn, when replies are gathered into batches;
+/// 4. [`poll_effect`](Machine::poll_effect), until it returns `None`; a disk that answers at once (RAM) answers in between, by 1, and then
+///    3 and 4 come again;
+/// 5. [`poll_timeout`](Machine::poll_timeout), and sleep until then or until something happens.
+///
+/// Effects may also be polled between events (the driver does so to submit disk requests early); they are complete only after `settle`.
+pub trait Machine {
+    /// What shards and the control thread send each other.
+    type Mail: Send + fmt::Debug + 'static;
+
+    /// Something happened.
+    fn handle_event(&mut self, now: Instant, event: Event<Self::Mail>, memory: &mut dyn Memory);
+
+    /// Bytes came on a connection: those not consumed before, then new ones. Never called with none, for a connection that is gone, while a
+    /// direct receive is under way, or while paused.
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        bytes: &[u8],
+        memory: &mut dyn Memory,
+    ) -> Receive;
+
+    /// A direct receive is complete: all its bytes are in the buffer. Says what should come next.
+    fn handle_direct(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Direct,
+        memory: &mut dyn Memory,
+    ) -> Next;
+
+    /// The moment that `poll_timeout` named has come.
+    fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory);
+
+    /// The end of a turn: whatever was touched makes up its mind.
+    fn settle(&mut self, now: Instant, memory: &mut dyn Memory);
+
+    /// What is to be done next.
+    fn poll_effect(&mut self) -> Option<Effect<Self::Mail>>;
+
+    /// When `handle_timeout` wants to be called, if at all. `None` costs nothing while idle.
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// What can happen to a machine, apart from received bytes.
+#[derive(Debug)]
+pub enum Event<M> {
+    /// A listener accepted a connection and gave it to this shard, for good. The driver receives as for [`Next::Idle`](crate::Next::Idle).
+    Accepted {
+        /// Its name from now on.
+        connection: ConnectionId,
+        /// Its two ends.
+        endpoint: Endpoint,
+    },
+    /// A connection that was asked for is there.
+    Connected {
+        /// The asker's mark.
+        token: u64,
+        /// Its name from now on.
+        connection: ConnectionId,
+        /// The address on our side.
+        local: SocketAddr,
+    },
+    /// A connection that was asked for could not be had; there is nothing to close.
+    ConnectFailed {
+        /// The asker's mark.
+        token: u64,
+        /// Why: an error number of the system.
+        error: i32,
+    },
+    /// Some bytes of the batch that is out have left; it goes on.
+    SendProgress {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// The batch has left. Told before a loss if it left before the loss.
+    Sent {
+        /// The connection.
+        connection: ConnectionId,
+        /// The batch, with its buffers.
+        batch: SendBatch,
+    },
+    /// The connection can carry nothing more (the other side closed its direction, reset, or the network failed). Told at most once, and not
+    /// after [`Effect::Close`]. The machine must still close it; batches and direct receives come back with `Closed`.
+    Lost {
+        /// The connection.
+        connection: ConnectionId,
+        /// How.
+        loss: Loss,
+    },
+    /// The connection is gone, as [`Effect::Close`] asked; nothing that was lent to it is used any more. Always told, exactly once, last.
+    Closed {
+        /// The connection.
+        connection: ConnectionId,
+        /// The direct receive that was under way.
+        direct: Option<Direct>,
+        /// The batch that was under way.
+        batch: Option<SendBatch>,
+    },
+    /// A disk answered.
+    Completed(Completion),
+    /// A shard or the control thread ([`ShardId::CONTROL`]) wrote. First in, first out between two.
+    Mail {
+        /// Who.
+        from: ShardId,
+        /// What.
+        mail: M,
+    },
+}
+
+/// How a connection was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The other side closed.
+    EndOfStream,
+    /// An error number of the system.
+    Error(i32),
+}
+
+/// What a machine wants done.
+#[derive(Debug)]
+pub enum Effect<M> {
+    /// Ask a disk. Exactly one completion comes, maybe at once.
+    Submit {
+        /// The disk.
+        disk: DiskId,
+        /// What to ask.
+        request: Request,
+    },
+    /// Send a batch; one at a time per connection.
+    Send {
+        /// The connection.
+        connection: ConnectionId,
+        /// What.
+        batch: SendBatch,
+    },
+    /// Go on showing received bytes after [`Next::Pause`](crate::Next::Pause): first those that were not consumed.
+    Resume {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Open a connection; answered by `Connected` or `ConnectFailed`, within the driver's own time limit.
+    Connect {
+        /// The asker's mark.
+        token: u64,
+        /// Where to.
+        address: SocketAddr,
+    },
+    /// Close a connection: after the batch that is out has left if `after_send` (then what still comes in is read and dropped for a moment, so that the
+    /// last words are not lost to a reset), else at once. Nothing is shown or told of it any more but `Sent` and `Closed`.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+        /// Whether the batch that is out should leave first.
+        after_send: bool,
+    },
+    /// Write to a shard or to the control thread.
+    Mail {
+        /// To whom.
+        to: ShardId,
+        /// What.
+        mail: M,
+    },
+}

@@ -1,0 +1,2 @@
+//! The room `lab`.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The room `nvme`.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The room `shard`.
+#![forbid(unsafe_code)]

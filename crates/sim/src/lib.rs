@@ -1,0 +1,2 @@
+//! The room `sim`.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The room `volume`.
+#![forbid(unsafe_code)]
