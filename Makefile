@@ -1,0 +1,46 @@
+# Plateway: the chores by name. `make` alone lists them. The work itself is in xtask (cargo xtask help).
+#
+# CARGO_TARGET_DIR is honoured by everything here; ARGS="..." is passed on to the program behind a chore,
+# e.g. make bench ARGS="--only read-4k" or make test ARGS="--only unit,demo".
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+ARGS ?=
+
+# rustup's cargo before Debian's, and sbin for mke2fs and depmod, which an ordinary user's PATH leaves out.
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+
+.PHONY: help deps deps-build deps-bench build demo test bench interop fuzz lint
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: deps-build ## build, then serve a striped volume over NVMe/TCP and verify and measure it (under a minute)
+	@cargo xtask demo $(ARGS)
+
+test: deps ## every test, cheap ones first, and a table at the end
+	@cargo xtask test $(ARGS)
+
+build: deps-build ## the static release binary
+	@cargo xtask release $(ARGS)
+
+bench: deps-bench ## the measurements of docs/performance.md
+	@cargo xtask bench $(ARGS)
+
+interop: deps ## the real Linux initiator, whole matrix (an hour or more)
+	@cargo xtask interop matrix $(ARGS)
+
+fuzz: deps ## every fuzz target for an hour each
+	@cargo xtask fuzz --seconds 3600 $(ARGS)
+
+lint: deps-build ## formatting, clippy and the walls between the rooms
+	@cargo xtask lint $(ARGS)
+
+deps: ## install what the tests need (Debian or Ubuntu)
+	@.ci/deps test
+
+deps-build:
+	@.ci/deps build
+
+deps-bench:
+	@.ci/deps bench

@@ -1,0 +1,91 @@
+//! The chores of the repository: `cargo xtask help`, or `make` for the short list.
+//!
+//! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks the walls
+//! between the crates, `release` builds the static binary and proves that it is static, `fuzz` runs the fuzz
+//! targets, `interop` hands over to the guests in `interop/`. Nothing here is part of the product, so this
+//! may use the clock, files and processes freely; errors are `anyhow` and end the program with code 1.
+#![forbid(unsafe_code)]
+
+mod fuzz;
+mod release;
+mod rooms;
+mod steps;
+mod test;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use tree::Tree;
+
+/// The chores of Plateway's repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run every test, cheap ones first, going on after a failure, and print a table at the end.
+    Test(test::Options),
+    /// Formatting, clippy with warnings denied, and the walls between the rooms.
+    Lint,
+    /// Check which crate may use which, and that pure crates have no I/O, clock, threads or hash order.
+    DepsCheck,
+    /// Build the static release binary and print its path.
+    Release,
+    /// Build the static release binary and run `plateway demo` with the arguments that follow.
+    Demo {
+        /// Arguments of `plateway demo`, for instance `--keep`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Replay the stored corpora, then fuzz each target for a while.
+    Fuzz(fuzz::Options),
+    /// Build the static release binary and run a scenario of interop/run against it.
+    Interop {
+        /// Arguments of `interop/run`, for instance `guest-full --suite sid`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does one chore; `false` means that it ran and found something wrong, which it has already printed.
+fn run(chore: Chore) -> Result<bool> {
+    let tree = Tree::find()?;
+    match chore {
+        Chore::Test(options) => test::run(&tree, &options),
+        Chore::Lint => test::run(&tree, &test::Options::only(steps::LINT)),
+        Chore::DepsCheck => rooms::check(&tree).map(|()| true),
+        Chore::Release => {
+            let binary = release::build(&tree)?;
+            println!("{}", binary.display());
+            Ok(true)
+        }
+        Chore::Demo { args } => {
+            let binary = release::build(&tree)?;
+            tree::succeeds(tree.command(binary).arg("demo").args(args))
+        }
+        Chore::Fuzz(options) => fuzz::run(&tree, &options),
+        Chore::Interop { args } => {
+            let binary = release::build(&tree)?;
+            let mut command = tree.command("interop/run");
+            tree::succeeds(command.arg("--bin").arg(binary).args(args))
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What `make test` runs, cheap before dear: one table, read from top to bottom.
+//!
+//! To add a step, add a row. A step is a command or a check written here in Rust; what it proves is said in
+//! one line, since that is what a reader of the summary wants to know. `needs` names a step without which
+//! this one cannot say anything: if that failed, this one is not run and counts as failed too.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::tree::Tree;
+use crate::{fuzz, release, rooms};
+
+/// One row of the table.
+pub(crate) struct Step {
+    /// The name for `--only` and `--skip`.
+    pub(crate) name: &'static str,
+    /// What is known when it passes.
+    pub(crate) proves: &'static str,
+    /// The step whose product this one uses.
+    pub(crate) needs: Option<&'static str>,
+    /// How it is run.
+    pub(crate) run: Run,
+}
+
+/// How a step is run.
+pub(crate) enum Run {
+    /// A command, which passes with code 0.
+    Command(fn(&Tree) -> Command),
+    /// A check of ours, with the words to show for it; it passes with `Ok(true)`.
+    Check(&'static str, fn(&Tree) -> Result<bool>),
+}
+
+/// The steps of `make lint`.
+pub(crate) const LINT: &[&str] = &["format", "format-fuzz", "rooms", "clippy"];
+
+/// Executions of each fuzz target in `make test`, after its corpus was replayed: a few seconds each.
+const FUZZ_RUNS: u64 = 20_000;
+
+/// Every step, in the order in which they run.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        proves: "the sources are formatted",
+        needs: None,
+        run: Run::Command(|tree| tree.cargo(&["fmt", "--all", "--check"])),
+    },
+    Step {
+        name: "format-fuzz",
+        proves: "the fuzz targets are formatted",
+        needs: None,
+        run: Run::Command(|tree| {
+            tree.cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
+        }),
+    },
+    Step {
+        name: "rooms",
+        proves: "crates depend on each other as ARCHITECTURE.md says, and pure ones are pure",
+        needs: None,
+        run: Run::Check("cargo xtask deps-check", |tree| rooms::check(tree).map(|()| true)),
+    },
+    Step {
+        name: "clippy",
+        proves: "no warning of the compiler or of clippy",
+        needs: None,
+        run: Run::Command(|tree| {
+            tree.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        }),
+    },
+    Step {
+        name: "unit",
+        proves: "each rule that has a test beside its code",
+        needs: None,
+        run: Run::Command(|tree| tree.cargo(&["test", "--workspace"])),
+    },
+    Step {
+        name: "release",
+        proves: "the release binary builds with the C library linked in",
+        needs: None,
+        run: Run::Command(release::command),
+    },
+    Step {
+        name: "static",
+        proves: "the release binary asks for no dynamic loader",
+        needs: Some("release"),
+        run: Run::Check("read its ELF program headers", |tree| {
+            release::check_static(&release::binary(tree)).map(|()| true)
+        }),
+    },
+    Step {
+        name: "demo",
+        proves: "the first command of the README works as an ordinary user runs it",
+        needs: Some("release"),
+        run: Run::Command(|tree| program(tree, &["demo"])),
+    },
+    Step {
+        name: "simulator",
+        proves: "2,000 seeds of faults lose no promise, and each seed gives the same trace twice",
+        needs: Some("release"),
+        run: Run::Command(|tree| {
+            program(tree, &["sim", "--seed", "1", "--seeds", "2000", "--twice"])
+        }),
+    },
+    Step {
+        name: "fuzz",
+        proves: "stored inputs and a short search crash no parser and no machine",
+        needs: None,
+        run: Run::Check("cargo xtask fuzz --runs 20000", |tree| {
+            fuzz::run(tree, &fuzz::Options::short(FUZZ_RUNS))
+        }),
+    },
+    Step {
+        name: "guest-epoll",
+        proves: "Linux's own initiator verifies its data over the epoll driver and survives a killed target",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "guest-epoll")),
+    },
+    Step {
+        name: "guest-full",
+        proves: "the same over io_uring with digests and 4 queues: ext4, kills, resize, nvme-cli",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "guest-full")),
+    },
+    Step {
+        name: "planted",
+        proves: "the guest's checkers notice lost and corrupted data when we plant them",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "planted")),
+    },
+];
+
+/// The release binary with arguments.
+fn program(tree: &Tree, args: &[&str]) -> Command {
+    let mut command = tree.command(release::binary(tree));
+    command.args(args);
+    command
+}
+
+/// A scenario of `interop/run` against the release binary.
+fn interop(tree: &Tree, scenario: &str) -> Command {
+    let mut command = tree.command("interop/run");
+    command.arg("--bin").arg(release::binary(tree)).arg(scenario);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_needs_come_earlier() {
+        for (index, step) in STEPS.iter().enumerate() {
+            let earlier = &STEPS[..index];
+            assert!(
+                earlier.iter().all(|other| other.name != step.name),
+                "two steps are named {}",
+                step.name
+            );
+            if let Some(needed) = step.needs {
+                assert!(
+                    earlier.iter().any(|other| other.name == needed),
+                    "{} needs {needed}, which does not come before it",
+                    step.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn lint_names_steps_that_exist() {
+        for name in LINT {
+            assert!(STEPS.iter().any(|step| step.name == *name), "no step {name}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Walks the table of [`crate::steps`]: one step after the other, going on after a failure, a summary last.
+//!
+//! What a step prints goes through unchanged, so that each crate's `test result:` line can be seen and counted.
+//! There is no time limit on a step: each hangs only if something is broken, and then the last header says where.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::steps::{Run, STEPS, Step};
+use crate::tree::{self, Tree};
+
+/// What to run of the table.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Run only these steps (names with commas between them).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Leave these steps out.
+    #[arg(long, value_delimiter = ',')]
+    skip: Vec<String>,
+    /// Print the table and run nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+impl Options {
+    /// Runs these steps and no other.
+    pub(crate) fn only(names: &[&str]) -> Self {
+        Self { only: names.iter().map(|name| (*name).to_owned()).collect(), ..Self::default() }
+    }
+
+    /// The steps that are left, in the table's order, with the steps that they need; an unknown name is an
+    /// error, since a misspelt `--only` that runs nothing would look like a pass.
+    fn choose(&self) -> Result<Vec<&'static Step>> {
+        for name in self.only.iter().chain(&self.skip) {
+            let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+            ensure!(
+                names.contains(&name.as_str()),
+                "no step is named {name:?}; there are {}",
+                names.join(", ")
+            );
+        }
+        let named = |step: &Step| self.only.iter().any(|name| name == step.name);
+        let needed =
+            |step: &Step| STEPS.iter().any(|other| named(other) && other.needs == Some(step.name));
+        let chosen = |step: &&Step| {
+            (self.only.is_empty() || named(step) || needed(step))
+                && !self.skip.iter().any(|name| name == step.name)
+        };
+        Ok(STEPS.iter().filter(chosen).collect())
+    }
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Passed,
+    Failed,
+    /// Not run, because this step failed before it.
+    Blocked(&'static str),
+}
+
+/// Runs the chosen steps; whether all passed.
+pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
+    let steps = options.choose()?;
+    ensure!(!steps.is_empty(), "nothing is left to run");
+    if options.list {
+        for step in steps {
+            println!("{:<12} {}", step.name, step.proves);
+        }
+        return Ok(true);
+    }
+    let began = Instant::now();
+    let mut ended: BTreeMap<&'static str, (Ended, Duration)> = BTreeMap::new();
+    for (index, step) in steps.iter().enumerate() {
+        let place = format!("{}/{} {}", index + 1, steps.len(), step.name);
+        let at = minutes(began.elapsed());
+        let blocker = step
+            .needs
+            .filter(|needed| matches!(ended.get(needed), Some((end, _)) if *end != Ended::Passed));
+        let start = Instant::now();
+        let end = match blocker {
+            Some(needed) => {
+                println!("\n==== {place} (at {at}): not run, since {needed} failed");
+                Ended::Blocked(needed)
+            }
+            None => perform(tree, step, &format!("==== {place} (at {at})"))?,
+        };
+        ended.insert(step.name, (end, start.elapsed()));
+    }
+    print!("{}", summary(&steps, &ended, began.elapsed()));
+    Ok(ended.values().all(|(end, _)| *end == Ended::Passed))
+}
+
+/// Runs one step under its header. A step that cannot even start has failed; the rest still runs.
+fn perform(tree: &Tree, step: &Step, header: &str) -> Result<Ended> {
+    let passed = match &step.run {
+        Run::Command(make) => {
+            let mut command = make(tree);
+            println!("\n{header}: {}", tree::words(&command));
+            tree::succeeds(&mut command)
+        }
+        Run::Check(words, check) => {
+            println!("\n{header}: {words}");
+            check(tree)
+        }
+    };
+    match passed {
+        Ok(true) => Ok(Ended::Passed),
+        Ok(false) => {
+            println!("---- {} FAILED", step.name);
+            Ok(Ended::Failed)
+        }
+        Err(error) => {
+            println!("---- {} FAILED: {error:#}", step.name);
+            Ok(Ended::Failed)
+        }
+    }
+}
+
+/// The table at the end, and one line with the verdict.
+fn summary(
+    steps: &[&Step],
+    ended: &BTreeMap<&'static str, (Ended, Duration)>,
+    total: Duration,
+) -> String {
+    let mut text =
+        format!("\n==== summary\n{:<12} {:<8} {:>8}  it proves\n", "step", "result", "seconds");
+    let mut failed = Vec::new();
+    for step in steps {
+        let Some((end, took)) = ended.get(step.name) else {
+            continue;
+        };
+        let result = match end {
+            Ended::Passed => "ok",
+            Ended::Failed => "FAILED",
+            Ended::Blocked(_) => "NOT RUN",
+        };
+        if *end != Ended::Passed {
+            failed.push(step.name);
+        }
+        let seconds = took.as_secs_f64();
+        text += &format!("{:<12} {result:<8} {seconds:>8.1}  {}\n", step.name, step.proves);
+    }
+    text += &match failed.as_slice() {
+        [] => format!("all {} steps passed in {}\n", steps.len(), minutes(total)),
+        names => format!(
+            "{} of {} steps FAILED in {}: {}\nagain: cargo xtask test --only {}\n",
+            names.len(),
+            steps.len(),
+            minutes(total),
+            names.join(", "),
+            names.join(",")
+        ),
+    };
+    text
+}
+
+/// `m:ss`.
+fn minutes(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_step_is_refused_and_the_known_ones_are_named() {
+        let Err(error) = Options::only(&["unti"]).choose() else {
+            panic!("accepted");
+        };
+        let message = error.to_string();
+        assert!(message.contains("unti") && message.contains("unit"), "{message}");
+    }
+
+    #[test]
+    fn only_and_skip_keep_the_order_of_the_table() {
+        let options = Options {
+            only: vec!["unit".into(), "format".into(), "demo".into()],
+            skip: vec!["demo".into()],
+            list: false,
+        };
+        let names: Vec<_> = options.choose().unwrap().iter().map(|step| step.name).collect();
+        assert_eq!(names, ["format", "unit", "release"], "demo needs release");
+    }
+
+    #[test]
+    fn one_failure_makes_the_summary_say_so() {
+        let steps = Options::only(&["format", "release", "static"]).choose().unwrap();
+        let ended = BTreeMap::from([
+            ("format", (Ended::Passed, Duration::from_secs(1))),
+            ("release", (Ended::Failed, Duration::from_secs(75))),
+            ("static", (Ended::Blocked("release"), Duration::ZERO)),
+        ]);
+        let text = summary(&steps, &ended, Duration::from_secs(76));
+        assert!(text.contains("2 of 3 steps FAILED in 1:16: release, static"), "{text}");
+        assert!(text.contains("--only release,static"), "{text}");
+    }
+}
