@@ -1,0 +1,250 @@
+//! How a field lies in bytes, and the three macros that make tables of fields, codes and bits.
+//!
+//! [`Field`] is little-endian: NVMe is; the big-endian network headers read their few fields by
+//! hand. Everything is inlined, and on an array of known size the bounds checks fold away, so the
+//! tables cost what hand-written loads cost.
+
+/// A value with one little-endian representation of `SIZE` bytes; every bit pattern is a value.
+pub(crate) trait Field: Sized {
+    /// Size in bytes.
+    const SIZE: usize;
+    /// Reads the value at byte `at`; panics when the bytes end before it does.
+    fn get(bytes: &[u8], at: usize) -> Self;
+    /// Writes the value at byte `at`; panics when the bytes end before it does.
+    fn put(&self, bytes: &mut [u8], at: usize);
+}
+
+macro_rules! integer_fields {
+    ($($int:ty),*) => {$(
+        impl Field for $int {
+            const SIZE: usize = size_of::<$int>();
+            #[inline(always)]
+            fn get(bytes: &[u8], at: usize) -> Self {
+                let mut raw = [0; size_of::<$int>()];
+                raw.copy_from_slice(&bytes[at..at + size_of::<$int>()]);
+                <$int>::from_le_bytes(raw)
+            }
+            #[inline(always)]
+            fn put(&self, bytes: &mut [u8], at: usize) {
+                bytes[at..at + size_of::<$int>()].copy_from_slice(&self.to_le_bytes());
+            }
+        }
+    )*};
+}
+integer_fields!(u8, u16, u32, u64, u128);
+
+impl<T: Field, const N: usize> Field for [T; N] {
+    const SIZE: usize = T::SIZE * N;
+    #[inline(always)]
+    fn get(bytes: &[u8], at: usize) -> Self {
+        core::array::from_fn(|index| T::get(bytes, at + index * T::SIZE))
+    }
+    #[inline(always)]
+    fn put(&self, bytes: &mut [u8], at: usize) {
+        for (index, value) in self.iter().enumerate() {
+            value.put(bytes, at + index * T::SIZE);
+        }
+    }
+}
+
+/// Panics at compile time unless the `(offset, size)` rows ascend, are disjoint and end by `total`.
+pub(crate) const fn assert_layout(rows: &[(usize, usize)], total: usize) {
+    let mut end = 0;
+    let mut row = 0;
+    while row < rows.len() {
+        assert!(rows[row].0 >= end, "fields overlap or are out of order");
+        end = rows[row].0 + rows[row].1;
+        row += 1;
+    }
+    assert!(end <= total, "fields end behind the structure");
+}
+
+/// A structure of `N` bytes as one table `offset => field: type`; bytes not named are reserved:
+/// ignored by `parse`, zero in `emit`. Makes `SIZE`, `parse`, `emit`, `emit_into` and a `Default`
+/// of zeros.
+macro_rules! layout {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident [$size:literal] {
+            $($(#[$field_meta:meta])* $offset:literal => $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
+        const _: () = $crate::field::assert_layout(
+            &[$(($offset, <$type as $crate::field::Field>::SIZE)),*],
+            $size,
+        );
+
+        impl $name {
+            /// Size on the wire, in bytes.
+            pub const SIZE: usize = $size;
+
+            /// Reads the structure from the first [`Self::SIZE`] bytes; the only error is an input
+            /// that ends before them.
+            #[inline]
+            pub fn parse(bytes: &[u8]) -> Result<Self, $crate::ParseError> {
+                match bytes.first_chunk::<$size>() {
+                    Some(bytes) => Ok(<Self as $crate::field::Field>::get(bytes, 0)),
+                    None => Err($crate::ParseError::short($size, bytes.len())),
+                }
+            }
+
+            /// The structure as bytes, reserved ones zero.
+            #[inline]
+            #[must_use]
+            pub fn emit(&self) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                $(<$type as $crate::field::Field>::put(&self.$field, &mut bytes, $offset);)*
+                bytes
+            }
+
+            /// Writes the structure to the start of `bytes`, reserved bytes zero. Panics when
+            /// `bytes` is shorter than [`Self::SIZE`]: the caller chose the buffer.
+            #[inline]
+            pub fn emit_into(&self, bytes: &mut [u8]) {
+                <Self as $crate::field::Field>::put(self, bytes, 0);
+            }
+        }
+
+        impl $crate::field::Field for $name {
+            const SIZE: usize = $size;
+            #[inline(always)]
+            fn get(bytes: &[u8], at: usize) -> Self {
+                let bytes = &bytes[at..at + $size];
+                Self { $($field: <$type as $crate::field::Field>::get(bytes, $offset),)* }
+            }
+            #[inline(always)]
+            fn put(&self, bytes: &mut [u8], at: usize) {
+                bytes[at..at + $size].copy_from_slice(&self.emit());
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                <Self as $crate::field::Field>::get(&[0; $size], 0)
+            }
+        }
+    };
+}
+
+/// A code: a newtype over an integer with the standard's names for the values it knows. `Display`
+/// prints the name, or the number when there is none.
+macro_rules! codes {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($int:ty) {
+            $($konst:ident = $value:literal $text:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $int);
+
+        impl $name {
+            $(#[doc = $text] pub const $konst: Self = Self($value);)*
+
+            /// The standard's name, if this crate knows the value.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some($text),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self.name() {
+                    Some(name) => f.pad(name),
+                    None => write!(f, "{:#04x}", self.0),
+                }
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, concat!(stringify!($name), "({:#04x} {})"), self.0, self.name().unwrap_or("?"))
+            }
+        }
+
+        impl $crate::field::Field for $name {
+            const SIZE: usize = size_of::<$int>();
+            #[inline(always)]
+            fn get(bytes: &[u8], at: usize) -> Self {
+                Self(<$int as $crate::field::Field>::get(bytes, at))
+            }
+            #[inline(always)]
+            fn put(&self, bytes: &mut [u8], at: usize) {
+                self.0.put(bytes, at);
+            }
+        }
+    };
+}
+
+/// A register: a newtype over an integer with bit fields (`get / with: first bit, width;`) and
+/// flags (`get / with: bit;`). A value too wide for its field is cut, as hardware would.
+macro_rules! bits {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($int:ty) {
+            fields { $($(#[$field_meta:meta])* $get:ident / $with:ident: $first:literal, $width:literal;)* }
+            flags { $($(#[$flag_meta:meta])* $flag:ident / $with_flag:ident: $bit:literal;)* }
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+        pub struct $name(pub $int);
+
+        impl $name {
+            $(
+                $(#[$field_meta])*
+                #[inline]
+                #[must_use]
+                pub const fn $get(self) -> $int {
+                    (self.0 >> $first) & (<$int>::MAX >> (<$int>::BITS - $width))
+                }
+
+                #[doc = concat!("With [`Self::", stringify!($get), "`] replaced.")]
+                #[inline]
+                #[must_use]
+                pub const fn $with(self, value: $int) -> Self {
+                    let mask = <$int>::MAX >> (<$int>::BITS - $width);
+                    Self(self.0 & !(mask << $first) | (value & mask) << $first)
+                }
+            )*
+            $(
+                $(#[$flag_meta])*
+                #[inline]
+                #[must_use]
+                pub const fn $flag(self) -> bool {
+                    self.0 >> $bit & 1 == 1
+                }
+
+                #[doc = concat!("With [`Self::", stringify!($flag), "`] replaced.")]
+                #[inline]
+                #[must_use]
+                pub const fn $with_flag(self, value: bool) -> Self {
+                    Self(self.0 & !(1 << $bit) | (value as $int) << $bit)
+                }
+            )*
+        }
+
+        impl $crate::field::Field for $name {
+            const SIZE: usize = size_of::<$int>();
+            #[inline(always)]
+            fn get(bytes: &[u8], at: usize) -> Self {
+                Self(<$int as $crate::field::Field>::get(bytes, at))
+            }
+            #[inline(always)]
+            fn put(&self, bytes: &mut [u8], at: usize) {
+                self.0.put(bytes, at);
+            }
+        }
+    };
+}

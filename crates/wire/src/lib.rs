@@ -1,0 +1,25 @@
+//! Bytes to values and back, for every wire Plateway speaks or listens to.
+//!
+//! Here: [`nvme_tcp`] (the PDUs of the TCP transport), [`nvme`] (commands, completions and the data
+//! structures they carry), and what a capture needs to be read: [`pcap`], [`ethernet`], [`ip`],
+//! [`tcp`]. Read `nvme_tcp.rs` first: it is the outermost layer and the pattern of all others.
+//!
+//! Deliberately not here: state (a parser never remembers the previous PDU, except that a
+//! [`pcap::Stream`] keeps the bytes of an unfinished packet), I/O, digests (whoever owns the bytes
+//! computes CRC32C), policy (which field value is acceptable *now*), `unsafe`, dependencies.
+//!
+//! Three rules hold everywhere. A code nobody knows survives as a number: codes are newtypes with
+//! named constants, so they can be logged and refused properly. A [`ParseError`] names the field,
+//! its offset, what was expected and what was seen. A header is one table of offsets
+//! (`field::layout!`), checked at compile time to be ascending, disjoint and inside its size.
+//! NVMe is little-endian, Ethernet, IP and TCP are big-endian.
+#![forbid(unsafe_code)]
+
+mod error;
+#[macro_use]
+mod field;
+
+pub mod nvme;
+pub mod nvme_tcp;
+
+pub use error::{Expected, ParseError};

@@ -1,0 +1,100 @@
+//! One line for one command, for traces and dissection.
+
+use core::fmt;
+
+use super::{AdminOpcode, Command, DsmRange, Fuse, IoOpcode};
+use crate::nvme::fabrics::{Connect, FabricsType, Property};
+use crate::nvme::feature::FeatureId;
+use crate::nvme::identify::Cns;
+use crate::nvme::log::GetLog;
+
+/// A command with its queue known; see [`Command::describe`].
+#[derive(Clone, Copy, Debug)]
+pub struct Describe<'a> {
+    command: &'a Command,
+    admin: bool,
+}
+
+impl Command {
+    /// The command as one line, its opcode read as the queue demands.
+    #[must_use]
+    pub const fn describe(&self, admin: bool) -> Describe<'_> {
+        Describe { command: self, admin }
+    }
+}
+
+impl fmt::Display for Describe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = self.command;
+        if command.is_fabrics() {
+            let kind = FabricsType::of(command);
+            write!(f, "{kind} cid {}", command.command_id())?;
+            return match kind {
+                FabricsType::CONNECT => write!(f, " {}", Connect::from_command(command)),
+                FabricsType::PROPERTY_GET => {
+                    write!(f, " {}", Property::from_command(command).register)
+                }
+                FabricsType::PROPERTY_SET => write!(f, " {}", Property::from_command(command)),
+                _ => Ok(()),
+            };
+        }
+        if self.admin { admin(command, f) } else { io(command, f) }
+    }
+}
+
+fn admin(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let opcode = command.admin_opcode();
+    write!(f, "{opcode} cid {}", command.command_id())?;
+    match opcode {
+        AdminOpcode::IDENTIFY => {
+            write!(f, " {} nsid {}", Cns::of(command), command.nsid())
+        }
+        AdminOpcode::GET_LOG_PAGE => write!(f, " {}", GetLog::from_command(command)),
+        AdminOpcode::GET_FEATURES => write!(f, " {}", FeatureId::of(command)),
+        AdminOpcode::SET_FEATURES => {
+            write!(f, " {} = {:#x}", FeatureId::of(command), command.cdw11())
+        }
+        AdminOpcode::ABORT => {
+            let (queue, victim) = (command.cdw10() & 0xffff, command.cdw10() >> 16);
+            write!(f, " queue {queue} cid {victim}")
+        }
+        AdminOpcode::KEEP_ALIVE | AdminOpcode::ASYNC_EVENT_REQUEST => Ok(()),
+        _ => write!(f, " nsid {} cdw10 {:#x}", command.nsid(), command.cdw10()),
+    }
+}
+
+fn io(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let opcode = command.io_opcode();
+    write!(f, "{opcode} cid {} nsid {}", command.command_id(), command.nsid())?;
+    match opcode {
+        IoOpcode::FLUSH => {}
+        IoOpcode::DATASET_MANAGEMENT => {
+            write!(f, " {} ranges", DsmRange::count(command))?;
+            if DsmRange::is_deallocate(command) {
+                f.write_str(" deallocate")?;
+            }
+        }
+        IoOpcode::READ
+        | IoOpcode::WRITE
+        | IoOpcode::COMPARE
+        | IoOpcode::WRITE_ZEROES
+        | IoOpcode::VERIFY
+        | IoOpcode::WRITE_UNCORRECTABLE => {
+            write!(f, " lba {} blocks {}", command.lba(), command.blocks())?;
+            if command.force_unit_access() {
+                f.write_str(" fua")?;
+            }
+            if opcode == IoOpcode::WRITE_ZEROES && command.deallocate() {
+                f.write_str(" deallocate")?;
+            }
+        }
+        _ => write!(f, " cdw10 {:#x}", command.cdw10())?,
+    }
+    if command.fuse() != Fuse::NONE {
+        write!(f, " {}", command.fuse())?;
+    }
+    if command.sgl().length != 0 {
+        write!(f, ", {}", command.sgl())?;
+    }
+    Ok(())
+}

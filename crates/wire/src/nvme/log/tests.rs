@@ -1,0 +1,1 @@
+//! Vectors, round trips and refusals.

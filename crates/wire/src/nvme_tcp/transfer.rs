@@ -1,0 +1,252 @@
+//! The PDUs of the data path: command and response capsules, R2T, H2CData and C2HData.
+//!
+//! `parse` reads a header already checked by [`CommonHeader::check`] and repeats only the type;
+//! `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data transfer".
+
+use core::fmt;
+
+use super::{CommonHeader, Digests, PduFlags, PduType};
+use crate::ParseError;
+use crate::field::Field;
+use crate::nvme::{Command, Completion};
+
+/// Command capsule: a submission queue entry, perhaps with data behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapsuleCommand {
+    /// Type CapsuleCmd, HLEN 72.
+    pub common: CommonHeader,
+    /// The submission queue entry.
+    pub command: Command,
+}
+
+impl CapsuleCommand {
+    /// Size of the header in bytes.
+    pub const SIZE: usize = 72;
+
+    /// A capsule with `data_length` bytes of in-capsule data.
+    #[inline]
+    #[must_use]
+    pub const fn new(command: Command, digests: Digests, data_length: u32) -> Self {
+        let kind = PduType::CAPSULE_COMMAND;
+        Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, data_length), command }
+    }
+
+    /// Reads the 72-byte header; errors are a short input and another type.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
+            return Err(ParseError::short(Self::SIZE, bytes.len()));
+        };
+        let common = CommonHeader::get(bytes, 0);
+        common.require(PduType::CAPSULE_COMMAND)?;
+        let command = Command::get(bytes, 8);
+        Ok(Self { common, command })
+    }
+
+    /// The header as bytes.
+    #[inline]
+    #[must_use]
+    pub fn emit(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        self.common.put(&mut bytes, 0);
+        self.command.put(&mut bytes, 8);
+        bytes
+    }
+}
+
+impl fmt::Display for CapsuleCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.common, self.command)
+    }
+}
+
+/// Response capsule: a completion queue entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapsuleResponse {
+    /// Type CapsuleResp, HLEN 24.
+    pub common: CommonHeader,
+    /// The completion queue entry.
+    pub completion: Completion,
+}
+
+impl CapsuleResponse {
+    /// Size of the header in bytes.
+    pub const SIZE: usize = 24;
+
+    /// The response that carries `completion`.
+    #[inline]
+    #[must_use]
+    pub const fn new(completion: Completion, digests: Digests) -> Self {
+        let kind = PduType::CAPSULE_RESPONSE;
+        Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, 0), completion }
+    }
+
+    /// Reads the 24-byte header; errors are a short input and another type.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
+            return Err(ParseError::short(Self::SIZE, bytes.len()));
+        };
+        let common = CommonHeader::get(bytes, 0);
+        common.require(PduType::CAPSULE_RESPONSE)?;
+        let completion = Completion::get(bytes, 8);
+        Ok(Self { common, completion })
+    }
+
+    /// The header as bytes.
+    #[inline]
+    #[must_use]
+    pub fn emit(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        self.common.put(&mut bytes, 0);
+        self.completion.put(&mut bytes, 8);
+        bytes
+    }
+}
+
+impl fmt::Display for CapsuleResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.common, self.completion)
+    }
+}
+
+layout! {
+    /// R2T: the target grants a range of a command's data.
+    pub struct R2T[24] {
+        /// Type R2T, HLEN 24, no data.
+        0 => common: CommonHeader,
+        /// CCCID: the command whose data are wanted.
+        8 => command_id: u16,
+        /// TTAG: chosen by the target, echoed in every H2CData that answers.
+        10 => transfer_tag: u16,
+        /// R2TO: first byte wanted, from the start of the command's data.
+        12 => offset: u32,
+        /// R2TL: bytes wanted, never 0.
+        16 => length: u32,
+    }
+}
+
+impl R2T {
+    /// A grant of `length` bytes at `offset` of the command's data.
+    #[inline]
+    #[must_use]
+    pub const fn new(
+        command_id: u16,
+        transfer_tag: u16,
+        offset: u32,
+        length: u32,
+        digests: Digests,
+    ) -> Self {
+        Self {
+            common: CommonHeader::for_pdu(PduType::R2T, PduFlags::NONE, digests, 0),
+            command_id,
+            transfer_tag,
+            offset,
+            length,
+        }
+    }
+}
+
+impl fmt::Display for R2T {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: cid {} ttag {} offset {} length {}",
+            self.common, self.command_id, self.transfer_tag, self.offset, self.length
+        )
+    }
+}
+
+layout! {
+    /// H2CData and C2HData: a part of a command's data.
+    pub struct DataHeader[24] {
+        /// Type H2CData or C2HData, HLEN 24.
+        0 => common: CommonHeader,
+        /// CCCID: the command the data belong to.
+        8 => command_id: u16,
+        /// TTAG of the R2T that is answered; 0 in C2HData.
+        10 => transfer_tag: u16,
+        /// DATAO: first byte, from the start of the command's data.
+        12 => offset: u32,
+        /// DATAL: bytes of data in this PDU.
+        16 => length: u32,
+    }
+}
+
+impl DataHeader {
+    /// Data from the host, an answer to the R2T with `transfer_tag`; `last` ends that R2T.
+    #[inline]
+    #[must_use]
+    pub const fn h2c(
+        command_id: u16,
+        transfer_tag: u16,
+        offset: u32,
+        length: u32,
+        last: bool,
+        digests: Digests,
+    ) -> Self {
+        let flags = PduFlags::NONE.with(PduFlags::LAST, last);
+        Self {
+            common: CommonHeader::for_pdu(PduType::H2C_DATA, flags, digests, length),
+            command_id,
+            transfer_tag,
+            offset,
+            length,
+        }
+    }
+
+    /// Data to the host. `flags` takes [`PduFlags::LAST`] and, with it, [`PduFlags::SUCCESS`];
+    /// digest flags are added as negotiated.
+    #[inline]
+    #[must_use]
+    pub const fn c2h(
+        command_id: u16,
+        offset: u32,
+        length: u32,
+        flags: PduFlags,
+        digests: Digests,
+    ) -> Self {
+        Self {
+            common: CommonHeader::for_pdu(PduType::C2H_DATA, flags, digests, length),
+            command_id,
+            transfer_tag: 0,
+            offset,
+            length,
+        }
+    }
+
+    /// True on the last data PDU of the command (C2HData) or the R2T (H2CData).
+    #[inline]
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.common.flags.contains(PduFlags::LAST)
+    }
+
+    /// True if this C2HData also completes its command.
+    #[inline]
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        self.common.flags.contains(PduFlags::SUCCESS)
+    }
+
+    /// Checks that DATAL is what PLEN leaves room for, which a `payload` from
+    /// [`CommonHeader::check`] tells.
+    #[inline]
+    pub fn check_length(&self, payload: super::Payload) -> Result<(), ParseError> {
+        if self.length == payload.length {
+            return Ok(());
+        }
+        let expected = crate::Expected::Exactly(payload.length.into());
+        Err(ParseError::new("DATAL", 16, expected, self.length.into()))
+    }
+}
+
+impl fmt::Display for DataHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cid {}", self.common, self.command_id)?;
+        if self.common.kind == PduType::H2C_DATA {
+            write!(f, " ttag {}", self.transfer_tag)?;
+        }
+        write!(f, " offset {} length {}", self.offset, self.length)
+    }
+}
