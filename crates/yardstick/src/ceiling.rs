@@ -1,0 +1,278 @@
+//! The barest NVMe/TCP responder: what kernel sockets and a ring allow at best.
+//!
+//! One thread. A turn: one receive takes everything there is, every PDU in it is handled, all
+//! replies leave in one `sendmsg` with vectors into the RAM area; then one wait. Data of a large
+//! write are received straight into the RAM area when they have not arrived yet. No checks but those
+//! that keep memory safe, no digests, one namespace of 512-byte blocks. Start with
+//! [`Responder::run`]; a connection is in `ceiling/connection.rs`, admin answers in
+//! `ceiling/admin.rs`.
+
+mod admin;
+mod connection;
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use io_uring::{opcode, types};
+use serde_json::json;
+
+use crate::memory::Area;
+use crate::ring::{Ring, SLOTS};
+use crate::system;
+use connection::Connection;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Where to listen; port 0 takes a free one, which is printed.
+    pub(crate) listen: SocketAddr,
+    /// The CPU to run on.
+    pub(crate) cpu: Option<usize>,
+    /// Bytes of the RAM area.
+    pub(crate) size: usize,
+    /// How long a wait looks before it sleeps.
+    pub(crate) spin: Duration,
+    /// Bytes of a connection's receive buffer.
+    pub(crate) buffer: usize,
+    /// Ends after that long.
+    pub(crate) time: Option<Duration>,
+}
+
+/// What a completion is for; the slot stands above these bits in the key.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+enum Purpose {
+    Accept = 0,
+    Signal = 1,
+    Time = 2,
+    Receive = 3,
+    Room = 4,
+}
+
+fn key(purpose: Purpose, slot: u32) -> u64 {
+    (u64::from(slot) << 8) | purpose as u64
+}
+
+/// The state of the thread.
+struct Responder {
+    ring: Ring,
+    ram: Area,
+    listener: TcpListener,
+    signals: OwnedFd,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<u32>,
+    buffer: usize,
+    started: Instant,
+    served: u64,
+}
+
+/// Serves until a signal or the time limit; prints JSON then, and on SIGUSR1.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(cpu) = options.cpu {
+        system::pin(cpu)?;
+    }
+    system::raise_descriptor_limit();
+    let listener = TcpListener::bind(options.listen)
+        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    let mut responder = Responder {
+        ring: Ring::new(options.spin).context("cannot set up an io_uring")?,
+        ram: Area::new(options.size, true).context("cannot map the RAM area")?,
+        signals: block_signals()?,
+        connections: Vec::new(),
+        free: (0..SLOTS - 2).rev().collect(),
+        buffer: options.buffer,
+        started: Instant::now(),
+        served: 0,
+        listener,
+    };
+    println!("{}", json!({"listening": responder.listener.local_addr()?.to_string()}));
+    responder.run(options.time)
+}
+
+/// Blocks SIGTERM, SIGINT and SIGUSR1 and returns the descriptor on which they arrive.
+fn block_signals() -> Result<OwnedFd> {
+    // SAFETY: the set is initialised by sigemptyset before use; the calls touch only it, and the
+    // descriptor is new and ours.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    anyhow::ensure!(fd >= 0, "signalfd: {}", std::io::Error::last_os_error());
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Responder {
+    fn run(&mut self, time: Option<Duration>) -> Result<()> {
+        self.ring.register(SLOTS - 1, self.listener.as_raw_fd())?;
+        self.ring.register(SLOTS - 2, self.signals.as_raw_fd())?;
+        self.ring.poll(SLOTS - 2, libc::POLLIN, key(Purpose::Signal, 0))?;
+        self.accept()?;
+        let limit = types::Timespec::from(time.unwrap_or_default());
+        if time.is_some() {
+            let entry = opcode::Timeout::new(&limit).build();
+            // SAFETY: `limit` lives to the end of this function.
+            unsafe { self.ring.push(entry, key(Purpose::Time, 0)) }?;
+        }
+        let mut done = Vec::with_capacity(1024);
+        loop {
+            self.ring.wait(&mut done)?;
+            for (key, result) in done.drain(..) {
+                let slot = (key >> 8) as u32;
+                match key & 0xff {
+                    k if k == Purpose::Receive as u64 => self.received(slot, result)?,
+                    k if k == Purpose::Room as u64 => self.room(slot)?,
+                    k if k == Purpose::Accept as u64 => self.accepted(result)?,
+                    k if k == Purpose::Signal as u64 => {
+                        if self.signalled()? {
+                            self.report();
+                            return Ok(());
+                        }
+                    }
+                    _ => {
+                        self.report();
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        let entry = opcode::Accept::new(
+            types::Fixed(SLOTS - 1),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+        .build();
+        // SAFETY: no address is asked for, so the entry points at nothing.
+        unsafe { self.ring.push(entry, key(Purpose::Accept, 0)) }?;
+        Ok(())
+    }
+
+    fn accepted(&mut self, result: i32) -> Result<()> {
+        self.accept()?;
+        if result < 0 {
+            return Ok(());
+        }
+        // SAFETY: the kernel has just given us this descriptor.
+        let socket = socket2::Socket::from(unsafe { OwnedFd::from_raw_fd(result) });
+        let Some(slot) = self.free.pop() else {
+            return Ok(());
+        };
+        socket.set_tcp_nodelay(true)?;
+        self.ring.register(slot, socket.as_raw_fd())?;
+        let index = slot as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.served += 1;
+        let connection = Connection::new(socket, self.buffer, self.served as u16)?;
+        self.connections[index] = Some(Box::new(connection));
+        self.receive(slot)
+    }
+
+    /// Posts the one receive of a connection.
+    fn receive(&mut self, slot: u32) -> Result<()> {
+        let Some(connection) = &mut self.connections[slot as usize] else {
+            return Ok(());
+        };
+        let entry = connection.receive(slot, &self.ram);
+        // SAFETY: the buffers and the message live in the boxed connection and the RAM area, which
+        // stay until the receive has completed: a connection is closed only without one posted.
+        unsafe { self.ring.push(entry, key(Purpose::Receive, slot)) }?;
+        Ok(())
+    }
+
+    fn received(&mut self, slot: u32, result: i32) -> Result<()> {
+        let Some(connection) = &mut self.connections[slot as usize] else {
+            return Ok(());
+        };
+        let alive = result > 0 && connection.consume(result as usize, &mut self.ram);
+        if !alive {
+            return self.close(slot);
+        }
+        if !connection.waits_for_room {
+            match connection.flush() {
+                Ok(true) => {}
+                Ok(false) => self.wait_for_room(slot)?,
+                Err(_) => return self.close(slot),
+            }
+        }
+        self.receive(slot)
+    }
+
+    fn wait_for_room(&mut self, slot: u32) -> Result<()> {
+        if let Some(connection) = &mut self.connections[slot as usize] {
+            connection.waits_for_room = true;
+            self.ring.poll(slot, libc::POLLOUT, key(Purpose::Room, slot))?;
+        }
+        Ok(())
+    }
+
+    fn room(&mut self, slot: u32) -> Result<()> {
+        let Some(connection) = &mut self.connections[slot as usize] else {
+            return Ok(());
+        };
+        connection.waits_for_room = false;
+        if connection.dead {
+            return self.close(slot);
+        }
+        // A broken connection shows at its receive, which is posted.
+        if let Ok(false) = connection.flush() {
+            self.wait_for_room(slot)?;
+        }
+        Ok(())
+    }
+
+    /// Closes a connection that has no receive posted; a poll still posted is waited for.
+    fn close(&mut self, slot: u32) -> Result<()> {
+        let Some(connection) = &mut self.connections[slot as usize] else {
+            return Ok(());
+        };
+        if connection.waits_for_room {
+            connection.dead = true;
+            connection.shutdown();
+            return Ok(());
+        }
+        self.ring.register(slot, -1)?;
+        self.connections[slot as usize] = None;
+        self.free.push(slot);
+        Ok(())
+    }
+
+    /// Reads the signal; true if it asks to end.
+    fn signalled(&mut self) -> Result<bool> {
+        // SAFETY: signalfd_siginfo is plain data of integers.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the buffer is one record, and the descriptor is ours.
+        let got = unsafe {
+            libc::read(self.signals.as_raw_fd(), (&raw mut info).cast::<libc::c_void>(), size)
+        };
+        if got == size as isize && info.ssi_signo != libc::SIGUSR1 as u32 {
+            return Ok(true);
+        }
+        self.report();
+        self.ring.poll(SLOTS - 2, libc::POLLIN, key(Purpose::Signal, 0))?;
+        Ok(false)
+    }
+
+    fn report(&self) {
+        println!(
+            "{}",
+            json!({
+                "cpu_seconds": system::thread_cpu().as_secs_f64(),
+                "seconds": self.started.elapsed().as_secs_f64(),
+                "connections": self.served,
+            })
+        );
+    }
+}

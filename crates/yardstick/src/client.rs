@@ -1,0 +1,298 @@
+//! The bare client: keeps queues full and counts, at as little CPU as the protocol allows.
+//!
+//! One thread, the same ring and outbox as the ceiling: one receive takes what there is, all new
+//! commands of a turn leave in one `sendmsg`. After a warm-up a window opens; operations, bytes and
+//! latencies count inside it, and so do this thread's CPU and that of the target process, read from
+//! `/proc` at both ends. Set-up is in `client/session.rs`, the hot path in `client/queue.rs`, idle
+//! and stuck connections in `client/company.rs`.
+
+mod company;
+mod histogram;
+mod queue;
+mod session;
+
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::memory::Area;
+use crate::ring::Ring;
+use crate::system::{self, Target, Usage};
+use company::{Idle, Stuck};
+use histogram::Histogram;
+use queue::{Queue, Tally, Work};
+pub(crate) use session::Peer;
+use session::Session;
+
+/// How long commands still outstanding at the end may take.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How long a client waits for a completion before it gives the target up.
+const SILENCE: u32 = 20;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Whom to connect to, and as whom.
+    pub(crate) peer: Peer,
+    /// Writes, else reads.
+    pub(crate) write: bool,
+    /// Offsets at random.
+    pub(crate) random: bool,
+    /// Bytes of a command's data.
+    pub(crate) size: usize,
+    /// Commands outstanding on a connection.
+    pub(crate) depth: u16,
+    /// I/O queues; none measures a quiet target.
+    pub(crate) connections: u16,
+    /// Bytes of a queue's receive buffer.
+    pub(crate) buffer: usize,
+    /// Before the window.
+    pub(crate) warm_up: Duration,
+    /// Length of the window.
+    pub(crate) time: Duration,
+    /// CPU to run on.
+    pub(crate) cpu: Option<usize>,
+    /// Idle connections beside the load, and the I/O queues of each controller among them.
+    pub(crate) idle: (usize, u16),
+    /// Connections that never receive.
+    pub(crate) stuck: usize,
+    /// The process whose CPU is read, and its CPUs.
+    pub(crate) target: Option<(u32, Vec<usize>)>,
+}
+
+/// Connects, measures one window, and returns what it saw.
+pub(crate) fn run(options: &Options) -> Result<Value> {
+    if let Some(cpu) = options.cpu {
+        system::pin(cpu)?;
+    }
+    system::raise_descriptor_limit();
+    let target = options.target.as_ref().map(|(pid, cpus)| Target::new(*pid, cpus));
+    let before = target.as_ref().map(Target::usage).unwrap_or_default();
+    let (idle, idle_queues) = options.idle;
+    let idle = Idle::connect(&options.peer, idle, idle_queues)?;
+    let stuck = (0..options.stuck)
+        .map(|number| Stuck::connect(&options.peer, number))
+        .collect::<Result<Vec<_>>>()?;
+    let window = if options.connections == 0 {
+        quiet(options, target.as_ref())
+    } else {
+        Load::new(options)?.run(options, target.as_ref())?
+    };
+    drop(stuck);
+    let lost = idle.finish();
+    Ok(report(options, target.as_ref(), before, &window, lost))
+}
+
+/// What the window saw.
+struct Window {
+    tally: Tally,
+    time: Duration,
+    own: Duration,
+    from: Usage,
+    to: Usage,
+}
+
+/// A window without load.
+fn quiet(options: &Options, target: Option<&Target>) -> Window {
+    std::thread::sleep(options.warm_up);
+    let start = Instant::now();
+    let from = target.map(Target::usage).unwrap_or_default();
+    std::thread::sleep(options.time);
+    Window {
+        tally: Tally::new(),
+        time: start.elapsed(),
+        own: Duration::ZERO,
+        from,
+        to: target.map(Target::usage).unwrap_or_default(),
+    }
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self { ops: 0, latency: Histogram::new(), open: false }
+    }
+}
+
+/// The queues and their ring.
+struct Load {
+    ring: Ring,
+    queues: Vec<Queue>,
+    tally: Tally,
+    start: Instant,
+    _session: Session,
+}
+
+/// Keys of completions: the queue's number, and this bit for a poll for room.
+const ROOM: u64 = 1 << 32;
+/// Key of the alarm.
+const ALARM: u64 = 1 << 33;
+
+impl Load {
+    fn new(options: &Options) -> Result<Self> {
+        let session = Session::connect(&options.peer, true, options.connections)?;
+        let count = u64::from(options.connections);
+        let blocks = options.size as u64 / session.block;
+        ensure!(
+            blocks > 0 && (options.size as u64).is_multiple_of(session.block),
+            "{} bytes are no whole blocks of {}",
+            options.size,
+            session.block
+        );
+        let share = session.blocks / count / blocks;
+        ensure!(share > 0, "the namespace is too small for this load");
+        let pattern = Rc::new(Area::new(options.size.next_multiple_of(4096), true)?);
+        let mut ring = Ring::new(Duration::ZERO).context("cannot set up an io_uring")?;
+        let mut queues = Vec::new();
+        for number in 0..options.connections {
+            let wire = session.queue(number + 1, options.depth)?;
+            let work = Work {
+                write: options.write,
+                random: options.random,
+                size: options.size,
+                depth: options.depth,
+                nsid: options.peer.nsid,
+                block: session.block,
+                first: u64::from(number) * share * blocks,
+                places: share,
+                in_capsule: options.size <= session.in_capsule.min(8192),
+                header_digest: options.peer.header_digest,
+                data_digest: options.peer.data_digest,
+                pattern: Rc::clone(&pattern),
+            };
+            ring.register(u32::from(number), wire.socket.as_raw_fd())?;
+            queues.push(Queue::new(wire, work, options.buffer, u64::from(number))?);
+        }
+        Ok(Self { ring, queues, tally: Tally::new(), start: Instant::now(), _session: session })
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn run(mut self, options: &Options, target: Option<&Target>) -> Result<Window> {
+        self.start = Instant::now();
+        let now = self.now();
+        for number in 0..self.queues.len() {
+            self.queues[number].start(now);
+            self.flush(number)?;
+            self.receive(number)?;
+        }
+        self.until(options.warm_up, true)?;
+        let from = target.map(Target::usage).unwrap_or_default();
+        let (opened, own) = (Instant::now(), system::thread_cpu());
+        self.tally.open = true;
+        self.until(self.start.elapsed() + options.time, true)?;
+        self.tally.open = false;
+        let to = target.map(Target::usage).unwrap_or_default();
+        let (time, own) = (opened.elapsed(), system::thread_cpu() - own);
+        self.until(self.start.elapsed() + DRAIN, false)?;
+        Ok(Window { tally: self.tally, time, own, from, to })
+    }
+
+    /// Turns until `end` after the start; without `refill` until nothing is outstanding.
+    fn until(&mut self, end: Duration, refill: bool) -> Result<()> {
+        let mut done = Vec::with_capacity(64);
+        let mut silent = 0;
+        loop {
+            let now = self.now();
+            if u128::from(now) >= end.as_nanos() {
+                return Ok(());
+            }
+            if !refill && self.queues.iter().all(|queue| queue.outstanding == 0) {
+                return Ok(());
+            }
+            if !self.ring.wait_for(&mut done, ALARM)? {
+                silent += 1;
+                ensure!(silent < SILENCE, "the target has stopped answering");
+                continue;
+            }
+            silent = 0;
+            let now = self.now();
+            for (key, result) in done.drain(..) {
+                let number = (key & 0xffff) as usize;
+                if key & ROOM != 0 {
+                    self.queues[number].waits_for_room = false;
+                    self.flush(number)?;
+                    continue;
+                }
+                if result <= 0 {
+                    bail!("the target closed connection {number} ({result})");
+                }
+                let queue = &mut self.queues[number];
+                queue.consume(result as usize, now, refill, &mut self.tally)?;
+                if !queue.waits_for_room {
+                    self.flush(number)?;
+                }
+                self.receive(number)?;
+            }
+        }
+    }
+
+    fn flush(&mut self, number: usize) -> Result<()> {
+        let queue = &mut self.queues[number];
+        if !queue.outbox.is_empty() && !queue.flush()? {
+            queue.waits_for_room = true;
+            self.ring.poll(number as u32, libc::POLLOUT, number as u64 | ROOM)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, number: usize) -> Result<()> {
+        let queue = &mut self.queues[number];
+        let room = queue.buffer.len() - queue.filled;
+        let into = queue.buffer.at(queue.filled, room);
+        let into = into.expect("the room of the buffer lies inside it");
+        // SAFETY: the buffer belongs to the queue, which outlives the ring's requests: both are
+        // dropped together, and the ring first.
+        unsafe { self.ring.receive(number as u32, into, room, number as u64) }?;
+        Ok(())
+    }
+}
+
+fn report(
+    options: &Options,
+    target: Option<&Target>,
+    before: Usage,
+    window: &Window,
+    lost: usize,
+) -> Value {
+    let seconds = window.time.as_secs_f64();
+    let ops = window.tally.ops;
+    let micros = |of: f64| window.tally.latency.quantile(of) as f64 / 1000.0;
+    let own = window.own.as_secs_f64();
+    let mut value = json!({
+        "ops": ops,
+        "bytes": ops * options.size as u64,
+        "seconds": seconds,
+        "iops": ops as f64 / seconds,
+        "mb_per_second": (ops * options.size as u64) as f64 / seconds / 1e6,
+        "latency_us": {
+            "p50": micros(0.5), "p90": micros(0.9), "p99": micros(0.99), "p99_9": micros(0.999),
+            "p99_99": micros(0.9999), "max": micros(1.0),
+        },
+        "client_cpu_seconds": own,
+        "client_cpu_us_per_op": if ops > 0 { own * 1e6 / ops as f64 } else { 0.0 },
+        "client_busy": own / seconds,
+        "idle_connections": options.idle.0,
+        "idle_sessions_lost": lost,
+    });
+    if let Some(target) = target {
+        let spent = target.spent(window.from, window.to).as_secs_f64();
+        let softirq = window.to.softirq_ns - window.from.softirq_ns;
+        value["target"] = json!({
+            "cpu_seconds": spent,
+            "busy": spent / seconds,
+            "ops_per_cpu_second": if spent > 0.0 { ops as f64 / spent } else { 0.0 },
+            "softirq_column_seconds": softirq as f64 / 1e9,
+            "softirq_added": target.accounts_irq(),
+            "ksoftirqd_seconds": (window.to.ksoftirqd_ns - window.from.ksoftirqd_ns) as f64 / 1e9,
+            "voluntary_switches": window.to.switches.saturating_sub(window.from.switches),
+            "resident_before": before.resident,
+            "resident": window.to.resident,
+        });
+    }
+    value
+}

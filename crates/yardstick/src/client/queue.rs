@@ -1,0 +1,298 @@
+//! One I/O queue at work: the hot path of the bare client.
+//!
+//! In: received bytes. Out: completions counted, new commands in the outbox. Data that were read are
+//! received into the queue's buffer, where they stay until the next receive: they land in memory, as
+//! for any user of data, and only their length is looked at. Errors: a status other than success, or
+//! a PDU that does not belong here, ends the run. Times: nanoseconds since the run's start.
+
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use anyhow::{Result, bail, ensure};
+
+use super::histogram::Histogram;
+use super::session::{Wire, digest};
+use crate::memory::Area;
+use crate::outbox::Outbox;
+use crate::pdu::{self, flag, kind, opcode, put};
+
+/// What a queue does.
+#[derive(Clone)]
+pub(super) struct Work {
+    /// Writes, else reads.
+    pub(super) write: bool,
+    /// Offsets at random, else one after the other.
+    pub(super) random: bool,
+    /// Bytes of a command's data.
+    pub(super) size: usize,
+    /// Commands outstanding.
+    pub(super) depth: u16,
+    /// Namespace.
+    pub(super) nsid: u32,
+    /// Bytes of a block.
+    pub(super) block: u64,
+    /// First block of the queue's range.
+    pub(super) first: u64,
+    /// Commands' worth of blocks in the range.
+    pub(super) places: u64,
+    /// Data fit into the capsule.
+    pub(super) in_capsule: bool,
+    /// Header digests on.
+    pub(super) header_digest: bool,
+    /// Data digests on.
+    pub(super) data_digest: bool,
+    /// The data of all writes.
+    pub(super) pattern: Rc<Area>,
+}
+
+/// What has been counted.
+pub(super) struct Tally {
+    /// Completions inside the window.
+    pub(super) ops: u64,
+    /// Their latencies.
+    pub(super) latency: Histogram,
+    /// Count now.
+    pub(super) open: bool,
+}
+
+/// State of a queue.
+pub(super) struct Queue {
+    pub(super) wire: Wire,
+    pub(super) buffer: Area,
+    pub(super) filled: usize,
+    pub(super) outbox: Outbox,
+    pub(super) waits_for_room: bool,
+    pub(super) outstanding: u16,
+    work: Work,
+    /// Bytes of the present PDU that are still to come and to be dropped.
+    skip: usize,
+    /// The command that ends with them.
+    ends: Option<u16>,
+    started: Vec<u64>,
+    template: [u8; pdu::CAPSULE_CMD_LEN],
+    /// Digest of the whole pattern.
+    whole: [u8; 4],
+    next: u64,
+    seed: u64,
+}
+
+impl Queue {
+    pub(super) fn new(wire: Wire, work: Work, buffer: usize, number: u64) -> Result<Self> {
+        wire.socket.set_nonblocking(true)?;
+        let template = template(&work);
+        let whole = digest(work.pattern.bytes(0, work.size));
+        Ok(Self {
+            wire,
+            buffer: Area::new(buffer, false)?,
+            filled: 0,
+            outbox: Outbox::new()?,
+            waits_for_room: false,
+            outstanding: 0,
+            skip: 0,
+            ends: None,
+            started: vec![0; usize::from(work.depth)],
+            template,
+            whole,
+            next: 0,
+            seed: 0x9e37_79b9_7f4a_7c15 ^ (number << 32 | 1),
+            work,
+        })
+    }
+
+    /// Queues the first commands.
+    pub(super) fn start(&mut self, now: u64) {
+        for cid in 0..self.work.depth {
+            self.submit(cid, now);
+        }
+    }
+
+    /// Sends what is queued; false if the socket is full.
+    pub(super) fn flush(&mut self) -> std::io::Result<bool> {
+        self.outbox.flush(self.wire.socket.as_fd())
+    }
+
+    /// Handles `got` new bytes; `refill` starts a new command for each that has ended.
+    pub(super) fn consume(
+        &mut self,
+        got: usize,
+        now: u64,
+        refill: bool,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        self.filled += got;
+        let mut at = 0;
+        loop {
+            let step = self.skip.min(self.filled - at);
+            at += step;
+            self.skip -= step;
+            if self.skip > 0 {
+                break;
+            }
+            if let Some(cid) = self.ends.take() {
+                self.finish(cid, now, refill, tally);
+            }
+            if self.filled - at < pdu::SHORT_LEN {
+                break;
+            }
+            let header = self.buffer.bytes(at, at + pdu::SHORT_LEN);
+            let length = pdu::u32_at(header, 4) as usize;
+            ensure!(length >= pdu::SHORT_LEN, "a PDU of {length} bytes");
+            self.skip = length - pdu::SHORT_LEN;
+            match header[0] {
+                kind::C2H_DATA => {
+                    if header[1] & flag::SUCCESS != 0 {
+                        self.ends = Some(pdu::u16_at(header, 8));
+                    }
+                }
+                kind::CAPSULE_RESP => {
+                    let status = pdu::u16_at(header, 22) >> 1;
+                    ensure!(status == 0, "a command failed: {:#x}", status & 0x7ff);
+                    self.ends = Some(pdu::u16_at(header, 20));
+                }
+                kind::R2T => {
+                    let (cid, ttag) = (pdu::u16_at(header, 8), pdu::u16_at(header, 10));
+                    let (offset, asked) = (pdu::u32_at(header, 12), pdu::u32_at(header, 16));
+                    self.send_data(cid, ttag, offset, asked)?;
+                }
+                other => bail!("PDU type {other:#04x} on an I/O queue"),
+            }
+            at += pdu::SHORT_LEN;
+        }
+        if at < self.filled {
+            let end = self.filled;
+            self.buffer.bytes_mut(0, end).copy_within(at.., 0);
+        }
+        self.filled -= at;
+        Ok(())
+    }
+
+    #[inline]
+    fn finish(&mut self, cid: u16, now: u64, refill: bool, tally: &mut Tally) {
+        self.outstanding -= 1;
+        if tally.open {
+            tally.ops += 1;
+            let started = self.started[usize::from(cid)];
+            tally.latency.record(now.saturating_sub(started));
+        }
+        if refill {
+            self.submit(cid, now);
+        }
+    }
+
+    /// Queues one command.
+    #[inline]
+    fn submit(&mut self, cid: u16, now: u64) {
+        let block = self.place();
+        let (template, whole) = (&self.template, self.whole);
+        self.outstanding += 1;
+        self.started[usize::from(cid)] = now;
+        let fill = |pdu: &mut [u8; pdu::CAPSULE_CMD_LEN]| {
+            *pdu = *template;
+            put(pdu, pdu::SQE + 2, &cid.to_le_bytes());
+            put(pdu, pdu::SQE + 40, &block.to_le_bytes());
+        };
+        if self.work.header_digest {
+            self.outbox.header::<{ pdu::CAPSULE_CMD_LEN + 4 }>(|bytes| {
+                let (pdu, sum) = bytes.split_at_mut(pdu::CAPSULE_CMD_LEN);
+                let pdu: &mut [u8; pdu::CAPSULE_CMD_LEN] = pdu.try_into().expect("that length");
+                fill(pdu);
+                sum.copy_from_slice(&digest(pdu));
+            });
+        } else {
+            self.outbox.header::<{ pdu::CAPSULE_CMD_LEN }>(fill);
+        }
+        if self.work.write && self.work.in_capsule {
+            let data = self.work.pattern.at(0, self.work.size);
+            let data = data.expect("the pattern is as long as a write");
+            // SAFETY: the pattern is shared by the queue and outlives its outbox.
+            unsafe { self.outbox.data(data, self.work.size) };
+            if self.work.data_digest {
+                self.outbox.header::<4>(|sum| *sum = whole);
+            }
+        }
+    }
+
+    /// The first block of the next command.
+    #[inline]
+    fn place(&mut self) -> u64 {
+        let step = if self.work.random {
+            // xorshift64*: cheap, and even enough to spread accesses.
+            self.seed ^= self.seed >> 12;
+            self.seed ^= self.seed << 25;
+            self.seed ^= self.seed >> 27;
+            let bits = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+            ((u128::from(bits) * u128::from(self.work.places)) >> 64) as u64
+        } else {
+            let step = self.next;
+            self.next = if step + 1 == self.work.places { 0 } else { step + 1 };
+            step
+        };
+        self.work.first + step * (self.work.size as u64 / self.work.block)
+    }
+
+    /// Answers an R2T with as many H2CData as the target's limit asks for.
+    fn send_data(&mut self, cid: u16, ttag: u16, offset: u32, asked: u32) -> Result<()> {
+        let (mut at, mut left) = (offset as usize, asked as usize);
+        ensure!(at + left <= self.work.size, "an R2T beyond the data");
+        while left > 0 {
+            let part = left.min(self.wire.max_h2c);
+            left -= part;
+            let data = self.work.pattern.at(at, part);
+            let data = data.expect("checked against the length above");
+            let last = if left == 0 { flag::LAST } else { 0 };
+            let length = part as u32;
+            let mut header = pdu::data_header(kind::H2C_DATA, last, cid, ttag, at as u32, length);
+            let hdgst = if self.work.header_digest { 4 } else { 0 };
+            let ddgst = if self.work.data_digest { 4 } else { 0 };
+            header[1] |= if hdgst > 0 { flag::HDGST } else { 0 };
+            header[1] |= if ddgst > 0 { flag::DDGST } else { 0 };
+            header[3] += hdgst;
+            let total = pdu::SHORT_LEN + usize::from(hdgst) + part + ddgst;
+            put(&mut header, 4, &(total as u32).to_le_bytes());
+            self.outbox.copy(&header);
+            if hdgst > 0 {
+                self.outbox.copy(&digest(&header));
+            }
+            // SAFETY: the pattern is shared by the queue and outlives its outbox.
+            unsafe { self.outbox.data(data, part) };
+            if ddgst > 0 {
+                let sum = if part == self.work.size {
+                    self.whole
+                } else {
+                    digest(self.work.pattern.bytes(at, at + part))
+                };
+                self.outbox.copy(&sum);
+            }
+            at += part;
+        }
+        Ok(())
+    }
+}
+
+/// The capsule of this work's commands but for CID and block.
+fn template(work: &Work) -> [u8; pdu::CAPSULE_CMD_LEN] {
+    let mut bytes = [0; pdu::CAPSULE_CMD_LEN];
+    let carries = work.write && work.in_capsule;
+    let hdgst = if work.header_digest { 4 } else { 0 };
+    let start = pdu::CAPSULE_CMD_LEN + hdgst;
+    let mut total = start;
+    let mut flags = if work.header_digest { flag::HDGST } else { 0 };
+    if carries {
+        total += work.size;
+        if work.data_digest {
+            total += 4;
+            flags |= flag::DDGST;
+        }
+    }
+    let pdo = if carries { start as u8 } else { 0 };
+    pdu::put_common(&mut bytes, kind::CAPSULE_CMD, flags, 72, pdo, total);
+    let entry = &mut bytes[pdu::SQE..];
+    entry[0] = if work.write { opcode::WRITE } else { opcode::READ };
+    entry[1] = 0x40;
+    put(entry, 4, &work.nsid.to_le_bytes());
+    put(entry, 32, &(work.size as u32).to_le_bytes());
+    entry[39] = if carries { pdu::SGL_IN_CAPSULE } else { pdu::SGL_TRANSPORT };
+    let blocks = (work.size as u64 / work.block - 1) as u16;
+    put(entry, 48, &blocks.to_le_bytes());
+    bytes
+}

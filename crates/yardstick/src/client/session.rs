@@ -1,0 +1,279 @@
+//! Connecting to a controller: blocking, one command at a time, before anything is measured.
+//!
+//! In: address, names. Out: connected sockets and what the controller says of itself. A session
+//! keeps its admin connection open; [`Session::keep_alive`] re-arms it. Every receive has a time
+//! limit. Errors: the target refuses (with the status), disagrees about digests, or is silent.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::pdu::{self, flag, kind, opcode, put};
+
+/// How long a target may take to answer a step of the set-up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// CRC32C as NVMe/TCP uses it.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 4] {
+    crc_fast::crc32_iscsi(bytes).to_le_bytes()
+}
+
+/// Who asks, for what, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Address of the target.
+    pub(crate) address: SocketAddr,
+    /// Subsystem.
+    pub(crate) subsystem: String,
+    /// The host's name.
+    pub(crate) host: String,
+    /// Namespace.
+    pub(crate) nsid: u32,
+    /// Header digests on.
+    pub(crate) header_digest: bool,
+    /// Data digests on.
+    pub(crate) data_digest: bool,
+    /// Keep-alive time-out; zero turns it off.
+    pub(crate) keep_alive: Duration,
+}
+
+/// A connected controller.
+pub(crate) struct Session {
+    peer: Peer,
+    admin: Wire,
+    controller: u16,
+    next: u16,
+    /// Bytes a command capsule of an I/O queue may carry as data.
+    pub(crate) in_capsule: usize,
+    /// Bytes of a block.
+    pub(crate) block: u64,
+    /// Blocks of the namespace.
+    pub(crate) blocks: u64,
+}
+
+/// One connection past its ICReq.
+pub(crate) struct Wire {
+    pub(crate) socket: TcpStream,
+    header_digest: bool,
+    data_digest: bool,
+    /// Longest data of one H2CData.
+    pub(crate) max_h2c: usize,
+}
+
+impl Session {
+    /// Connects the admin queue and enables the controller; with `identify` also asks for the
+    /// namespace and for `queues` I/O queues.
+    pub(crate) fn connect(peer: &Peer, identify: bool, queues: u16) -> Result<Self> {
+        let admin = Wire::connect(peer)?;
+        let mut session = Self {
+            peer: peer.clone(),
+            admin,
+            controller: 0,
+            next: 0,
+            in_capsule: 0,
+            block: 512,
+            blocks: 0,
+        };
+        session.controller = connect_queue(&mut session.admin, peer, 0xffff, 0, 32)?;
+        session.property_set(0x14, 0x0046_0001)?;
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while session.property_get(0x1c)? & 1 == 0 {
+            ensure!(std::time::Instant::now() < deadline, "the controller does not become ready");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if identify {
+            session.identify()?;
+        }
+        if queues > 0 {
+            let asked = u32::from(queues - 1);
+            let mut entry = command(opcode::SET_FEATURES);
+            put(&mut entry, 40, &7_u32.to_le_bytes());
+            put(&mut entry, 44, &(asked | asked << 16).to_le_bytes());
+            let granted = session.admin_command(entry, &mut [])? as u32 & 0xffff;
+            ensure!(granted >= asked, "{} I/O queues granted, {queues} asked for", granted + 1);
+        }
+        Ok(session)
+    }
+
+    /// Connects I/O queue `number` (from 1) for `depth` commands.
+    pub(crate) fn queue(&self, number: u16, depth: u16) -> Result<Wire> {
+        let mut wire = Wire::connect(&self.peer)?;
+        // SQSIZE is 0's based and one entry stays free; hosts ask for at least two entries.
+        let size = depth.saturating_add(1).clamp(2, 1024);
+        connect_queue(&mut wire, &self.peer, self.controller, number, size)?;
+        Ok(wire)
+    }
+
+    /// Sends a keep alive and reads its answer.
+    pub(crate) fn keep_alive(&mut self) -> Result<()> {
+        let entry = command(opcode::KEEP_ALIVE);
+        self.admin_command(entry, &mut []).map(drop)
+    }
+
+    fn identify(&mut self) -> Result<()> {
+        let mut data = vec![0; 4096];
+        let mut entry = command(opcode::IDENTIFY);
+        entry[40] = 1;
+        self.admin_command(entry, &mut data)?;
+        self.in_capsule = (pdu::u32_at(&data, 1792) as usize * 16).saturating_sub(64);
+        let mut entry = command(opcode::IDENTIFY);
+        put(&mut entry, 4, &self.peer.nsid.to_le_bytes());
+        self.admin_command(entry, &mut data)?;
+        self.blocks = pdu::u64_at(&data, 0);
+        let format = 128 + 4 * usize::from(data[26] & 0x0f);
+        ensure!(self.blocks > 0, "namespace {} is not there", self.peer.nsid);
+        self.block = 1 << data[format + 2];
+        Ok(())
+    }
+
+    fn property_set(&mut self, offset: u32, value: u32) -> Result<()> {
+        let mut entry = command(opcode::FABRICS);
+        put(&mut entry, 44, &offset.to_le_bytes());
+        put(&mut entry, 48, &value.to_le_bytes());
+        self.admin_command(entry, &mut []).map(drop)
+    }
+
+    fn property_get(&mut self, offset: u32) -> Result<u64> {
+        let mut entry = command(opcode::FABRICS);
+        entry[4] = 4;
+        put(&mut entry, 44, &offset.to_le_bytes());
+        self.admin_command(entry, &mut [])
+    }
+
+    fn admin_command(&mut self, mut entry: [u8; 64], data: &mut [u8]) -> Result<u64> {
+        self.next = self.next.wrapping_add(1) & 0x0fff;
+        put(&mut entry, 2, &self.next.to_le_bytes());
+        if !data.is_empty() {
+            put(&mut entry, 32, &(data.len() as u32).to_le_bytes());
+        }
+        self.admin.send_command(&entry, &[])?;
+        self.admin.completion(data)
+    }
+}
+
+/// A submission queue entry with a transport SGL of length zero.
+fn command(opcode: u8) -> [u8; 64] {
+    let mut entry = [0; 64];
+    entry[0] = opcode;
+    entry[1] = 0x40;
+    entry[39] = pdu::SGL_TRANSPORT;
+    entry
+}
+
+fn connect_queue(
+    wire: &mut Wire,
+    peer: &Peer,
+    controller: u16,
+    queue: u16,
+    size: u16,
+) -> Result<u16> {
+    let mut data = vec![0; 1024];
+    // The host's identifier follows its name: the same name means the same host.
+    let (low, high) = (digest(peer.host.as_bytes()), digest(b"yardstick"));
+    put(&mut data, 0, &low);
+    put(&mut data, 4, &high);
+    put(&mut data, 12, &low);
+    put(&mut data, 16, &controller.to_le_bytes());
+    put(&mut data, 256, peer.subsystem.as_bytes());
+    put(&mut data, 512, peer.host.as_bytes());
+    let mut entry = command(opcode::FABRICS);
+    entry[4] = 1;
+    entry[39] = pdu::SGL_IN_CAPSULE;
+    put(&mut entry, 32, &1024_u32.to_le_bytes());
+    put(&mut entry, 42, &queue.to_le_bytes());
+    put(&mut entry, 44, &(size - 1).to_le_bytes());
+    // Bit 2: no submission queue flow control, so that reads may end with the SUCCESS flag.
+    entry[46] = 0x04;
+    if queue == 0 {
+        let millis = peer.keep_alive.as_millis() as u32;
+        put(&mut entry, 48, &millis.to_le_bytes());
+    }
+    wire.send_command(&entry, &data)?;
+    let result = wire
+        .completion(&mut [])
+        .with_context(|| format!("Connect of queue {queue} to {}", peer.subsystem))?;
+    Ok(result as u16)
+}
+
+impl Wire {
+    fn connect(peer: &Peer) -> Result<Self> {
+        let socket = TcpStream::connect(peer.address)
+            .with_context(|| format!("cannot connect to {}", peer.address))?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let mut wire = Self { socket, header_digest: false, data_digest: false, max_h2c: 0 };
+        let digests = u8::from(peer.header_digest) | u8::from(peer.data_digest) << 1;
+        let mut ask = [0; pdu::IC_LEN];
+        pdu::put_common(&mut ask, kind::IC_REQ, 0, 128, 0, pdu::IC_LEN);
+        ask[11] = digests;
+        wire.socket.write_all(&ask)?;
+        let mut answer = [0; pdu::IC_LEN];
+        wire.socket.read_exact(&mut answer).context("ICResp")?;
+        ensure!(answer[0] == kind::IC_RESP, "PDU type {:#04x} in place of ICResp", answer[0]);
+        ensure!(answer[11] == digests, "digests {digests:#x} asked for, {:#x} granted", answer[11]);
+        wire.max_h2c = pdu::u32_at(&answer, 12) as usize;
+        wire.header_digest = peer.header_digest;
+        wire.data_digest = peer.data_digest;
+        Ok(wire)
+    }
+
+    /// Sends one command with its data in the capsule.
+    fn send_command(&mut self, entry: &[u8; 64], data: &[u8]) -> Result<()> {
+        let hdgst = if self.header_digest { 4 } else { 0 };
+        let ddgst = if self.data_digest && !data.is_empty() { 4 } else { 0 };
+        let start = pdu::CAPSULE_CMD_LEN + hdgst;
+        let total = start + data.len() + ddgst;
+        let flags =
+            if hdgst > 0 { flag::HDGST } else { 0 } | if ddgst > 0 { flag::DDGST } else { 0 };
+        let pdo = if data.is_empty() { 0 } else { start as u8 };
+        let mut out = vec![0; pdu::CAPSULE_CMD_LEN];
+        pdu::put_common(&mut out, kind::CAPSULE_CMD, flags, 72, pdo, total);
+        put(&mut out, pdu::SQE, entry);
+        if hdgst > 0 {
+            let sum = digest(&out);
+            out.extend_from_slice(&sum);
+        }
+        out.extend_from_slice(data);
+        if ddgst > 0 {
+            out.extend_from_slice(&digest(data));
+        }
+        self.socket.write_all(&out)?;
+        Ok(())
+    }
+
+    /// Reads up to the completion of the one command outstanding; its data go to `into`.
+    fn completion(&mut self, into: &mut [u8]) -> Result<u64> {
+        loop {
+            let mut header = [0; pdu::SHORT_LEN];
+            self.socket.read_exact(&mut header).context("no answer to a command")?;
+            let length = pdu::u32_at(&header, 4) as usize;
+            ensure!((pdu::SHORT_LEN..1 << 20).contains(&length), "a PDU of {length} bytes");
+            let mut rest = vec![0; length - pdu::SHORT_LEN];
+            self.socket.read_exact(&mut rest)?;
+            let mut result = 0;
+            match header[0] {
+                kind::CAPSULE_RESP => {
+                    let status = pdu::u16_at(&header, 22) >> 1;
+                    ensure!(status == 0, "refused with status {:#x}", status & 0x7ff);
+                    result = pdu::u64_at(&header, 8);
+                }
+                kind::C2H_DATA => {
+                    let from = usize::from(header[3]).saturating_sub(pdu::SHORT_LEN);
+                    let size = pdu::u32_at(&header, 16) as usize;
+                    let at = pdu::u32_at(&header, 12) as usize;
+                    let room = into.get_mut(at..at + size).context("more data than asked")?;
+                    let data = rest.get(from..from + size).context("data beyond the PDU")?;
+                    room.copy_from_slice(data);
+                    if header[1] & flag::SUCCESS == 0 {
+                        continue;
+                    }
+                }
+                other => bail!("PDU type {other:#04x} in answer to a command"),
+            }
+            return Ok(result);
+        }
+    }
+}

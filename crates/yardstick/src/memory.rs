@@ -1,0 +1,89 @@
+//! Anonymous memory that the kernel reads and writes behind the borrow checker's back.
+//!
+//! An [`Area`] is a mapping with a fixed address for its whole life: the RAM volume of the ceiling,
+//! receive buffers, the header arena of an outbox. Units: bytes. Errors: the mapping fails.
+//! Every access is checked against the length, so that a lying peer cannot reach outside.
+
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// A private anonymous mapping.
+pub(crate) struct Area {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Area {
+    /// Maps `len` bytes; `touched` fills every page now, in huge pages where the system has them.
+    pub(crate) fn new(len: usize, touched: bool) -> std::io::Result<Self> {
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let area = Self {
+            base: NonNull::new(base.cast()).expect("mmap never returns null without MAP_FIXED"),
+            len,
+        };
+        if touched {
+            // SAFETY: advice about our own mapping changes no content; failure costs only speed.
+            let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
+            // SAFETY: the range is the whole of the mapping made above.
+            unsafe { std::ptr::write_bytes(area.base.as_ptr(), 0xa5, len) };
+        }
+        Ok(area)
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of `len` bytes from `offset`, or `None` outside the area.
+    #[inline]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        // SAFETY: offset <= end <= self.len, so the result stays inside the mapping.
+        (end <= self.len).then(|| unsafe { self.base.as_ptr().add(offset) })
+    }
+
+    /// The bytes of a range. Panics outside the area.
+    #[inline]
+    pub(crate) fn bytes(&self, from: usize, to: usize) -> &[u8] {
+        assert!(from <= to && to <= self.len, "{from}..{to} of {}", self.len);
+        // SAFETY: the range lies inside the mapping, and callers hold no kernel write on it: a
+        // receive into it has completed before its bytes are looked at.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(from), to - from) }
+    }
+
+    /// The bytes of a range, to be written. Panics outside the area.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, from: usize, to: usize) -> &mut [u8] {
+        assert!(from <= to && to <= self.len, "{from}..{to} of {}", self.len);
+        // SAFETY: the range lies inside the mapping and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(from), to - from) }
+    }
+
+    /// Copies `data` to `offset`; false if it does not fit.
+    #[inline]
+    pub(crate) fn store(&mut self, offset: usize, data: &[u8]) -> bool {
+        let Some(to) = self.at(offset, data.len()) else {
+            return false;
+        };
+        // SAFETY: `to` has room for the bytes, and `data` is a slice of another allocation.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        true
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this address and length, and nobody borrows it.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,156 @@
+//! The thread's CPU, its time, and what `/proc` tells of the process that is measured.
+//!
+//! Units: nanoseconds. The CPU of a target is the sum of its threads' run time
+//! (`/proc/PID/task/*/schedstat`, first field) and of `ksoftirqd` on its CPUs; without
+//! CONFIG_IRQ_TIME_ACCOUNTING the kernel leaves the softirq that interrupts a thread inside that
+//! thread's run time, with it the softirq column of `/proc/stat` has to be added.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Pins the calling thread to one CPU.
+pub(crate) fn pin(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot pin to CPU {cpu}"))
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Raises the soft limit of descriptors to the hard one.
+pub(crate) fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Not enough descriptors shows later, as an accept or a connect that fails and says so.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// One look at a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Run time of its threads.
+    pub(crate) threads_ns: u64,
+    /// Run time of `ksoftirqd` on its CPUs.
+    pub(crate) ksoftirqd_ns: u64,
+    /// Softirq column of its CPUs, in ticks turned to time.
+    pub(crate) softirq_ns: u64,
+    /// Voluntary context switches of its threads.
+    pub(crate) switches: u64,
+    /// Resident memory in bytes.
+    pub(crate) resident: u64,
+}
+
+/// Which process is looked at, and on which CPUs it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pid: u32,
+    cpus: Vec<usize>,
+    ksoftirqd: Vec<u32>,
+    accounts_irq: bool,
+}
+
+impl Target {
+    /// Finds what belongs to the process's CPUs.
+    pub(crate) fn new(pid: u32, cpus: &[usize]) -> Self {
+        let names: Vec<String> = cpus.iter().map(|cpu| format!("ksoftirqd/{cpu}")).collect();
+        let ksoftirqd = numbered("/proc")
+            .into_iter()
+            .filter(|pid| {
+                let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                names.iter().any(|name| name == comm.trim())
+            })
+            .collect();
+        Self { pid, cpus: cpus.to_vec(), ksoftirqd, accounts_irq: kernel_accounts_irq() }
+    }
+
+    /// Whether the softirq column has to be added to the threads' time.
+    pub(crate) fn accounts_irq(&self) -> bool {
+        self.accounts_irq
+    }
+
+    /// Looks once. A process that has gone counts as zero.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        let tasks = format!("/proc/{}/task", self.pid);
+        for tid in numbered(&tasks) {
+            usage.threads_ns += run_time(&format!("{tasks}/{tid}/schedstat"));
+            usage.switches += field(&format!("{tasks}/{tid}/status"), "voluntary_ctxt_switches:");
+        }
+        for pid in &self.ksoftirqd {
+            usage.ksoftirqd_ns += run_time(&format!("/proc/{pid}/schedstat"));
+        }
+        usage.softirq_ns = self.cpus.iter().map(|cpu| softirq(*cpu)).sum();
+        usage.resident = field(&format!("/proc/{}/status", self.pid), "VmRSS:") * 1024;
+        usage
+    }
+
+    /// CPU time spent for the target between two looks.
+    pub(crate) fn spent(&self, from: Usage, to: Usage) -> Duration {
+        let mut ns = to.threads_ns.saturating_sub(from.threads_ns)
+            + to.ksoftirqd_ns.saturating_sub(from.ksoftirqd_ns);
+        if self.accounts_irq {
+            ns += to.softirq_ns.saturating_sub(from.softirq_ns);
+        }
+        Duration::from_nanos(ns)
+    }
+}
+
+/// The entries of a directory whose names are numbers.
+fn numbered(path: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return Vec::new();
+    };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn run_time(path: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+fn field(path: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Softirq time of a CPU; `/proc/stat` counts in hundredths of a second.
+fn softirq(cpu: usize) -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let name = format!("cpu{cpu} ");
+    text.lines()
+        .find_map(|line| line.strip_prefix(&name))
+        .and_then(|rest| rest.split_whitespace().nth(6))
+        .and_then(|word| word.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 10_000_000
+}
+
+/// Whether the kernel takes interrupt time out of the threads' run time. Kernels that hide their
+/// configuration are taken not to: then the figures of both sides carry the same error.
+fn kernel_accounts_irq() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let plain = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok();
+    let text = plain.or_else(|| {
+        let output = std::process::Command::new("zcat")
+            .arg("/proc/config.gz")
+            .stderr(std::process::Stdio::null())
+            .output()
+            .ok()?;
+        String::from_utf8(output.stdout).ok()
+    });
+    text.is_some_and(|text| text.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+}
