@@ -1,0 +1,226 @@
+"""The target under test, as the host handles it: its configuration, its life and death; and the bell, on which
+the guest asks for them.
+
+Sizes are bytes. A target that cannot be started, or that ends by itself, raises Broken with its last words.
+"""
+import os
+import random
+import shutil
+import signal
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+
+MIB = 1 << 20
+START_LIMIT_S = 120  # from exec to the first accepted connection; a hang guard, not an expectation
+STOP_LIMIT_S = 120  # SIGTERM drains for at most 5 s; the rest is room for a loaded machine
+HOSTNQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"  # the guest's, see ./guest
+NQN = "nqn.2026-11.net.plateway:interop"
+
+
+class Broken(Exception):
+    """The target did what it must not do."""
+
+
+def free_port():
+    """A port on which nobody listens, from below the range out of which the kernel gives ports to clients. In that
+    range, a guest that reconnects while the target is dead could be given the very port as its source, and so
+    connect to itself; the target could then not have it back."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        lowest = int(f.read().split()[0])
+    for _ in range(1000):
+        port = random.randrange(10000, 32000) if lowest >= 32000 else random.randrange(1024, max(1025, lowest))
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise Broken("no free port on 127.0.0.1")
+
+
+def quoted(value):
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Target:
+    """One `plateway serve`, with its files in `folder`. `disks` maps a disk's name to (URI, size); `volumes` is a
+    list of tables as in the configuration; `exports` maps a namespace id to a volume's name."""
+
+    def __init__(self, binary, folder, driver=None, shards=1, say=print):
+        self.binary, self.folder, self.driver, self.say = binary, folder, driver, say
+        cpus = sorted(os.sched_getaffinity(0))
+        self.shards = [cpus[i % len(cpus)] for i in range(shards)]
+        self.port, self.process = free_port(), None
+        self.disks, self.volumes, self.exports = {}, [], {}
+        self.config, self.control, self.log = (f"{folder}/{n}" for n in ("plateway.toml", "control.sock", "target.log"))
+        self.lock = threading.Lock()
+
+    # What it serves.
+
+    def file_disk(self, name, size):
+        self.disks[name] = (f"file:{self.folder}/{name}.img?create={size // MIB}MiB", size)
+
+    def ram_disk(self, name, size):
+        self.disks[name] = (f"ram:{size // MIB}MiB", size)
+
+    def volume(self, name, layout, disks, **more):
+        self.volumes.append({"name": name, "layout": layout, "disks": disks, "block_size": 512, **more})
+
+    def write_config(self):
+        lines = ["[server]", 'memory = "256MiB"', f"control = {quoted(self.control)}",
+                 f"state = {quoted(self.folder + '/state')}", f"shards = {self.shards}"]
+        for name, (uri, _) in self.disks.items():
+            lines += ["", "[[disk]]", f"name = {quoted(name)}", f"uri = {quoted(uri)}"]
+        for volume in self.volumes:
+            lines += ["", "[[volume]]"]
+            for key, value in volume.items():
+                shown = quoted(value) if isinstance(value, str) else value
+                lines.append(f"{key} = " + (f"[{', '.join(map(quoted, value))}]" if isinstance(value, list) else str(shown)))
+        lines += ["", "[[listener]]", f'nvme = "127.0.0.1:{self.port}"']
+        for nsid, volume in self.exports.items():
+            lines += ["", "[[export]]", f"volume = {quoted(volume)}",
+                      f"nvme = {{ subsystem = {quoted(NQN)}, nsid = {nsid}, hosts = [{quoted(HOSTNQN)}] }}"]
+        with open(self.config + ".new", "w") as f:
+            f.write("\n".join(lines) + "\n")
+        os.rename(self.config + ".new", self.config)
+
+    # Its life.
+
+    def start(self):
+        """Returns once it accepts connections."""
+        self.write_config()
+        command = [self.binary, "serve", "--config", self.config] + (["--driver", self.driver] if self.driver else [])
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            self.must_live()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise Broken(f"the target accepts no connection after {START_LIMIT_S} s")
+                time.sleep(0.05)
+
+    def must_live(self):
+        if self.process is None:
+            raise Broken("the target was not started")
+        if self.process.poll() is not None:
+            raise Broken(f"the target ended by itself with {self.process.returncode}")
+
+    def kill(self):
+        """As a crash or the out-of-memory killer would: nothing is flushed, nothing is closed properly."""
+        self.must_live()
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """SIGTERM, which must end it with code 0."""
+        self.must_live()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise Broken(f"the target still runs {STOP_LIMIT_S} s after SIGTERM")
+        if code != 0:
+            raise Broken(f"the target ended with {code} after SIGTERM")
+
+    def end(self):
+        """Whatever happened: nothing is left running."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def apply(self):
+        self.must_live()
+        self.write_config()
+        done = subprocess.run([self.binary, "apply", self.config, "--control", self.control],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.say(done.stdout.strip())
+        if done.returncode != 0:
+            raise Broken(f"apply ended with {done.returncode}: {done.stderr.strip()}")
+
+    def last_words(self, lines=60):
+        try:
+            with open(self.log, errors="replace") as f:
+                return "".join(f.readlines()[-lines:])
+        except OSError:
+            return ""
+
+    # What the guest may ask for. Each method's name after `do_` is a word of the bell.
+
+    def do_kill(self):
+        self.kill()
+
+    def do_start(self):
+        self.start()
+
+    def do_restart(self):
+        self.kill()
+        self.start()
+
+    def do_add(self, nsid, volume):
+        self.exports[int(nsid)] = volume
+        self.apply()
+
+    def do_remove(self, nsid):
+        del self.exports[int(nsid)]
+        self.apply()
+
+    def do_grow(self, disk, mib):
+        """A file disk grows: the file first, then what the configuration says of it."""
+        size = int(mib) * MIB
+        os.truncate(f"{self.folder}/{disk}.img", size)
+        self.file_disk(disk, size)
+        self.apply()
+
+    def do_corrupt(self, disk, offset, length):
+        """Overwrites bytes of a file disk behind the target's back."""
+        with open(f"{self.folder}/{disk}.img", "r+b") as f:
+            f.seek(int(offset))
+            f.write(os.urandom(int(length)))
+            f.flush()
+            os.fsync(f.fileno())
+
+    def answer(self, line):
+        """Does what one line asks for; the reply's first word is `ok` or `error`."""
+        word, *arguments = line.split() or [""]
+        action = getattr(self, f"do_{word}", None)
+        if not action:
+            return f"error unknown word {word!r}"
+        with self.lock:
+            try:
+                action(*arguments)
+                return "ok"
+            except (Broken, OSError, KeyError, TypeError, ValueError) as error:
+                return "error " + " ".join(str(error).split())
+
+
+class Bell(socketserver.ThreadingTCPServer):
+    """Listens on a loopback port; each connection is one line and its answer."""
+    daemon_threads = True
+
+    def __init__(self, target):
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                line = self.rfile.readline(4096).decode(errors="replace").strip()
+                target.say(f"bell: {line}")
+                answer = target.answer(line)
+                if answer != "ok":
+                    target.say(f"bell: {line}: {answer}")
+                self.wfile.write(answer.encode() + b"\n")
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def port(self):
+        return self.server_address[1]
+
+
+def remove_folder(folder):
+    shutil.rmtree(folder, ignore_errors=True)
