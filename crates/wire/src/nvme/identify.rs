@@ -98,11 +98,12 @@ pub fn ascii_field<const N: usize>(text: &str) -> [u8; N] {
     field
 }
 
-/// An ASCII field without its trailing spaces and NULs; bytes that are not ASCII become U+FFFD.
+/// An ASCII field without its trailing spaces and NULs. Bytes that are not UTF-8 and control
+/// characters become U+FFFD: the text may be printed, and a peer must not forge lines of a log.
 #[must_use]
 pub fn ascii_text(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
-    text.trim_end_matches([' ', '\0']).to_owned()
+    text.trim_end_matches([' ', '\0']).replace(|char: char| char.is_control(), "\u{fffd}")
 }
 
 impl IdentifyController {

@@ -1,0 +1,38 @@
+//! Log pages and asynchronous events, as an initiator reads them from a target that it cannot trust.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use plateway_fuzz::{contract, one_line};
+use wire::nvme::Command;
+use wire::nvme::log::{
+    ChangedNamespaces, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots,
+    GetLog, Smart,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let mut page = input.to_vec();
+    page.resize(4096, 0);
+    if let Some(header) = contract!(DiscoveryHeader, &page) {
+        one_line(&header);
+    }
+    for entry in input.chunks(DiscoveryEntry::SIZE) {
+        if let Some(entry) = contract!(DiscoveryEntry, entry) {
+            one_line(&entry);
+            let _ = (entry.subsystem(), entry.address_text(), entry.service_text());
+        }
+    }
+    if let Some(smart) = contract!(Smart, &page) {
+        one_line(&smart);
+    }
+    if let Some(entry) = contract!(ErrorEntry, &page) {
+        let _ = entry.status();
+    }
+    contract!(FirmwareSlots, &page);
+    contract!(CommandEffects, &page);
+    assert!(ChangedNamespaces::parse(&page).count() <= 1024);
+    if let Ok(command) = Command::parse(input) {
+        let log = GetLog::from_command(&command);
+        one_line(&log);
+        assert_eq!(GetLog::from_command(&log.to_command(command.nsid())), log);
+    }
+});

@@ -1,0 +1,136 @@
+#!/usr/bin/python3
+"""Writes the hand-made seeds of corpora/: one well-formed thing of each kind, from the tables of the specification, not from
+our own code, so that a mistake there does not choose its own test data. Run it again after a change here."""
+import os
+import struct
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+HOST = b"nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"
+SUBSYSTEM = b"nqn.2026-11.net.plateway:v0"
+DISCOVERY = b"nqn.2014-08.org.nvmexpress.discovery"
+
+
+def seed(target, name, data):
+    os.makedirs(f"{HERE}/corpora/{target}", exist_ok=True)
+    with open(f"{HERE}/corpora/{target}/{name}", "wb") as f:
+        f.write(data)
+
+
+def common(kind, flags, hlen, pdo, plen):
+    return struct.pack("<BBBBI", kind, flags, hlen, pdo, plen)
+
+
+def sqe(opcode, cid=1, nsid=0, sgl=bytes(16), flags=0x40, **cdw):
+    words = [cdw.get(f"cdw{i}", 0) for i in range(10, 16)]
+    return struct.pack("<BBHI16x", opcode, flags, cid, nsid) + sgl + struct.pack("<6I", *words)
+
+
+def in_capsule(length):
+    return struct.pack("<QI3xB", 0, length, 0x01)
+
+
+def transport(length):
+    return struct.pack("<QI3xB", 0, length, 0x5A)
+
+
+def fabrics(kind, tail, sgl=bytes(16)):
+    return struct.pack("<BBHB19x", 0x7F, 0x40, 1, kind) + sgl + tail.ljust(24, b"\0")
+
+
+def connect_data(cntlid, subsystem):
+    data = bytes(range(16)) + struct.pack("<H", cntlid)
+    return (data.ljust(256, b"\0") + subsystem.ljust(256, b"\0") + HOST.ljust(256, b"\0")).ljust(1024, b"\0")
+
+
+CONNECT = {
+    "admin": fabrics(1, struct.pack("<HHHBxI", 0, 0, 31, 0, 5000), in_capsule(1024)) + connect_data(0xFFFF, SUBSYSTEM),
+    "io": fabrics(1, struct.pack("<HHHBxI", 0, 1, 127, 4, 0), in_capsule(1024)) + connect_data(1, SUBSYSTEM),
+    "discovery": fabrics(1, struct.pack("<HHHBxI", 0, 0, 31, 0, 0), in_capsule(1024)) + connect_data(0xFFFF, DISCOVERY),
+    "property-get-cap": fabrics(4, struct.pack("<BxxxI", 1, 0)),
+    "property-set-cc": fabrics(0, struct.pack("<BxxxIQ", 0, 0x14, 0x460001)),
+    "unterminated-name": fabrics(1, b"", in_capsule(1024)) + b"\xff" * 1024,
+}
+COMMANDS = {
+    "flush": sqe(0x00, nsid=1),
+    "write": sqe(0x01, nsid=1, sgl=in_capsule(4096), cdw10=8, cdw12=7 | 1 << 30),
+    "read": sqe(0x02, nsid=1, sgl=transport(131072), cdw10=2048, cdw12=255),
+    "compare-first-fused": sqe(0x05, nsid=1, flags=0x41, sgl=in_capsule(512)),
+    "write-zeroes": sqe(0x08, nsid=1, cdw10=64, cdw12=7 | 1 << 25),
+    "dsm": sqe(0x09, nsid=1, sgl=in_capsule(32), cdw10=1, cdw11=4) + struct.pack("<IIQIIQ", 0, 8, 0, 0, 16, 1 << 40),
+    "identify-controller": sqe(0x06, sgl=transport(4096), cdw10=1),
+    "identify-descriptors": sqe(0x06, nsid=1, sgl=transport(4096), cdw10=3),
+    "set-queues": sqe(0x09, cdw10=7, cdw11=3 | 3 << 16),
+    "set-events": sqe(0x09, cdw10=0x0B, cdw11=0x900),
+    "get-feature": sqe(0x0A, cdw10=0x0F),
+    "log-smart": sqe(0x02, nsid=0xFFFFFFFF, sgl=transport(512), cdw10=2 | 127 << 16),
+    "log-discovery": sqe(0x02, sgl=transport(4096), cdw10=0x70 | 1 << 15 | 1023 << 16, cdw12=1024),
+    "abort": sqe(0x08, cdw10=1 | 5 << 16),
+    "event": sqe(0x0C, cid=0xF01F),
+    "keep-alive": sqe(0x18),
+    "completion": struct.pack("<QHHHH", 0, 5, 0, 1, 0),
+    "completion-lba-range": struct.pack("<QHHHH", 0, 5, 0, 1, (0x80 | 1 << 14) << 1),
+}
+
+
+def capsule(command, data=b"", digests=0):
+    return (common(4, digests & 3, 72, 72 + 4 * (digests & 1) if data else 0,
+                   72 + 4 * (digests & 1) + (len(data) + 4 * (digests >> 1) if data else 0))
+            + command + bytes(4 * (digests & 1)) + data + (bytes(4 * (digests >> 1)) if data else b""))
+
+
+def data_pdu(kind, flags, cid, ttag, offset, data):
+    return common(kind, flags, 24, 24, 24 + len(data)) + struct.pack("<HHII4x", cid, ttag, offset, len(data)) + data
+
+
+ICREQ = (common(0, 0, 128, 0, 128) + struct.pack("<HBBI", 0, 0, 3, 0)).ljust(128, b"\0")
+ICRESP = (common(1, 0, 128, 0, 128) + struct.pack("<HBBI", 0, 0, 3, 131072)).ljust(128, b"\0")
+R2T = common(9, 0, 24, 0, 24) + struct.pack("<HHII4x", 1, 7, 0, 131072)
+RESPONSE = common(5, 0, 24, 0, 24) + COMMANDS["completion"]
+TERM = common(2, 0, 24, 0, 24 + 8) + struct.pack("<HI10x", 1, 4) + common(8, 0, 0, 0, 0)
+PDUS = {
+    "icreq": b"\3" + ICREQ,
+    "icresp": b"\3" + ICRESP,
+    "connect": b"\0" + ICREQ + capsule(CONNECT["admin"][:64], CONNECT["admin"][64:]),
+    "write-in-capsule": b"\0" + capsule(COMMANDS["write"], bytes(64)),
+    "write-in-capsule-digests": b"\3" + capsule(COMMANDS["write"], bytes(64), 3),
+    "read": b"\0" + capsule(COMMANDS["read"]) + data_pdu(7, 0x0C, 1, 0, 0, bytes(32)) + RESPONSE,
+    "write-r2t": b"\0" + R2T + data_pdu(6, 0x04, 1, 7, 0, bytes(32)) + RESPONSE,
+    "term": b"\0" + TERM,
+    "wrong-hlen": b"\0" + common(4, 0, 71, 0, 71) + bytes(64),
+    "plen-zero": b"\0" + common(4, 0, 72, 0, 0),
+    "plen-huge": b"\0" + common(6, 0, 24, 24, 0xFFFFFFFF),
+}
+
+
+def at(size, *fields):
+    page = bytearray(size)
+    for offset, value in fields:
+        page[offset:offset + len(value)] = value
+    return bytes(page).rstrip(b"\0") or b"\0"
+
+
+IDENTIFY = {
+    "controller": at(4096, (4, b"S1".ljust(20)), (24, b"Plateway".ljust(40)), (77, b"\x08\x01\0"), (111, b"\1"),
+                     (320, b"\x0a\0"), (512, b"\x66\x44"), (516, b"\xff\xff"), (768, SUBSYSTEM), (1792, b"\x04\1\0\0")),
+    "namespace": at(4096, (0, struct.pack("<QQQ", 1 << 21, 1 << 21, 1 << 21)), (104, bytes(range(1, 17))), (130, b"\x09")),
+    "active-list": struct.pack("<4I", 1, 2, 7, 0),
+    "descriptors": b"\1\x08\0\0" + bytes(range(8)) + b"\3\x10\0\0" + bytes(range(16)) + b"\4\1\0\0\0" + bytes(4),
+    "descriptor-too-long": b"\3\xff\0\0",
+    "descriptor-wrong-length": b"\1\x07\0\0" + bytes(8),
+    "command-sets": struct.pack("<Q", 1),
+}
+ENTRY = at(1024, (0, b"\3\1\2\2\1\0\xff\xff\x20\0"), (32, b"4420"), (256, SUBSYSTEM), (512, b"127.0.0.1"), (768, b"\0"))
+LOGS = {
+    "discovery-header": struct.pack("<QQH", 7, 2, 0),
+    "discovery-entry": ENTRY.ljust(1024, b"\0"),
+    "smart": at(512, (1, struct.pack("<H", 310)), (3, b"\x64\x0a"), (32, (1 << 70).to_bytes(16, "little"))),
+    "error": struct.pack("<QHHHHQI", 1, 1, 5, 0x0104, 40, 8, 1),
+    "changed": struct.pack("<3I", 1, 5, 0),
+    "changed-too-many": struct.pack("<I", 0xFFFFFFFF),
+    "effects": bytes(4 * 2) + struct.pack("<I", 1),
+    "get-log": COMMANDS["log-discovery"],
+}
+
+for target, seeds in {"pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
+    for name, data in seeds.items():
+        seed(target, name, data)
