@@ -238,7 +238,8 @@ impl Buffer {
     }
 
     /// Joins what [`split_off`](Self::split_off) cut: appends `rest`, which must begin at the edge of a
-    /// page where this one ends; both must be reserved or both have pages.
+    /// page where this one ends. A part may have come back from a write without its pages: then the whole has fewer
+    /// pages than it occupies, and is only good for being given back.
     pub fn append(&mut self, rest: Buffer) {
         if rest.is_empty() {
             return;
@@ -252,10 +253,6 @@ impl Buffer {
             edge.is_multiple_of(PAGE_SIZE) && rest.phase == 0,
             "joined at {edge} and {}, not at the edge of a page",
             rest.phase
-        );
-        assert!(
-            self.is_reserved() == rest.is_reserved(),
-            "a buffer with pages and one without were joined"
         );
         self.length += rest.length;
         let expected = self.page_count() as usize;

@@ -2,14 +2,8 @@
 //! has VPCLMULQDQ.
 
 /// A running CRC32C. Feed it the bytes in order, then ask for the value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crc32c(u32);
-
-impl Default for Crc32c {
-    fn default() -> Self {
-        Crc32c(0)
-    }
-}
 
 impl Crc32c {
     /// Of no bytes.

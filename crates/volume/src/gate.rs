@@ -1,0 +1,232 @@
+//! The gate before a disk, one on each shard: flushes are grouped, no write passes after a failed flush, and a disk that does
+//! not answer is noticed.
+//!
+//! The disk's owner ([`DiskId::owner`]) runs at most one flush at a time; asks that come meanwhile form the next group. A flush so
+//! covers every write that was completed before it was issued, whoever asked (docs/faults.md). The gates of other shards ask the owner and group their own waiters in the same way.
+
+use block::{Failure, ShardId, Ticket};
+use contract::{Cache, DiskFacts, DiskId};
+
+/// Who waits for a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    /// A request of this shard.
+    Here(Ticket),
+    /// The gate of another shard.
+    Shard(ShardId),
+}
+
+/// What a gate wants done about flushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Nothing: one is running and will be followed by another.
+    Nothing,
+    /// Flush the disk (as its owner), or ask the owner to.
+    Flush,
+}
+
+/// How a disk is doing, as `status` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// It answers.
+    Well,
+    /// Its oldest request is older than [`block::limits::DISK_SLOW`].
+    Slow,
+    /// Its oldest request is older than [`block::limits::DISK_STUCK`]: its paths have been failed.
+    Stuck,
+}
+
+/// A disk as a shard sees it.
+#[derive(Debug)]
+pub struct Gate {
+    disk: DiskId,
+    facts: DiskFacts,
+    protected: Option<Failure>,
+    running: Vec<Waiter>,
+    next: Vec<Waiter>,
+    is_running: bool,
+    health: Health,
+    counters: Counters,
+}
+
+/// What went through a gate or a volume since it was added, on this shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Read requests.
+    pub reads: u64,
+    /// Requests that change data.
+    pub writes: u64,
+    /// Flushes that the disk was asked for.
+    pub flushes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Requests that did not end well.
+    pub errors: u64,
+}
+
+impl Gate {
+    /// The gate of a disk with these facts.
+    pub fn new(disk: DiskId, facts: DiskFacts) -> Gate {
+        let protected = facts.read_only.then_some(Failure::WriteProtected);
+        Gate {
+            disk,
+            facts,
+            protected,
+            running: Vec::new(),
+            next: Vec::new(),
+            is_running: false,
+            health: Health::Well,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> DiskId {
+        self.disk
+    }
+
+    /// What is known of the disk.
+    pub fn facts(&self) -> &DiskFacts {
+        &self.facts
+    }
+
+    /// Takes new facts over after the disk was reopened or resized; a reopened disk takes writes again.
+    pub fn renew(&mut self, facts: DiskFacts) {
+        self.protected = facts.read_only.then_some(Failure::WriteProtected);
+        self.facts = facts;
+    }
+
+    /// Why the disk takes no writes, if it takes none.
+    #[inline]
+    pub fn protected(&self) -> Option<Failure> {
+        self.protected
+    }
+
+    /// Lets no further write pass. Returns whether that is news.
+    pub fn protect(&mut self, failure: Failure) -> bool {
+        self.protected.replace(failure).is_none()
+    }
+
+    /// Whether a flush is nothing, since a completed write is durable.
+    pub fn is_write_through(&self) -> bool {
+        self.facts.cache == Cache::None
+    }
+
+    /// Somebody waits for a flush.
+    pub fn flush(&mut self, waiter: Waiter) -> Start {
+        self.next.push(waiter);
+        self.start()
+    }
+
+    fn start(&mut self) -> Start {
+        if self.is_running || self.next.is_empty() {
+            return Start::Nothing;
+        }
+        core::mem::swap(&mut self.running, &mut self.next);
+        self.is_running = true;
+        self.counters.flushes += 1;
+        Start::Flush
+    }
+
+    /// The running flush is over. Returns those who waited for it, and whether the next is to be started; the list is to be given back by
+    /// [`reuse`](Self::reuse).
+    pub fn flushed(&mut self) -> (Vec<Waiter>, Start) {
+        assert!(self.is_running, "disk {} answered a flush that was not asked", self.disk.0);
+        self.is_running = false;
+        let waiters = core::mem::take(&mut self.running);
+        (waiters, self.start())
+    }
+
+    /// Keeps the memory of a list of waiters.
+    pub fn reuse(&mut self, mut waiters: Vec<Waiter>) {
+        waiters.clear();
+        if self.running.capacity() == 0 {
+            self.running = waiters;
+        }
+    }
+
+    /// How the disk is doing.
+    pub fn health(&self) -> Health {
+        self.health
+    }
+
+    /// Notes how the disk is doing. Returns whether that is news.
+    pub fn set_health(&mut self, health: Health) -> bool {
+        core::mem::replace(&mut self.health, health) != health
+    }
+
+    /// Counts a request that goes down.
+    #[inline]
+    pub fn count(&mut self, changes_data: bool, bytes: u64) {
+        self.counters.count(changes_data, bytes);
+    }
+
+    /// Counts a request that did not end well.
+    pub fn count_error(&mut self) {
+        self.counters.errors += 1;
+    }
+
+    /// What went through.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl Counters {
+    /// Counts a request.
+    #[inline]
+    pub fn count(&mut self, changes_data: bool, bytes: u64) {
+        if changes_data {
+            self.writes += 1;
+            self.write_bytes += bytes;
+        } else {
+            self.reads += 1;
+            self.read_bytes += bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use block::ByteCount;
+
+    pub(crate) fn facts(cache: Cache) -> DiskFacts {
+        DiskFacts {
+            size: ByteCount(1 << 30),
+            logical_block: 512,
+            physical_block: 4096,
+            cache,
+            read_only: false,
+            discards: true,
+            discard_zeroes: true,
+        }
+    }
+
+    #[test]
+    fn one_flush_runs_and_one_group_waits() {
+        let mut gate = Gate::new(DiskId(3), facts(Cache::Volatile));
+        let here = |slot| Waiter::Here(Ticket { slot, ..Ticket::default() });
+        assert_eq!(gate.flush(here(1)), Start::Flush);
+        assert_eq!(gate.flush(here(2)), Start::Nothing);
+        assert_eq!(gate.flush(Waiter::Shard(ShardId(1))), Start::Nothing);
+        let (waiters, start) = gate.flushed();
+        assert_eq!((waiters, start), (vec![here(1)], Start::Flush));
+        let (waiters, start) = gate.flushed();
+        assert_eq!(waiters, [here(2), Waiter::Shard(ShardId(1))]);
+        assert_eq!(start, Start::Nothing);
+        assert_eq!(gate.counters().flushes, 2);
+    }
+
+    #[test]
+    fn a_protected_disk_takes_writes_again_only_when_renewed() {
+        let mut gate = Gate::new(DiskId(0), facts(Cache::Volatile));
+        assert!(gate.protect(Failure::MediumWrite));
+        assert!(!gate.protect(Failure::MediumWrite));
+        assert_eq!(gate.protected(), Some(Failure::MediumWrite));
+        gate.renew(facts(Cache::Volatile));
+        assert_eq!(gate.protected(), None);
+    }
+}

@@ -1,0 +1,957 @@
+//! A shard's part of all volumes: requests to volumes come in, requests to disks go out, and their completions become one each.
+//!
+//! In: requests with their volume, completions of disks, messages of other shards. Out: an [`Outbox`]. Units: bytes.
+//! Order of calls: any; whoever calls empties the outbox afterwards. Errors: a request that cannot go below is completed with the reason,
+//! at once. A volume promises about overlapping requests in flight only that each block ends as one of them.
+//!
+//! The way of a plain request: [`Volumes::handle_request`] finds the volume, checks size, gate and holds, finds that all of it lies on one
+//! disk, notes a flight and submits it under a ticket of its own; [`Volumes::handle_completion`] finds the flight and gives the asker's ticket back.
+
+use std::collections::BTreeMap;
+
+use block::limits::{DISK_SLOW, DISK_STUCK};
+use block::{
+    Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Operation, Outcome,
+    Request, ShardId, Slot, Table, Ticket, VolumeId,
+};
+use contract::{DiskFacts, DiskId};
+
+use crate::flight::{CompareAndWrite, Flight, Join, Step, What};
+use crate::gate::{Counters, Gate, Health, Start, Waiter};
+use crate::hold::{Held, Server, owner};
+use crate::layout::{Layout, Piece};
+use crate::message::{HoldId, Message};
+
+/// What volumes want done. Whoever calls them empties it.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Requests for disks.
+    pub submit: Vec<(DiskId, Request)>,
+    /// Answers to requests that volumes were asked.
+    pub complete: Vec<Completion>,
+    /// Messages for other shards.
+    pub messages: Vec<(ShardId, Message)>,
+    /// News of disks.
+    pub notices: Vec<Notice>,
+}
+
+/// News of a disk on this shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// How it is doing changed.
+    Health(DiskId, Health),
+    /// It takes no more writes.
+    Protected(DiskId, Failure),
+}
+
+/// A volume as a shard knows it.
+#[derive(Debug)]
+struct Volume {
+    layout: Layout,
+    held: Held,
+    below: u32,
+    removed: bool,
+    counters: Counters,
+}
+
+/// The volumes and gates of one shard.
+#[derive(Debug)]
+pub struct Volumes {
+    shard: ShardId,
+    shards: u16,
+    /// Tickets of flights carry this machine, and those of gates' flushes the other.
+    flights_machine: MachineId,
+    gates_machine: MachineId,
+    volumes: Vec<Option<Volume>>,
+    gates: Vec<Option<Gate>>,
+    flights: Table<Flight>,
+    /// The holds that this shard grants, by volume.
+    servers: BTreeMap<u32, Server>,
+    /// The compare-and-writes of this shard that wait for their hold or work under it.
+    holding: Vec<(HoldId, Slot)>,
+    next_number: u64,
+    next_hold: u64,
+    next_check: Option<Instant>,
+}
+
+impl Volumes {
+    /// No volumes yet. Completions whose ticket names one of the two machines are for [`handle_completion`](Self::handle_completion).
+    pub fn new(
+        shard: ShardId,
+        shards: u16,
+        flights_machine: MachineId,
+        gates_machine: MachineId,
+    ) -> Volumes {
+        Volumes {
+            shard,
+            shards,
+            flights_machine,
+            gates_machine,
+            volumes: Vec::new(),
+            gates: Vec::new(),
+            flights: Table::new(),
+            servers: BTreeMap::new(),
+            holding: Vec::new(),
+            next_number: 0,
+            next_hold: 0,
+            next_check: None,
+        }
+    }
+
+    /// A disk is there.
+    pub fn add_disk(&mut self, disk: DiskId, facts: DiskFacts) {
+        let index = disk.0 as usize;
+        if self.gates.len() <= index {
+            self.gates.resize_with(index + 1, || None);
+        }
+        assert!(self.gates[index].is_none(), "disk {} was added twice", disk.0);
+        self.gates[index] = Some(Gate::new(disk, facts));
+    }
+
+    /// A disk was reopened or has another size.
+    pub fn renew_disk(&mut self, disk: DiskId, facts: DiskFacts) {
+        if let Some(gate) = self.gate_mut(disk) {
+            gate.renew(facts);
+        }
+    }
+
+    /// A disk is gone; no volume uses it any more.
+    pub fn remove_disk(&mut self, disk: DiskId) {
+        if let Some(gate) = self.gates.get_mut(disk.0 as usize) {
+            *gate = None;
+        }
+    }
+
+    /// A volume is there; its members' disks have been added.
+    pub fn add_volume(&mut self, volume: VolumeId, layout: Layout) {
+        let index = volume.0 as usize;
+        if self.volumes.len() <= index {
+            self.volumes.resize_with(index + 1, || None);
+        }
+        assert!(self.volumes[index].is_none(), "volume {} was added twice", volume.0);
+        self.volumes[index] = Some(Volume {
+            layout,
+            held: Held::default(),
+            below: 0,
+            removed: false,
+            counters: Counters::default(),
+        });
+    }
+
+    /// The volume has another layout of the same members, longer or shorter than before. Requests in flight end as they may.
+    pub fn resize_volume(&mut self, volume: VolumeId, layout: Layout) {
+        if let Some(volume) = self.volume_mut(volume.0) {
+            volume.layout = layout;
+        }
+    }
+
+    /// No new request goes below; what waits is answered. [`is_drained`](Self::is_drained) tells when nothing is below.
+    pub fn remove_volume(&mut self, volume: VolumeId, out: &mut Outbox) {
+        let Some(volume) = self.volume_mut(volume.0) else { return };
+        volume.removed = true;
+        for request in volume.held.drain() {
+            out.complete.push(request.complete(Outcome::NotDone(Failure::Removed)));
+        }
+    }
+
+    /// Whether nothing of the volume is below.
+    pub fn is_drained(&self, volume: VolumeId) -> bool {
+        self.volumes.get(volume.0 as usize).and_then(Option::as_ref).is_none_or(|v| v.below == 0)
+    }
+
+    /// Forgets a removed volume, which must be drained.
+    pub fn forget_volume(&mut self, volume: VolumeId) {
+        assert!(self.is_drained(volume), "volume {} has requests below", volume.0);
+        if let Some(volume) = self.volumes.get_mut(volume.0 as usize) {
+            *volume = None;
+        }
+    }
+
+    /// Bytes that the volume has.
+    pub fn size(&self, volume: VolumeId) -> Option<ByteCount> {
+        Some(self.volumes.get(volume.0 as usize)?.as_ref()?.layout.size())
+    }
+
+    /// A disk's gate, for reports.
+    pub fn gate(&self, disk: DiskId) -> Option<&Gate> {
+        self.gates.get(disk.0 as usize)?.as_ref()
+    }
+
+    /// What went through a volume on this shard, by requests as they were asked.
+    pub fn counters(&self, volume: VolumeId) -> Option<Counters> {
+        Some(self.volumes.get(volume.0 as usize)?.as_ref()?.counters)
+    }
+
+    /// Requests and pieces that are below.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn volume_mut(&mut self, volume: u32) -> Option<&mut Volume> {
+        self.volumes.get_mut(volume as usize)?.as_mut()
+    }
+
+    fn gate_mut(&mut self, disk: DiskId) -> Option<&mut Gate> {
+        self.gates.get_mut(disk.0 as usize)?.as_mut()
+    }
+
+    /// A request to a volume.
+    pub fn handle_request(
+        &mut self,
+        now: Instant,
+        volume: VolumeId,
+        request: Request,
+        out: &mut Outbox,
+    ) {
+        let index = volume.0;
+        let Some(found) = self.volumes.get_mut(index as usize).and_then(Option::as_mut) else {
+            out.complete.push(request.complete(Outcome::NotDone(Failure::Removed)));
+            return;
+        };
+        if found.removed {
+            out.complete.push(request.complete(Outcome::NotDone(Failure::Removed)));
+            return;
+        }
+        let changes = request.operation.changes_data();
+        match request.operation.extent() {
+            Some(extent) => {
+                if extent.length.0 == 0 || !extent.fits(found.layout.size()) {
+                    let why = Outcome::NotDone(Failure::OutOfRange);
+                    out.complete.push(request.complete(why));
+                    return;
+                }
+                found.counters.count(changes, extent.length.0);
+                if let Operation::CompareAndWrite { .. } = request.operation {
+                    self.compare_and_write(now, index, request, out);
+                    return;
+                }
+                if changes && !found.held.is_empty() && found.held.blocks(extent) {
+                    found.held.wait(request);
+                    return;
+                }
+                self.dispatch(now, index, extent, request, out);
+            }
+            None => match request.operation {
+                Operation::Flush => {
+                    found.counters.flushes += 1;
+                    self.flush(now, index, request.ticket, out);
+                }
+                _ => {
+                    let size = found.layout.size();
+                    if let Operation::Discard { extents } = &request.operation
+                        && extents.iter().any(|extent| !extent.fits(size))
+                    {
+                        let why = Outcome::NotDone(Failure::OutOfRange);
+                        out.complete.push(request.complete(why));
+                        return;
+                    }
+                    if !found.held.is_empty() && found.held.blocks(Extent::new(0, size.0)) {
+                        found.held.wait(request);
+                        return;
+                    }
+                    self.discard(now, index, request, out);
+                }
+            },
+        }
+    }
+
+    /// Sends a request with an extent below, whole or in pieces.
+    #[inline]
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        index: u32,
+        extent: Extent,
+        request: Request,
+        out: &mut Outbox,
+    ) {
+        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
+        let piece = volume.layout.first_piece(extent);
+        if piece.extent.length != extent.length {
+            self.dispatch_pieces(now, index, extent, request, out);
+            return;
+        }
+        let Request { ticket, operation } = request;
+        let changes_data = operation.changes_data();
+        let gate = self.gates[piece.disk.0 as usize].as_mut().expect("a member's disk is there");
+        if changes_data && gate.protected().is_some() {
+            let refused = Request { ticket, operation };
+            self.refuse(refused, Failure::WriteProtected, now, out);
+            return;
+        }
+        gate.count(changes_data, extent.length.0);
+        volume.below += 1;
+        let durable = is_durable(&operation);
+        let flight = Flight {
+            ticket,
+            volume: index,
+            disk: piece.disk,
+            extent,
+            number: 0,
+            begun: now,
+            changes_data,
+            durable,
+            what: What::Whole,
+        };
+        let ticket = self.take_off(flight);
+        out.submit.push((piece.disk, Request { ticket, operation: at(operation, piece.extent) }));
+    }
+
+    /// Answers a request that does not go below.
+    fn refuse(&mut self, request: Request, failure: Failure, now: Instant, out: &mut Outbox) {
+        self.deliver(now, request.complete(Outcome::NotDone(failure)), out);
+    }
+
+    /// Notes a flight; returns the ticket under which it goes below.
+    #[inline]
+    fn take_off(&mut self, mut flight: Flight) -> Ticket {
+        flight.number = self.next_number;
+        self.next_number += 1;
+        if self.next_check.is_none() {
+            self.next_check = Some(flight.begun + DISK_SLOW);
+        }
+        let slot = self.flights.insert(flight);
+        self.flight_ticket(slot)
+    }
+
+    #[inline]
+    fn flight_ticket(&self, slot: Slot) -> Ticket {
+        Ticket {
+            machine: self.flights_machine,
+            generation: slot.generation,
+            slot: slot.index,
+            shard: self.shard,
+        }
+    }
+
+    fn dispatch_pieces(
+        &mut self,
+        now: Instant,
+        index: u32,
+        extent: Extent,
+        request: Request,
+        out: &mut Outbox,
+    ) {
+        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
+        let changes_data = request.operation.changes_data();
+        let pieces: Vec<Piece> = volume.layout.pieces(extent).collect();
+        let protected = |piece: &Piece| {
+            let gate = self.gates[piece.disk.0 as usize].as_ref();
+            gate.expect("a member's disk is there").protected().is_some()
+        };
+        if changes_data && pieces.iter().any(protected) {
+            self.refuse(request, Failure::WriteProtected, now, out);
+            return;
+        }
+        volume.below += 1;
+        let Request { ticket, operation } = request;
+        let mut join = Box::new(Join::new());
+        let mut start = 0u64;
+        for piece in &pieces {
+            join.push(start as u32);
+            start += piece.extent.length.0;
+        }
+        let durable = is_durable(&operation);
+        let parent = self.flights.insert(Flight {
+            ticket,
+            volume: index,
+            disk: pieces[0].disk,
+            extent,
+            number: self.next_number,
+            begun: now,
+            changes_data,
+            durable: false,
+            what: What::Joined(join),
+        });
+        self.next_number += 1;
+        let mut rest = Some(operation);
+        for (piece_index, piece) in pieces.iter().enumerate() {
+            let whole = rest.take().expect("an operation has as many parts as pieces");
+            let (part, more) = cut(whole, piece.extent.length.0);
+            rest = more;
+            let gate = self.gates[piece.disk.0 as usize].as_mut();
+            gate.expect("a member's disk is there").count(changes_data, piece.extent.length.0);
+            let ticket = self.take_off(Flight {
+                ticket: Ticket::default(),
+                volume: index,
+                disk: piece.disk,
+                extent,
+                number: 0,
+                begun: now,
+                changes_data: false,
+                durable,
+                what: What::Piece { parent, index: piece_index as u32 },
+            });
+            out.submit.push((piece.disk, Request { ticket, operation: at(part, piece.extent) }));
+        }
+    }
+
+    fn discard(&mut self, now: Instant, index: u32, request: Request, out: &mut Outbox) {
+        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
+        let Request { ticket, operation: Operation::Discard { extents } } = request else {
+            unreachable!("only discards come here");
+        };
+        let size = volume.layout.size();
+        let mut by_disk: BTreeMap<DiskId, Vec<Extent>> = BTreeMap::new();
+        for piece in extents.iter().flat_map(|extent| volume.layout.pieces(*extent)) {
+            by_disk.entry(piece.disk).or_default().push(piece.extent);
+        }
+        let gates = &self.gates;
+        let gate =
+            |disk: DiskId| gates[disk.0 as usize].as_ref().expect("a member's disk is there");
+        if by_disk.keys().any(|disk| gate(*disk).protected().is_some()) {
+            let request = Request { ticket, operation: Operation::Discard { extents } };
+            self.refuse(request, Failure::WriteProtected, now, out);
+            return;
+        }
+        // A discard is a hint: a disk that cannot give space back has done it.
+        by_disk.retain(|disk, _| gate(*disk).facts().discards);
+        if by_disk.is_empty() {
+            self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
+            return;
+        }
+        volume.below += 1;
+        let mut join = Box::new(Join::new());
+        for _ in &by_disk {
+            join.push(0);
+        }
+        let first = *by_disk.keys().next().expect("it is not empty");
+        let parent = self.flights.insert(Flight {
+            ticket,
+            volume: index,
+            disk: first,
+            extent: Extent::new(0, size.0),
+            number: self.next_number,
+            begun: now,
+            changes_data: true,
+            durable: false,
+            what: What::Joined(join),
+        });
+        self.next_number += 1;
+        for (piece_index, (disk, extents)) in by_disk.into_iter().enumerate() {
+            let bytes = extents.iter().map(|extent| extent.length.0).sum();
+            self.gate_mut(disk).expect("a member's disk is there").count(true, bytes);
+            let ticket = self.take_off(Flight {
+                ticket: Ticket::default(),
+                volume: index,
+                disk,
+                extent: Extent::default(),
+                number: 0,
+                begun: now,
+                changes_data: false,
+                durable: false,
+                what: What::Piece { parent, index: piece_index as u32 },
+            });
+            let operation = Operation::Discard { extents };
+            out.submit.push((disk, Request { ticket, operation }));
+        }
+    }
+
+    fn flush(&mut self, now: Instant, index: u32, ticket: Ticket, out: &mut Outbox) {
+        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
+        let gates = &self.gates;
+        let gate =
+            |disk: DiskId| gates[disk.0 as usize].as_ref().expect("a member's disk is there");
+        let disks: Vec<DiskId> = volume.layout.members().iter().map(|member| member.disk).collect();
+        // After a failed flush nothing may claim that what was written before is durable.
+        if disks
+            .iter()
+            .any(|disk| gate(*disk).protected().is_some() && !gate(*disk).facts().read_only)
+        {
+            let failed = Outcome::NotDone(Failure::MediumWrite);
+            self.deliver(now, Completion::new(ticket, failed, Buffer::empty()), out);
+            return;
+        }
+        let volatile: Vec<DiskId> =
+            disks.into_iter().filter(|disk| !gate(*disk).is_write_through()).collect();
+        let Some(first) = volatile.first().copied() else {
+            self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
+            return;
+        };
+        volume.below += 1;
+        let mut join = Box::new(Join::new());
+        for _ in &volatile {
+            join.push(0);
+        }
+        let parent = self.flights.insert(Flight {
+            ticket,
+            volume: index,
+            disk: first,
+            extent: Extent::default(),
+            number: self.next_number,
+            begun: now,
+            changes_data: false,
+            durable: false,
+            what: What::Joined(join),
+        });
+        self.next_number += 1;
+        for (piece_index, disk) in volatile.into_iter().enumerate() {
+            let ticket = self.take_off(Flight {
+                ticket: Ticket::default(),
+                volume: index,
+                disk,
+                extent: Extent::default(),
+                number: 0,
+                begun: now,
+                changes_data: false,
+                durable: false,
+                what: What::Piece { parent, index: piece_index as u32 },
+            });
+            self.join_flush(disk, Waiter::Here(ticket), out);
+        }
+    }
+
+    /// Lets somebody wait for the disk's next flush, and starts it if none runs.
+    fn join_flush(&mut self, disk: DiskId, waiter: Waiter, out: &mut Outbox) {
+        let gate = self.gate_mut(disk).expect("the caller found the disk");
+        if gate.flush(waiter) == Start::Flush {
+            self.start_flush(disk, out);
+        }
+    }
+
+    fn start_flush(&mut self, disk: DiskId, out: &mut Outbox) {
+        let owner = disk.owner(self.shards);
+        if owner != self.shard {
+            out.messages.push((owner, Message::FlushAsk { disk }));
+            return;
+        }
+        let ticket =
+            Ticket { machine: self.gates_machine, generation: 0, slot: disk.0, shard: self.shard };
+        out.submit.push((disk, Request { ticket, operation: Operation::Flush }));
+    }
+
+    /// The flush that a gate waited for is over.
+    fn flushed(&mut self, now: Instant, disk: DiskId, failure: Option<Failure>, out: &mut Outbox) {
+        let Some(gate) = self.gate_mut(disk) else { return };
+        let (mut waiters, start) = gate.flushed();
+        if start == Start::Flush {
+            self.start_flush(disk, out);
+        }
+        let outcome = failure.map_or(Outcome::Done, Outcome::NotDone);
+        for waiter in waiters.drain(..) {
+            match waiter {
+                Waiter::Here(ticket) => {
+                    let completion = Completion::new(ticket, outcome, Buffer::empty());
+                    self.handle_completion(now, completion, out);
+                }
+                Waiter::Shard(shard) => {
+                    out.messages.push((shard, Message::FlushAnswer { disk, failure }));
+                }
+            }
+        }
+        if let Some(gate) = self.gate_mut(disk) {
+            gate.reuse(waiters);
+        }
+    }
+
+    /// A disk failed to make writes durable: no more writes, on any shard.
+    fn protect(&mut self, disk: DiskId, failure: Failure, tell: bool, out: &mut Outbox) {
+        let Some(gate) = self.gate_mut(disk) else { return };
+        if !gate.protect(failure) {
+            return;
+        }
+        out.notices.push(Notice::Protected(disk, failure));
+        if tell {
+            let shard = self.shard;
+            let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
+            out.messages.extend(others.map(|other| (other, Message::Protect { disk, failure })));
+        }
+    }
+
+    fn compare_and_write(&mut self, now: Instant, index: u32, request: Request, out: &mut Outbox) {
+        let Request { ticket, operation } = request;
+        let Operation::CompareAndWrite { extent, expected, replacement, durable } = operation
+        else {
+            unreachable!("only compare-and-writes come here");
+        };
+        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
+        volume.below += 1;
+        let disk = volume.layout.first_piece(extent).disk;
+        let hold = HoldId { shard: self.shard, number: self.next_hold };
+        self.next_hold += 1;
+        let step = Step::Holding;
+        let what =
+            What::CompareAndWrite(Box::new(CompareAndWrite { hold, expected, replacement, step }));
+        let slot = self.flights.insert(Flight {
+            ticket,
+            volume: index,
+            disk,
+            extent,
+            number: self.next_number,
+            begun: now,
+            changes_data: false,
+            durable,
+            what,
+        });
+        self.next_number += 1;
+        self.holding.push((hold, slot));
+        let ask = Message::HoldAsk { volume: VolumeId(index), hold, extent };
+        self.send(now, owner(index, self.shards), ask, out);
+    }
+
+    /// Sends a message; to this shard itself, by handling it.
+    fn send(&mut self, now: Instant, to: ShardId, message: Message, out: &mut Outbox) {
+        if to == self.shard {
+            self.handle_message(now, to, message, out);
+        } else {
+            out.messages.push((to, message));
+        }
+    }
+
+    fn send_all(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+        for shard in 0..self.shards {
+            self.send(now, ShardId(shard), message, out);
+        }
+    }
+
+    /// The hold of a compare-and-write stands: it compares.
+    fn begin_compare(&mut self, now: Instant, hold: HoldId, out: &mut Outbox) {
+        let Some((_, slot)) = self.holding.iter().find(|(holding, _)| *holding == hold) else {
+            return;
+        };
+        let (slot, ticket) = (*slot, self.flight_ticket(*slot));
+        let flight = self.flights.get_mut(slot).expect("what holds is in flight");
+        let What::CompareAndWrite(work) = &mut flight.what else {
+            unreachable!("only compare-and-writes hold");
+        };
+        work.step = Step::Comparing;
+        let (index, extent) = (flight.volume, flight.extent);
+        let buffer = core::mem::take(&mut work.expected);
+        let operation = Operation::Compare { extent, buffer };
+        self.dispatch(now, index, extent, Request { ticket, operation }, out);
+    }
+
+    /// A step of a compare-and-write came back.
+    fn next_step(&mut self, now: Instant, slot: Slot, completion: Completion, out: &mut Outbox) {
+        let ticket = self.flight_ticket(slot);
+        let flight = self.flights.get_mut(slot).expect("its step came back");
+        let (index, extent, durable) = (flight.volume, flight.extent, flight.durable);
+        let What::CompareAndWrite(work) = &mut flight.what else {
+            unreachable!("only compare-and-writes have steps");
+        };
+        match work.step {
+            Step::Holding => unreachable!("a step came back before the hold stood"),
+            Step::Comparing => {
+                work.expected = completion.buffer;
+                if completion.outcome.is_done() {
+                    work.step = Step::Writing;
+                    let buffer = core::mem::take(&mut work.replacement);
+                    let operation = Operation::Write { extent, buffer, durable };
+                    self.dispatch(now, index, extent, Request { ticket, operation }, out);
+                    return;
+                }
+            }
+            Step::Writing => work.replacement = completion.buffer,
+        }
+        let flight = self.flights.remove(slot).expect("it was there");
+        let What::CompareAndWrite(work) = flight.what else {
+            unreachable!("only compare-and-writes have steps");
+        };
+        self.holding.retain(|(hold, _)| *hold != work.hold);
+        if let Some(volume) = self.volume_mut(index) {
+            volume.below -= 1;
+        }
+        let whole = Completion {
+            ticket: flight.ticket,
+            outcome: completion.outcome,
+            buffer: work.replacement,
+            expected: Some(Box::new(work.expected)),
+        };
+        out.complete.push(whole);
+        let release = Message::Release { volume: VolumeId(index), hold: work.hold };
+        self.send(now, owner(index, self.shards), release, out);
+    }
+
+    /// A disk answered a request that came from here.
+    #[inline]
+    pub fn handle_completion(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
+        let Completion { ticket, outcome, buffer, .. } = completion;
+        if ticket.machine == self.gates_machine {
+            let disk = DiskId(ticket.slot);
+            let failure = match outcome {
+                Outcome::Done => None,
+                Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
+                Outcome::Miscompare(_) => Some(Failure::Internal),
+            };
+            if let Some(failure) = failure {
+                self.protect(disk, failure, true, out);
+            }
+            self.flushed(now, disk, failure, out);
+            return;
+        }
+        let slot = Slot { index: ticket.slot, generation: ticket.generation };
+        let flight = self.flights.remove(slot).expect("a disk answers each request once");
+        if !outcome.is_done() {
+            self.note_failure(&flight, outcome, out);
+        }
+        self.land(now, flight, outcome, buffer, out);
+    }
+
+    fn note_failure(&mut self, flight: &Flight, outcome: Outcome, out: &mut Outbox) {
+        if let Some(gate) = self.gate_mut(flight.disk) {
+            gate.count_error();
+        }
+        let lost = match outcome {
+            Outcome::NotDone(failure @ (Failure::MediumWrite | Failure::Internal))
+            | Outcome::Unknown(failure) => Some(failure),
+            _ => None,
+        };
+        if let (true, Some(failure)) = (flight.durable, lost) {
+            self.protect(flight.disk, failure, true, out);
+        }
+    }
+
+    /// A flight has come back: tells whoever waits for it.
+    #[inline]
+    fn land(
+        &mut self,
+        now: Instant,
+        flight: Flight,
+        outcome: Outcome,
+        buffer: Buffer,
+        out: &mut Outbox,
+    ) {
+        match flight.what {
+            What::Whole => {
+                self.came_back(now, &flight, out);
+                self.deliver(now, Completion::new(flight.ticket, outcome, buffer), out);
+            }
+            What::Piece { parent, index } => {
+                let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
+                let What::Joined(join) = &mut joined.what else {
+                    unreachable!("pieces belong to requests in pieces");
+                };
+                if let Some((outcome, buffer)) = join.came_back(index, outcome, buffer) {
+                    let flight = self.flights.remove(parent).expect("it was there");
+                    self.came_back(now, &flight, out);
+                    self.deliver(now, Completion::new(flight.ticket, outcome, buffer), out);
+                }
+            }
+            What::Joined(_) | What::CompareAndWrite(_) => {
+                unreachable!("no disk was asked under this ticket")
+            }
+        }
+    }
+
+    /// Counts a request out of its volume and tells the holds that waited for it.
+    #[inline]
+    fn came_back(&mut self, now: Instant, flight: &Flight, out: &mut Outbox) {
+        let index = flight.volume;
+        let volume = self.volume_mut(index).expect("a volume outlives its requests");
+        volume.below -= 1;
+        if flight.changes_data && !volume.held.is_empty() {
+            let mut ready = Vec::new();
+            volume.held.came_back(flight.extent, flight.number, |hold| ready.push(hold));
+            for hold in ready {
+                let message = Message::HoldReady { volume: VolumeId(index), hold };
+                self.send(now, owner(index, self.shards), message, out);
+            }
+        }
+    }
+
+    /// Hands a completion to the asker: a compare-and-write of ours, or whoever asked the volume.
+    #[inline]
+    fn deliver(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
+        if completion.ticket.machine == self.flights_machine {
+            let slot =
+                Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
+            self.next_step(now, slot, completion, out);
+        } else {
+            out.complete.push(completion);
+        }
+    }
+
+    /// A message from another shard (or from this one).
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        from: ShardId,
+        message: Message,
+        out: &mut Outbox,
+    ) {
+        match message {
+            Message::FlushAsk { disk } => match self.gate(disk).map(Gate::protected) {
+                Some(None) => self.join_flush(disk, Waiter::Shard(from), out),
+                Some(Some(failure)) => {
+                    let answer = Message::FlushAnswer { disk, failure: Some(failure) };
+                    out.messages.push((from, answer));
+                }
+                None => {
+                    let failure = Some(Failure::Removed);
+                    out.messages.push((from, Message::FlushAnswer { disk, failure }));
+                }
+            },
+            Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure, out),
+            Message::Protect { disk, failure } => self.protect(disk, failure, false, out),
+            Message::HoldAsk { volume, hold, extent } => {
+                let server = self.servers.entry(volume.0).or_default();
+                if server.ask(hold, extent, self.shards) {
+                    self.send_all(now, Message::Hold { volume, hold, extent }, out);
+                }
+            }
+            Message::Hold { volume, hold, extent } => {
+                let (since, index) = (self.next_number, volume.0);
+                let overlapping = |flight: &Flight| {
+                    flight.volume == index && flight.changes_data && flight.extent.overlaps(extent)
+                };
+                let below =
+                    self.flights.iter().filter(|(_, flight)| overlapping(flight)).count() as u32;
+                // A shard that does not know the volume (yet, or any more) has nothing of it below.
+                let ready = match self.volume_mut(index) {
+                    Some(volume) => volume.held.begin(hold, extent, since, below),
+                    None => true,
+                };
+                if ready {
+                    let message = Message::HoldReady { volume, hold };
+                    self.send(now, owner(index, self.shards), message, out);
+                }
+            }
+            Message::HoldReady { volume, hold } => {
+                let server = self.servers.entry(volume.0).or_default();
+                if server.ready(hold) {
+                    self.send(now, hold.shard, Message::HoldGranted { volume, hold }, out);
+                }
+            }
+            Message::HoldGranted { hold, .. } => self.begin_compare(now, hold, out),
+            Message::Release { volume, hold } => {
+                // From the asker to the owner, and from the owner to everybody: an owner that hears it from itself or
+                // as the first tells the others.
+                let is_owner = owner(volume.0, self.shards) == self.shard;
+                if is_owner {
+                    for shard in (0..self.shards).map(ShardId).filter(|s| *s != self.shard) {
+                        out.messages.push((shard, message));
+                    }
+                }
+                self.end_hold(now, volume, hold, out);
+                if is_owner {
+                    let server = self.servers.entry(volume.0).or_default();
+                    for (hold, extent) in server.release(hold, self.shards) {
+                        self.send_all(now, Message::Hold { volume, hold, extent }, out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn end_hold(&mut self, now: Instant, volume: VolumeId, hold: HoldId, out: &mut Outbox) {
+        let Some(found) = self.volume_mut(volume.0) else { return };
+        for request in found.held.end(hold) {
+            // What waited was counted when it came.
+            let extent = request.operation.extent();
+            match extent {
+                Some(extent) if found_blocks(self.volume_mut(volume.0), extent) => {
+                    let volume = self.volume_mut(volume.0).expect("it blocks");
+                    volume.held.wait(request);
+                }
+                Some(extent) => self.dispatch(now, volume.0, extent, request, out),
+                None => self.handle_request(now, volume, request, out),
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. `None` while nothing is below.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.next_check
+    }
+
+    /// Looks for disks that do not answer.
+    pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
+        if self.next_check.is_none_or(|at| now < at) {
+            return;
+        }
+        let mut oldest: BTreeMap<DiskId, Instant> = BTreeMap::new();
+        for (_, flight) in self.flights.iter() {
+            if matches!(flight.what, What::Whole | What::Piece { .. }) {
+                let begun = oldest.entry(flight.disk).or_insert(flight.begun);
+                *begun = flight.begun.min(*begun);
+            }
+        }
+        for gate in self.gates.iter_mut().flatten() {
+            let age = oldest.get(&gate.disk()).map(|begun| now.since(*begun)).unwrap_or_default();
+            let health = match age {
+                age if age >= DISK_STUCK => Health::Stuck,
+                age if age >= DISK_SLOW => Health::Slow,
+                _ => Health::Well,
+            };
+            if gate.set_health(health) {
+                out.notices.push(Notice::Health(gate.disk(), health));
+            }
+        }
+        let again = core::time::Duration::from_secs(1);
+        self.next_check = (!oldest.is_empty()).then_some(now + again);
+    }
+}
+
+fn found_blocks(volume: Option<&mut Volume>, extent: Extent) -> bool {
+    volume.is_some_and(|volume| volume.held.blocks(extent))
+}
+
+fn is_durable(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Write { durable: true, .. } | Operation::WriteZeroes { durable: true, .. }
+    )
+}
+
+/// The operation at another place: on the disk instead of the volume.
+#[inline]
+fn at(operation: Operation, extent: Extent) -> Operation {
+    match operation {
+        Operation::Read { buffer, .. } => Operation::Read { extent, buffer },
+        Operation::Write { buffer, durable, .. } => Operation::Write { extent, buffer, durable },
+        Operation::WriteZeroes { deallocate, durable, .. } => {
+            Operation::WriteZeroes { extent, deallocate, durable }
+        }
+        Operation::Compare { buffer, .. } => Operation::Compare { extent, buffer },
+        Operation::Verify { .. } => Operation::Verify { extent },
+        Operation::CompareAndWrite { .. } | Operation::Flush | Operation::Discard { .. } => {
+            unreachable!("{} has no place on one disk", operation.name())
+        }
+    }
+}
+
+/// Cuts an operation after `length` bytes: the part before, and what is left.
+fn cut(operation: Operation, length: u64) -> (Operation, Option<Operation>) {
+    let extent = operation.extent().expect("only operations with an extent are cut");
+    if extent.length.0 == length {
+        return (operation, None);
+    }
+    let head = Extent::new(extent.offset.0, length);
+    let tail = Extent::new(extent.offset.0 + length, extent.length.0 - length);
+    let cut_at = u32::try_from(length).unwrap_or(u32::MAX);
+    match operation {
+        Operation::Read { mut buffer, .. } => {
+            let rest = buffer.split_off(cut_at);
+            (
+                Operation::Read { extent: head, buffer },
+                Some(Operation::Read { extent: tail, buffer: rest }),
+            )
+        }
+        Operation::Write { mut buffer, durable, .. } => {
+            let rest = buffer.split_off(cut_at);
+            (
+                Operation::Write { extent: head, buffer, durable },
+                Some(Operation::Write { extent: tail, buffer: rest, durable }),
+            )
+        }
+        Operation::Compare { mut buffer, .. } => {
+            let rest = buffer.split_off(cut_at);
+            (
+                Operation::Compare { extent: head, buffer },
+                Some(Operation::Compare { extent: tail, buffer: rest }),
+            )
+        }
+        Operation::WriteZeroes { deallocate, durable, .. } => (
+            Operation::WriteZeroes { extent: head, deallocate, durable },
+            Some(Operation::WriteZeroes { extent: tail, deallocate, durable }),
+        ),
+        Operation::Verify { .. } => {
+            (Operation::Verify { extent: head }, Some(Operation::Verify { extent: tail }))
+        }
+        other => unreachable!("{} is not cut", other.name()),
+    }
+}
+
+#[cfg(test)]
+#[path = "volumes_tests.rs"]
+mod tests;

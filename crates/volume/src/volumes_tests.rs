@@ -1,0 +1,264 @@
+//! Volumes on one and on several shards, with disks that the test answers for and mail that it carries.
+
+use super::*;
+use crate::gate::tests::facts;
+use crate::layout::Member;
+use contract::Cache;
+
+const FLIGHTS: MachineId = MachineId(1);
+const GATES: MachineId = MachineId(2);
+const NOW: Instant = Instant(1_000);
+const VOLUME: VolumeId = VolumeId(1);
+
+/// Shards with the same volume over the same disks.
+struct Host {
+    shards: Vec<Volumes>,
+    outs: Vec<Outbox>,
+}
+
+impl Host {
+    fn new(shards: u16, disks: u32, cache: Cache) -> Host {
+        let member = |disk| Member { disk: DiskId(disk), base: 1 << 20, length: 1 << 20 };
+        let layout = match disks {
+            1 => Layout::single(Member { base: 0, ..member(0) }),
+            _ => Layout::stripe((0..disks).map(member).collect(), 4096).unwrap(),
+        };
+        let shard = |index| {
+            let mut volumes = Volumes::new(ShardId(index), shards, FLIGHTS, GATES);
+            for disk in 0..disks {
+                volumes.add_disk(DiskId(disk), facts(cache));
+            }
+            volumes.add_volume(VOLUME, layout.clone());
+            volumes
+        };
+        let shards: Vec<Volumes> = (0..shards).map(shard).collect();
+        let outs = shards.iter().map(|_| Outbox::default()).collect();
+        Host { shards, outs }
+    }
+
+    fn ask(&mut self, shard: usize, slot: u32, operation: Operation) {
+        let ticket = Ticket { machine: MachineId(9), slot, ..Ticket::default() };
+        let request = Request { ticket, operation };
+        self.shards[shard].handle_request(NOW, VOLUME, request, &mut self.outs[shard]);
+    }
+
+    /// Carries mail until none is left.
+    fn mail(&mut self) {
+        loop {
+            let mut moved = false;
+            for from in 0..self.shards.len() {
+                for (to, message) in core::mem::take(&mut self.outs[from].messages) {
+                    moved = true;
+                    let from = ShardId(from as u16);
+                    let to = to.index();
+                    self.shards[to].handle_message(NOW, from, message, &mut self.outs[to]);
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Takes what a shard submitted.
+    fn below(&mut self, shard: usize) -> Vec<(DiskId, Request)> {
+        core::mem::take(&mut self.outs[shard].submit)
+    }
+
+    fn answer(&mut self, shard: usize, request: Request, outcome: Outcome) {
+        let completion = request.complete(outcome);
+        self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
+    }
+
+    fn answer_all(&mut self, shard: usize) {
+        for (_, request) in self.below(shard) {
+            self.answer(shard, request, Outcome::Done);
+        }
+    }
+
+    /// The outcomes that came up on a shard, by the asker's slot.
+    fn done(&mut self, shard: usize) -> Vec<(u32, Outcome)> {
+        let done = core::mem::take(&mut self.outs[shard].complete);
+        done.iter().map(|completion| (completion.ticket.slot, completion.outcome)).collect()
+    }
+}
+
+fn write(offset: u64, length: u32) -> Operation {
+    let phase = (offset % 4096) as u32;
+    Operation::Write {
+        extent: Extent::new(offset, u64::from(length)),
+        buffer: Buffer::reserved(length, phase),
+        durable: false,
+    }
+}
+
+fn compare_and_write(offset: u64) -> Operation {
+    Operation::CompareAndWrite {
+        extent: Extent::new(offset, 512),
+        expected: Buffer::reserved(512, 0),
+        replacement: Buffer::reserved(512, 0),
+        durable: false,
+    }
+}
+
+#[test]
+fn a_request_across_chunks_is_cut_and_joined() {
+    let mut host = Host::new(1, 3, Cache::None);
+    host.ask(0, 1, write(2048, 8192));
+    let below = host.below(0);
+    assert_eq!(below.iter().map(|(disk, _)| disk.0).collect::<Vec<_>>(), [0, 1, 2]);
+    for (_, request) in below.into_iter().rev() {
+        assert!(host.done(0).is_empty());
+        host.answer(0, request, Outcome::Done);
+    }
+    let completion = host.outs[0].complete.pop().unwrap();
+    assert_eq!((completion.ticket.slot, completion.buffer.len()), (1, 8192));
+    assert_eq!(host.shards[0].in_flight(), 0);
+}
+
+#[test]
+fn a_request_beyond_the_end_does_not_go_below() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, write((1 << 20) - 512, 1024));
+    assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::OutOfRange))]);
+    assert!(host.below(0).is_empty());
+}
+
+#[test]
+fn a_flush_of_a_disk_without_a_cache_is_nothing() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, Operation::Flush);
+    assert_eq!(host.done(0), [(1, Outcome::Done)]);
+}
+
+#[test]
+fn flushes_of_all_shards_are_grouped_by_the_disks_owner() {
+    let mut host = Host::new(2, 1, Cache::Volatile);
+    host.ask(0, 1, Operation::Flush);
+    host.ask(1, 2, Operation::Flush);
+    host.ask(1, 3, Operation::Flush);
+    host.mail();
+    let mut below = host.below(0);
+    assert_eq!(
+        (below.len(), host.below(1).len()),
+        (1, 0),
+        "only the owner flushes, once at a time"
+    );
+    host.answer(0, below.pop().unwrap().1, Outcome::Done);
+    assert_eq!(host.done(0), [(1, Outcome::Done)]);
+    host.mail();
+    assert!(host.done(1).is_empty(), "they were asked after the first flush began");
+    host.answer_all(0);
+    host.mail();
+    host.answer_all(0);
+    host.mail();
+    assert_eq!(host.done(1), [(2, Outcome::Done), (3, Outcome::Done)]);
+}
+
+#[test]
+fn a_failed_flush_protects_the_disk_on_every_shard() {
+    let mut host = Host::new(2, 1, Cache::Volatile);
+    host.ask(1, 1, Operation::Flush);
+    host.mail();
+    let (_, flush) = host.below(0).pop().unwrap();
+    host.answer(0, flush, Outcome::NotDone(Failure::MediumWrite));
+    host.mail();
+    assert_eq!(host.done(1), [(1, Outcome::NotDone(Failure::MediumWrite))]);
+    for shard in 0..2 {
+        host.ask(shard, 2, write(0, 512));
+        assert_eq!(host.done(shard), [(2, Outcome::NotDone(Failure::WriteProtected))]);
+        host.ask(shard, 3, Operation::Flush);
+        assert_eq!(host.done(shard), [(3, Outcome::NotDone(Failure::MediumWrite))]);
+        host.shards[shard].renew_disk(DiskId(0), facts(Cache::Volatile));
+        host.ask(shard, 4, write(0, 512));
+        host.answer_all(shard);
+        assert_eq!(host.done(shard), [(4, Outcome::Done)]);
+    }
+}
+
+#[test]
+fn compare_and_write_waits_for_writes_below_on_other_shards() {
+    let mut host = Host::new(2, 1, Cache::None);
+    host.ask(1, 1, write(0, 4096));
+    let (_, earlier) = host.below(1).pop().unwrap();
+    host.ask(0, 2, compare_and_write(512));
+    host.mail();
+    assert!(host.below(0).is_empty(), "the other shard's write is below");
+    host.ask(1, 3, write(0, 4096));
+    host.ask(1, 4, write(8192, 4096));
+    let below = host.below(1);
+    assert_eq!(below.len(), 1, "only what does not overlap goes below");
+    host.answer(1, earlier, Outcome::Done);
+    host.mail();
+    host.answer_all(0); // compares
+    host.answer_all(0); // writes
+    assert_eq!(host.done(0), [(2, Outcome::Done)]);
+    host.mail();
+    for (_, request) in below {
+        host.answer(1, request, Outcome::Done);
+    }
+    host.answer_all(1);
+    assert_eq!(host.done(1), [(1, Outcome::Done), (4, Outcome::Done), (3, Outcome::Done)]);
+}
+
+#[test]
+fn a_miscompare_writes_nothing_and_releases() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, compare_and_write(0));
+    host.ask(0, 2, compare_and_write(0));
+    let (_, compare) = host.below(0).pop().unwrap();
+    host.answer(0, compare, Outcome::Miscompare(17));
+    assert_eq!(host.done(0), [(1, Outcome::Miscompare(17))]);
+    host.answer_all(0);
+    host.answer_all(0);
+    assert_eq!(host.done(0), [(2, Outcome::Done)]);
+}
+
+#[test]
+fn removal_answers_what_waits_and_awaits_what_is_below() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, compare_and_write(0));
+    host.ask(0, 2, write(0, 512));
+    let mut out = Outbox::default();
+    host.shards[0].remove_volume(VOLUME, &mut out);
+    assert_eq!(out.complete.len(), 1);
+    assert!(!host.shards[0].is_drained(VOLUME));
+    host.ask(0, 3, write(0, 512));
+    assert_eq!(host.done(0), [(3, Outcome::NotDone(Failure::Removed))]);
+    host.answer_all(0);
+    host.answer_all(0);
+    assert!(host.shards[0].is_drained(VOLUME));
+    host.shards[0].forget_volume(VOLUME);
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_slow_then_stuck_then_well() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, write(0, 512));
+    let mut notices = Vec::new();
+    while notices.len() < 2 {
+        let at = host.shards[0].poll_timeout().expect("something is below");
+        host.shards[0].handle_timeout(at, &mut host.outs[0]);
+        notices.append(&mut host.outs[0].notices);
+    }
+    let healths = [Health::Slow, Health::Stuck];
+    assert_eq!(notices, healths.map(|health| Notice::Health(DiskId(0), health)));
+    host.answer_all(0);
+    let at = host.shards[0].poll_timeout().unwrap();
+    host.shards[0].handle_timeout(at, &mut host.outs[0]);
+    assert_eq!(host.outs[0].notices, [Notice::Health(DiskId(0), Health::Well)]);
+    assert_eq!(host.shards[0].poll_timeout(), None, "nothing is below: nothing ticks");
+}
+
+#[test]
+fn discards_go_to_the_disks_that_hold_the_ranges() {
+    let mut host = Host::new(1, 2, Cache::None);
+    let extents = vec![Extent::new(0, 8192), Extent::new(65_536, 512)];
+    host.ask(0, 1, Operation::Discard { extents });
+    let below = host.below(0);
+    assert_eq!(below.len(), 2);
+    for (_, request) in below {
+        host.answer(0, request, Outcome::Done);
+    }
+    assert_eq!(host.done(0), [(1, Outcome::Done)]);
+}
