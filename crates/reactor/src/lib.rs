@@ -1,1 +1,4 @@
 //! The room `reactor`.
+
+pub mod disk;
+pub mod memory;

@@ -1,0 +1,3 @@
+//! Disks: what takes requests at the very bottom.
+pub mod null;
+pub mod ram;

@@ -1,0 +1,357 @@
+//! RAM disks: a table of pages that is read by leasing them and written by exchanging them. No lock, no copy of whole pages.
+//!
+//! Shared by all shards. A slot of the table holds the number of a page of the [arena](crate::memory::arena), or [`NO_PAGE`], which reads as
+//! zeros. Units: bytes; extents are multiples of 512. Outcomes: a RAM disk fails only what lies beyond its end.
+//!
+//! **No torn block.** What a slot holds changes only by one swap or compare-exchange of a whole page, and an installed page never
+//! changes. So a reader sees each page, and so each block of up to 4096 bytes, as one of those that were ever installed:
+//!
+//! ```text
+//!   read    slot --> page 17, lease + 1 --> in the reader's buffer until it is sent
+//!   write   the buffer's page 4 --swap--> slot;  page 17 --> back into the buffer, or detached until its leases end
+//!   part    page 17's other bytes are copied around the new ones in page 4, then compare-exchange 17 -> 4, or again
+//! ```
+//!
+//! A write of part of a page leases the old page while it copies, so that neither its bytes nor its number can change meaning under
+//! the compare-exchange (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of them.
+//!
+//! **Conservation.** The disk lets the arena grow by one page a slot. A swap exchanges page for page, so what the buffer's pool counted
+//! stays counted. Into an empty slot a page goes without one coming back: from then on the slot's part of the arena covers it, and the buffer
+//! is left without pages. A detached page is covered by the leases that keep it, each of which stands in a counted buffer in place of a page of its own.
+//! The rest (a fresh page in hand while an old one is copied) is the shard's slack.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use block::{
+    Buffer, ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, PageId, Request,
+};
+
+use crate::memory::arena::{Arena, ArenaError, NO_PAGE, ZERO_PAGE, prefetch};
+use crate::memory::shard_memory::{ShardMemory, difference};
+
+const PAGE: usize = PAGE_SIZE as usize;
+/// Lines of a page's data that are fetched ahead; the processor's own prefetcher takes over from there.
+const LINES_AHEAD: usize = 2;
+
+/// A disk in memory.
+#[derive(Debug)]
+pub struct RamDisk {
+    arena: Arc<Arena>,
+    size: u64,
+    slots: Box<[AtomicU32]>,
+}
+
+/// The part of one page that a request touches.
+#[derive(Clone, Copy)]
+struct Part {
+    slot: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Part {
+    fn is_whole(self) -> bool {
+        self.from == 0 && self.to == PAGE
+    }
+}
+
+/// The pages that `extent` touches, in order.
+#[inline]
+fn parts(extent: Extent) -> impl Iterator<Item = Part> {
+    let (start, end) = (extent.offset.0, extent.end().0);
+    let page = PAGE as u64;
+    let first = start / page;
+    let last = if start == end { first } else { end.div_ceil(page) };
+    (first..last).map(move |slot| Part {
+        slot: slot as usize,
+        from: start.saturating_sub(slot * page) as usize,
+        to: (end - slot * page).min(page) as usize,
+    })
+}
+
+impl RamDisk {
+    /// A disk of `size` bytes that reads as zeros. It takes no memory before it is written to, but four bytes a page.
+    pub fn new(arena: &Arc<Arena>, size: ByteCount) -> Result<RamDisk, ArenaError> {
+        let pages = size.0.div_ceil(PAGE as u64);
+        let full = |pages: u64| ArenaError::Full {
+            bytes: pages.saturating_mul(PAGE as u64),
+            used: 0,
+            capacity: u64::from(arena.report().capacity) * PAGE as u64,
+        };
+        let pages = u32::try_from(pages).map_err(|_| full(pages))?;
+        arena.grow(pages)?;
+        let slots = (0..pages).map(|_| AtomicU32::new(NO_PAGE)).collect();
+        Ok(RamDisk { arena: arena.clone(), size: size.0, slots })
+    }
+
+    /// Bytes that can be addressed.
+    pub fn size(&self) -> ByteCount {
+        ByteCount(self.size)
+    }
+
+    /// Pages that hold something.
+    pub fn pages_used(&self) -> u32 {
+        self.slots.iter().filter(|slot| slot.load(Relaxed) != NO_PAGE).count() as u32
+    }
+
+    /// Answers a request at once.
+    #[inline]
+    pub fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Completion {
+        let outcome = match &mut request.operation {
+            Operation::Read { extent, buffer } => {
+                if !self.holds(*extent) {
+                    Outcome::NotDone(Failure::OutOfRange)
+                } else {
+                    check(*extent, buffer);
+                    self.read(memory, *extent, buffer);
+                    Outcome::Done
+                }
+            }
+            Operation::Write { extent, buffer, .. } => {
+                if !self.holds(*extent) {
+                    Outcome::NotDone(Failure::OutOfRange)
+                } else {
+                    check(*extent, buffer);
+                    self.write(memory, *extent, buffer);
+                    Outcome::Done
+                }
+            }
+            other => self.perform_other(memory, other),
+        };
+        request.complete(outcome)
+    }
+
+    #[cold]
+    fn perform_other(&self, memory: &mut ShardMemory, operation: &mut Operation) -> Outcome {
+        let in_range = match &*operation {
+            Operation::Discard { extents } => extents.iter().all(|extent| self.holds(*extent)),
+            other => other.extent().is_none_or(|extent| self.holds(extent)),
+        };
+        if !in_range {
+            return Outcome::NotDone(Failure::OutOfRange);
+        }
+        match operation {
+            Operation::Read { .. } | Operation::Write { .. } => {
+                unreachable!("reads and writes are carried out by perform")
+            }
+            Operation::Flush | Operation::Verify { .. } => Outcome::Done,
+            Operation::Discard { extents } => {
+                for extent in extents {
+                    self.clear(memory, *extent);
+                }
+                Outcome::Done
+            }
+            Operation::WriteZeroes { extent, .. } => {
+                self.clear(memory, *extent);
+                Outcome::Done
+            }
+            Operation::Compare { extent, buffer } => {
+                check(*extent, buffer);
+                self.compare(memory, *extent, buffer)
+            }
+            Operation::CompareAndWrite { .. } => Outcome::NotDone(Failure::Unsupported),
+        }
+    }
+
+    /// Fetches the table's line for the first page of a read or write. When several requests are at hand, call it for all, then
+    /// [`prefetch_page`](Self::prefetch_page) for all, then [`perform`](Self::perform): their cache misses then overlap.
+    #[inline]
+    pub fn prefetch_slot(&self, operation: &Operation) {
+        if let Operation::Read { extent, .. } | Operation::Write { extent, .. } = operation {
+            let slot = (extent.offset.0 / PAGE as u64) as usize;
+            prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
+        }
+    }
+
+    /// Fetches the state of the first page of a read or write, and the beginning of what a read will send.
+    #[inline]
+    pub fn prefetch_page(&self, operation: &Operation) {
+        let (Operation::Read { extent, .. } | Operation::Write { extent, .. }) = operation else {
+            return;
+        };
+        let Some(slot) = self.slots.get((extent.offset.0 / PAGE as u64) as usize) else {
+            return;
+        };
+        let page = slot.load(Relaxed);
+        if page == NO_PAGE {
+            return;
+        }
+        self.arena.prefetch_state(page);
+        if matches!(operation, Operation::Read { .. }) {
+            let from = self.arena.page(page).wrapping_add(extent.offset.0 as usize % PAGE);
+            for line in 0..LINES_AHEAD {
+                prefetch(from.wrapping_add(line * 64));
+            }
+        }
+    }
+
+    #[inline]
+    fn holds(&self, extent: Extent) -> bool {
+        extent.fits(ByteCount(self.size))
+    }
+
+    #[inline]
+    fn read(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
+        memory.strip(buffer);
+        for part in parts(extent) {
+            let page = self.arena.lease(&self.slots[part.slot]);
+            buffer.push_page(PageId(page).leased());
+        }
+    }
+
+    #[inline]
+    fn write(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
+        assert!(!buffer.is_reserved(), "a write of {extent} came without bytes");
+        let mut missing = false;
+        for (index, part) in parts(extent).enumerate() {
+            let given = buffer.pages()[index];
+            if given.is_leased() {
+                self.write_leased(memory, part, given.number());
+                continue;
+            }
+            let old = self.install(part, given.number());
+            if old != NO_PAGE && self.arena.retire(old) {
+                buffer.pages_mut()[index] = PageId(old);
+            } else {
+                // Nothing to put in its place, until the buffer is stripped below.
+                buffer.pages_mut()[index] = PageId(ZERO_PAGE).leased();
+                missing = true;
+            }
+        }
+        if missing {
+            memory.strip(buffer);
+        }
+    }
+
+    /// Writes from a page that belongs to another slot: it cannot be installed twice, so it is copied.
+    #[cold]
+    fn write_leased(&self, memory: &mut ShardMemory, part: Part, from: u32) {
+        let fresh = memory.take_page();
+        // SAFETY: `fresh` is ours alone, the caller's buffer leases `from`, and the part lies within a page.
+        unsafe {
+            self.arena.page(fresh).add(part.from).copy_from_nonoverlapping(
+                self.arena.page(from).add(part.from),
+                part.to - part.from,
+            );
+        }
+        let old = self.install(part, fresh);
+        self.free(memory, old);
+    }
+
+    /// Puts private page `new`, whose bytes of `part` are the new ones, into the slot, completed by what the slot held around them. Returns what it
+    /// held, for the caller to retire.
+    #[inline]
+    fn install(&self, part: Part, new: u32) -> u32 {
+        let slot = &self.slots[part.slot];
+        if part.is_whole() {
+            return slot.swap(new, SeqCst);
+        }
+        loop {
+            let leased = self.arena.lease(slot);
+            // SAFETY: `new` is private and in our hands; `leased` is leased by us, or the page of zeros, and a different page because
+            // private pages are in no slot; both ranges lie within a page.
+            unsafe {
+                let (from, to) = (self.arena.page(leased), self.arena.page(new));
+                to.copy_from_nonoverlapping(from, part.from);
+                to.add(part.to).copy_from_nonoverlapping(from.add(part.to), PAGE - part.to);
+            }
+            let held = if leased == ZERO_PAGE { NO_PAGE } else { leased };
+            let installed = slot.compare_exchange(held, new, SeqCst, SeqCst).is_ok();
+            let last = self.arena.end_lease(leased);
+            if installed {
+                // Nobody but who took a page out detaches it, and that is our caller, later.
+                debug_assert!(!last, "page {leased} was detached by another");
+                return held;
+            }
+            if last {
+                self.arena.put(&[leased]);
+            }
+        }
+    }
+
+    /// Frees a page that was just taken out of its slot, now or when its last lease ends.
+    #[inline]
+    fn free(&self, memory: &mut ShardMemory, old: u32) {
+        if old != NO_PAGE && self.arena.retire(old) {
+            memory.put_page(old);
+        }
+    }
+
+    /// Makes `extent` read as zeros: whole pages are given up, parts are cleared by exchange.
+    fn clear(&self, memory: &mut ShardMemory, extent: Extent) {
+        for part in parts(extent) {
+            let slot = &self.slots[part.slot];
+            if part.is_whole() {
+                let old = slot.swap(NO_PAGE, SeqCst);
+                self.free(memory, old);
+            } else if slot.load(SeqCst) != NO_PAGE {
+                let fresh = memory.take_page();
+                // SAFETY: `fresh` is ours alone and the part lies within a page.
+                unsafe {
+                    self.arena.page(fresh).add(part.from).write_bytes(0, part.to - part.from);
+                }
+                let old = self.install(part, fresh);
+                self.free(memory, old);
+            }
+        }
+    }
+
+    fn compare(&self, memory: &mut ShardMemory, extent: Extent, buffer: &Buffer) -> Outcome {
+        let mut at = 0;
+        for (index, part) in parts(extent).enumerate() {
+            let expected = buffer.pages()[index];
+            let page = self.arena.lease(&self.slots[part.slot]);
+            let length = part.to - part.from;
+            // SAFETY: both parts lie within their pages; the first page is leased by us until below, the other is in the buffer that we borrow, so
+            // neither changes meanwhile.
+            let found = unsafe {
+                difference(
+                    std::slice::from_raw_parts(self.arena.page(page).add(part.from), length),
+                    std::slice::from_raw_parts(
+                        self.arena.page(expected.number()).add(part.from),
+                        length,
+                    ),
+                )
+            };
+            memory.put(PageId(page).leased());
+            if let Some(difference) = found {
+                return Outcome::Miscompare((at + difference) as u32);
+            }
+            at += length;
+        }
+        Outcome::Done
+    }
+}
+
+/// The contract of `block::Operation`: payload and extent have one length, and lie alike in their pages.
+#[inline]
+fn check(extent: Extent, buffer: &Buffer) {
+    assert!(
+        u64::from(buffer.len()) == extent.length.0
+            && u64::from(buffer.phase()) == extent.offset.0 % PAGE as u64,
+        "{extent} with a payload of {} bytes at phase {}",
+        buffer.len(),
+        buffer.phase()
+    );
+}
+
+impl Drop for RamDisk {
+    fn drop(&mut self) {
+        let mut freed = Vec::new();
+        for slot in &mut self.slots {
+            let page = *slot.get_mut();
+            // Readers may still hold leases: what they hold comes back when they end.
+            if page != NO_PAGE && self.arena.retire(page) {
+                freed.push(page);
+            }
+        }
+        self.arena.put(&freed);
+        self.arena.shrink(self.slots.len() as u32);
+    }
+}
+
+#[cfg(test)]
+#[path = "ram_tests.rs"]
+mod tests;

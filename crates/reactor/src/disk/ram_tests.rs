@@ -1,0 +1,326 @@
+//! Rules of the RAM disk: leases hold, pages are conserved, blocks are never torn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use block::random::Random;
+use block::{
+    Buffer, ByteCount, Completion, Extent, Failure, Memory, Operation, Outcome, Request, Ticket,
+};
+
+use super::RamDisk;
+use crate::memory::{Arena, ShardMemory};
+
+struct Bench {
+    arena: Arc<Arena>,
+    memory: ShardMemory,
+    disk: RamDisk,
+}
+
+fn bench(pages: u64) -> Bench {
+    let arena = Arc::new(Arena::new().unwrap());
+    let memory = ShardMemory::new(&arena, 1024).unwrap();
+    let disk = RamDisk::new(&arena, ByteCount(pages * 4096)).unwrap();
+    Bench { arena, memory, disk }
+}
+
+fn ask(disk: &RamDisk, memory: &mut ShardMemory, operation: Operation) -> Completion {
+    disk.perform(memory, Request { ticket: Ticket::default(), operation })
+}
+
+fn phase(extent: Extent) -> u32 {
+    (extent.offset.0 % 4096) as u32
+}
+
+fn write(disk: &RamDisk, memory: &mut ShardMemory, extent: Extent, bytes: &[u8]) -> Buffer {
+    let mut buffer = Buffer::reserved(bytes.len() as u32, phase(extent));
+    memory.write(&mut buffer, 0, bytes);
+    let done = ask(disk, memory, Operation::Write { extent, buffer, durable: false });
+    assert_eq!(done.outcome, Outcome::Done);
+    done.buffer
+}
+
+fn read(disk: &RamDisk, memory: &mut ShardMemory, extent: Extent) -> Buffer {
+    let buffer = Buffer::reserved(extent.length.0 as u32, phase(extent));
+    let done = ask(disk, memory, Operation::Read { extent, buffer });
+    assert_eq!(done.outcome, Outcome::Done);
+    done.buffer
+}
+
+fn bytes(memory: &ShardMemory, buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0xee; buffer.len() as usize];
+    memory.read(buffer, 0, &mut bytes);
+    bytes
+}
+
+impl Bench {
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let extent = Extent::new(offset, bytes.len() as u64);
+        let buffer = write(&self.disk, &mut self.memory, extent, bytes);
+        self.memory.release(buffer);
+    }
+
+    fn content(&mut self, offset: u64, length: u64) -> Vec<u8> {
+        let buffer = read(&self.disk, &mut self.memory, Extent::new(offset, length));
+        let bytes = bytes(&self.memory, &buffer);
+        self.memory.release(buffer);
+        bytes
+    }
+
+    /// Pages in use outside the shard's cache and the page of zeros.
+    fn used(&mut self) -> u32 {
+        while self.memory.idle() {}
+        self.arena.report().used - 1
+    }
+}
+
+#[test]
+fn a_new_disk_reads_zeros_and_takes_no_pages() {
+    let mut bench = bench(16);
+    assert_eq!(bench.content(512, 8192), [0; 8192]);
+    assert_eq!(bench.used(), 0);
+}
+
+#[test]
+fn a_leased_page_stays_as_it_was_although_overwritten() {
+    let mut bench = bench(16);
+    bench.write(4096, &[1; 4096]);
+    let early = read(&bench.disk, &mut bench.memory, Extent::new(4096, 4096));
+    bench.write(4096, &[2; 4096]);
+    let late = read(&bench.disk, &mut bench.memory, Extent::new(4096, 4096));
+    bench.write(4608, &[3; 512]);
+    let zeroed = Operation::Discard { extents: vec![Extent::new(4096, 4096)] };
+    assert!(ask(&bench.disk, &mut bench.memory, zeroed).outcome.is_done());
+    assert_eq!(bytes(&bench.memory, &early), [1; 4096]);
+    assert_eq!(bytes(&bench.memory, &late), [2; 4096]);
+    assert_eq!(bench.used(), 2, "the two detached pages alone");
+    bench.memory.release(early);
+    bench.memory.release(late);
+    assert_eq!(bench.content(4096, 4096), [0; 4096]);
+    assert_eq!(bench.used(), 0);
+}
+
+#[test]
+fn parts_of_pages_are_put_among_what_was_there() {
+    let mut bench = bench(4);
+    bench.write(0, &[1; 16384]);
+    bench.write(3584, &[2; 5120]);
+    let mut expected = vec![1; 16384];
+    expected[3584..8704].fill(2);
+    assert_eq!(bench.content(0, 16384), expected);
+    let zeroes = Operation::WriteZeroes {
+        extent: Extent::new(512, 12288),
+        deallocate: false,
+        durable: true,
+    };
+    assert!(ask(&bench.disk, &mut bench.memory, zeroes).outcome.is_done());
+    expected[512..12800].fill(0);
+    assert_eq!(bench.content(0, 16384), expected);
+    assert_eq!(bench.used(), 2, "the whole pages in between were given up");
+}
+
+#[test]
+fn a_write_gives_its_buffer_the_old_pages_or_leaves_it_reserved() {
+    let mut bench = bench(4);
+    let extent = Extent::new(0, 8192);
+    let first = write(&bench.disk, &mut bench.memory, extent, &[1; 8192]);
+    assert!(first.is_reserved(), "the slots were empty");
+    let second = write(&bench.disk, &mut bench.memory, extent, &[2; 8192]);
+    assert_eq!(second.pages().len(), 2);
+    assert!(second.pages().iter().all(|page| !page.is_leased()));
+    let lease = read(&bench.disk, &mut bench.memory, Extent::new(4096, 4096));
+    let third = write(&bench.disk, &mut bench.memory, extent, &[3; 8192]);
+    assert!(third.is_reserved(), "one of the old pages is leased");
+    for buffer in [first, second, third, lease] {
+        bench.memory.release(buffer);
+    }
+    assert_eq!(bench.used(), 2);
+}
+
+#[test]
+fn what_was_read_from_one_disk_can_be_written_to_another() {
+    let mut bench = bench(8);
+    let other = RamDisk::new(&bench.arena, ByteCount(1 << 20)).unwrap();
+    let image: Vec<u8> = (0..8192u32).map(|i| (i / 31) as u8).collect();
+    bench.write(512, &image);
+    let buffer = read(&bench.disk, &mut bench.memory, Extent::new(512, 8192));
+    let extent = Extent::new(4096 + 512, 8192);
+    let done = ask(&other, &mut bench.memory, Operation::Write { extent, buffer, durable: false });
+    assert!(done.outcome.is_done());
+    bench.memory.release(done.buffer);
+    let copy = read(&other, &mut bench.memory, extent);
+    assert_eq!(bytes(&bench.memory, &copy), image);
+    bench.memory.release(copy);
+    assert_eq!(bench.content(512, 8192), image);
+}
+
+#[test]
+fn a_compare_finds_the_first_different_byte() {
+    let mut bench = bench(4);
+    bench.write(512, &[5; 8192]);
+    let extent = Extent::new(512, 8192);
+    let mut buffer = Buffer::reserved(8192, 512);
+    bench.memory.write(&mut buffer, 0, &[5; 8192]);
+    let done = ask(&bench.disk, &mut bench.memory, Operation::Compare { extent, buffer });
+    assert_eq!(done.outcome, Outcome::Done);
+    let mut buffer = done.buffer;
+    bench.memory.write(&mut buffer, 7000, &[6]);
+    let done = ask(&bench.disk, &mut bench.memory, Operation::Compare { extent, buffer });
+    assert_eq!(done.outcome, Outcome::Miscompare(7000));
+    bench.memory.release(done.buffer);
+}
+
+#[test]
+fn what_lies_beyond_the_end_is_refused_and_the_payload_comes_back() {
+    let mut bench = bench(4);
+    let extent = Extent::new(4 * 4096, 4096);
+    let mut buffer = Buffer::reserved(4096, 0);
+    bench.memory.write(&mut buffer, 0, &[5; 4096]);
+    let write = Operation::Write { extent, buffer, durable: false };
+    let done = ask(&bench.disk, &mut bench.memory, write);
+    assert_eq!(done.outcome, Outcome::NotDone(Failure::OutOfRange));
+    assert_eq!(done.buffer.len(), 4096);
+    bench.memory.release(done.buffer);
+}
+
+#[test]
+fn a_disk_that_goes_frees_its_pages_and_leaves_readers_theirs() {
+    let mut bench = bench(4);
+    let other = RamDisk::new(&bench.arena, ByteCount(64 << 10)).unwrap();
+    let extent = Extent::new(0, 65536);
+    let buffer = write(&other, &mut bench.memory, extent, &[9; 65536]);
+    bench.memory.release(buffer);
+    let lease = read(&other, &mut bench.memory, Extent::new(8192, 4096));
+    drop(other);
+    assert_eq!(bytes(&bench.memory, &lease), [9; 4096]);
+    bench.memory.release(lease);
+    assert_eq!(bench.used(), 0);
+}
+
+/// Every page is free, in a slot, or leased: after a long random run nothing is lost or doubled, and the bytes are those of a plain array.
+#[test]
+fn a_random_run_conserves_pages_and_agrees_with_an_array() {
+    let mut bench = bench(64);
+    let size = 64 * 4096u64;
+    let mut model = vec![0u8; size as usize];
+    let mut random = Random::new(7);
+    let mut leases: Vec<(Buffer, Vec<u8>)> = Vec::new();
+    for step in 0..4000u32 {
+        let offset = random.below(size / 512) * 512;
+        let length = (1 + random.below(24)) * 512;
+        let length = length.min(size - offset);
+        let range = offset as usize..(offset + length) as usize;
+        let extent = Extent::new(offset, length);
+        match random.below(8) {
+            0..3 => {
+                bench.write(offset, &vec![step as u8; length as usize]);
+                model[range].fill(step as u8);
+            }
+            3 => {
+                let discard = Operation::Discard { extents: vec![extent] };
+                assert!(ask(&bench.disk, &mut bench.memory, discard).outcome.is_done());
+                model[range].fill(0);
+            }
+            4 => {
+                if !leases.is_empty() {
+                    let index = random.below(leases.len() as u64) as usize;
+                    let (buffer, expected) = leases.swap_remove(index);
+                    assert_eq!(bytes(&bench.memory, &buffer), expected);
+                    bench.memory.release(buffer);
+                }
+            }
+            5 if leases.len() < 64 => {
+                let buffer = read(&bench.disk, &mut bench.memory, extent);
+                leases.push((buffer, model[range].to_vec()));
+            }
+            _ => assert_eq!(bench.content(offset, length), model[range]),
+        }
+    }
+    for (buffer, expected) in leases {
+        assert_eq!(bytes(&bench.memory, &buffer), expected);
+        bench.memory.release(buffer);
+    }
+    let slots = bench.disk.pages_used();
+    assert_eq!(bench.used(), slots);
+}
+
+const STAMP_WORDS: usize = 64;
+
+/// A block in which every word says who wrote it and when.
+fn stamp(writer: u64, turn: u64) -> [u8; 512] {
+    let word = (writer << 48 | turn).to_le_bytes();
+    let mut block = [0; 512];
+    for at in 0..STAMP_WORDS {
+        block[at * 8..at * 8 + 8].copy_from_slice(&word);
+    }
+    block
+}
+
+/// Asserts that a block is wholly one writer's, or zeros.
+fn assert_whole(block: &[u8]) {
+    assert!(block[..504] == block[8..], "a torn block: {block:?}");
+}
+
+/// Writers and readers of one small disk on several threads: every block is always wholly one of those written, a lease
+/// never changes, and in the end no page is lost.
+#[test]
+fn blocks_are_never_torn_between_threads() {
+    const PAGES: u64 = 6;
+    const TURNS: u64 = 4000;
+    let arena = Arc::new(Arena::new().unwrap());
+    let disk = Arc::new(RamDisk::new(&arena, ByteCount(PAGES * 4096)).unwrap());
+    let failed = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..4u64)
+        .map(|id| {
+            let (arena, disk, failed) = (arena.clone(), disk.clone(), failed.clone());
+            std::thread::spawn(move || {
+                let mut memory = ShardMemory::new(&arena, 64).unwrap();
+                let mut random = Random::new(id);
+                let mut held: Option<(Buffer, Vec<u8>)> = None;
+                for turn in 0..TURNS {
+                    if failed.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let offset = random.below(PAGES * 8) * 512;
+                    let length = ((1 + random.below(20)) * 512).min(PAGES * 4096 - offset);
+                    let extent = Extent::new(offset, length);
+                    if random.chance(1, 16) {
+                        let discard = Operation::Discard { extents: vec![extent] };
+                        ask(&disk, &mut memory, discard);
+                    } else if random.chance(1, 2) {
+                        let payload = stamp(id, turn).repeat((length / 512) as usize);
+                        let buffer = write(&disk, &mut memory, extent, &payload);
+                        memory.release(buffer);
+                    } else {
+                        let buffer = read(&disk, &mut memory, extent);
+                        let seen = bytes(&memory, &buffer);
+                        let _guard = Flag(&failed);
+                        seen.chunks(512).for_each(assert_whole);
+                        if let Some((old, before)) = held.replace((buffer, seen)) {
+                            assert!(bytes(&memory, &old) == before, "a leased page changed");
+                            memory.release(old);
+                        }
+                    }
+                }
+                if let Some((old, _)) = held {
+                    memory.release(old);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(arena.report().used - 1, disk.pages_used());
+}
+
+/// Tells the other threads to stop when its thread panics.
+struct Flag<'a>(&'a AtomicBool);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! The arena: every page of the data path, in one reservation of address space that all shards share.
+//!
+//! **Address space and memory.** The address space (up to 1 TiB) is reserved at start and costs nothing. [`Arena::grow`] opens
+//! as much of it as pools and RAM disks may use together; the kernel commits a page when it is first touched, and
+//! [`Arena::give_back`] returns free pages to it. A page is named by its number; it never moves.
+//!
+//! **Who owns a page.** At any moment a page is exactly one of:
+//!
+//! ```text
+//!             take                   install (swap, compare-exchange)
+//!    free  ---------->  private  ------------------------------------>  installed
+//!      ^      (one Buffer or one   <------------------------------------  (one slot of one RAM disk's table;
+//!      |       function owns it)     swapped out, nobody leases it          anybody may lease it)
+//!      |                                                                      |
+//!      +------------------------  detached  <---------------------------------+
+//!         its last lease ends    (leases alone)      swapped out, leased
+//! ```
+//!
+//! Bytes of a private page are touched by its owner alone; bytes of an installed or detached page are never changed. This is
+//! what every `unsafe` block of this room and of `disk::ram` rests on: [`block::Buffer`] is not `Clone`, so a private page has one
+//! owner, and a page reaches a table only by giving up that ownership.
+//!
+//! **Leases.** A page's state is an `AtomicU32`: a count of leases and the mark *detached*. To lease, a reader counts itself in, *then* looks
+//! whether the slot still holds the page ([`Arena::lease`]); to take a page out, a writer swaps the slot, *then* looks whether anybody is
+//! counted ([`Arena::retire`]). All four steps are sequentially consistent, so at least one of the two sees the other. A reader that
+//! came too late counts itself out again; its passing count may hit a page that is long private or free, which harms nobody because it never
+//! touches the bytes, and because who finds *detached* with a count of zero frees the page by a compare-exchange that only one can win.
+//!
+//! **Conservation.** The limit of the arena is the sum of all pools, all RAM disks' sizes, and what each shard's cache and hands may hold
+//! ([`SHARD_SLACK`]). Charge each private page in a buffer and each lease in a buffer to that buffer, which its pool counted; each
+//! installed page to its slot, which the disk's size counted; each detached page to one of its leases, which by the same
+//! count stands for no page of its own. So pages in use never exceed the limit, and [`ShardMemory`](super::ShardMemory) never finds
+//! the arena empty. What escapes these charges (a page between two hands, one that only a passing count keeps) is at most a few pages a
+//! shard at a time, and part of the slack. Running out is therefore a bug, and panics.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use block::PAGE_SIZE;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// The number of the page that holds zeros for ever. It is leased without being counted.
+pub(crate) const ZERO_PAGE: u32 = 0;
+/// What a RAM disk's slot holds when it has no page: the block was never written or was given up.
+pub(crate) const NO_PAGE: u32 = u32::MAX;
+/// Free pages that a shard keeps at hand at most.
+pub(crate) const SHARD_CACHE: usize = 128;
+/// Pages that move at once between a shard's cache and the arena: one lock for 64 requests of 4 KiB.
+pub(crate) const SHARD_BATCH: usize = 64;
+/// Pages of a shard beside its pool: its cache, and what may be between two hands (a page that is being copied to, one
+/// that a passing count keeps).
+pub(crate) const SHARD_SLACK: u32 = SHARD_CACHE as u32 + 8;
+/// Pages that one call of [`Arena::give_back`] returns at most: 16 MiB, a millisecond or two.
+pub const GIVE_BACK_MAX: usize = 4096;
+
+/// The mark of a page that left its slot while it was leased. Below it: the count of leases.
+const DETACHED: u32 = 1 << 31;
+const PAGE: usize = PAGE_SIZE as usize;
+/// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose address space is limited).
+const RESERVE_MAX: u32 = 1 << 28;
+const RESERVE_MIN: u32 = 1 << 18;
+/// Address space is opened in steps of this many pages (64 MiB).
+const OPEN_STEP: u32 = 1 << 14;
+
+/// All pages of the process. Shared by the shards as an `Arc`.
+pub struct Arena {
+    pages: NonNull<u8>,
+    states: NonNull<AtomicU32>,
+    /// Pages that the reserved address space has room for.
+    capacity: u32,
+    supply: Mutex<Supply>,
+    giving_back: AtomicBool,
+}
+
+/// Which pages are free.
+#[derive(Default)]
+struct Supply {
+    /// Free, and maybe committed: used before the others.
+    warm: Vec<u32>,
+    /// Free, and given back to the kernel.
+    cold: Vec<u32>,
+    /// The first page that was never taken.
+    fresh: u32,
+    /// Pages that may be in use together.
+    limit: u32,
+    /// Pages below this may be touched.
+    open: u32,
+}
+
+/// How the arena stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArenaReport {
+    /// Pages that may be in use together.
+    pub limit: u32,
+    /// Pages in use or in the shards' caches.
+    pub used: u32,
+    /// Free pages that may be committed.
+    pub warm: u32,
+    /// Pages that the address space has room for.
+    pub capacity: u32,
+}
+
+/// Why the arena could not be made, or not grow.
+#[derive(Debug)]
+pub enum ArenaError {
+    /// The system refused the address space.
+    Refused {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More was asked for than the reserved address space holds.
+    Full {
+        /// Bytes that were to be added.
+        bytes: u64,
+        /// Bytes that pools and RAM disks use already.
+        used: u64,
+        /// Bytes that the address space holds.
+        capacity: u64,
+    },
+}
+
+impl fmt::Display for ArenaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArenaError::Refused { bytes, source } => {
+                write!(f, "the system refused {bytes} bytes of address space: {source}")
+            }
+            ArenaError::Full { bytes, used, capacity } => write!(
+                f,
+                "{bytes} bytes do not fit: {used} of the {capacity} bytes of reserved address space are spoken for"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ArenaError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ArenaError::Refused { source, .. } => Some(source),
+            ArenaError::Full { .. } => None,
+        }
+    }
+}
+
+// SAFETY: the mappings belong to the arena until it is dropped; the states are atomics, the lists are behind a lock, and the bytes of
+// a page are touched only by whom the rules at the top of this file allow.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves the address space: 1 TiB, or less where the process may not have so much (a limit on its address space).
+    pub fn new() -> Result<Arena, ArenaError> {
+        let mut capacity = RESERVE_MAX;
+        loop {
+            match Arena::reserve(capacity) {
+                Ok(arena) => {
+                    // The page of zeros.
+                    arena.grow(1)?;
+                    arena.supply().fresh = 1;
+                    return Ok(arena);
+                }
+                Err(error) if capacity <= RESERVE_MIN => return Err(error),
+                Err(_) => capacity /= 2,
+            }
+        }
+    }
+
+    fn reserve(capacity: u32) -> Result<Arena, ArenaError> {
+        let pages = map(capacity as usize * PAGE)?;
+        let states = match map(capacity as usize * size_of::<AtomicU32>()) {
+            Ok(states) => states,
+            Err(error) => {
+                unmap(pages, capacity as usize * PAGE);
+                return Err(error);
+            }
+        };
+        Ok(Arena {
+            pages,
+            states: states.cast(),
+            capacity,
+            supply: Mutex::default(),
+            giving_back: AtomicBool::new(false),
+        })
+    }
+
+    /// Lets `pages` more pages be in use: a pool or a RAM disk comes. Undo it with [`shrink`](Self::shrink).
+    pub fn grow(&self, pages: u32) -> Result<(), ArenaError> {
+        let mut supply = self.supply();
+        // Pages on their way to the kernel are neither free nor in use.
+        let needed = u64::from(supply.limit) + u64::from(pages) + GIVE_BACK_MAX as u64;
+        if needed > u64::from(self.capacity) {
+            return Err(ArenaError::Full {
+                bytes: u64::from(pages) * u64::from(PAGE_SIZE),
+                used: u64::from(supply.limit) * u64::from(PAGE_SIZE),
+                capacity: u64::from(self.capacity) * u64::from(PAGE_SIZE),
+            });
+        }
+        let open = (needed as u32).next_multiple_of(OPEN_STEP).min(self.capacity);
+        if open > supply.open {
+            let from = supply.open as usize;
+            let count = open as usize - from;
+            // OPEN_STEP states fill whole pages, so both ranges begin and end at page edges.
+            let state = size_of::<AtomicU32>();
+            allow(self.states.cast(), from * state, count * state)?;
+            allow(self.pages, from * PAGE, count * PAGE)?;
+            supply.open = open;
+        }
+        supply.limit += pages;
+        Ok(())
+    }
+
+    /// Takes back what [`grow`](Self::grow) allowed; whoever asked for it holds no pages any more.
+    pub fn shrink(&self, pages: u32) {
+        let mut supply = self.supply();
+        assert!(supply.limit > pages, "the arena of {} pages shrinks by {pages}", supply.limit);
+        supply.limit -= pages;
+    }
+
+    /// Returns free pages to the kernel, at most [`GIVE_BACK_MAX`]; says how many. Call it again while it returns that many
+    /// and there is nothing better to do. A shard's own cache goes first with [`ShardMemory::idle`](super::ShardMemory::idle).
+    pub fn give_back(&self) -> usize {
+        if self.giving_back.swap(true, SeqCst) {
+            return 0;
+        }
+        let mut pages = {
+            let mut supply = self.supply();
+            let keep = supply.warm.len() - supply.warm.len().min(GIVE_BACK_MAX);
+            let taken = supply.warm.split_off(keep);
+            if keep == 0 {
+                supply.warm.shrink_to(SHARD_BATCH);
+            }
+            taken
+        };
+        pages.sort_unstable();
+        let mut rest = &pages[..];
+        while let Some(&first) = rest.first() {
+            let run = rest.iter().zip(first..).take_while(|(page, next)| *page == next).count();
+            // SAFETY: the pages of the run were free and are in no list now, so nobody touches their bytes; the range lies in the
+            // mapping because page numbers are below `open`.
+            let advised = unsafe {
+                rustix::mm::madvise(self.page(first).cast(), run * PAGE, Advice::LinuxDontNeed)
+            };
+            // Where the kernel refuses (locked memory), the pages merely stay committed.
+            let _ = advised;
+            rest = &rest[run..];
+        }
+        self.supply().cold.extend_from_slice(&pages);
+        self.giving_back.store(false, SeqCst);
+        pages.len()
+    }
+
+    /// How the arena stands.
+    pub fn report(&self) -> ArenaReport {
+        let supply = self.supply();
+        let free = (supply.warm.len() + supply.cold.len()) as u32;
+        ArenaReport {
+            limit: supply.limit,
+            used: supply.fresh - free,
+            warm: supply.warm.len() as u32,
+            capacity: self.capacity,
+        }
+    }
+
+    /// Moves up to `count` free pages, at least one, to `into`. Panics when there is none: the conservation at the top of this file
+    /// was violated.
+    #[cold]
+    pub(crate) fn take(&self, into: &mut Vec<u32>, count: usize) {
+        let mut supply = self.supply();
+        let want = into.len() + count;
+        for list in 0..2 {
+            let list = if list == 0 { &mut supply.warm } else { &mut supply.cold };
+            let take = list.len().min(want - into.len());
+            into.extend(list.drain(list.len() - take..));
+        }
+        let end = supply.limit + GIVE_BACK_MAX as u32;
+        while into.len() < want && supply.fresh < end {
+            into.push(supply.fresh);
+            supply.fresh += 1;
+        }
+        assert!(into.len() + count > want, "the arena of {} pages ran out", supply.limit);
+    }
+
+    /// Takes free pages back.
+    #[cold]
+    pub(crate) fn put(&self, pages: &[u32]) {
+        self.supply().warm.extend_from_slice(pages);
+    }
+
+    /// Where a page lies. The pointer may be used as the rules at the top of this file allow.
+    #[inline]
+    pub(crate) fn page(&self, number: u32) -> *mut u8 {
+        debug_assert!(number < self.capacity);
+        // SAFETY: page numbers come from `take` alone and lie below `capacity`, the size of the mapping.
+        unsafe { self.pages.as_ptr().add(number as usize * PAGE) }
+    }
+
+    #[inline]
+    fn state(&self, number: u32) -> &AtomicU32 {
+        debug_assert!(number < self.capacity);
+        // SAFETY: as for `page`, and `grow` opened the state before the number was handed out; the mapping lives as long as `self`,
+        // is aligned to a page, and was zeros, which is a valid atomic.
+        unsafe { &*self.states.as_ptr().add(number as usize) }
+    }
+
+    /// Leases the page that `slot` holds; [`ZERO_PAGE`] when it holds none. End it with [`end_lease`](Self::end_lease).
+    #[inline]
+    pub(crate) fn lease(&self, slot: &AtomicU32) -> u32 {
+        loop {
+            let page = slot.load(SeqCst);
+            if page == NO_PAGE {
+                return ZERO_PAGE;
+            }
+            self.state(page).fetch_add(1, SeqCst);
+            if slot.load(SeqCst) == page {
+                return page;
+            }
+            // Somebody took it out meanwhile. If ours was the last count of a detached page, it is ours to free.
+            if self.end_lease(page) {
+                self.put(&[page]);
+            }
+        }
+    }
+
+    /// Ends a lease. `true`: it was the last of a page that left its slot; the caller now owns the page, and frees it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn end_lease(&self, page: u32) -> bool {
+        if page == ZERO_PAGE {
+            return false;
+        }
+        let state = self.state(page);
+        let before = state.fetch_sub(1, SeqCst);
+        debug_assert!(before & !DETACHED > 0, "page {page} had no lease to end");
+        before == DETACHED + 1 && state.compare_exchange(DETACHED, 0, SeqCst, SeqCst).is_ok()
+    }
+
+    /// For whoever has just taken `page` out of its slot. `true`: nobody leases it, it is the caller's now. `false`: it is detached, and
+    /// belongs to whoever ends its last lease.
+    #[inline]
+    #[must_use]
+    pub(crate) fn retire(&self, page: u32) -> bool {
+        let state = self.state(page);
+        let mut seen = state.load(SeqCst);
+        loop {
+            if seen == 0 {
+                return true;
+            }
+            debug_assert!(seen & DETACHED == 0, "page {page} was detached twice");
+            match state.compare_exchange(seen, seen | DETACHED, SeqCst, SeqCst) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Fetches the line of a page's state ahead of its use.
+    #[inline]
+    pub(crate) fn prefetch_state(&self, number: u32) {
+        prefetch(self.states.as_ptr().wrapping_add(number as usize).cast());
+    }
+
+    /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves the lists half changed.
+    fn supply(&self) -> MutexGuard<'_, Supply> {
+        self.supply.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        unmap(self.pages, self.capacity as usize * PAGE);
+        unmap(self.states.cast(), self.capacity as usize * size_of::<AtomicU32>());
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report().fmt(f)
+    }
+}
+
+/// Asks the processor to fetch the cache line at `at`. Any address is allowed.
+#[inline]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint that cannot fault, whatever the address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Reserves `bytes` of address space that may not be touched yet.
+fn map(bytes: usize) -> Result<NonNull<u8>, ArenaError> {
+    // SAFETY: an anonymous private mapping where the kernel likes touches nothing that exists.
+    let mapped = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    };
+    match mapped {
+        Ok(at) => Ok(NonNull::new(at.cast()).expect("the kernel never maps page 0")),
+        Err(errno) => Err(ArenaError::Refused { bytes: bytes as u64, source: errno.into() }),
+    }
+}
+
+/// Makes part of a reservation usable.
+fn allow(base: NonNull<u8>, offset: usize, bytes: usize) -> Result<(), ArenaError> {
+    // SAFETY: the range lies within a reservation of the arena, and pages of it that are in use keep their access.
+    let done = unsafe {
+        rustix::mm::mprotect(
+            base.as_ptr().add(offset).cast(),
+            bytes,
+            MprotectFlags::READ | MprotectFlags::WRITE,
+        )
+    };
+    done.map_err(|errno| ArenaError::Refused { bytes: bytes as u64, source: errno.into() })
+}
+
+fn unmap(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: called once for a mapping that `map` made, when nobody can reach it any more. Failure would leak address space only.
+    let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_and_put_is_counted() {
+        let arena = Arena::new().unwrap();
+        arena.grow(1000).unwrap();
+        let before = arena.report();
+        let mut pages = Vec::new();
+        arena.take(&mut pages, 300);
+        assert_eq!(pages.len(), 300);
+        assert_eq!(arena.report().used, before.used + 300);
+        arena.put(&pages);
+        assert_eq!(arena.report().used, before.used);
+        arena.shrink(1000);
+    }
+
+    #[test]
+    fn pages_given_back_come_again_as_zeros() {
+        let arena = Arena::new().unwrap();
+        arena.grow(600).unwrap();
+        let mut pages = Vec::new();
+        arena.take(&mut pages, 512);
+        for page in &pages {
+            // SAFETY: taken above, so ours alone.
+            unsafe { arena.page(*page).write_bytes(7, PAGE) };
+        }
+        arena.put(&pages);
+        assert_eq!(arena.give_back(), 512);
+        assert_eq!(arena.give_back(), 0);
+        let mut again = Vec::new();
+        arena.take(&mut again, 512);
+        for page in &again {
+            // SAFETY: taken above, so ours alone; an anonymous page that was given back reads as zeros.
+            assert_eq!(unsafe { arena.page(*page).add(PAGE - 1).read() }, 0);
+        }
+        arena.put(&again);
+    }
+
+    #[test]
+    fn a_page_that_is_leased_is_freed_by_its_last_lease() {
+        let arena = Arena::new().unwrap();
+        arena.grow(4).unwrap();
+        let mut pages = Vec::new();
+        arena.take(&mut pages, 1);
+        let slot = AtomicU32::new(pages[0]);
+        let (a, b) = (arena.lease(&slot), arena.lease(&slot));
+        assert_eq!((a, b), (pages[0], pages[0]));
+        slot.store(NO_PAGE, SeqCst);
+        assert!(!arena.retire(a));
+        assert!(!arena.end_lease(a));
+        assert!(arena.end_lease(b));
+        assert_eq!(arena.lease(&slot), ZERO_PAGE);
+        assert!(!arena.end_lease(ZERO_PAGE));
+    }
+
+    #[test]
+    fn a_page_that_nobody_leases_is_the_retirers() {
+        let arena = Arena::new().unwrap();
+        arena.grow(4).unwrap();
+        let mut pages = Vec::new();
+        arena.take(&mut pages, 1);
+        let slot = AtomicU32::new(pages[0]);
+        let lease = arena.lease(&slot);
+        assert!(!arena.end_lease(lease));
+        slot.store(NO_PAGE, SeqCst);
+        assert!(arena.retire(pages[0]));
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_refused() {
+        let arena = Arena::new().unwrap();
+        let capacity = arena.report().capacity;
+        assert!(matches!(arena.grow(capacity), Err(ArenaError::Full { .. })));
+    }
+}
