@@ -19,7 +19,11 @@ mod error;
 #[macro_use]
 mod field;
 
+pub mod ethernet;
+pub mod ip;
 pub mod nvme;
 pub mod nvme_tcp;
+pub mod pcap;
+pub mod tcp;
 
 pub use error::{Expected, ParseError};
