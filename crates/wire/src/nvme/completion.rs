@@ -101,3 +101,31 @@ impl fmt::Display for Completion {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_both_ways() {
+        let completion = Completion {
+            result: 0x1122_3344_5566_7788,
+            sq_head: 0xffff,
+            command_id: 0x0102,
+            status: Status::COMPARE_FAILURE.with_dnr(),
+        };
+        let bytes = [
+            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xff, 0xff, 0, 0, 0x02, 0x01, 0x0a,
+            0x85,
+        ];
+        assert_eq!(completion.emit(), bytes);
+        assert_eq!(Completion::parse(&bytes), Ok(completion));
+        assert_eq!(completion.result32(), 0x5566_7788);
+        assert_eq!(
+            completion.to_string(),
+            "cid 258 sqhd 65535 result 0x1122334455667788 compare failure (0x285) dnr"
+        );
+        assert_eq!(Completion::new(1, Status::SUCCESS).with_result(7).result, 7);
+        assert_eq!(Completion::parse(&bytes[..15]), Err(ParseError::short(16, 15)));
+    }
+}

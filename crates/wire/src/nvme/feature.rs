@@ -238,3 +238,39 @@ layout! {
         2 => lbafee: u8,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_lie_where_the_specification_has_them() {
+        let queues = NumberOfQueues::default().with_submission(3).with_completion(7);
+        assert_eq!(queues.0, 0x0007_0003);
+        assert_eq!((queues.submission(), queues.completion()), (3, 7));
+        let mask = AsyncEventMask::default()
+            .with_namespace_changed(true)
+            .with_ana_changed(true)
+            .with_discovery_changed(true);
+        assert_eq!(mask.0, 1 << 8 | 1 << 11 | 1 << 31);
+        assert!(VolatileWriteCache(1).enabled());
+        assert_eq!(TemperatureThreshold(0x0013_0155).threshold(), 0x155);
+        assert_eq!(TemperatureThreshold(0x0013_0155).sensor(), 3);
+        assert_eq!(TemperatureThreshold(0x0013_0155).kind(), 1);
+        assert_eq!(PowerManagement(0x25).state(), 5);
+        assert_eq!(Arbitration(0x0403_0207).high(), 4);
+        assert_eq!(ErrorRecovery(0x1_0009).time_limit(), 9);
+        assert_eq!(InterruptCoalescing(0x0201).time(), 2);
+        assert_eq!(FeatureCapabilities::default().with_changeable(true).0, 0b100);
+    }
+
+    #[test]
+    fn timestamp_both_ways() {
+        let stamp = Timestamp::new(0x0102_0304_0506, true);
+        assert_eq!(stamp.emit(), [6, 5, 4, 3, 2, 1, 2, 0]);
+        assert_eq!(Timestamp::parse(&stamp.emit()), Ok(stamp));
+        assert_eq!(stamp.milliseconds(), 0x0102_0304_0506);
+        let behavior = HostBehavior { acre: 1, ..HostBehavior::default() };
+        assert_eq!(HostBehavior::parse(&behavior.emit()), Ok(behavior));
+    }
+}

@@ -237,3 +237,33 @@ impl fmt::Debug for Status {
         write!(f, "Status({self})")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_both_ways_and_hints() {
+        // SCT 1, SC 0x82, DNR: 0x182 << 1 | 1 << 15.
+        let status = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+        assert_eq!(status.to_word(), 0x8304);
+        assert_eq!(Status::from_word(0x8305), status, "the phase bit is dropped");
+        assert_eq!((status.sct(), status.sc()), (1, 0x82));
+        assert_eq!(Status::new(1, 0x82), status.without_hints());
+        let hinted = Status::NAMESPACE_NOT_READY.with_crd(2).with_more();
+        assert_eq!((hinted.crd(), hinted.more(), hinted.dnr()), (2, true, false));
+        assert_eq!(hinted.to_word(), 0x82 << 1 | 2 << 12 | 1 << 14);
+        assert_eq!(hinted.with_crd(0).crd(), 0);
+        assert!(Status::SUCCESS.is_success() && !hinted.is_success());
+        for word in 0..=u16::MAX {
+            assert_eq!(Status::from_word(word).to_word(), word & !1);
+        }
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!(Status::AUTHENTICATION_REQUIRED.to_string(), "authentication required (0x191)");
+        assert_eq!(Status(0x7c1).with_more().to_string(), "status 0x7c1 more");
+        assert_eq!(format!("{:?}", Status::SUCCESS), "Status(successful completion (0x000))");
+    }
+}
