@@ -51,15 +51,23 @@ impl<T> Table<T> {
     /// Fills a free slot, the one freed last first, so that what is touched stays in the cache.
     #[inline]
     pub fn insert(&mut self, value: T) -> Slot {
+        self.insert_with(|_| value)
+    }
+
+    /// Fills a free slot with a value that knows its key.
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce(Slot) -> T) -> Slot {
         self.len += 1;
         if let Some(index) = self.free.pop() {
             let entry = &mut self.entries[index as usize];
-            entry.value = Some(value);
-            return Slot { index, generation: entry.generation };
+            let slot = Slot { index, generation: entry.generation };
+            entry.value = Some(make(slot));
+            return slot;
         }
         let index = u32::try_from(self.entries.len()).expect("a table holds fewer than 2^32 slots");
-        self.entries.push(Entry { generation: 0, value: Some(value) });
-        Slot { index, generation: 0 }
+        let slot = Slot { index, generation: 0 };
+        self.entries.push(Entry { generation: 0, value: Some(make(slot)) });
+        slot
     }
 
     /// What the slot holds, unless it was emptied since.

@@ -177,6 +177,11 @@ impl Volumes {
         self.gates.get(disk.0 as usize)?.as_ref()
     }
 
+    /// All gates, in the order of their disks' numbers.
+    pub fn gates(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter().flatten()
+    }
+
     /// What went through a volume on this shard, by requests as they were asked.
     pub fn counters(&self, volume: VolumeId) -> Option<Counters> {
         Some(self.volumes.get(volume.0 as usize)?.as_ref()?.counters)
