@@ -5,7 +5,7 @@ load
 
 say "discovery and access"
 nvme discover -t tcp -a "$TRADDR" -s "$TRSVCID" --hostnqn="$hostnqn" | tee /tmp/discovered || die "discover"
-grep -q "^subnqn: *$NQN\$" /tmp/discovered || die "discovery does not name $NQN"
+grep -q "^subnqn:\s*$NQN\$" /tmp/discovered || die "discovery does not name $NQN"
 stranger=nqn.2014-08.org.nvmexpress:uuid:99999999-8888-7777-6666-555555555555
 nvme discover -t tcp -a "$TRADDR" -s "$TRSVCID" --hostnqn=$stranger >/tmp/stranger 2>&1
 ! grep -q "$NQN" /tmp/stranger || die "discovery names $NQN to a host that may not use it"
@@ -23,13 +23,13 @@ pass "connected as $ctrl with 4 queues, header and data digests"
 say "what nvme-cli asks"
 answers() { "$@" >/tmp/answer 2>&1 || { cat /tmp/answer; die "no answer: $*"; }; }
 says() { grep -qE "$1" /tmp/answer || { cat /tmp/answer; die "expected $1 in the answer to $2"; }; }
-answers nvme id-ctrl "/dev/$ctrl" -H && says "^subnqn *: $NQN" id-ctrl && says "^mdts *: 8" id-ctrl
-answers nvme id-ns "$disk" -H && says "^nsze *: 0x80000$|^nsze *: 0x7[0-9a-f]{4}$" id-ns
-answers nvme ns-descs "$disk" && says "^uuid *: " ns-descs && ! grep -q "uuid *: 00000000-0000" /tmp/answer || die "ns-descs without a UUID"
+answers nvme id-ctrl "/dev/$ctrl" -H && says "^subnqn\s*: $NQN" id-ctrl && says "^mdts\s*: 8" id-ctrl
+answers nvme id-ns "$disk" -H && says "^nsze\s*: 0x80000$|^nsze\s*: 0x7[0-9a-f]{4}$" id-ns
+answers nvme ns-descs "$disk" && says "^uuid\s*: " ns-descs && ! grep -q "uuid\s*: 00000000-0000" /tmp/answer || die "ns-descs without a UUID"
 answers nvme list-ns "/dev/$ctrl" && says "0x1$" list-ns
 answers nvme list && says "$disk" list
 answers nvme list-subsys && says "NQN=$NQN" list-subsys
-answers nvme smart-log "/dev/$ctrl" && says "^critical_warning *: 0" smart-log
+answers nvme smart-log "/dev/$ctrl" && says "^critical_warning\s*: 0" smart-log
 answers nvme error-log "/dev/$ctrl" -e 4
 answers nvme fw-log "/dev/$ctrl"
 answers nvme effects-log "/dev/$ctrl"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Numbered blocks: writes them, remembers which were flushed, and checks that none of those was lost.
 
-  journal.py write DEVICE LOG COUNT    COUNT writes of 1 to 16 blocks each, an fsync after each
+  journal.py write DEVICE LOG COUNT    zeros, then COUNT writes of 1 to 16 blocks each, an fsync after each
   journal.py check DEVICE LOG          reads all of it back with direct I/O
 
 Each 512-byte block says by itself which write put it there (number, place, CRC-32), since a block is the unit that a
@@ -37,7 +37,10 @@ def parse(block, place):
 
 def write(device, log, count):
     fd = os.open(device, os.O_RDWR | os.O_DIRECT)
-    page = mmap.mmap(-1, BLOCK * LONGEST)  # aligned, as direct I/O wants it
+    page = mmap.mmap(-1, 1 << 20)  # aligned, as direct I/O wants it
+    for at in range(0, BLOCK * BLOCKS, len(page)):
+        assert os.pwrite(fd, page, at) == len(page)
+    os.fsync(fd)
     dice = random.Random(1)
     with open(log, "w", buffering=1) as out:
         for number in range(1, count + 1):

@@ -23,6 +23,7 @@ for combination in $COMBINATIONS; do
     [ "$seen" = $((queues + 1)) ] || die "expected $queues I/O queues and the admin queue, seen $seen in all"
     journal=/run/journal.$digests.$queues
     for ((kill = 0; kill < ${KILLS:-1}; kill++)); do
+        rm -f $journal
         python3 /job/journal.py write "$disk" $journal 300 &
         writer=$!
         wait_for "50 flushed writes" grep -qsx "f 50" $journal

@@ -10,7 +10,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -119,7 +119,8 @@ fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
             None => {
                 fs::remove_dir_all(&target.found)?;
                 fs::create_dir_all(&target.found)?;
-                search.arg("-seed=1").arg(format!("-runs={}", options.runs))
+                // Without -reload=0 it would look for other processes' finds whenever a second has passed.
+                search.args(["-seed=1", "-reload=0"]).arg(format!("-runs={}", options.runs))
             }
         };
         search.arg(&target.found).arg(&target.stored);
@@ -147,12 +148,29 @@ fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
 
 /// A call of a target's program with the limits, statistics at its end, and a place for crashes.
 fn libfuzzer(tree: &Tree, target: &Target) -> Command {
-    let mut command = tree.command(&target.program);
+    // libFuzzer tells comparisons apart by their addresses: at fixed ones the same seed searches the same way.
+    let mut command = if fixed_addresses(tree) {
+        let mut setarch = tree.command("setarch");
+        setarch.arg("-R").arg(&target.program);
+        setarch
+    } else {
+        tree.command(&target.program)
+    };
     command
         .args(LIMITS)
         .arg("-print_final_stats=1")
         .arg(format!("-artifact_prefix={}/", target.crashes.display()));
     command
+}
+
+/// Whether a process may ask for fixed addresses: some containers refuse it, and then a search differs a little
+/// from run to run.
+fn fixed_addresses(tree: &Tree) -> bool {
+    tree.command("setarch")
+        .args(["-R", "true"])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// Runs a command with what it prints in a file; whether it ended well.

@@ -2,10 +2,11 @@
 //!
 //! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks the walls
 //! between the crates, `release` builds the static binary and proves that it is static, `fuzz` runs the fuzz
-//! targets, `interop` hands over to the guests in `interop/`. Nothing here is part of the product, so this
+//! targets, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing here is part of the product, so this
 //! may use the clock, files and processes freely; errors are `anyhow` and end the program with code 1.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod fuzz;
 mod release;
 mod rooms;
@@ -44,6 +45,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure against the ceiling and print a table (docs/performance.md says what it means).
+    Bench(bench::Options),
     /// Replay the stored corpora, then fuzz each target for a while.
     Fuzz(fuzz::Options),
     /// Build the static release binary and run a scenario of interop/run against it.
@@ -81,6 +84,7 @@ fn run(chore: Chore) -> Result<bool> {
             let binary = release::build(&tree)?;
             tree::succeeds(tree.command(binary).arg("demo").args(args))
         }
+        Chore::Bench(options) => bench::run(&tree, &options),
         Chore::Fuzz(options) => fuzz::run(&tree, &options),
         Chore::Interop { args } => {
             let binary = release::build(&tree)?;
