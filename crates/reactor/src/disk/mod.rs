@@ -1,3 +1,301 @@
-//! Disks: what takes requests at the very bottom.
+//! Disks: what takes requests at the very bottom, and what it is truthfully like.
+//!
+//! A [`Disk`] is opened once ([`Disk::open`]) and shared by all shards. A shard gives it a request with [`Disk::submit`]. RAM and null disks
+//! answer at once; a file or block device answers with [`Work`]: system calls that the driver has the kernel carry out, through a ring one by one or on a
+//! thread all together. `delay:` and `faulty:` are instruments around any of them: they hold an answer back or change it.
+//!
+//! Read [`ram`] for the exchange of pages, [`work`] for how a request becomes system calls, [`file`] for how facts are found.
+//! Units: bytes; times as `Duration`. Errors: [`OpenError`] names the object, what was expected and what was seen; a request's failure is its
+//! `Outcome`. Not here: who may write after a failed flush (the volume's gate), how flushes are grouped (the same).
+
+mod delay;
+mod error;
+mod faulty;
+pub mod file;
 pub mod null;
 pub mod ram;
+pub mod work;
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use block::{ByteCount, Completion, Failure, Operation, Outcome, PAGE_SIZE, Request};
+use contract::{Cache, DiskFacts};
+
+use crate::memory::{Arena, ShardMemory};
+
+pub use error::OpenError;
+pub use file::Access;
+pub use work::{Call, Finished, Work};
+
+use delay::Delay;
+use faulty::{Fate, Faulty};
+use file::FileDisk;
+use null::NullDisk;
+use ram::RamDisk;
+
+/// What to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenSpec {
+    /// `ram:SIZE`: memory of this process, zeros at first.
+    Ram {
+        /// Its size, a multiple of 512.
+        bytes: u64,
+    },
+    /// `null:SIZE`: forgets writes, reads zeros.
+    Null {
+        /// Its size, a multiple of 512.
+        bytes: u64,
+    },
+    /// `file:PATH[?create=SIZE]`: a regular file.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Make it, sparse and of this size, if it does not exist; make it larger if it is smaller.
+        create: Option<u64>,
+    },
+    /// A block device.
+    BlockDevice {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// `delay:US,URI`: answers come later.
+    Delay {
+        /// By how many microseconds.
+        us: u64,
+        /// The disk that answers.
+        inner: Box<OpenSpec>,
+    },
+    /// `faulty:SEED,URI`: sometimes fails, sometimes is slow; see [`Faulty`](faulty) for the rates.
+    Faulty {
+        /// Decides when.
+        seed: u64,
+        /// The disk that answers otherwise.
+        inner: Box<OpenSpec>,
+    },
+}
+
+/// An open disk.
+#[derive(Debug)]
+pub struct Disk {
+    backing: Backing,
+    /// From the outermost to the innermost.
+    instruments: Vec<Instrument>,
+}
+
+#[derive(Debug)]
+enum Backing {
+    Ram(RamDisk),
+    Null(NullDisk),
+    File(Arc<FileDisk>),
+}
+
+#[derive(Debug)]
+enum Instrument {
+    Delay(Delay),
+    Faulty(Faulty),
+}
+
+/// What became of a request that was submitted.
+#[derive(Debug)]
+pub enum Submitted {
+    /// It is answered.
+    Done(Completion),
+    /// It is answered, but the answer is to be told after this time.
+    Later {
+        /// The answer.
+        completion: Completion,
+        /// How long to hold it back.
+        after: Duration,
+    },
+    /// It needs the kernel: carry the work out, then tell what [`Work::finish`] says.
+    Work(Box<Work>),
+}
+
+impl Disk {
+    /// Opens a disk. It is this process's alone until it is dropped: another server that opens the same file or device is refused.
+    pub fn open(spec: &OpenSpec, arena: &Arc<Arena>) -> Result<Disk, OpenError> {
+        let mut instruments = Vec::new();
+        let mut spec = spec;
+        let backing = loop {
+            match spec {
+                OpenSpec::Delay { us, inner } => {
+                    instruments.push(Instrument::Delay(Delay::new(Duration::from_micros(*us))));
+                    spec = inner;
+                }
+                OpenSpec::Faulty { seed, inner } => {
+                    instruments.push(Instrument::Faulty(Faulty::new(*seed)));
+                    spec = inner;
+                }
+                OpenSpec::Ram { bytes } => {
+                    let size = whole_blocks("ram", *bytes)?;
+                    break Backing::Ram(RamDisk::new(arena, size).map_err(OpenError::Memory)?);
+                }
+                OpenSpec::Null { bytes } => {
+                    break Backing::Null(NullDisk::new(whole_blocks("null", *bytes)?));
+                }
+                OpenSpec::File { path, create } => {
+                    break Backing::File(Arc::new(FileDisk::open_file(path, *create)?));
+                }
+                OpenSpec::BlockDevice { path } => {
+                    break Backing::File(Arc::new(FileDisk::open_device(path)?));
+                }
+            }
+        };
+        Ok(Disk { backing, instruments })
+    }
+
+    /// What is known of it at present.
+    pub fn facts(&self) -> DiskFacts {
+        let volatile = |size| DiskFacts {
+            size,
+            logical_block: 512,
+            physical_block: PAGE_SIZE,
+            cache: Cache::None,
+            read_only: false,
+            discards: true,
+            discard_zeroes: true,
+        };
+        match &self.backing {
+            Backing::Ram(disk) => volatile(disk.size()),
+            Backing::Null(disk) => volatile(disk.size()),
+            Backing::File(disk) => disk.facts(),
+        }
+    }
+
+    /// Looks at the size again, which may have been changed from outside, and returns the facts. A disk that shrank refuses what
+    /// lies beyond its new end.
+    pub fn refresh(&self) -> std::io::Result<DiskFacts> {
+        if let Backing::File(disk) = &self.backing {
+            disk.refresh()?;
+        }
+        Ok(self.facts())
+    }
+
+    /// How a file or device is accessed; `None` for memory.
+    pub fn access(&self) -> Option<Access> {
+        match &self.backing {
+            Backing::File(disk) => Some(disk.access()),
+            Backing::Ram(_) | Backing::Null(_) => None,
+        }
+    }
+
+    /// The descriptor of a file or device, for registration with a ring. [`Work::fd`] is the same one.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.backing {
+            Backing::File(disk) => Some(disk.fd()),
+            Backing::Ram(_) | Backing::Null(_) => None,
+        }
+    }
+
+    /// Whether [`submit`](Self::submit) always answers with [`Submitted::Done`].
+    #[inline]
+    pub fn answers_at_once(&self) -> bool {
+        self.instruments.is_empty() && !matches!(self.backing, Backing::File(_))
+    }
+
+    /// Gives it a request. The request's payload comes back with the answer.
+    #[inline]
+    pub fn submit(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
+        if self.instruments.is_empty() {
+            return self.submit_plain(memory, request);
+        }
+        self.submit_through_instruments(memory, request)
+    }
+
+    #[inline]
+    fn submit_plain(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
+        match &self.backing {
+            Backing::Ram(disk) => Submitted::Done(disk.perform(memory, request)),
+            Backing::Null(disk) => Submitted::Done(disk.perform(memory, request)),
+            Backing::File(disk) => match refusal(&disk.facts(), &request.operation) {
+                Some(failure) => Submitted::Done(request.complete(Outcome::NotDone(failure))),
+                None => Submitted::Work(Box::new(Work::new(disk, memory, request))),
+            },
+        }
+    }
+
+    #[cold]
+    fn submit_through_instruments(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
+        let mut after = Duration::ZERO;
+        let mut verdict = None;
+        for instrument in &self.instruments {
+            match instrument {
+                Instrument::Delay(delay) => after += delay.time(),
+                Instrument::Faulty(faulty) => {
+                    let (fate, slow) = faulty.fate(&request.operation);
+                    after += slow;
+                    match fate {
+                        Fate::Asked => {}
+                        Fate::Refused(outcome) => {
+                            let completion = request.complete(outcome);
+                            return Submitted::Later { completion, after };
+                        }
+                        Fate::Denied(outcome) => verdict = verdict.or(Some(outcome)),
+                    }
+                }
+            }
+        }
+        match self.submit_plain(memory, request) {
+            Submitted::Done(mut completion) | Submitted::Later { mut completion, .. } => {
+                completion.outcome = verdict.unwrap_or(completion.outcome);
+                if after.is_zero() {
+                    Submitted::Done(completion)
+                } else {
+                    Submitted::Later { completion, after }
+                }
+            }
+            Submitted::Work(mut work) => {
+                work.instrument(verdict, after);
+                Submitted::Work(work)
+            }
+        }
+    }
+
+    /// First step of a gathered turn: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
+    #[inline]
+    pub fn prefetch_slot(&self, operation: &Operation) {
+        if let Backing::Ram(disk) = &self.backing {
+            disk.prefetch_slot(operation);
+        }
+    }
+
+    /// Second step of a gathered turn: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
+    #[inline]
+    pub fn prefetch_page(&self, operation: &Operation) {
+        if let Backing::Ram(disk) = &self.backing {
+            disk.prefetch_page(operation);
+        }
+    }
+}
+
+/// Why a disk of these facts refuses an operation without asking the kernel.
+#[inline]
+fn refusal(facts: &DiskFacts, operation: &Operation) -> Option<Failure> {
+    let in_range = match operation {
+        Operation::Discard { extents } => extents.iter().all(|extent| extent.fits(facts.size)),
+        other => other.extent().is_none_or(|extent| extent.fits(facts.size)),
+    };
+    if !in_range {
+        return Some(Failure::OutOfRange);
+    }
+    match operation {
+        Operation::CompareAndWrite { .. } => Some(Failure::Unsupported),
+        operation if operation.changes_data() && facts.read_only => Some(Failure::WriteProtected),
+        Operation::Discard { .. } if !facts.discards => Some(Failure::Unsupported),
+        _ => None,
+    }
+}
+
+/// A size that is made of whole blocks.
+fn whole_blocks(what: &'static str, bytes: u64) -> Result<ByteCount, OpenError> {
+    if bytes == 0 || !bytes.is_multiple_of(512) {
+        return Err(OpenError::BadSize { what: what.into(), bytes });
+    }
+    Ok(ByteCount(bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -57,9 +57,7 @@ impl ShardMemory {
     /// Frees a page of a buffer, or ends its lease.
     #[inline]
     pub(crate) fn put(&mut self, page: PageId) {
-        if !page.is_leased() {
-            self.put_page(page.number());
-        } else if self.arena.end_lease(page.number()) {
+        if !page.is_leased() || self.arena.end_lease(page.number()) {
             self.put_page(page.number());
         }
     }

@@ -1,0 +1,358 @@
+//! Files and block devices: how they are opened, locked and created, and what is truthfully known of them.
+//!
+//! **One kind of access.** Whether a file is accessed directly (O_DIRECT) or through the page cache is decided at open and never changes: mixed access to one
+//! file can read stale bytes (`docs/decisions/0003-direct-or-cached.md`). Direct access is used where the file system reports an alignment that we
+//! can keep (statx, `STATX_DIOALIGN`) or, where it reports none, where a probing read succeeds.
+//!
+//! **One server.** A file is held by `flock` (exclusive, or shared if it is read-only), a block device by O_EXCL, which also keeps away from mounted ones.
+//! The lock ends with the process, however it ends.
+//!
+//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's; none only for a device that is accessed directly and whose queue
+//! says "write through". Logical block: the alignment of direct access, else 512. Physical block: that of the device below (sysfs), else the logical
+//! one. Unit: bytes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use block::{ByteCount, Extent, PAGE_SIZE};
+use contract::{Cache, DiskFacts};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
+};
+use rustix::io::Errno;
+
+use super::error::OpenError;
+
+/// How a file is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Past the page cache (O_DIRECT).
+    Direct,
+    /// Through the page cache.
+    Cached,
+}
+
+/// An open file or block device.
+#[derive(Debug)]
+pub struct FileDisk {
+    fd: OwnedFd,
+    device: bool,
+    access: Access,
+    size: AtomicU64,
+    /// All but the size.
+    facts: DiskFacts,
+}
+
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC`: their direct access, where accepted, goes through the page cache all the same.
+const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// `_IO(0x12, 119)`.
+const BLKDISCARD: rustix::ioctl::Opcode = 0x1277;
+
+impl FileDisk {
+    /// Opens a regular file; with `create`, makes it first, or makes it larger.
+    pub fn open_file(path: &Path, create: Option<u64>) -> Result<FileDisk, OpenError> {
+        if let Some(bytes) = create.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(512)) {
+            return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
+        }
+        let creating = if create.is_some() { OFlags::CREATE } else { OFlags::empty() };
+        let (fd, read_only) = open(path, OFlags::CLOEXEC | creating)?;
+        expect(path, &fd, FileType::RegularFile, "a regular file")?;
+        lock(path, &fd, read_only)?;
+        if let Some(size) = create {
+            bring_to_size(path, &fd, size)?;
+        }
+        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
+        let (access, alignment) = choose_access(&fd);
+        let logical = alignment.max(512);
+        let memory = rustix::fs::fstatfs(&fd)
+            .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)));
+        let physical = match memory {
+            true => PAGE_SIZE,
+            false => queue_number(stat.st_dev, "physical_block_size").unwrap_or(512),
+        };
+        let discards = !read_only && punches_holes(&fd, stat.st_size as u64);
+        Self::check_size(path, stat.st_size as u64, logical)?;
+        Ok(FileDisk {
+            device: false,
+            access,
+            size: AtomicU64::new(stat.st_size as u64),
+            facts: DiskFacts {
+                size: ByteCount(0),
+                logical_block: logical,
+                physical_block: physical.max(logical),
+                cache: Cache::Volatile,
+                read_only,
+                discards,
+                discard_zeroes: discards,
+            },
+            fd,
+        })
+    }
+
+    /// Opens a block device that nobody else uses.
+    pub fn open_device(path: &Path) -> Result<FileDisk, OpenError> {
+        let (fd, read_only) = open(path, OFlags::CLOEXEC | OFlags::EXCL)?;
+        expect(path, &fd, FileType::BlockDevice, "a block device")?;
+        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask what it is"))?;
+        let size =
+            rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(system(path, "ask for its size"))?;
+        let logical = rustix::fs::ioctl_blksszget(&fd)
+            .map_err(system(path, "ask for its block size"))?
+            .max(512);
+        let physical = rustix::fs::ioctl_blkpbszget(&fd).unwrap_or(logical).max(logical);
+        let (access, alignment) = choose_access(&fd);
+        let logical = logical.max(alignment);
+        let through = queue_text(stat.st_rdev, "write_cache").is_some_and(|s| s == "write through");
+        let cache = match access {
+            Access::Direct if through => Cache::None,
+            _ => Cache::Volatile,
+        };
+        let discards = !read_only
+            && queue_number(stat.st_rdev, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
+        Self::check_size(path, size, logical)?;
+        Ok(FileDisk {
+            device: true,
+            access,
+            size: AtomicU64::new(size),
+            facts: DiskFacts {
+                size: ByteCount(0),
+                logical_block: logical,
+                physical_block: physical.max(logical),
+                cache,
+                read_only,
+                discards,
+                // BLKDISCARD promises nothing about what is read afterwards.
+                discard_zeroes: false,
+            },
+            fd,
+        })
+    }
+
+    fn check_size(path: &Path, bytes: u64, logical: u32) -> Result<(), OpenError> {
+        if bytes < u64::from(logical) {
+            return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
+        }
+        Ok(())
+    }
+
+    /// What is known of it at present. A size that ends within a block is rounded down.
+    #[inline]
+    pub fn facts(&self) -> DiskFacts {
+        let size = self.size.load(Ordering::Relaxed);
+        let logical = u64::from(self.facts.logical_block);
+        DiskFacts { size: ByteCount(size - size % logical), ..self.facts.clone() }
+    }
+
+    /// Looks at the size again.
+    pub fn refresh(&self) -> io::Result<()> {
+        let size = if self.device {
+            rustix::fs::seek(&self.fd, SeekFrom::End(0))?
+        } else {
+            rustix::fs::fstat(&self.fd)?.st_size as u64
+        };
+        self.size.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How it is accessed.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn is_direct(&self) -> bool {
+        self.access == Access::Direct
+    }
+
+    pub(super) fn is_device(&self) -> bool {
+        self.device
+    }
+
+    /// Tells a block device that a range is of no interest. Sleeps.
+    pub(super) fn discard_device(&self, extent: Extent) -> Result<(), Errno> {
+        let range = [extent.offset.0, extent.length.0];
+        // SAFETY: BLKDISCARD reads two u64, the start and the length of the range, and keeps no pointer to them.
+        unsafe {
+            let discard = rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new(range);
+            rustix::ioctl::ioctl(&self.fd, discard)
+        }
+    }
+}
+
+/// Opens for reading and writing, or for reading alone where writing is not allowed; says which.
+fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
+    // O_NONBLOCK, lest a FIFO keep us waiting. It goes at once: io_uring would answer EAGAIN instead of sleeping for us.
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let opened = match rustix::fs::open(path, flags | OFlags::RDWR, mode) {
+        Ok(fd) => Ok((fd, false)),
+        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => {
+            rustix::fs::open(path, (flags - OFlags::CREATE) | OFlags::RDONLY, mode)
+                .map(|fd| (fd, true))
+        }
+        Err(errno) => Err(errno),
+    };
+    let (fd, read_only) = opened.map_err(|errno| refused(path, errno))?;
+    rustix::fs::fcntl_getfl(&fd)
+        .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK))
+        .map_err(system(path, "set its flags"))?;
+    Ok((fd, read_only))
+}
+
+fn refused(path: &Path, errno: Errno) -> OpenError {
+    match errno {
+        Errno::BUSY => OpenError::InUse {
+            path: path.into(),
+            by: "another program, a mount or the kernel (it is open exclusively)",
+        },
+        Errno::ISDIR => {
+            OpenError::Kind { path: path.into(), expected: "a file", seen: "a directory" }
+        }
+        errno => system(path, "open it")(errno),
+    }
+}
+
+fn system(path: &Path, doing: &'static str) -> impl FnOnce(Errno) -> OpenError {
+    move |errno| OpenError::System { path: path.into(), doing, source: errno.into() }
+}
+
+fn expect(
+    path: &Path,
+    fd: &OwnedFd,
+    wanted: FileType,
+    expected: &'static str,
+) -> Result<(), OpenError> {
+    let stat = rustix::fs::fstat(fd).map_err(system(path, "ask what it is"))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if kind == wanted {
+        return Ok(());
+    }
+    let seen = match kind {
+        FileType::RegularFile => "a regular file (write file:PATH)",
+        FileType::BlockDevice => "a block device (write its path without file:)",
+        FileType::Directory => "a directory",
+        FileType::CharacterDevice => "a character device",
+        _ => "something else",
+    };
+    Err(OpenError::Kind { path: path.into(), expected, seen })
+}
+
+fn lock(path: &Path, fd: &OwnedFd, read_only: bool) -> Result<(), OpenError> {
+    let how = match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(fd, how) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => {
+            Err(OpenError::InUse { path: path.into(), by: "another server (it is locked)" })
+        }
+        Err(errno) => Err(system(path, "lock it")(errno)),
+    }
+}
+
+/// Makes a new file of `size` bytes, sparse, or an old one as large. File and directory are durable when it returns.
+fn bring_to_size(path: &Path, fd: &OwnedFd, size: u64) -> Result<(), OpenError> {
+    let seen = rustix::fs::fstat(fd).map_err(system(path, "ask for its size"))?.st_size as u64;
+    if seen > size {
+        return Err(OpenError::Larger { path: path.into(), expected: size, seen });
+    }
+    if seen < size {
+        rustix::fs::ftruncate(fd, size).map_err(system(path, "make it as large as asked"))?;
+    }
+    // Also when it was there: it may have been made a moment before a crash.
+    rustix::fs::fsync(fd).map_err(system(path, "make it durable"))?;
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // A directory that may be searched but not read cannot be synced; whoever set it up so accepts that.
+    if let Ok(directory) = File::open(directory) {
+        match rustix::fs::fsync(&directory) {
+            // Some file systems have nothing to sync in a directory.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(errno) => return Err(system(path, "make its name durable")(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Decides on direct or cached access, sets the descriptor so, and says which alignment the access needs (1 if none).
+fn choose_access(fd: &OwnedFd) -> (Access, u32) {
+    match try_direct(fd) {
+        Some(alignment) => (Access::Direct, alignment),
+        None => {
+            // Whether it was set or not, it is not now.
+            if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
+                let _ = rustix::fs::fcntl_setfl(fd, flags - OFlags::DIRECT);
+            }
+            (Access::Cached, 1)
+        }
+    }
+}
+
+/// The alignment of offsets and lengths that direct access needs, with O_DIRECT set; `None` where it is not to be had.
+fn try_direct(fd: &OwnedFd) -> Option<u32> {
+    let system = rustix::fs::fstatfs(fd).ok()?;
+    if MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)) {
+        return None;
+    }
+    let reported = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    if let Some(stat) = reported {
+        // Pages are aligned to 4096, and within a page a payload lies as on the disk: memory is aligned as the offset is. 0 means none.
+        let fits = |alignment: u32| (1..=PAGE_SIZE).contains(&alignment);
+        if !fits(stat.stx_dio_mem_align) || !fits(stat.stx_dio_offset_align) {
+            return None;
+        }
+    }
+    let flags = rustix::fs::fcntl_getfl(fd).ok()?;
+    rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT).ok()?;
+    let alignment = match reported {
+        Some(stat) => {
+            let alignment = stat.stx_dio_offset_align.max(stat.stx_dio_mem_align).max(512);
+            probe(fd, alignment as usize).then_some(alignment)?
+        }
+        None => [512u32, PAGE_SIZE].into_iter().find(|alignment| probe(fd, *alignment as usize))?,
+    };
+    Some(alignment)
+}
+
+/// Whether a read of `length` bytes, from offset `length` to memory that is aligned to no more than `length`, is accepted. At the end of the file
+/// it is accepted, too.
+fn probe(fd: &OwnedFd, length: usize) -> bool {
+    #[repr(align(4096))]
+    struct Aligned([u8; 2 * PAGE_SIZE as usize]);
+    let mut memory = Box::new(Aligned([0; 2 * PAGE_SIZE as usize]));
+    let into = &mut memory.0[length % PAGE_SIZE as usize..][..length];
+    rustix::io::pread(fd, into, length as u64).is_ok()
+}
+
+/// Whether the file system can punch holes: tried behind the end, where it changes nothing.
+fn punches_holes(fd: &OwnedFd, size: u64) -> bool {
+    let behind = size.next_multiple_of(1 << 20);
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(fd, mode, behind, u64::from(PAGE_SIZE)).is_ok()
+}
+
+/// A number of the queue of the block device that `device` (or, for a partition, the disk that it is part of) names.
+fn queue_number(device: u64, name: &str) -> Option<u32> {
+    let number: u64 = queue_text(device, name)?.parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn queue_text(device: u64, name: &str) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    ["queue", "../queue"].iter().find_map(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/{name}");
+        std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    })
+}

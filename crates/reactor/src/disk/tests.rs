@@ -1,0 +1,1 @@
+//! Rules of opening, locking and of the facts.

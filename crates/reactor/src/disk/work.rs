@@ -1,0 +1,638 @@
+//! How a request to a file or block device becomes system calls.
+//!
+//! [`Work`] owns the request and is a small machine: [`next`](Work::next) says which call it wants, the driver has it carried out and tells the result with
+//! [`done`](Work::done), until `next` says [`Call::Finished`]; then [`finish`](Work::finish) gives the completion. A ring submits the calls one by
+//! one; a thread of the disk pool calls [`run`](Work::run), which makes them all. [`Call::Blocking`] is only for such a thread: compare and verify, whose
+//! scratch memory is bounded by the number of threads, BLKDISCARD, and the bounce of an access that the kernel finds misaligned.
+//!
+//! ```text
+//!   read          preadv2 ... until all is there
+//!   write         pwritev2 (RWF_DSYNC if durable) ... until all is there [fdatasync where RWF_DSYNC is refused]
+//!   flush         fdatasync
+//!   discard       fallocate(PUNCH_HOLE) for each range; a block device: BLKDISCARD
+//!   write zeroes  fallocate(ZERO_RANGE or PUNCH_HOLE), or pwritev2 of zeros where refused [fdatasync if durable]
+//! ```
+//!
+//! A read that meets the end of the file within the disk's size (somebody cut the file) fails: zeros would be wrong data.
+//! Memory shared with the kernel: the iovecs point into pages of the request's buffer, which stays in `Work` until `finish`; whoever submitted a call must not
+//! drop or finish the work before the kernel's completion came.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use block::{Completion, Failure, Memory, Operation, Outcome, Request};
+use libc::iovec;
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::file::FileDisk;
+use crate::memory::ShardMemory;
+use crate::memory::shard_memory::difference;
+
+/// iovecs of one call at most (IOV_MAX of Linux).
+const IOVECS_MAX: usize = 1024;
+/// Bytes of scratch memory of a thread that compares, verifies or bounces.
+const SCRATCH: usize = 128 << 10;
+/// Zeros written by one call at most, where the kernel cannot clear a range itself.
+const ZEROS_MAX: u64 = 1 << 20;
+
+#[repr(align(4096))]
+struct Zeros([u8; 64 << 10]);
+static ZEROS: Zeros = Zeros([0; 64 << 10]);
+
+/// A system call that a piece of work wants, on [`Work::fd`].
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'a> {
+    /// `preadv2`. The result is the bytes read.
+    Read {
+        /// Where in the file.
+        offset: u64,
+        /// Where to put them.
+        iovecs: &'a [iovec],
+    },
+    /// `pwritev2`, with RWF_DSYNC if durable. The result is the bytes written.
+    Write {
+        /// Where in the file.
+        offset: u64,
+        /// Where they are.
+        iovecs: &'a [iovec],
+        /// Whether the call completes only once the bytes are durable.
+        durable: bool,
+    },
+    /// `fdatasync`.
+    Sync,
+    /// `fallocate`.
+    Allocate {
+        /// Its mode.
+        mode: u32,
+        /// Where the range begins.
+        offset: u64,
+        /// Its bytes.
+        length: u64,
+    },
+    /// Not for a ring: have a thread that may sleep call [`Work::run`].
+    Blocking,
+    /// Nothing: all is done, call [`Work::finish`].
+    Finished,
+}
+
+/// The answer of finished work.
+#[derive(Debug)]
+pub struct Finished {
+    /// The answer.
+    pub completion: Completion,
+    /// How long to hold it back (an instrument); zero for real disks.
+    pub after: Duration,
+}
+
+/// A request on its way through the kernel.
+#[derive(Debug)]
+pub struct Work {
+    disk: Arc<FileDisk>,
+    request: Request,
+    stage: Stage,
+    iovecs: Vec<iovec>,
+    /// Whether RWF_DSYNC was refused, so that a sync has to follow.
+    sync_after: bool,
+    verdict: Option<Outcome>,
+    after: Duration,
+}
+
+// SAFETY: the iovecs point into pages that the request's buffer owns or leases (rules in `memory::arena`), or into `ZEROS`; neither
+// belongs to a thread, and the work is the only one that uses them.
+unsafe impl Send for Work {}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    /// Bytes from `offset` on are moved by what is left in the iovecs, from the `first` on.
+    Transfer { write: bool, durable: bool, offset: u64, first: usize },
+    /// Range `index` of a discard.
+    Discard { index: usize },
+    /// The kernel is asked to clear the extent.
+    Clear { mode: FallocateFlags },
+    /// Zeros are written from `at` on.
+    Zeros { at: u64 },
+    /// Everything is with the kernel and has to become durable.
+    Sync,
+    /// A thread does it.
+    Blocking(Job),
+    /// All is done.
+    Done(Outcome),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Job {
+    Compare,
+    Verify,
+    /// BLKDISCARD of range `index` and all after it.
+    Discard,
+    /// A read or write that the kernel found misaligned, through aligned memory, from `offset` and iovec `first` on.
+    Bounce {
+        write: bool,
+        durable: bool,
+        offset: u64,
+        first: usize,
+    },
+}
+
+impl Work {
+    /// A request that is within the disk's size and that the disk does not refuse.
+    pub(super) fn new(
+        disk: &Arc<FileDisk>,
+        memory: &mut ShardMemory,
+        mut request: Request,
+    ) -> Work {
+        let mut iovecs = Vec::new();
+        let stage = match &mut request.operation {
+            Operation::Read { extent, buffer } => {
+                // A leased page cannot be filled.
+                if buffer.pages().iter().any(|page| page.is_leased()) {
+                    memory.strip(buffer);
+                }
+                memory.iovecs_mut(buffer, 0, buffer.len(), &mut iovecs);
+                let offset = extent.offset.0;
+                Stage::Transfer { write: false, durable: false, offset, first: 0 }
+            }
+            Operation::Write { extent, buffer, durable } => {
+                memory.iovecs(buffer, 0, buffer.len(), &mut iovecs);
+                let offset = extent.offset.0;
+                Stage::Transfer { write: true, durable: *durable, offset, first: 0 }
+            }
+            Operation::Flush => Stage::Sync,
+            Operation::Discard { .. } if disk.is_device() => Stage::Blocking(Job::Discard),
+            Operation::Discard { .. } => Stage::Discard { index: 0 },
+            Operation::WriteZeroes { deallocate, .. } => {
+                let how = match *deallocate {
+                    true => FallocateFlags::PUNCH_HOLE,
+                    false => FallocateFlags::ZERO_RANGE,
+                };
+                Stage::Clear { mode: how | FallocateFlags::KEEP_SIZE }
+            }
+            Operation::Compare { buffer, .. } => {
+                memory.materialize(buffer);
+                memory.iovecs(buffer, 0, buffer.len(), &mut iovecs);
+                Stage::Blocking(Job::Compare)
+            }
+            Operation::Verify { .. } => Stage::Blocking(Job::Verify),
+            Operation::CompareAndWrite { .. } => {
+                Stage::Done(Outcome::NotDone(Failure::Unsupported))
+            }
+        };
+        let mut work = Work {
+            disk: disk.clone(),
+            request,
+            stage,
+            iovecs,
+            sync_after: false,
+            verdict: None,
+            after: Duration::ZERO,
+        };
+        if work.length() == 0 && !matches!(work.stage, Stage::Sync | Stage::Discard { .. }) {
+            work.stage = Stage::Done(Outcome::Done);
+        }
+        work.skip_empty_ranges();
+        work
+    }
+
+    /// What an instrument makes of it.
+    pub(super) fn instrument(&mut self, verdict: Option<Outcome>, after: Duration) {
+        self.verdict = verdict;
+        self.after = after;
+    }
+
+    /// The file that the calls are for.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.disk.fd()
+    }
+
+    /// The call that is wanted next. Its iovecs stay where they are until [`done`](Self::done), also when the work moves.
+    pub fn next(&self) -> Call<'_> {
+        match self.stage {
+            Stage::Transfer { write, durable, offset, first } => {
+                let last = self.iovecs.len().min(first + IOVECS_MAX);
+                let iovecs = &self.iovecs[first..last];
+                match write {
+                    true => Call::Write { offset, iovecs, durable: durable && !self.sync_after },
+                    false => Call::Read { offset, iovecs },
+                }
+            }
+            Stage::Zeros { at } => Call::Write { offset: at, iovecs: &self.iovecs, durable: false },
+            Stage::Sync => Call::Sync,
+            Stage::Discard { index } => {
+                let Operation::Discard { extents } = &self.request.operation else {
+                    unreachable!("only a discard has this stage")
+                };
+                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let (offset, length) = (extents[index].offset.0, extents[index].length.0);
+                Call::Allocate { mode: mode.bits(), offset, length }
+            }
+            Stage::Clear { mode } => {
+                let (offset, length) = (self.offset(), self.length());
+                Call::Allocate { mode: mode.bits(), offset, length }
+            }
+            Stage::Blocking(_) => Call::Blocking,
+            Stage::Done(_) => Call::Finished,
+        }
+    }
+
+    /// Tells the result of the call that [`next`](Self::next) wanted, as the kernel gave it: a count, or a negative error number.
+    pub fn done(&mut self, result: i64) {
+        let result = match result {
+            0.. => Ok(result as u64),
+            _ => Err(Errno::from_raw_os_error(-result as i32)),
+        };
+        if result == Err(Errno::INTR) {
+            return;
+        }
+        self.stage = match (self.stage, result) {
+            (Stage::Transfer { write, durable, offset, first }, Ok(moved)) => {
+                self.transferred(write, durable, offset, first, moved)
+            }
+            (Stage::Transfer { write, durable, offset, first }, Err(Errno::INVAL))
+                if self.disk.is_direct() =>
+            {
+                Stage::Blocking(Job::Bounce { write, durable, offset, first })
+            }
+            (Stage::Transfer { write: true, durable: true, .. }, Err(Errno::OPNOTSUPP))
+                if !self.sync_after =>
+            {
+                self.sync_after = true;
+                self.stage
+            }
+            (Stage::Discard { index }, Ok(_)) => Stage::Discard { index: index + 1 },
+            (Stage::Clear { .. }, Ok(_)) => self.cleared(),
+            (Stage::Clear { .. }, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+                self.zeros(self.offset())
+            }
+            (Stage::Zeros { .. }, Ok(0)) => failed(true, Errno::NOSPC),
+            (Stage::Zeros { at }, Ok(moved)) => self.zeros(at + moved),
+            (Stage::Sync, Ok(_)) => Stage::Done(Outcome::Done),
+            (Stage::Transfer { write: false, .. }, Err(errno)) => failed(false, errno),
+            (_, Err(errno)) => failed(true, errno),
+            (Stage::Blocking(_) | Stage::Done(_), Ok(_)) => {
+                panic!("a result of {result:?} for {:?}, which wanted no call", self.stage)
+            }
+        };
+        self.skip_empty_ranges();
+    }
+
+    /// Makes all calls; sleeps in them. For threads that may, and for tests.
+    pub fn run(&mut self) {
+        loop {
+            let result = match self.next() {
+                Call::Finished => return,
+                Call::Blocking => {
+                    let Stage::Blocking(job) = self.stage else { unreachable!("seen by next") };
+                    self.stage = self.block(job);
+                    continue;
+                }
+                call => perform(self.fd(), call),
+            };
+            self.done(match result {
+                Ok(count) => count as i64,
+                Err(errno) => -i64::from(errno.raw_os_error()),
+            });
+        }
+    }
+
+    /// The answer; the work must be finished.
+    pub fn finish(self) -> Finished {
+        let Stage::Done(outcome) = self.stage else {
+            panic!("work was finished while it wanted {:?}", self.stage)
+        };
+        let outcome = self.verdict.unwrap_or(outcome);
+        Finished { completion: self.request.complete(outcome), after: self.after }
+    }
+
+    /// Ends it early with an outcome, for a driver that cannot have its call carried out. No call may be with the kernel.
+    pub fn abandon(&mut self, outcome: Outcome) {
+        self.stage = Stage::Done(outcome);
+    }
+
+    fn offset(&self) -> u64 {
+        self.request.operation.extent().map_or(0, |extent| extent.offset.0)
+    }
+
+    fn length(&self) -> u64 {
+        match &self.request.operation {
+            Operation::Discard { extents } => extents.iter().map(|extent| extent.length.0).sum(),
+            other => other.extent().map_or(0, |extent| extent.length.0),
+        }
+    }
+
+    fn durable(&self) -> bool {
+        matches!(
+            self.request.operation,
+            Operation::Write { durable: true, .. } | Operation::WriteZeroes { durable: true, .. }
+        )
+    }
+
+    /// `fallocate` refuses ranges of no bytes; the last range behind it, a discard is done.
+    fn skip_empty_ranges(&mut self) {
+        let (Stage::Discard { index }, Operation::Discard { extents }) =
+            (self.stage, &self.request.operation)
+        else {
+            return;
+        };
+        let next = (index..extents.len()).find(|index| extents[*index].length.0 > 0);
+        self.stage = match next {
+            Some(index) => Stage::Discard { index },
+            None => Stage::Done(Outcome::Done),
+        };
+    }
+
+    fn transferred(
+        &mut self,
+        write: bool,
+        durable: bool,
+        offset: u64,
+        first: usize,
+        moved: u64,
+    ) -> Stage {
+        if moved == 0 {
+            // Cut below us, or full.
+            return match write {
+                true => failed(true, Errno::NOSPC),
+                false => failed(false, Errno::IO),
+            };
+        }
+        let first = advance(&mut self.iovecs, first, moved);
+        if first < self.iovecs.len() {
+            return Stage::Transfer { write, durable, offset: offset + moved, first };
+        }
+        if durable && self.sync_after { Stage::Sync } else { Stage::Done(Outcome::Done) }
+    }
+
+    fn cleared(&self) -> Stage {
+        if self.durable() { Stage::Sync } else { Stage::Done(Outcome::Done) }
+    }
+
+    /// Zeros from `at` to the end of the extent, a bounded number by the next call.
+    fn zeros(&mut self, at: u64) -> Stage {
+        let mut left = (self.offset() + self.length() - at).min(ZEROS_MAX);
+        if left == 0 {
+            return self.cleared();
+        }
+        self.iovecs.clear();
+        while left > 0 {
+            let length = left.min(ZEROS.0.len() as u64);
+            let base = ZEROS.0.as_ptr().cast_mut().cast();
+            self.iovecs.push(iovec { iov_base: base, iov_len: length as usize });
+            left -= length;
+        }
+        Stage::Zeros { at }
+    }
+
+    fn block(&mut self, job: Job) -> Stage {
+        let result = match job {
+            Job::Compare => self.compare(),
+            Job::Verify => self.verify(),
+            Job::Discard => self.discard_device(),
+            Job::Bounce { write, durable, offset, first } => {
+                self.bounce(write, durable, offset, first)
+            }
+        };
+        let write = !matches!(job, Job::Compare | Job::Verify | Job::Bounce { write: false, .. });
+        result.unwrap_or_else(|errno| failed(write, errno))
+    }
+
+    fn compare(&self) -> Result<Stage, Errno> {
+        let mut scratch = Scratch::new();
+        let (offset, length) = (self.offset(), self.length());
+        let mut expected = Bytes { iovecs: &self.iovecs, index: 0, at: 0 };
+        let mut done = 0;
+        while done < length {
+            let piece = (length - done).min(SCRATCH as u64) as usize;
+            let seen = scratch.fill(self.fd(), offset + done, piece)?;
+            let mut at = 0;
+            while at < piece {
+                let part = expected.next(piece - at);
+                if let Some(found) = difference(part, &seen[at..at + part.len()]) {
+                    let found = done + (at + found) as u64;
+                    return Ok(Stage::Done(Outcome::Miscompare(found as u32)));
+                }
+                at += part.len();
+            }
+            done += piece as u64;
+        }
+        Ok(Stage::Done(Outcome::Done))
+    }
+
+    fn verify(&self) -> Result<Stage, Errno> {
+        let mut scratch = Scratch::new();
+        let (offset, length) = (self.offset(), self.length());
+        let mut done = 0;
+        while done < length {
+            let piece = (length - done).min(SCRATCH as u64) as usize;
+            scratch.fill(self.fd(), offset + done, piece)?;
+            done += piece as u64;
+        }
+        Ok(Stage::Done(Outcome::Done))
+    }
+
+    fn discard_device(&self) -> Result<Stage, Errno> {
+        let Operation::Discard { extents } = &self.request.operation else {
+            unreachable!("only a discard has this job")
+        };
+        for extent in extents.iter().filter(|extent| extent.length.0 > 0) {
+            self.disk.discard_device(*extent)?;
+        }
+        Ok(Stage::Done(Outcome::Done))
+    }
+
+    fn bounce(
+        &mut self,
+        write: bool,
+        durable: bool,
+        mut offset: u64,
+        mut first: usize,
+    ) -> Result<Stage, Errno> {
+        let mut scratch = Scratch::new();
+        while first < self.iovecs.len() {
+            let left: usize = self.iovecs[first..].iter().map(|run| run.iov_len).sum();
+            let piece = left.min(SCRATCH);
+            if write {
+                let mut source = Bytes { iovecs: &self.iovecs, index: first, at: 0 };
+                let mut at = 0;
+                while at < piece {
+                    let part = source.next(piece - at);
+                    scratch.0[at..at + part.len()].copy_from_slice(part);
+                    at += part.len();
+                }
+                scratch.drain(self.fd(), offset, piece, durable)?;
+            } else {
+                let seen = scratch.fill(self.fd(), offset, piece)?;
+                let mut at = 0;
+                for run in &self.iovecs[first..] {
+                    let length = run.iov_len.min(piece - at);
+                    // SAFETY: the iovecs of a read point into private pages of the buffer that `self` owns, made by `iovecs_mut`.
+                    unsafe {
+                        run.iov_base
+                            .cast::<u8>()
+                            .copy_from_nonoverlapping(seen[at..].as_ptr(), length);
+                    }
+                    at += length;
+                }
+            }
+            first = advance(&mut self.iovecs, first, piece as u64);
+            offset += piece as u64;
+        }
+        Ok(Stage::Done(Outcome::Done))
+    }
+}
+
+/// Moves past `moved` bytes; returns the first iovec with bytes left.
+fn advance(iovecs: &mut [iovec], mut first: usize, moved: u64) -> usize {
+    let mut moved = moved as usize;
+    while first < iovecs.len() && moved >= iovecs[first].iov_len {
+        moved -= iovecs[first].iov_len;
+        first += 1;
+    }
+    if moved > 0 {
+        let run = &mut iovecs[first];
+        run.iov_base = run.iov_base.wrapping_byte_add(moved);
+        run.iov_len -= moved;
+    }
+    first
+}
+
+/// Walks the bytes of iovecs, run by run.
+struct Bytes<'a> {
+    iovecs: &'a [iovec],
+    index: usize,
+    at: usize,
+}
+
+impl<'a> Bytes<'a> {
+    /// The next run, at most `most` bytes; there must be one.
+    fn next(&mut self, most: usize) -> &'a [u8] {
+        let run = self.iovecs[self.index];
+        let length = (run.iov_len - self.at).min(most);
+        // SAFETY: the iovecs point into pages of the buffer of the `Work` that lends them; it is borrowed for 'a and no call that
+        // writes to them is with the kernel while a job runs.
+        let part =
+            unsafe { std::slice::from_raw_parts(run.iov_base.cast::<u8>().add(self.at), length) };
+        self.at += length;
+        if self.at == run.iov_len {
+            self.index += 1;
+            self.at = 0;
+        }
+        part
+    }
+}
+
+/// Aligned memory of a thread.
+struct Scratch(Box<ScratchBytes>);
+
+#[repr(align(4096))]
+struct ScratchBytes([u8; SCRATCH]);
+
+impl std::ops::Deref for ScratchBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for ScratchBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Scratch {
+    fn new() -> Scratch {
+        // SAFETY: bytes are valid when zero.
+        Scratch(unsafe { Box::new_zeroed().assume_init() })
+    }
+
+    /// Reads exactly `length` bytes.
+    fn fill(&mut self, fd: BorrowedFd<'_>, offset: u64, length: usize) -> Result<&[u8], Errno> {
+        let mut done = 0;
+        while done < length {
+            match rustix::io::pread(fd, &mut self.0[done..length], offset + done as u64) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(&self.0[..length])
+    }
+
+    /// Writes exactly `length` bytes.
+    fn drain(
+        &self,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+        durable: bool,
+    ) -> Result<(), Errno> {
+        let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        let mut done = 0;
+        while done < length {
+            let slices = [IoSlice::new(&self.0[done..length])];
+            match rustix::io::pwritev2(fd, &slices, offset + done as u64, flags) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes one call that is not `Blocking` or `Finished`.
+fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
+    match call {
+        Call::Read { offset, iovecs } => {
+            // SAFETY: IoSliceMut has the layout of iovec. The runs are private pages of the buffer that the work owns, and do not overlap.
+            let slices = unsafe {
+                std::slice::from_raw_parts_mut(
+                    iovecs.as_ptr().cast_mut().cast::<IoSliceMut<'_>>(),
+                    iovecs.len(),
+                )
+            };
+            rustix::io::preadv2(fd, slices, offset, ReadWriteFlags::empty())
+        }
+        Call::Write { offset, iovecs, durable } => {
+            // SAFETY: IoSlice has the layout of iovec. The runs are pages of the buffer that the work owns, or zeros, and nobody changes them.
+            let slices = unsafe {
+                std::slice::from_raw_parts(iovecs.as_ptr().cast::<IoSlice<'_>>(), iovecs.len())
+            };
+            let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            rustix::io::pwritev2(fd, slices, offset, flags)
+        }
+        Call::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
+        Call::Allocate { mode, offset, length } => {
+            let mode = FallocateFlags::from_bits_retain(mode);
+            rustix::fs::fallocate(fd, mode, offset, length).map(|()| 0)
+        }
+        Call::Blocking | Call::Finished => Ok(0),
+    }
+}
+
+/// What an error number says about a request. Nothing comes later, and each block is as before or as asked: hence *not done*.
+fn failed(write: bool, errno: Errno) -> Stage {
+    let medium = if write { Failure::MediumWrite } else { Failure::MediumRead };
+    Stage::Done(Outcome::NotDone(match errno {
+        // ENODATA and EILSEQ are what the block layer makes of a medium and a protection error.
+        Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::BADMSG | Errno::UCLEAN => medium,
+        Errno::REMOTEIO | Errno::NOLINK => medium,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Failure::NoSpace,
+        Errno::ROFS | Errno::PERM | Errno::ACCESS => Failure::WriteProtected,
+        Errno::OPNOTSUPP | Errno::NOSYS => Failure::Unsupported,
+        Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM | Errno::STALE => Failure::Removed,
+        Errno::TIMEDOUT => Failure::TimedOut,
+        Errno::AGAIN | Errno::BUSY | Errno::NOMEM | Errno::NOBUFS => Failure::NotReady,
+        Errno::CANCELED => Failure::Aborted,
+        _ => Failure::Internal,
+    }))
+}
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;

@@ -1,0 +1,1 @@
+//! Rules of work on files.
