@@ -29,6 +29,8 @@ use session::Session;
 
 /// How long commands still outstanding at the end may take.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How long filling a namespace may take.
+const FILL: Duration = Duration::from_secs(300);
 /// How long a client waits for a completion before it gives the target up.
 const SILENCE: u32 = 20;
 
@@ -57,6 +59,8 @@ pub(crate) struct Options {
     pub(crate) cpu: Option<usize>,
     /// Idle connections beside the load, and the I/O queues of each controller among them.
     pub(crate) idle: (usize, u16),
+    /// Touch every place of the namespace once, in place of a window.
+    pub(crate) fill: bool,
     /// Connections that never receive.
     pub(crate) stuck: usize,
     /// The process whose CPU is read, and its CPUs.
@@ -160,6 +164,7 @@ impl Load {
                 in_capsule: options.size <= session.in_capsule.min(8192),
                 header_digest: options.peer.header_digest,
                 data_digest: options.peer.data_digest,
+                once: options.fill,
                 pattern: Rc::clone(&pattern),
             };
             ring.register(u32::from(number), wire.socket.as_raw_fd())?;
@@ -180,7 +185,8 @@ impl Load {
             self.flush(number)?;
             self.receive(number)?;
         }
-        self.until(options.warm_up, true)?;
+        let warm_up = if options.fill { FILL } else { options.warm_up };
+        self.until(warm_up, true)?;
         let from = target.map(Target::usage).unwrap_or_default();
         let (opened, own) = (Instant::now(), system::thread_cpu());
         self.tally.open = true;
@@ -192,7 +198,7 @@ impl Load {
         Ok(Window { tally: self.tally, time, own, from, to })
     }
 
-    /// Turns until `end` after the start; without `refill` until nothing is outstanding.
+    /// Turns until `end` after the start, or until nothing is outstanding.
     fn until(&mut self, end: Duration, refill: bool) -> Result<()> {
         let mut done = Vec::with_capacity(64);
         let mut silent = 0;
@@ -201,7 +207,7 @@ impl Load {
             if u128::from(now) >= end.as_nanos() {
                 return Ok(());
             }
-            if !refill && self.queues.iter().all(|queue| queue.outstanding == 0) {
+            if self.queues.iter().all(|queue| queue.outstanding == 0) {
                 return Ok(());
             }
             if !self.ring.wait_for(&mut done, ALARM)? {

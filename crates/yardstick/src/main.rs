@@ -50,7 +50,7 @@ struct CeilingArgs {
     #[arg(long, default_value_t = 0)]
     spin_us: u64,
     /// Receive buffer of a connection.
-    #[arg(long, default_value = "1MiB", value_parser = parse_size)]
+    #[arg(long, default_value = "256KiB", value_parser = parse_size)]
     buffer: usize,
     /// End after that many seconds.
     #[arg(long)]
@@ -110,6 +110,9 @@ struct ClientArgs {
     /// I/O queues of each controller among the idle connections.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=128))]
     idle_queues: u16,
+    /// Touch every place of the namespace once, then end.
+    #[arg(long)]
+    fill: bool,
     /// Connections that ask for data and never receive them.
     #[arg(long, default_value_t = 0)]
     stuck_connections: usize,
@@ -190,6 +193,7 @@ fn options(args: ClientArgs) -> client::Options {
         time: Duration::from_secs_f64(args.seconds),
         cpu: args.cpu,
         idle: (args.idle_connections, args.idle_queues),
+        fill: args.fill,
         stuck: args.stuck_connections,
         target: args.target_pid.map(|pid| (pid, args.target_cpus)),
     }

@@ -41,6 +41,8 @@ pub(super) struct Work {
     pub(super) header_digest: bool,
     /// Data digests on.
     pub(super) data_digest: bool,
+    /// Touch every place once and stop.
+    pub(super) once: bool,
     /// The data of all writes.
     pub(super) pattern: Rc<Area>,
 }
@@ -74,6 +76,8 @@ pub(super) struct Queue {
     whole: [u8; 4],
     next: u64,
     seed: u64,
+    /// Commands still to be started.
+    left: u64,
 }
 
 impl Queue {
@@ -94,6 +98,7 @@ impl Queue {
             template,
             whole,
             next: 0,
+            left: if work.once { work.places } else { u64::MAX },
             seed: 0x9e37_79b9_7f4a_7c15 ^ (number << 32 | 1),
             work,
         })
@@ -182,6 +187,10 @@ impl Queue {
     /// Queues one command.
     #[inline]
     fn submit(&mut self, cid: u16, now: u64) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
         let block = self.place();
         let (template, whole) = (&self.template, self.whole);
         self.outstanding += 1;

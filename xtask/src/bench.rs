@@ -1,0 +1,212 @@
+//! `cargo xtask bench`: Plateway against a ceiling, in operations per second of the target's CPU.
+//!
+//! The target is pinned to one CPU and the load to another. A case has two sides (or one side and a
+//! limit); within a round the sides run one after the other, the order turning each round, and the
+//! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs`,
+//! processes and their configurations in `bench/process.rs`, the table and the JSON in
+//! `bench/report.rs`. A benchmark, not a test: figures below what is wanted are shown and change no
+//! exit code. Times: seconds unless named otherwise.
+
+mod cases;
+mod process;
+mod report;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::tree::{self, Tree};
+use cases::{Case, Kind, Load, Side};
+use process::{Bench, Server};
+use report::{Measured, Row};
+
+/// What `cargo xtask bench` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Rounds of each case.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of each measured window.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Two rounds of half a second: to see that everything works, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    markdown: bool,
+    /// List the cases and what they want.
+    #[arg(long)]
+    list: bool,
+    /// CPU of the target.
+    #[arg(long, default_value_t = 0)]
+    target_cpu: usize,
+    /// CPU of the load.
+    #[arg(long, default_value_t = 1)]
+    load_cpu: usize,
+    /// Binary to measure, in place of building one.
+    #[arg(long)]
+    plateway: Option<std::path::PathBuf>,
+    /// Cases to run, by name or by the beginning of a name; all without any.
+    #[arg(value_name = "CASE")]
+    only: Vec<String>,
+}
+
+/// Runs the cases that were asked for, prints the table and stores the figures.
+pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
+    let (rounds, seconds) =
+        if options.quick { (2, 0.5) } else { (options.rounds.max(1), options.seconds) };
+    let chosen: Vec<Case> = cases::all()
+        .into_iter()
+        .filter(|case| {
+            options.only.is_empty() || options.only.iter().any(|name| case.name.starts_with(name))
+        })
+        .collect();
+    ensure!(!chosen.is_empty(), "no case has such a name; --list shows them");
+    if options.list {
+        for case in &chosen {
+            println!("{:<16} {:<7} {}", case.name, case.wanted(), case.about);
+        }
+        return Ok(true);
+    }
+    tree::must_succeed(&mut tree.cargo(&["build", "--release", "--package", "yardstick"]))?;
+    let plateway = match &options.plateway {
+        Some(path) => std::path::absolute(path)?,
+        None => crate::release::build(tree)?,
+    };
+    let bench = Bench::new(tree, plateway, options.target_cpu, options.load_cpu)?;
+    let plan = json!({
+        "rounds": rounds, "seconds": seconds,
+        "target_cpu": options.target_cpu, "load_cpu": options.load_cpu,
+    });
+    let mut rows = Vec::new();
+    for (number, case) in chosen.iter().enumerate() {
+        let progress = Progress::new(number + 1, chosen.len(), case.name);
+        let measured = measure(&bench, case, rounds, seconds, &progress);
+        progress.done();
+        rows.push(Row::new(case, measured));
+    }
+    let environment = report::environment(tree);
+    let path = report::store(tree, &plan, &environment, &rows)?;
+    print!("{}", report::table(&rows, &environment, options.markdown));
+    println!("\nfigures: {}", path.display());
+    Ok(true)
+}
+
+/// Measures one case.
+fn measure(
+    bench: &Bench,
+    case: &Case,
+    rounds: usize,
+    seconds: f64,
+    progress: &Progress,
+) -> Result<Measured> {
+    match &case.kind {
+        Kind::Ratio { reference, subject } => {
+            let mut sides = [Running::start(bench, reference)?, Running::start(bench, subject)?];
+            let mut figures = Measured::default();
+            for round in 0..rounds {
+                progress.show(&format!("round {} of {rounds}", round + 1));
+                // The order turns, so that a drift of the machine favours neither side.
+                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+                let mut pair = [0.0; 2];
+                for side in order {
+                    let (figure, raw) = sides[side].run(bench, seconds, case.figure)?;
+                    pair[side] = figure;
+                    figures.note(&raw);
+                    figures.raw.push(json!({"round": round, "side": side, "seen": raw}));
+                }
+                figures.add(pair);
+            }
+            Ok(figures)
+        }
+        Kind::Limit { side } => {
+            let mut figures = Measured::default();
+            for round in 0..rounds.min(3) {
+                progress.show(&format!("round {} of {}", round + 1, rounds.min(3)));
+                let mut running = Running::start(bench, side)?;
+                let (figure, raw) = running.run(bench, seconds.max(3.0), case.figure)?;
+                figures.raw.push(json!({"round": round, "seen": raw}));
+                figures.add([figure, figure]);
+            }
+            Ok(figures)
+        }
+    }
+}
+
+/// A side with its server, if it has one.
+struct Running<'a> {
+    side: &'a Side,
+    server: Option<Server>,
+}
+
+impl<'a> Running<'a> {
+    /// Starts the server and, for a RAM volume of Plateway, touches every block of it.
+    fn start(bench: &Bench, side: &'a Side) -> Result<Self> {
+        let server = match &side.server {
+            Some(plan) => Some(bench.serve(plan)?),
+            None => None,
+        };
+        if let Some(server) = &server
+            && side.server.as_ref().is_some_and(|plan| plan.fill)
+        {
+            bench.client(server, &["--rw=write", "--bs=128k", "--fill"], 0.0)?;
+        }
+        Ok(Self { side, server })
+    }
+
+    /// One window; the figure and everything that was seen.
+    fn run(&mut self, bench: &Bench, seconds: f64, figure: cases::Figure) -> Result<(f64, Value)> {
+        let raw = match (&self.side.load, &self.server) {
+            (Load::Client(args), Some(server)) => {
+                bench.settle(server)?;
+                bench.client(server, args, seconds)?
+            }
+            (Load::Initiator(args), server) => bench.initiator(server.as_ref(), args, seconds)?,
+            (Load::Fio(args), _) => bench.fio(args, seconds)?,
+            (Load::Client(_), None) => anyhow::bail!("a client needs a server"),
+        };
+        let value = figure
+            .of(&raw)
+            .with_context(|| format!("{figure:?} is not in what was printed: {raw}"))?;
+        ensure!(value.is_finite(), "{figure:?} came out as {value}");
+        Ok((value, raw))
+    }
+}
+
+/// A line on standard error that says what goes on, rewritten in place on a terminal.
+struct Progress {
+    head: String,
+    live: bool,
+    since: Instant,
+}
+
+impl Progress {
+    fn new(number: usize, of: usize, name: &str) -> Self {
+        let head = format!("[{number}/{of}] {name}");
+        let live = std::io::stderr().is_terminal();
+        if !live {
+            eprintln!("{head}");
+        }
+        Self { head, live, since: Instant::now() }
+    }
+
+    fn show(&self, what: &str) {
+        if self.live {
+            let spent = self.since.elapsed().as_secs();
+            eprint!("\r\x1b[K{}: {what}, {spent} s", self.head);
+            // Nothing is lost when the terminal does not take it.
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    fn done(&self) {
+        if self.live {
+            eprint!("\r\x1b[K");
+        } else if self.since.elapsed() > Duration::from_secs(2) {
+            eprintln!("{}: {:.0} s", self.head, self.since.elapsed().as_secs_f64());
+        }
+    }
+}

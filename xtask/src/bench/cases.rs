@@ -1,0 +1,350 @@
+//! What is measured: every case with its two sides and what is wanted of it.
+//!
+//! A [`Side`] is a server and a load on it. A [`Figure`] is a number in the JSON that the load
+//! printed. Ratios are subject by reference, except for costs, where they are wanted small.
+
+use serde_json::Value;
+
+use super::process::{Bytes, Plan};
+
+/// One line of the table.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) kind: Kind,
+    pub(super) figure: Figure,
+    pub(super) want: Want,
+}
+
+/// Two sides, or one and a limit.
+pub(super) enum Kind {
+    /// The figure of `subject` by that of `reference`.
+    Ratio { reference: Side, subject: Side },
+    /// The figure itself.
+    Limit { side: Side },
+}
+
+/// What the case wants of its ratio or figure.
+#[derive(Clone, Copy)]
+pub(super) enum Want {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// A server and a load.
+pub(super) struct Side {
+    pub(super) server: Option<Plan>,
+    pub(super) load: Load,
+}
+
+/// What puts the load.
+pub(super) enum Load {
+    /// The bare client, with these arguments.
+    Client(Vec<&'static str>),
+    /// `plateway bench`, with these arguments; in process without a server.
+    Initiator(Vec<&'static str>),
+    /// fio on the files of the stripe, with these arguments.
+    Fio(Vec<&'static str>),
+}
+
+/// A number in what a load prints.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    /// Operations per second of the target's CPU.
+    OpsPerCpu,
+    /// Operations per second.
+    Iops,
+    /// CPU of the load's process, microseconds an operation.
+    LoadCpu,
+    /// Share of one CPU that the target used, in per cent.
+    TargetShare,
+    /// Voluntary context switches of the target.
+    Wakeups,
+    /// Resident bytes that each idle connection added.
+    BytesEach,
+    /// Resident MiB of the target.
+    Resident,
+}
+
+impl Figure {
+    /// The figure in a load's JSON.
+    pub(super) fn of(self, raw: &Value) -> Option<f64> {
+        let number = |path: &str| raw.pointer(path).and_then(Value::as_f64);
+        match self {
+            Self::OpsPerCpu => number("/target/ops_per_cpu_second"),
+            Self::Iops => number("/iops"),
+            Self::LoadCpu => number("/load_cpu_us_per_op"),
+            Self::TargetShare => Some(number("/target/busy")? * 100.0),
+            Self::Wakeups => number("/target/voluntary_switches"),
+            Self::BytesEach => {
+                let grown = number("/target/resident")? - number("/target/resident_before")?;
+                Some(grown / number("/idle_connections")?)
+            }
+            Self::Resident => Some(number("/target/resident")? / f64::from(1 << 20)),
+        }
+    }
+
+    /// How the figure is written.
+    pub(super) fn show(self, value: f64) -> String {
+        match self {
+            Self::OpsPerCpu => format!("{:.1} k/cpu-s", value / 1e3),
+            Self::Iops => format!("{:.1} k/s", value / 1e3),
+            Self::LoadCpu => format!("{value:.2} us/op"),
+            Self::TargetShare => format!("{value:.2} %"),
+            Self::Wakeups => format!("{value:.0}"),
+            Self::BytesEach => format!("{value:.0} B"),
+            Self::Resident => format!("{value:.1} MiB"),
+        }
+    }
+}
+
+impl Case {
+    /// What is wanted, in words.
+    pub(super) fn wanted(&self) -> String {
+        let show = |value: f64| match self.kind {
+            Kind::Ratio { .. } => format!("{value:.2}"),
+            Kind::Limit { .. } => self.figure.show(value),
+        };
+        match self.want {
+            Want::AtLeast(value) => format!(">= {}", show(value)),
+            Want::AtMost(value) => format!("<= {}", show(value)),
+        }
+    }
+
+    /// Whether `value` is what is wanted.
+    pub(super) fn met(&self, value: f64) -> bool {
+        match self.want {
+            Want::AtLeast(bound) => value >= bound,
+            Want::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+fn client(server: Plan, args: &[&'static str]) -> Side {
+    Side { server: Some(server), load: Load::Client(args.to_vec()) }
+}
+
+/// Plateway with one RAM disk against the ceiling, under the same load.
+fn against_ceiling(
+    name: &'static str,
+    about: &'static str,
+    args: &[&'static str],
+    want: f64,
+) -> Case {
+    Case {
+        name,
+        about,
+        kind: Kind::Ratio {
+            reference: client(Plan::ceiling(), args),
+            subject: client(Plan::ram(), args),
+        },
+        figure: Figure::OpsPerCpu,
+        want: Want::AtLeast(want),
+    }
+}
+
+fn ratio(
+    name: &'static str,
+    about: &'static str,
+    figure: Figure,
+    want: Want,
+    reference: Side,
+    subject: Side,
+) -> Case {
+    Case { name, about, kind: Kind::Ratio { reference, subject }, figure, want }
+}
+
+fn limit(name: &'static str, about: &'static str, figure: Figure, most: f64, side: Side) -> Case {
+    Case { name, about, kind: Kind::Limit { side }, figure, want: Want::AtMost(most) }
+}
+
+/// Every case, in the order of the table.
+pub(super) fn all() -> Vec<Case> {
+    let mut cases = transfers();
+    cases.extend(latency());
+    cases.extend(variants());
+    cases.extend(quiet());
+    cases.extend(initiators());
+    cases
+}
+
+fn transfers() -> Vec<Case> {
+    let table: [(&str, &str, &[&str], f64); 8] = [
+        ("4k-read-32", "4 KiB random reads, depth 32", &["--rw=randread"], 0.85),
+        ("4k-read-128", "the same, depth 128", &["--rw=randread", "--iodepth=128"], 0.85),
+        ("4k-read-4x32", "4 connections x depth 32", &["--rw=randread", "--connections=4"], 0.85),
+        ("4k-write-32", "4 KiB random writes, depth 32", &["--rw=randwrite"], 0.85),
+        ("4k-write-128", "the same, depth 128", &["--rw=randwrite", "--iodepth=128"], 0.85),
+        ("4k-write-4x32", "4 connections x depth 32", &["--rw=randwrite", "--connections=4"], 0.85),
+        ("128k-read-32", "128 KiB reads, depth 32", &["--rw=randread", "--bs=128k"], 0.9),
+        ("128k-write-32", "128 KiB writes, depth 32", &["--rw=randwrite", "--bs=128k"], 0.9),
+    ];
+    table
+        .into_iter()
+        .map(|(name, about, args, want)| against_ceiling(name, about, args, want))
+        .collect()
+}
+
+fn latency() -> Vec<Case> {
+    let one = ["--rw=randread", "--iodepth=1"];
+    vec![
+        ratio(
+            "depth-1",
+            "4 KiB reads one at a time, both sides asleep in between",
+            Figure::Iops,
+            Want::AtLeast(0.9),
+            client(Plan::ceiling(), &one),
+            client(Plan::ram(), &one),
+        ),
+        ratio(
+            "depth-1-poll",
+            "the same with poll_us = 50 against a ceiling that spins as long",
+            Figure::Iops,
+            Want::AtLeast(0.9),
+            client(Plan::ceiling().poll(50), &one),
+            client(Plan::ram().poll(50), &one),
+        ),
+        limit(
+            "poll-quiet",
+            "CPU share with poll_us = 50 when an idle connection is all there is",
+            Figure::TargetShare,
+            0.5,
+            client(Plan::ram().poll(50), &["--connections=0", "--idle-connections=1"]),
+        ),
+    ]
+}
+
+fn variants() -> Vec<Case> {
+    let digests = |name, about, bs, want| {
+        let off = vec!["--rw=randread", bs];
+        let on = vec!["--rw=randread", bs, "--hdgst", "--ddgst"];
+        ratio(
+            name,
+            about,
+            Figure::OpsPerCpu,
+            Want::AtLeast(want),
+            client(Plan::ram(), &off),
+            client(Plan::ram(), &on),
+        )
+    };
+    let four = ["--rw=randread", "--connections=4"];
+    let read = ["--rw=randread"];
+    vec![
+        digests("digests-4k", "both digests on against off, 4 KiB reads", "--bs=4k", 0.75),
+        digests("digests-128k", "both digests on against off, 128 KiB reads", "--bs=128k", 0.6),
+        ratio(
+            "stripe-4",
+            "a stripe over four RAM disks against one, 4 KiB reads",
+            Figure::OpsPerCpu,
+            Want::AtLeast(0.95),
+            client(Plan::ram(), &read),
+            client(Plan::stripe(), &read),
+        ),
+        ratio(
+            "two-shards",
+            "two shards against one, 4 connections (CPU of both shards)",
+            Figure::OpsPerCpu,
+            Want::AtLeast(0.9),
+            client(Plan::ram(), &four),
+            client(Plan::ram().two_shards(), &four),
+        ),
+        ratio(
+            "stuck",
+            "one connection that never receives, against none",
+            Figure::Iops,
+            Want::AtLeast(0.95),
+            client(Plan::ram(), &read),
+            client(Plan::ram(), &["--rw=randread", "--stuck-connections=1"]),
+        ),
+    ]
+}
+
+fn quiet() -> Vec<Case> {
+    let idle_100 = ["--connections=0", "--idle-connections=100", "--kato-ms=5000"];
+    // Ninety-odd controllers with 100 queues each.
+    let idle_10k = ["--connections=0", "--idle-connections=10000", "--idle-queues=100"];
+    let budget = Bytes::BUDGET as f64 / 10_000.0;
+    vec![
+        limit(
+            "idle-100",
+            "CPU share of 100 idle connections with keep alive",
+            Figure::TargetShare,
+            0.5,
+            client(Plan::ram(), &idle_100),
+        ),
+        limit(
+            "idle-none",
+            "wake-ups of an idle server without connections",
+            Figure::Wakeups,
+            0.0,
+            client(Plan::ram(), &["--connections=0"]),
+        ),
+        limit(
+            "idle-10k",
+            "resident bytes of each of 10,000 idle connections",
+            Figure::BytesEach,
+            budget,
+            client(Plan::ram(), &idle_10k),
+        ),
+        limit(
+            "resident",
+            "resident memory at start, beside RAM disks",
+            Figure::Resident,
+            32.0,
+            client(Plan::null(), &["--connections=0"]),
+        ),
+    ]
+}
+
+fn initiators() -> Vec<Case> {
+    let files = ["--rw=randread", "--bs=4k", "--iodepth=32"];
+    vec![
+        ratio(
+            "initiator",
+            "CPU an operation of `plateway bench` against the bare client's",
+            Figure::LoadCpu,
+            Want::AtMost(1.3),
+            client(Plan::ceiling(), &["--rw=randread"]),
+            Side {
+                server: Some(Plan::ceiling()),
+                load: Load::Initiator(vec!["--rw=randread", "--bs=4k", "--iodepth=32"]),
+            },
+        ),
+        ratio(
+            "volume-files",
+            "`plateway bench volume:NAME` on a stripe over four files against fio on the same",
+            Figure::Iops,
+            Want::AtLeast(0.95),
+            Side { server: None, load: Load::Fio(files.to_vec()) },
+            Side { server: None, load: Load::Initiator(files.to_vec()) },
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_names_are_unique_and_every_figure_can_be_shown() {
+        let cases = all();
+        for (at, case) in cases.iter().enumerate() {
+            assert!(cases[..at].iter().all(|other| other.name != case.name), "{}", case.name);
+            assert!(!case.wanted().is_empty());
+        }
+    }
+
+    #[test]
+    fn figures_are_found_in_what_the_client_prints() {
+        let raw = serde_json::json!({
+            "iops": 5.0, "idle_connections": 10,
+            "target": {"ops_per_cpu_second": 9.0, "busy": 0.5, "voluntary_switches": 3,
+                       "resident": 2_097_152, "resident_before": 1_048_576},
+        });
+        assert_eq!(Figure::OpsPerCpu.of(&raw), Some(9.0));
+        assert_eq!(Figure::TargetShare.of(&raw), Some(50.0));
+        assert_eq!(Figure::Resident.of(&raw), Some(2.0));
+        assert_eq!(Figure::BytesEach.of(&raw), Some(104_857.6));
+        assert_eq!(Figure::LoadCpu.of(&raw), None);
+    }
+}

@@ -1,0 +1,459 @@
+//! The processes of a benchmark: servers with their configuration, loads with their time limits.
+//!
+//! Servers end with the bench: by SIGKILL to their own process when dropped, and by the parent-death
+//! signal (`setpriv`) should the bench itself be killed. Every load has a time limit. CPU time of a
+//! load comes from `/proc/PID/task/*/schedstat`, looked at twice in mid-run. Errors name the
+//! program, and carry what it wrote to standard error.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::tree::{Tree, words};
+
+/// Name of the subsystem under which Plateway exports the volume.
+const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:bench";
+/// Bytes of every volume that is measured.
+const VOLUME: &str = "512MiB";
+const MEMBER: &str = "128MiB";
+/// How long a server may take to listen.
+const START: Duration = Duration::from_secs(30);
+/// How much longer than its window a load may take.
+const SLACK: Duration = Duration::from_secs(150);
+
+/// Sizes that cases speak of.
+pub(super) struct Bytes;
+
+impl Bytes {
+    /// The memory budget of the data path when nothing else is configured.
+    pub(super) const BUDGET: u64 = 256 << 20;
+}
+
+/// A server to start.
+#[derive(Clone)]
+pub(super) struct Plan {
+    disks: Disks,
+    poll_us: u32,
+    two_shards: bool,
+    /// Write every block before anything is measured.
+    pub(super) fill: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Disks {
+    Ceiling,
+    Ram,
+    Stripe,
+    Null,
+}
+
+impl Plan {
+    fn new(disks: Disks, fill: bool) -> Self {
+        Self { disks, poll_us: 0, two_shards: false, fill }
+    }
+
+    /// The barest responder.
+    pub(super) fn ceiling() -> Self {
+        Self::new(Disks::Ceiling, false)
+    }
+
+    /// Plateway with one RAM disk.
+    pub(super) fn ram() -> Self {
+        Self::new(Disks::Ram, true)
+    }
+
+    /// Plateway with a stripe over four RAM disks.
+    pub(super) fn stripe() -> Self {
+        Self::new(Disks::Stripe, true)
+    }
+
+    /// Plateway without any memory for data.
+    pub(super) fn null() -> Self {
+        Self::new(Disks::Null, false)
+    }
+
+    /// Looks for work that many microseconds before it sleeps.
+    pub(super) fn poll(mut self, us: u32) -> Self {
+        self.poll_us = us;
+        self
+    }
+
+    /// On both CPUs.
+    pub(super) fn two_shards(mut self) -> Self {
+        self.two_shards = true;
+        self
+    }
+}
+
+/// A server that runs.
+pub(super) struct Server {
+    child: Child,
+    address: SocketAddr,
+    subsystem: &'static str,
+    cpus: String,
+    log: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended on its own; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where the programs are, and a directory for what they leave.
+pub(super) struct Bench {
+    root: PathBuf,
+    yardstick: PathBuf,
+    plateway: PathBuf,
+    dir: PathBuf,
+    target_cpu: usize,
+    load_cpu: usize,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // Files of the stripe and logs; what cannot be removed is in the target directory anyway.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Bench {
+    pub(super) fn new(
+        tree: &Tree,
+        plateway: PathBuf,
+        target_cpu: usize,
+        load_cpu: usize,
+    ) -> Result<Self> {
+        let dir = tree.target.join(format!("bench/run-{}", std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let yardstick = tree.target.join("release/yardstick");
+        Ok(Self { root: tree.root.clone(), yardstick, plateway, dir, target_cpu, load_cpu })
+    }
+
+    /// A program on the given CPUs that does not outlive the bench.
+    fn command(&self, cpus: &str, program: &Path) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "taskset", "--cpu-list", cpus]);
+        command.arg(program).current_dir(&self.root).stdin(Stdio::null());
+        // An error is one line in the table; a backtrace would bury it.
+        command.env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    /// Starts a server and waits until it accepts.
+    pub(super) fn serve(&self, plan: &Plan) -> Result<Server> {
+        let port = free_port()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let cpus = if plan.two_shards {
+            format!("{},{}", self.target_cpu, self.load_cpu)
+        } else {
+            self.target_cpu.to_string()
+        };
+        let (mut command, subsystem) = if plan.disks == Disks::Ceiling {
+            let mut command = self.command(&cpus, &self.yardstick);
+            command.args(["ceiling", "--listen", &address.to_string(), "--size", VOLUME]);
+            command.args(["--spin-us", &plan.poll_us.to_string()]);
+            (command, "nqn.2026-11.net.plateway:ceiling")
+        } else {
+            let own = self.dir.join(format!("serve-{port}"));
+            fs::create_dir_all(&own)?;
+            let file = own.join("plateway.toml");
+            fs::write(&file, configuration(plan, address, &cpus, &own))?;
+            let mut command = self.command(&cpus, &self.plateway);
+            command.arg("serve").arg("--config").arg(file);
+            (command, SUBSYSTEM)
+        };
+        let log = self.dir.join(format!("server-{port}.log"));
+        command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+        let text = words(&command);
+        let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
+        let mut server = Server { child, address, subsystem, cpus, log };
+        let deadline = Instant::now() + START;
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{text} ended with {status}: {}", server.words());
+            }
+            ensure!(Instant::now() < deadline, "{text} does not listen: {}", server.words());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Waits until what came before has been cleared away by the server: it uses no CPU any more.
+    pub(super) fn settle(&self, server: &Server) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let before = run_time(server.child.id());
+            std::thread::sleep(Duration::from_millis(60));
+            let spent = run_time(server.child.id()).saturating_sub(before);
+            if spent < 600_000 || Instant::now() > deadline {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The bare client against a server, for one window.
+    pub(super) fn client(&self, server: &Server, args: &[&str], seconds: f64) -> Result<Value> {
+        let mut command = self.command(&self.load_cpu.to_string(), &self.yardstick);
+        command
+            .args(["client", "--json", "--connect", &server.address.to_string()])
+            .args(["--nqn", server.subsystem])
+            .args(["--seconds", &seconds.to_string()])
+            .args(["--target-pid", &server.child.id().to_string()])
+            .args(["--target-cpus", &server.cpus])
+            .args(args);
+        let mut value = output(command, seconds)
+            .map_err(|error| match server.words() {
+                words if words.is_empty() => error,
+                words => error.context(format!("the server says: {words}")),
+            })?
+            .value;
+        value["load_cpu_us_per_op"] = value["client_cpu_us_per_op"].clone();
+        Ok(value)
+    }
+
+    /// `plateway bench` against a server, or in process on the stripe over four files.
+    pub(super) fn initiator(
+        &self,
+        server: Option<&Server>,
+        args: &[&str],
+        seconds: f64,
+    ) -> Result<Value> {
+        let cpu = if server.is_some() { self.load_cpu } else { self.target_cpu };
+        let mut command = self.command(&cpu.to_string(), &self.plateway);
+        command.arg("bench");
+        match server {
+            Some(server) => {
+                let name = server.subsystem;
+                command.arg(format!("nvme+tcp://{}/{name}/1?queues=1&depth=32", server.address));
+            }
+            None => {
+                command.arg("volume:v0").arg("--config").arg(self.stripe_of_files()?);
+            }
+        }
+        // Long enough to look at its CPU time twice in mid-run, whatever it does at start and end.
+        let whole = seconds.ceil().max(2.0);
+        command.args(args).args(["--time", &whole.to_string(), "--json"]);
+        let done = output(command, whole)?;
+        let mut value = done.value;
+        let iops = find(&value, "iops").context("no field iops")?;
+        value = json!({
+            "iops": iops, "load_cpu_us_per_op": done.cpu_share * 1e6 / iops, "printed": value,
+        });
+        Ok(value)
+    }
+
+    /// fio with the io_uring engine on the four files.
+    pub(super) fn fio(&self, args: &[&str], seconds: f64) -> Result<Value> {
+        let found = Command::new("fio").arg("--version").output();
+        ensure!(found.is_ok(), "skipped: fio is not on PATH");
+        self.stripe_of_files()?;
+        let names: Vec<String> =
+            (0..4).map(|n| self.member(n).to_string_lossy().replace(':', "\\:")).collect();
+        let mut command = self.command(&self.target_cpu.to_string(), Path::new("fio"));
+        command
+            .args(["--name=files", "--ioengine=io_uring", "--direct=1", "--time_based"])
+            .args(["--output-format=json", "--readonly"])
+            .arg(format!("--filename={}", names.join(":")))
+            .arg(format!("--runtime={}", seconds.ceil().max(2.0)))
+            .args(args);
+        let value = output(command, seconds)?.value;
+        let iops = value.pointer("/jobs/0/read/iops").and_then(Value::as_f64);
+        Ok(json!({"iops": iops.context("fio prints jobs/0/read/iops")?}))
+    }
+
+    fn member(&self, number: usize) -> PathBuf {
+        self.dir.join(format!("member-{number}"))
+    }
+
+    /// The configuration of a stripe over four files, whose every block has been written.
+    fn stripe_of_files(&self) -> Result<PathBuf> {
+        let file = self.dir.join("files.toml");
+        if file.exists() {
+            return Ok(file);
+        }
+        let unfinished = self.dir.join("files-unfinished.toml");
+        let disks: Vec<String> =
+            (0..4).map(|n| format!("file:{}?create=256MiB", self.member(n).display())).collect();
+        let own = self.dir.join("files");
+        fs::create_dir_all(&own)?;
+        let text = server_table(&self.target_cpu.to_string(), &own) + &volume(&disks);
+        fs::write(&unfinished, text)?;
+        let mut command = self.command(&self.target_cpu.to_string(), &self.plateway);
+        command
+            .args(["bench", "volume:v0", "--rw", "write", "--bs", "1m", "--iodepth", "8"])
+            .args(["--time", "8", "--overwrite", "--json", "--config"])
+            .arg(&unfinished);
+        output(command, 8.0).context("filling the files")?;
+        fs::rename(&unfinished, &file)?;
+        Ok(file)
+    }
+}
+
+impl Server {
+    /// The end of what it wrote to standard error.
+    fn words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join(" | ")
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn server_table(cpus: &str, own: &Path) -> String {
+    let own = own.display();
+    format!(
+        "[server]\nshards = [{cpus}]\ncontrol = \"{own}/control.sock\"\nstate = \"{own}/state\"\n"
+    )
+}
+
+/// `[[disk]]` for each URI and a volume `v0` over them.
+fn volume(disks: &[String]) -> String {
+    let mut text = String::new();
+    let mut names = Vec::new();
+    for (number, uri) in disks.iter().enumerate() {
+        text += &format!("[[disk]]\nname = \"d{number}\"\nuri = \"{uri}\"\n");
+        names.push(format!("\"d{number}\""));
+    }
+    let (layout, chunk) =
+        if disks.len() > 1 { ("stripe", "chunk = \"64KiB\"\n") } else { ("single", "") };
+    let names = names.join(", ");
+    text + &format!(
+        "[[volume]]\nname = \"v0\"\nlayout = \"{layout}\"\ndisks = [{names}]\n{chunk}block_size = 512\n"
+    )
+}
+
+fn configuration(plan: &Plan, address: SocketAddr, cpus: &str, own: &Path) -> String {
+    let disks: Vec<String> = match plan.disks {
+        Disks::Stripe => (0..4).map(|_| format!("ram:{MEMBER}")).collect(),
+        Disks::Null => vec![format!("null:{VOLUME}")],
+        Disks::Ram | Disks::Ceiling => vec![format!("ram:{VOLUME}")],
+    };
+    let mut text = server_table(cpus, own) + &volume(&disks);
+    text += &format!("[[listener]]\nnvme = \"{address}\"\npoll_us = {}\n", plan.poll_us);
+    text += &format!(
+        "[[export]]\nvolume = \"v0\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n"
+    );
+    text
+}
+
+/// What a load printed, and the share of a CPU that it used in mid-run.
+struct Done {
+    value: Value,
+    cpu_share: f64,
+}
+
+/// Runs a load to its end, or to its time limit.
+fn output(mut command: Command, seconds: f64) -> Result<Done> {
+    let text = words(&command);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {text}"))?;
+    let mut readers = Vec::new();
+    let pipes: [Option<Box<dyn std::io::Read + Send>>; 2] = [
+        child.stdout.take().map(|pipe| Box::new(pipe) as _),
+        child.stderr.take().map(|pipe| Box::new(pipe) as _),
+    ];
+    for mut pipe in pipes.into_iter().flatten() {
+        readers.push(std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What was read up to an error is all that can be shown of it.
+            let _ = pipe.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        }));
+    }
+    let start = Instant::now();
+    let limit = Duration::from_secs_f64(seconds) + SLACK;
+    let (first, second) = (seconds * 0.4, seconds * 0.8);
+    let mut looks: Vec<(Instant, u64)> = Vec::new();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        let spent = start.elapsed();
+        let due = [first, second].get(looks.len()).copied();
+        if due.is_some_and(|due| spent.as_secs_f64() >= due) {
+            looks.push((Instant::now(), run_time(child.id())));
+        }
+        if spent > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("{text} did not end within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let texts: Vec<String> =
+        readers.into_iter().map(|reader| reader.join().unwrap_or_default()).collect();
+    ensure!(
+        status.success(),
+        "{} ({status} of: {text})",
+        texts[1].trim().trim_start_matches("Error: ").replace('\n', " ")
+    );
+    let cpu_share = match looks[..] {
+        [(from, a), (to, b)] => b.saturating_sub(a) as f64 / (to - from).as_nanos() as f64,
+        _ => f64::NAN,
+    };
+    let begin = texts[0].find('{').with_context(|| format!("{text} prints no JSON"))?;
+    let value = serde_json::from_str(texts[0][begin..].trim())
+        .with_context(|| format!("the JSON of {text}"))?;
+    Ok(Done { value, cpu_share })
+}
+
+/// Run time of all threads of a process, in nanoseconds.
+fn run_time(pid: u32) -> u64 {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0;
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
+        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// The first number called `name`, at any depth.
+fn find(value: &Value, name: &str) -> Option<f64> {
+    match value {
+        Value::Object(fields) => fields
+            .get(name)
+            .and_then(Value::as_f64)
+            .or_else(|| fields.values().find_map(|inner| find(inner, name))),
+        Value::Array(items) => items.iter().find_map(|inner| find(inner, name)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripe_names_all_its_disks_and_a_single_disk_has_no_chunk() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
+        let stripe = configuration(&Plan::stripe(), address, "0", Path::new("/own"));
+        assert!(stripe.contains("disks = [\"d0\", \"d1\", \"d2\", \"d3\"]\nchunk = \"64KiB\""));
+        let single = configuration(&Plan::ram().poll(50), address, "0,1", Path::new("/own"));
+        assert!(single.contains("shards = [0,1]") && single.contains("poll_us = 50"));
+        assert!(!single.contains("chunk"));
+    }
+
+    #[test]
+    fn a_number_is_found_at_any_depth() {
+        let value = json!({"read": [{"iops": 7.5}]});
+        assert_eq!(find(&value, "iops"), Some(7.5));
+        assert_eq!(find(&value, "bytes"), None);
+    }
+}
