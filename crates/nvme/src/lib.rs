@@ -1,2 +1,16 @@
-//! The room `nvme`.
+//! NVMe over Fabrics, over TCP: the target and the initiator as pure machines.
+//!
+//! What lives here: what is exported (`subsystem`), the control side of the target (`controllers`, with the admin commands in
+//! `admin` and the data they return in `identify`, `log`, `feature`, `discovery` and `fabrics`), and what shards tell each other (`message`).
+//! What deliberately does not: sockets, clocks, threads, disks, and the layout of structures (room `wire`). Read `controllers` first.
 #![forbid(unsafe_code)]
+
+mod admin;
+pub mod controllers;
+mod discovery;
+pub mod fabrics;
+mod feature;
+mod identify;
+mod log;
+pub mod message;
+pub mod subsystem;

@@ -1,0 +1,488 @@
+//! Connect: who may have which queue of which controller.
+//!
+//! An admin queue makes a controller here, on the shard of its connection, after every shard has said that nothing of an earlier association of this
+//! host still drains ([`Message::HostAsk`]). An I/O queue joins a controller, whose owner is asked when it is another shard.
+//! Errors: [`Refusal`], a status and DW0; DNR says that the same Connect would fail again, since Linux then stops
+//! trying. Spec: NVMe base, "Connect command"; "Connect Response".
+
+use std::sync::Arc;
+
+use block::limits::{ADMIN_QUEUE_DEPTH_MAX, CAPSULE_DATA_MAX, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
+use block::{Instant, ShardId, Slot};
+use contract::Endpoint;
+use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
+use wire::nvme::{Command, Status};
+
+use super::controller::{Controller, IoQueue, Kind, Phase};
+use super::{
+    Answer, Association, CONTROLLERS_MAX, CONTROLLERS_PER_HOST_MAX, ControllerRef, Controllers,
+    HOST_HOLD, Host, KeyState, MachineKey, Message, Queue, QueueHandle, QueueView, Reply, Timer,
+};
+use crate::message::{QueueWanted, Refusal};
+
+/// The largest CNTLID; those above have other meanings.
+const CONTROLLER_ID_MAX: u32 = 0xffef;
+
+/// A Connect that waits for other shards.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// `None` once its connection is gone.
+    key: Option<MachineKey>,
+    command_id: u16,
+    connect: Connect,
+    endpoint: Endpoint,
+    who: Arc<Association>,
+    wait: Wait,
+}
+
+#[derive(Debug)]
+enum Wait {
+    /// An admin queue: so many shards have still to say whether something of the host drains, and whether one said so.
+    Hosts { left: u16, busy: bool },
+    /// An I/O queue: the owner has to answer.
+    Owner,
+}
+
+/// A shard that wants to know when nothing of a host drains here any more.
+#[derive(Debug)]
+pub(super) struct HostWaiter {
+    from: ShardId,
+    ask: Slot,
+    who: Association,
+    until: Instant,
+}
+
+impl Refusal {
+    fn new(status: Status) -> Self {
+        Refusal { status, result: 0 }
+    }
+
+    fn in_command(offset: u16) -> Self {
+        let status = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+        Refusal { status, result: ConnectInvalid::in_command_at(offset).0 }
+    }
+
+    fn in_data(offset: u16) -> Self {
+        let status = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+        Refusal { status, result: ConnectInvalid::in_data_at(offset).0 }
+    }
+
+    fn busy() -> Self {
+        Refusal::new(Status::CONNECT_BUSY)
+    }
+
+    /// A refused Connect ends its connection: there is nothing else to be had on it.
+    fn reply(self, command_id: u16) -> Reply {
+        Reply::new(command_id, self.status).with_result(self.result).closing()
+    }
+}
+
+impl Controllers {
+    /// Connect, the first command of a connection; `data` are its 1024 bytes. Any other first command is refused with 0x00C.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        key: MachineKey,
+        endpoint: &Endpoint,
+        command: &Command,
+        data: &[u8],
+    ) -> Answer {
+        let command_id = command.command_id();
+        match self.begin_connect(now, key, endpoint, command, data) {
+            Ok(answer) => answer,
+            Err(refusal) => Answer::Now(refusal.reply(command_id)),
+        }
+    }
+
+    fn begin_connect(
+        &mut self,
+        now: Instant,
+        key: MachineKey,
+        endpoint: &Endpoint,
+        command: &Command,
+        data: &[u8],
+    ) -> Result<Answer, Refusal> {
+        let is_connect = command.is_fabrics() && FabricsType::of(command) == FabricsType::CONNECT;
+        if !is_connect || self.keys.contains_key(&key) {
+            return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR.with_dnr()));
+        }
+        let connect = Connect::from_command(command);
+        if connect.record_format != 0 {
+            return Err(Refusal::new(Status::CONNECT_INCOMPATIBLE_FORMAT.with_dnr()));
+        }
+        let (who, controller_id) = parse_data(data)?;
+        let depth_max = if connect.queue_id == 0 { ADMIN_QUEUE_DEPTH_MAX } else { QUEUE_DEPTH_MAX };
+        if connect.sq_size == 0 || u32::from(connect.sq_size) >= depth_max {
+            return Err(Refusal::in_command(Connect::OFFSET_SQ_SIZE));
+        }
+        let pending = Pending {
+            key: Some(key),
+            command_id: command.command_id(),
+            connect,
+            endpoint: *endpoint,
+            who: Arc::new(who),
+            wait: Wait::Owner,
+        };
+        if connect.queue_id == 0 {
+            self.begin_admin(now, pending, controller_id)
+        } else {
+            self.begin_io(now, pending, controller_id)
+        }
+    }
+
+    /// The export that this association may use; `None` for the discovery subsystem.
+    fn allowed_export(&self, who: &Association) -> Result<Option<Slot>, Refusal> {
+        if who.subsystem.is_discovery() {
+            return Ok(None);
+        }
+        let Some(&slot) = self.export_of.get(&who.subsystem) else {
+            let mut refusal = Refusal::in_data(ConnectData::OFFSET_SUBSYSTEM);
+            if !self.configured {
+                // It may come with the rest of the configuration.
+                refusal.status = refusal.status.without_hints();
+            }
+            return Err(refusal);
+        };
+        let export = self.exports.get(slot).expect("names lead to exports");
+        if !export.subsystem.hosts.allow(&who.host.nqn) {
+            return Err(Refusal::new(Status::CONNECT_INVALID_HOST.with_dnr()));
+        }
+        Ok(Some(slot))
+    }
+
+    fn begin_admin(&mut self, now: Instant, pending: Pending, id: u16) -> Result<Answer, Refusal> {
+        if id != ConnectData::CONTROLLER_ANY {
+            return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
+        }
+        let export = self.allowed_export(&pending.who)?;
+        self.check_room(&pending.who)?;
+        let alone = self.shards == 1 && self.is_clear(&pending.who);
+        if export.is_none() || alone {
+            return self.finish_admin(now, &pending).map(Answer::Now);
+        }
+        let who = Arc::clone(&pending.who);
+        let key = pending.key.expect("the connection has just asked");
+        let wait = Wait::Hosts { left: self.shards, busy: false };
+        let ask = self.pending.insert(Pending { wait, ..pending });
+        self.keys.insert(key, KeyState::Pending(ask));
+        let host = who.host.clone();
+        let subsystem = who.subsystem.clone();
+        self.send_all(&Message::HostAsk { ask, host: host.clone(), subsystem: subsystem.clone() });
+        self.hold_for_host(now, self.shard, ask, Association { host, subsystem });
+        Ok(Answer::Later)
+    }
+
+    /// Bounds on controllers: more of them than this is "busy", since others may go.
+    fn check_room(&self, who: &Association) -> Result<(), Refusal> {
+        let same = self.controllers.values().filter(|controller| *controller.who == *who).count();
+        if self.controllers.len() >= CONTROLLERS_MAX || same >= CONTROLLERS_PER_HOST_MAX {
+            return Err(Refusal::busy());
+        }
+        Ok(())
+    }
+
+    /// Nothing of the host's drains anywhere: make the controller.
+    fn finish_admin(&mut self, now: Instant, pending: &Pending) -> Result<Reply, Refusal> {
+        // The configuration may have changed while other shards were asked.
+        let export = self.allowed_export(&pending.who)?;
+        self.check_room(&pending.who)?;
+        let key = pending.key.expect("the connection is still there");
+        let name = self.next_name().ok_or_else(Refusal::busy)?;
+        let who = Arc::clone(&pending.who);
+        let kind = export.map_or(Kind::Discovery, Kind::Io);
+        let slot = self.insert_queue(now, key, 0, name, self.shard, export, Arc::clone(&who));
+        let keep_alive_ms = pending.connect.keep_alive_ms;
+        let admin = (key, slot);
+        let controller =
+            Controller::new(now, name, kind, who, pending.endpoint, admin, keep_alive_ms);
+        if export.is_some() {
+            let subsystem = controller.who.subsystem.clone();
+            self.send_all(&Message::ControllerMade { controller: name.id, subsystem });
+        }
+        self.controllers.insert(name.id, controller);
+        self.arm_keep_alive(name);
+        Ok(self.accepted(pending, slot, name.id, export.is_none()))
+    }
+
+    /// The next CNTLID of this shard: cyclic, so that one is used again as late as possible, and never while a controller has it.
+    fn next_name(&mut self) -> Option<ControllerRef> {
+        let step = u32::from(self.shards);
+        for _ in 0..=CONTROLLER_ID_MAX / step {
+            let id = self.next_id;
+            self.next_id += step;
+            if self.next_id > CONTROLLER_ID_MAX {
+                self.next_id = u32::from(self.shard.0);
+            }
+            if id != 0 && !self.controllers.contains_key(&(id as u16)) {
+                self.next_instance = self.next_instance.wrapping_add(1);
+                return Some(ControllerRef { id: id as u16, instance: self.next_instance });
+            }
+        }
+        None
+    }
+
+    fn begin_io(&mut self, now: Instant, pending: Pending, id: u16) -> Result<Answer, Refusal> {
+        let export = self.allowed_export(&pending.who)?;
+        if pending.connect.queue_id > IO_QUEUES_MAX || export.is_none() {
+            return Err(Refusal::in_command(Connect::OFFSET_QUEUE_ID));
+        }
+        if id == 0 || u32::from(id) > CONTROLLER_ID_MAX {
+            return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
+        }
+        let key = pending.key.expect("the connection has just asked");
+        let owner = self.owner_of(id);
+        let wanted = QueueWanted {
+            controller: id,
+            queue_id: pending.connect.queue_id,
+            host: pending.who.host.clone(),
+            subsystem: pending.who.subsystem.clone(),
+            shard: self.shard,
+        };
+        if owner == self.shard {
+            let name = self.admit_queue(now, &wanted, Some(key))?;
+            return self.finish_io(now, &pending, owner, name).map(Answer::Now);
+        }
+        let ask = self.pending.insert(pending);
+        self.keys.insert(key, KeyState::Pending(ask));
+        self.send(owner, Message::ConnectAsk { ask, wanted: Box::new(wanted) });
+        Ok(Answer::Later)
+    }
+
+    /// The owner's decision about an I/O queue. A yes reserves the QID until the queue is gone; for a queue of this shard
+    /// (`local`) [`Self::finish_io`] fills in the slot.
+    pub(super) fn admit_queue(
+        &mut self,
+        now: Instant,
+        wanted: &QueueWanted,
+        local: Option<MachineKey>,
+    ) -> Result<ControllerRef, Refusal> {
+        let Some(controller) = self.controllers.get(&wanted.controller) else {
+            return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
+        };
+        if controller.phase == Phase::Failed {
+            return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
+        }
+        check_same(&controller.who, wanted)?;
+        if wanted.queue_id > controller.features.queues_granted {
+            return Err(Refusal::in_command(Connect::OFFSET_QUEUE_ID));
+        }
+        if !controller.is_ready() || controller.status.shst() != 0 {
+            return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR.with_dnr()));
+        }
+        let draining = match controller.io_queue(wanted.queue_id) {
+            IoQueue::Free => None,
+            IoQueue::Local(slot) => Some(!self.queues.get(slot).is_some_and(|queue| queue.open)),
+            IoQueue::Remote { lost, .. } => Some(lost),
+        };
+        match draining {
+            // The old queue of this number goes; a retry will find it gone.
+            Some(true) => return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR)),
+            Some(false) => return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR.with_dnr())),
+            None => {}
+        }
+        let controller = self.controllers.get_mut(&wanted.controller).expect("just seen");
+        controller.heard = controller.heard.max(now);
+        if local.is_none() {
+            let queue = IoQueue::Remote { shard: wanted.shard, lost: false };
+            controller.set_io_queue(wanted.queue_id, queue);
+        }
+        Ok(controller.name)
+    }
+
+    /// The owner said yes: the connection becomes a queue.
+    fn finish_io(
+        &mut self,
+        now: Instant,
+        pending: &Pending,
+        owner: ShardId,
+        name: ControllerRef,
+    ) -> Result<Reply, Refusal> {
+        let key = pending.key.expect("the connection is still there");
+        let export = self.allowed_export(&pending.who)?;
+        let queue_id = pending.connect.queue_id;
+        let who = Arc::clone(&pending.who);
+        let slot = self.insert_queue(now, key, queue_id, name, owner, export, who);
+        if owner == self.shard {
+            let controller = self.controller_mut(name).expect("it has just admitted the queue");
+            controller.set_io_queue(queue_id, IoQueue::Local(slot));
+        } else {
+            self.foreign.entry(name).or_default().push(slot);
+        }
+        Ok(self.accepted(pending, slot, name.id, false))
+    }
+
+    /// The owner of a controller answered about an I/O queue.
+    pub(super) fn queue_answered(
+        &mut self,
+        now: Instant,
+        owner: ShardId,
+        ask: Slot,
+        answer: Result<ControllerRef, Refusal>,
+    ) {
+        let pending = self.pending.remove(ask).expect("one answer to each question");
+        let queue_id = pending.connect.queue_id;
+        let Some(key) = pending.key else {
+            // The connection did not wait: give the number back.
+            if let Ok(controller) = answer {
+                self.send(owner, Message::QueueGone { controller, queue_id });
+            }
+            return;
+        };
+        self.keys.remove(&key);
+        let outcome = answer.and_then(|name| {
+            self.finish_io(now, &pending, owner, name).inspect_err(|_| {
+                self.messages.push_back((owner, Message::QueueGone { controller: name, queue_id }));
+            })
+        });
+        let reply = outcome.unwrap_or_else(|refusal| refusal.reply(pending.command_id));
+        self.replies.push_back((key, reply));
+    }
+
+    fn accepted(&self, pending: &Pending, slot: Slot, controller: u16, discovery: bool) -> Reply {
+        let connect = &pending.connect;
+        let view = QueueView {
+            handle: QueueHandle(slot),
+            controller,
+            queue_id: connect.queue_id,
+            depth: connect.sq_size + 1,
+            flow_control_off: connect.attributes.disable_sq_flow_control(),
+            capsule_data_max: CAPSULE_DATA_MAX,
+            discovery,
+        };
+        let reply = Reply::new(pending.command_id, Status::SUCCESS);
+        Reply { queue: Some(view), ..reply.with_result(controller.into()) }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of a queue, each of its own type")]
+    fn insert_queue(
+        &mut self,
+        now: Instant,
+        key: MachineKey,
+        id: u16,
+        controller: ControllerRef,
+        owner: ShardId,
+        export: Option<Slot>,
+        who: Arc<Association>,
+    ) -> Slot {
+        let queue = Queue { key, id, controller, owner, export, who, heard: now, open: true };
+        let slot = self.queues.insert(queue);
+        self.keys.insert(key, KeyState::Queue(slot));
+        slot
+    }
+
+    /// The connection of a Connect that still waits is gone.
+    pub(super) fn abandon_connect(&mut self, ask: Slot) {
+        let pending = self.pending.get_mut(ask).expect("a pending key has its Connect");
+        pending.key = None;
+    }
+
+    /// Whether nothing of this host with this subsystem drains here.
+    fn is_clear(&self, who: &Association) -> bool {
+        let queue_drains = self.draining > 0
+            && self.queues.iter().any(|(_, queue)| !queue.open && *queue.who == *who);
+        let failed =
+            |controller: &Controller| controller.phase == Phase::Failed && *controller.who == *who;
+        !queue_drains && !self.controllers.values().any(failed)
+    }
+
+    /// A shard (maybe this one) wants to know when nothing of a host drains here.
+    pub(super) fn hold_for_host(
+        &mut self,
+        now: Instant,
+        from: ShardId,
+        ask: Slot,
+        who: Association,
+    ) {
+        if self.is_clear(&who) {
+            return self.answer_host(now, from, ask, false);
+        }
+        let until = now + HOST_HOLD;
+        self.timers.insert((until, Timer::HostHold));
+        self.waiters.push(HostWaiter { from, ask, who, until });
+    }
+
+    fn answer_host(&mut self, now: Instant, to: ShardId, ask: Slot, busy: bool) {
+        if to == self.shard {
+            self.host_answered(now, ask, busy);
+        } else {
+            self.send(to, Message::HostAnswer { ask, busy });
+        }
+    }
+
+    /// Something has drained: those who waited for it can be told.
+    pub(super) fn answer_clear_hosts(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.waiters.len() {
+            if self.is_clear(&self.waiters[index].who) {
+                let waiter = self.waiters.remove(index);
+                self.answer_host(now, waiter.from, waiter.ask, false);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Those who waited long enough are told that their host is busy.
+    pub(super) fn end_host_holds(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.waiters.len() {
+            if self.waiters[index].until <= now {
+                let waiter = self.waiters.remove(index);
+                self.answer_host(now, waiter.from, waiter.ask, true);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// A shard said whether something of a host drains there.
+    pub(super) fn host_answered(&mut self, now: Instant, ask: Slot, answer: bool) {
+        let pending = self.pending.get_mut(ask).expect("it waits for every shard");
+        let Wait::Hosts { left, busy } = &mut pending.wait else {
+            unreachable!("hosts are asked about for admin queues alone");
+        };
+        *left -= 1;
+        *busy |= answer;
+        let (left, busy) = (*left, *busy);
+        if left > 0 {
+            return;
+        }
+        let pending = self.pending.remove(ask).expect("just seen");
+        let Some(key) = pending.key else { return };
+        self.keys.remove(&key);
+        let outcome = if busy { Err(Refusal::busy()) } else { self.finish_admin(now, &pending) };
+        let reply = outcome.unwrap_or_else(|refusal| refusal.reply(pending.command_id));
+        self.replies.push_back((key, reply));
+    }
+}
+
+/// The data of Connect: who connects to what, and CNTLID.
+fn parse_data(data: &[u8]) -> Result<(Association, u16), Refusal> {
+    if data.len() < ConnectData::SIZE {
+        return Err(Refusal::new(Status::INVALID_SGL_LENGTH.with_dnr()));
+    }
+    let data = ConnectData::parse(data).map_err(|error| {
+        let in_host = error.offset >= usize::from(ConnectData::OFFSET_HOST);
+        Refusal::in_data(if in_host {
+            ConnectData::OFFSET_HOST
+        } else {
+            ConnectData::OFFSET_SUBSYSTEM
+        })
+    })?;
+    let host = Host { nqn: data.host, id: data.host_id };
+    Ok((Association { host, subsystem: data.subsystem }, data.controller_id))
+}
+
+/// An I/O queue is of the same subsystem and host as its admin queue.
+fn check_same(who: &Association, wanted: &QueueWanted) -> Result<(), Refusal> {
+    if who.subsystem != wanted.subsystem {
+        return Err(Refusal::in_data(ConnectData::OFFSET_SUBSYSTEM));
+    }
+    if who.host.nqn != wanted.host.nqn {
+        return Err(Refusal::in_data(ConnectData::OFFSET_HOST));
+    }
+    if who.host.id != wanted.host.id {
+        return Err(Refusal::in_data(0));
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Keep alive, based on traffic (TBKAS): any command on any queue of a controller shows that its host lives.
+//!
+//! A command only stores the time. When a controller's time may be over, its owner looks at what it heard itself and then asks the shards
+//! that have I/O queues of it; only if none has heard a command within KATO is the controller failed. So an I/O costs one store, and a controller
+//! one timer each KATO. Spec: NVMe base, "Keep Alive".
+
+use core::time::Duration;
+
+use block::{Instant, ShardId};
+
+use super::controller::{IoQueue, Phase};
+use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
+
+/// KAS: keep-alive times are rounded up to a multiple of this many 100 ms.
+pub(crate) const GRANULARITY: u16 = 10;
+
+/// KATO in milliseconds as it is kept: rounded up to the granularity.
+fn timeout(keep_alive_ms: u32) -> Duration {
+    let unit = u64::from(GRANULARITY) * 100;
+    Duration::from_millis(u64::from(keep_alive_ms).div_ceil(unit) * unit)
+}
+
+impl Controllers {
+    /// Sets the timer of a controller to KATO after it was last heard, or takes it away for KATO 0.
+    pub(crate) fn arm_keep_alive(&mut self, name: ControllerRef) {
+        let Some(controller) = self.controllers.get_mut(&name.id) else { return };
+        if let Some(at) = controller.keep_alive_at.take() {
+            self.timers.remove(&(at, Timer::KeepAlive(name)));
+        }
+        let keep_alive_ms = controller.features.keep_alive_ms;
+        if keep_alive_ms != 0 && controller.phase != Phase::Failed {
+            let at = controller.heard + timeout(keep_alive_ms);
+            controller.keep_alive_at = Some(at);
+            self.timers.insert((at, Timer::KeepAlive(name)));
+        }
+    }
+
+    /// The timer of a controller is over: was it heard since it was set?
+    pub(super) fn keep_alive_due(&mut self, now: Instant, name: ControllerRef) {
+        let Some(controller) = self.controller_mut(name) else { return };
+        controller.keep_alive_at = None;
+        let queues = controller.io_queues.clone();
+        let heard = queues.iter().filter_map(|queue| match queue {
+            IoQueue::Local(slot) => self.queues.get(*slot).map(|queue| queue.heard),
+            IoQueue::Free | IoQueue::Remote { .. } => None,
+        });
+        let latest = heard.max();
+        let controller = self.controllers.get_mut(&name.id).expect("just seen");
+        controller.heard = controller.heard.max(latest.unwrap_or(Instant::ZERO));
+        if controller.heard + timeout(controller.features.keep_alive_ms) > now {
+            return self.arm_keep_alive(name);
+        }
+        let shards: Vec<ShardId> = controller.remote_shards().into_iter().collect();
+        if shards.is_empty() {
+            return self.fail(now, name, CloseReason::KeepAliveExpired);
+        }
+        if controller.heard_asked == 0 {
+            controller.heard_asked = shards.len() as u32;
+            for shard in shards {
+                self.send(shard, Message::HeardAsk { controller: name });
+            }
+        }
+    }
+
+    /// How long no queue of another shard's controller has been heard here.
+    pub(super) fn quiet(&self, now: Instant, name: ControllerRef) -> Option<Duration> {
+        let slots = self.foreign.get(&name)?;
+        let heard = slots.iter().filter_map(|slot| self.queues.get(*slot)).map(|queue| queue.heard);
+        Some(now.since(heard.max()?))
+    }
+
+    /// A shard said when it last heard a controller of ours. The last answer decides.
+    pub(super) fn heard_answered(
+        &mut self,
+        now: Instant,
+        name: ControllerRef,
+        quiet: Option<Duration>,
+    ) {
+        let Some(controller) = self.controller_mut(name) else { return };
+        controller.heard_asked -= 1;
+        if let Some(quiet) = quiet {
+            let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
+            controller.heard = controller.heard.max(Instant(now.0.saturating_sub(quiet)));
+        }
+        // Another timer runs if KATO was set anew in the meantime.
+        if controller.heard_asked > 0 || controller.keep_alive_at.is_some() {
+            return;
+        }
+        let keep_alive_ms = controller.features.keep_alive_ms;
+        if keep_alive_ms == 0 || controller.heard + timeout(keep_alive_ms) > now {
+            self.arm_keep_alive(name);
+        } else {
+            self.fail(now, name, CloseReason::KeepAliveExpired);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keep_alive_time_is_rounded_up_to_the_granularity() {
+        assert_eq!(timeout(5000), Duration::from_secs(5));
+        assert_eq!(timeout(1), Duration::from_secs(1));
+        assert_eq!(timeout(u32::MAX), Duration::from_millis(4_294_968_000));
+    }
+}

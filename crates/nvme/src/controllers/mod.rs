@@ -1,0 +1,451 @@
+//! The control side of the NVMe-oF target: which controllers there are, and what they answer.
+//!
+//! One [`Controllers`] value per shard. In: Connects, admin and Fabrics commands, the loss of connections, messages of other shards, changes of the
+//! configuration. Out, by polling: messages, late replies, connections to be closed, flushes to be made. Pure: time is an argument.
+//! A connection is named by its [`MachineKey`]; per I/O only the [`QueueHandle`] is used, which is an index.
+//!
+//! The order of calls for a connection's machine:
+//! 1. [`Controllers::connect`] with the first command; a [`Reply`] whose `queue` is set, now or later, makes it a queue.
+//! 2. [`Controllers::admin_command`] (queue 0) or [`Controllers::fabrics_command_on_io_queue`]; per I/O command
+//!    [`Controllers::command_heard`], [`Controllers::io_allowed`] and [`Controllers::namespace`].
+//! 3. [`Controllers::connection_gone`] when the transport is lost, or the machine closes by itself; or a close comes out of
+//!    [`Controllers::poll_close`]. Either way nothing new goes below from then on.
+//! 4. [`Controllers::queue_drained`], once, when nothing of the connection is below any more. The key is forgotten then.
+//!
+//! After each call the shard polls [`Controllers::poll_message`], [`poll_reply`](Controllers::poll_reply), [`poll_flush`](Controllers::poll_flush)
+//! and [`poll_close`](Controllers::poll_close) until they are empty.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
+use wire::nvme::{Nqn, Status};
+
+pub use crate::message::{CloseReason, ControllerRef, Host, Message};
+use crate::subsystem::{Namespace, Subsystem};
+
+mod configure;
+mod connect;
+pub(crate) mod controller;
+mod events;
+pub(crate) mod keep_alive;
+mod lifecycle;
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use controller::Controller;
+
+/// Controllers that one shard owns at most, so that a peer cannot fill the memory with them; a controller takes about 4 KiB.
+pub const CONTROLLERS_MAX: usize = 4096;
+/// Controllers that one host may have on one shard with one subsystem; hosts open one for each path.
+pub const CONTROLLERS_PER_HOST_MAX: usize = 64;
+/// How long a Connect waits for what an earlier association of its host has below, before it is told "busy".
+pub const HOST_HOLD: Duration = Duration::from_secs(2);
+
+/// A connection's machine on its shard: its number and which life of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MachineKey {
+    /// The machine.
+    pub machine: MachineId,
+    /// Which life of it.
+    pub generation: u32,
+}
+
+/// A queue of this shard, to be used with each I/O: an index and a generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueHandle(Slot);
+
+/// What a machine has to know of its queue once it is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueView {
+    /// For the calls made per command.
+    pub handle: QueueHandle,
+    /// CNTLID.
+    pub controller: u16,
+    /// QID; 0 is the admin queue.
+    pub queue_id: u16,
+    /// Entries of the queue: SQSIZE + 1.
+    pub depth: u16,
+    /// Whether the host disabled SQ flow control (CATTR bit 2): SQHD is 0xffff, and SUCCESS may stand for a completion.
+    pub flow_control_off: bool,
+    /// In-capsule data that the queue takes, in bytes.
+    pub capsule_data_max: u32,
+    /// Whether it belongs to a discovery controller.
+    pub discovery: bool,
+}
+
+/// An answer to a command: now, or by [`Controllers::poll_reply`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// This one.
+    Now(Reply),
+    /// It comes later, or never if the connection is closed before.
+    Later,
+}
+
+/// A completion, with the data that go to the host before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// CID.
+    pub command_id: u16,
+    /// DW0-1 of the completion.
+    pub result: u64,
+    /// What became of the command.
+    pub status: Status,
+    /// Data for the host, at most what the command's SGL has room for.
+    pub data: Vec<u8>,
+    /// Set by a Connect that succeeded: the connection is this queue from now on.
+    pub queue: Option<QueueView>,
+    /// Whether the connection is to be closed once the reply has left.
+    pub close: bool,
+}
+
+/// A flush that a shutdown waits for: to be submitted as a request of the admin connection's machine and answered by [`Controllers::flush_done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// The admin connection in whose name it is done.
+    pub key: MachineKey,
+    /// The volume.
+    pub volume: VolumeId,
+}
+
+/// What is known of a controller, for `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerReport {
+    /// CNTLID.
+    pub controller: u16,
+    /// SUBNQN.
+    pub subsystem: Nqn,
+    /// Who uses it.
+    pub host: Host,
+    /// The shard that owns it.
+    pub shard: ShardId,
+    /// The host's address.
+    pub peer: SocketAddr,
+    /// What it is doing.
+    pub state: ControllerState,
+    /// KATO in milliseconds, 0 for none.
+    pub keep_alive_ms: u32,
+    /// I/O queues: QID and the shard it is on.
+    pub queues: Vec<(u16, ShardId)>,
+    /// Admin and Fabrics commands that failed.
+    pub errors: u64,
+}
+
+/// What a controller is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerState {
+    /// CSTS.RDY is 0.
+    Disabled,
+    /// CSTS.RDY is 1.
+    Ready,
+    /// CC.EN went to 0 and I/O queues still have something below.
+    Resetting,
+    /// A shutdown was asked for; caches are being flushed, or were.
+    ShutDown,
+    /// Failed: all its connections are being closed and drained.
+    Failed,
+}
+
+/// The controllers of one shard, and the I/O queues on it.
+///
+/// Every method is a step of pure logic; the outputs are polled. See the module's text for the order of calls.
+#[derive(Debug)]
+pub struct Controllers {
+    shard: ShardId,
+    shards: u16,
+    started: Instant,
+    /// Whether the configuration is complete: an unknown subsystem is then refused for good (DNR).
+    configured: bool,
+    exports: Table<Export>,
+    export_of: BTreeMap<Nqn, Slot>,
+    /// GENCTR of the discovery log.
+    discovery_generation: u64,
+    queues: Table<Queue>,
+    /// Local queues that take nothing more and still drain: while 0, nobody searches for them.
+    draining: usize,
+    keys: BTreeMap<MachineKey, KeyState>,
+    pending: Table<connect::Pending>,
+    /// Local I/O queues of controllers that other shards own.
+    foreign: BTreeMap<ControllerRef, Vec<Slot>>,
+    controllers: BTreeMap<u16, Controller>,
+    /// Controllers of other shards, with their subsystem.
+    others: BTreeMap<u16, Nqn>,
+    next_id: u32,
+    next_instance: u32,
+    waiters: Vec<connect::HostWaiter>,
+    timers: BTreeSet<(Instant, Timer)>,
+    messages: VecDeque<(ShardId, Message)>,
+    replies: VecDeque<(MachineKey, Reply)>,
+    closes: VecDeque<(MachineKey, CloseReason)>,
+    flushes: VecDeque<Flush>,
+}
+
+/// A subsystem of the configuration, its namespaces by NSID - 1.
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub(crate) subsystem: Subsystem,
+    by_nsid: Vec<Option<Namespace>>,
+}
+
+/// Who uses what: shared by a controller and its queues.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Association {
+    pub(crate) host: Host,
+    pub(crate) subsystem: Nqn,
+}
+
+/// A queue whose connection is on this shard.
+#[derive(Debug)]
+struct Queue {
+    key: MachineKey,
+    /// QID, 0 for an admin queue.
+    id: u16,
+    controller: ControllerRef,
+    owner: ShardId,
+    /// `None` for a discovery controller's.
+    export: Option<Slot>,
+    who: Arc<Association>,
+    /// When its last command came.
+    heard: Instant,
+    /// Whether it takes commands; else it drains.
+    open: bool,
+}
+
+/// What a connection is to us.
+#[derive(Clone, Copy, Debug)]
+enum KeyState {
+    /// Its Connect waits for other shards.
+    Pending(Slot),
+    /// It is a queue.
+    Queue(Slot),
+}
+
+/// What a moment was set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A controller's keep-alive time may be over.
+    KeepAlive(ControllerRef),
+    /// A Connect that was held has to be answered.
+    HostHold,
+}
+
+impl Export {
+    /// The namespace of this number, if it is there.
+    #[inline]
+    pub(crate) fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.by_nsid.get((nsid as usize).wrapping_sub(1))?.as_ref()
+    }
+
+    /// The namespaces in ascending order of their numbers.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.by_nsid.iter().flatten()
+    }
+}
+
+impl Controllers {
+    /// No controllers and no subsystems, on `shard` of `shards` (1 or more). Until [`Self::configuration_complete`], Connects to unknown
+    /// subsystems are refused without DNR, so that hosts come again.
+    #[must_use]
+    pub fn new(now: Instant, shard: ShardId, shards: u16) -> Self {
+        assert!(shard.0 < shards, "{shard:?} is not one of {shards}");
+        Controllers {
+            shard,
+            shards,
+            started: now,
+            configured: false,
+            exports: Table::new(),
+            export_of: BTreeMap::new(),
+            discovery_generation: 1,
+            queues: Table::new(),
+            draining: 0,
+            keys: BTreeMap::new(),
+            pending: Table::new(),
+            foreign: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            others: BTreeMap::new(),
+            next_id: u32::from(shard.0),
+            next_instance: 0,
+            waiters: Vec::new(),
+            timers: BTreeSet::new(),
+            messages: VecDeque::new(),
+            replies: VecDeque::new(),
+            closes: VecDeque::new(),
+            flushes: VecDeque::new(),
+        }
+    }
+
+    /// A command came on this queue: traffic keeps a controller alive (TBKAS). One store; call it per command.
+    #[inline]
+    pub fn command_heard(&mut self, now: Instant, queue: QueueHandle) {
+        if let Some(queue) = self.queues.get_mut(queue.0) {
+            queue.heard = now;
+        }
+    }
+
+    /// Whether I/O commands of this queue may go below; else the status to refuse them with (the queue is being closed).
+    #[inline]
+    pub fn io_allowed(&self, queue: QueueHandle) -> Result<(), Status> {
+        match self.queues.get(queue.0) {
+            Some(queue) if queue.open => Ok(()),
+            _ => Err(Status::SQ_DELETED),
+        }
+    }
+
+    /// The namespace `nsid` of the queue's subsystem; `None` asks for [`Status::INVALID_NAMESPACE`]. Two indexed look-ups.
+    #[inline]
+    #[must_use]
+    pub fn namespace(&self, queue: QueueHandle, nsid: u32) -> Option<&Namespace> {
+        self.exports.get(self.queues.get(queue.0)?.export?)?.namespace(nsid)
+    }
+
+    /// All namespaces of the queue's subsystem: a flush with NSID 0xffffffff goes to each.
+    pub fn namespaces(&self, queue: QueueHandle) -> impl Iterator<Item = &Namespace> {
+        let export = self.queues.get(queue.0).and_then(|queue| self.exports.get(queue.export?));
+        export.into_iter().flat_map(Export::namespaces)
+    }
+
+    /// The next message for another shard.
+    pub fn poll_message(&mut self) -> Option<(ShardId, Message)> {
+        self.messages.pop_front()
+    }
+
+    /// The next reply to a command that was answered [`Answer::Later`].
+    pub fn poll_reply(&mut self) -> Option<(MachineKey, Reply)> {
+        self.replies.pop_front()
+    }
+
+    /// The next connection to be closed: nothing new of it goes below; once nothing of it is below any more, call [`Self::queue_drained`]
+    /// and close it. Replies to what was below need not be sent.
+    pub fn poll_close(&mut self) -> Option<(MachineKey, CloseReason)> {
+        self.closes.pop_front()
+    }
+
+    /// The next flush to be made for a shutdown.
+    pub fn poll_flush(&mut self) -> Option<Flush> {
+        self.flushes.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called, if at all.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// The moment of [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, timer)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match timer {
+                Timer::KeepAlive(controller) => self.keep_alive_due(now, controller),
+                Timer::HostHold => self.end_host_holds(now),
+            }
+        }
+    }
+
+    /// Another shard's controllers wrote.
+    pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
+        match message {
+            Message::ConnectAsk { ask, wanted } => {
+                let answer = self.admit_queue(now, &wanted, None);
+                self.send(from, Message::ConnectAnswer { ask, answer });
+            }
+            Message::ConnectAnswer { ask, answer } => self.queue_answered(now, from, ask, answer),
+            Message::CloseQueues { controller, reason } => {
+                for slot in self.foreign.get(&controller).cloned().unwrap_or_default() {
+                    self.close_queue(slot, reason);
+                }
+            }
+            Message::QueueLost { controller, queue_id } => {
+                self.owned_queue_lost(controller, queue_id)
+            }
+            Message::QueueGone { controller, queue_id } => {
+                self.owned_queue_gone(now, controller, queue_id);
+            }
+            Message::HeardAsk { controller } => {
+                let quiet = self.quiet(now, controller);
+                self.send(from, Message::HeardAnswer { controller, quiet });
+            }
+            Message::HeardAnswer { controller, quiet } => {
+                self.heard_answered(now, controller, quiet)
+            }
+            Message::HostAsk { ask, host, subsystem } => {
+                self.hold_for_host(now, from, ask, Association { host, subsystem });
+            }
+            Message::HostAnswer { ask, busy } => self.host_answered(now, ask, busy),
+            Message::ControllerMade { controller, subsystem } => {
+                self.others.insert(controller, subsystem);
+            }
+            Message::ControllerGone { controller } => {
+                self.others.remove(&controller);
+            }
+        }
+    }
+
+    /// What there is: one entry for each controller that this shard owns, in the order of CNTLIDs.
+    #[must_use]
+    pub fn report(&self) -> Vec<ControllerReport> {
+        self.controllers.values().map(|controller| controller.report(self.shard)).collect()
+    }
+
+    /// Queues on this shard: admin and I/O, open and draining.
+    #[must_use]
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn send(&mut self, to: ShardId, message: Message) {
+        assert_ne!(to, self.shard, "a shard does not write to itself");
+        self.messages.push_back((to, message));
+    }
+
+    fn send_all(&mut self, message: &Message) {
+        for shard in (0..self.shards).map(ShardId).filter(|&shard| shard != self.shard) {
+            self.messages.push_back((shard, message.clone()));
+        }
+    }
+
+    /// The shard that owns the controller of this CNTLID.
+    fn owner_of(&self, controller: u16) -> ShardId {
+        ShardId(controller % self.shards)
+    }
+
+    /// The controller, unless it is gone and another has its CNTLID.
+    fn controller_mut(&mut self, name: ControllerRef) -> Option<&mut Controller> {
+        self.controllers.get_mut(&name.id).filter(|controller| controller.name == name)
+    }
+
+    fn queue_of(&self, key: MachineKey) -> Option<Slot> {
+        match self.keys.get(&key) {
+            Some(&KeyState::Queue(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+}
+
+impl Reply {
+    /// A completion without data.
+    #[must_use]
+    pub fn new(command_id: u16, status: Status) -> Self {
+        Reply { command_id, status, ..Reply::default() }
+    }
+
+    /// With DW0 set.
+    #[must_use]
+    pub fn with_result(mut self, result: u32) -> Self {
+        self.result = u64::from(result);
+        self
+    }
+
+    /// With the connection to be closed after it.
+    #[must_use]
+    pub fn closing(mut self) -> Self {
+        self.close = true;
+        self
+    }
+}

@@ -1,0 +1,159 @@
+//! Get Log Page.
+//!
+//! A log is made when it is read and cut by LPO and NUMD; what lies behind its end reads as zeros. Units: bytes. Errors: an unknown log is 0x109, an
+//! offset that is not a multiple of 4 or lies beyond the log 0x002, a length beyond MDTS 0x002; all with DNR.
+//! Spec: NVMe base, "Get Log Page command".
+
+use block::Instant;
+use block::limits::{NAMESPACES_MAX, TRANSFER_MAX};
+use wire::nvme::command::{AdminOpcode, IoOpcode, NSID_ALL};
+use wire::nvme::feature::FeatureId;
+use wire::nvme::identify::ascii_field;
+use wire::nvme::log::{
+    ChangedNamespaces, CommandEffects, ErrorEntry, FirmwareSlots, GetLog, LogId, Smart,
+};
+use wire::nvme::{Command, Status};
+
+use crate::controllers::controller::{Controller, ERROR_ENTRIES_MAX};
+use crate::feature;
+
+/// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of an entry's support).
+const OFFSET_TYPE: u32 = 1 << 23;
+/// Supported log pages and supported features: one dword for each identifier.
+const IDENTIFIERS: usize = 256;
+/// Bit 0 of such a dword: it is supported.
+const SUPPORTED: u32 = 1;
+
+/// Checks what is common to all logs; returns what is asked for.
+pub(crate) fn parse(command: &Command) -> Result<GetLog, Status> {
+    let wanted = GetLog::from_command(command);
+    let valid = wanted.offset.is_multiple_of(4)
+        && wanted.bytes <= u64::from(TRANSFER_MAX)
+        && command.cdw14() & OFFSET_TYPE == 0;
+    if !valid {
+        return Err(Status::INVALID_FIELD);
+    }
+    if u64::from(command.sgl().length) < wanted.bytes {
+        return Err(Status::INVALID_SGL_LENGTH);
+    }
+    if command.nsid() > NAMESPACES_MAX && command.nsid() != NSID_ALL {
+        return Err(Status::INVALID_NAMESPACE);
+    }
+    Ok(wanted)
+}
+
+/// The part of a whole log that is asked for, with zeros behind its end.
+pub(crate) fn cut(log: &[u8], wanted: &GetLog) -> Result<Vec<u8>, Status> {
+    let start = usize::try_from(wanted.offset).ok().filter(|&start| start <= log.len());
+    let start = start.ok_or(Status::INVALID_FIELD)?;
+    let length = wanted.bytes as usize;
+    let end = log.len().min(start + length);
+    let mut data = vec![0; length];
+    data[..end - start].copy_from_slice(&log[start..end]);
+    Ok(data)
+}
+
+/// A log of an I/O controller, whole.
+pub(crate) fn page(
+    id: LogId,
+    controller: &Controller,
+    cache_volatile: bool,
+    now: Instant,
+    started: Instant,
+) -> Result<Vec<u8>, Status> {
+    match id {
+        LogId::SUPPORTED => Ok(identifiers(|id| is_known(LogId(id), false))),
+        LogId::ERROR => Ok(errors(controller)),
+        LogId::SMART => Ok(smart(controller, now, started).emit().to_vec()),
+        LogId::FIRMWARE_SLOT => Ok(firmware().emit().to_vec()),
+        LogId::CHANGED_NAMESPACES => {
+            let nsids: Vec<u32> = controller.changed_namespaces.iter().copied().collect();
+            Ok(ChangedNamespaces::emit(&nsids).to_vec())
+        }
+        LogId::COMMAND_EFFECTS => Ok(effects().emit().to_vec()),
+        LogId::FEATURE_EFFECTS => {
+            Ok(identifiers(|id| feature::is_known(FeatureId(id), false, cache_volatile)))
+        }
+        _ => Err(Status::INVALID_LOG_PAGE),
+    }
+}
+
+/// The logs there are.
+pub(crate) fn is_known(id: LogId, discovery: bool) -> bool {
+    if discovery {
+        return matches!(id, LogId::SUPPORTED | LogId::DISCOVERY);
+    }
+    matches!(
+        id,
+        LogId::SUPPORTED
+            | LogId::ERROR
+            | LogId::SMART
+            | LogId::FIRMWARE_SLOT
+            | LogId::CHANGED_NAMESPACES
+            | LogId::COMMAND_EFFECTS
+            | LogId::FEATURE_EFFECTS
+    )
+}
+
+/// A dword for each identifier, with bit 0 set where `known` says so.
+pub(crate) fn identifiers(known: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut log = vec![0; IDENTIFIERS * 4];
+    for (id, dword) in (0..=u8::MAX).zip(log.as_chunks_mut::<4>().0) {
+        if known(id) {
+            *dword = SUPPORTED.to_le_bytes();
+        }
+    }
+    log
+}
+
+fn errors(controller: &Controller) -> Vec<u8> {
+    let mut log = vec![0; ERROR_ENTRIES_MAX * ErrorEntry::SIZE];
+    for (slot, entry) in
+        log.as_chunks_mut::<{ ErrorEntry::SIZE }>().0.iter_mut().zip(&controller.errors)
+    {
+        *slot = entry.emit();
+    }
+    log
+}
+
+/// Health: nothing wears out here. Transfer counters are those of `status`, since a controller's queues may be on several shards.
+fn smart(controller: &Controller, now: Instant, started: Instant) -> Smart {
+    Smart {
+        available_spare: 100,
+        available_spare_threshold: 10,
+        power_on_hours: u128::from(now.since(started).as_secs() / 3600),
+        power_cycles: 1,
+        error_entries: controller.error_count.into(),
+        ..Smart::default()
+    }
+}
+
+/// One slot, in use.
+fn firmware() -> FirmwareSlots {
+    let mut slots = FirmwareSlots { active: 1, ..FirmwareSlots::default() };
+    slots.revisions[0] = ascii_field(env!("CARGO_PKG_VERSION"));
+    slots
+}
+
+fn effects() -> CommandEffects {
+    let mut effects = CommandEffects::default();
+    for opcode in [
+        AdminOpcode::GET_LOG_PAGE,
+        AdminOpcode::IDENTIFY,
+        AdminOpcode::ABORT,
+        AdminOpcode::SET_FEATURES,
+        AdminOpcode::GET_FEATURES,
+        AdminOpcode::ASYNC_EVENT_REQUEST,
+        AdminOpcode::KEEP_ALIVE,
+    ] {
+        effects.admin[usize::from(opcode.0)] = CommandEffects::SUPPORTED;
+    }
+    for opcode in [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE, IoOpcode::VERIFY] {
+        effects.io[usize::from(opcode.0)] = CommandEffects::SUPPORTED;
+    }
+    for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {
+        effects.io[usize::from(opcode.0)] =
+            CommandEffects::SUPPORTED | CommandEffects::CHANGES_BLOCKS;
+    }
+    effects
+}

@@ -1,0 +1,165 @@
+//! What the shards tell each other about controllers, carried as mail that is first in, first out between two shards.
+//!
+//! A controller lives on the shard of its admin queue, its owner; I/O queues may live anywhere. A queue exists for the owner from the moment it
+//! answered [`Message::ConnectAsk`] with yes until it gets [`Message::QueueGone`], which is sent exactly once, when nothing of the queue
+//! is below any more. Times are durations, because each shard has a clock of its own.
+//!
+//! ```text
+//!  queue's shard                      owner
+//!       | ----- ConnectAsk ------------> |   checks, reserves the queue identifier
+//!       | <---- ConnectAnswer ---------- |
+//!       | <---- HeardAsk --------------- |   the keep-alive timer expired
+//!       | ----- HeardAnswer -----------> |
+//!       | <---- CloseQueues ------------ |   CC.EN = 0, failure, removal
+//!       | ----- QueueLost -------------> |   its connection is lost, it drains
+//!       | ----- QueueGone -------------> |   drained, once for each queue
+//!
+//!  new admin queue's shard            every other shard
+//!       | ----- HostAsk ---------------> |   does anything of this host still drain?
+//!       | <---- HostAnswer ------------- |   at the latest after HOST_HOLD
+//!       | ----- ControllerMade, Gone --> |
+//! ```
+
+use core::time::Duration;
+
+use block::{ShardId, Slot};
+use wire::nvme::{Nqn, Status};
+
+/// A host, as Connect names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Host {
+    /// HOSTNQN.
+    pub nqn: Nqn,
+    /// HOSTID, 128 bits.
+    pub id: [u8; 16],
+}
+
+/// A controller's name among the shards: CNTLIDs come round again, instances do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControllerRef {
+    /// CNTLID.
+    pub id: u16,
+    /// Which controller of this CNTLID, counted by the owner.
+    pub instance: u32,
+}
+
+/// What one shard's controllers tell another's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A host wants an I/O queue of a controller of yours.
+    ConnectAsk {
+        /// The asker's mark, given back.
+        ask: Slot,
+        /// What it wants.
+        wanted: Box<QueueWanted>,
+    },
+    /// The owner's answer.
+    ConnectAnswer {
+        /// The asker's mark.
+        ask: Slot,
+        /// The controller, or why not.
+        answer: Result<ControllerRef, Refusal>,
+    },
+    /// Close all queues of this controller that you have.
+    CloseQueues {
+        /// The controller.
+        controller: ControllerRef,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// An I/O queue is gone and nothing of it is below any more.
+    QueueGone {
+        /// The controller.
+        controller: ControllerRef,
+        /// QID.
+        queue_id: u16,
+    },
+    /// The connection of an I/O queue is lost; `QueueGone` follows once it has drained.
+    QueueLost {
+        /// The controller.
+        controller: ControllerRef,
+        /// QID.
+        queue_id: u16,
+    },
+    /// When did you last hear a command on queues of this controller?
+    HeardAsk {
+        /// The controller.
+        controller: ControllerRef,
+    },
+    /// So long ago; `None` if there is no such queue any more.
+    HeardAnswer {
+        /// The controller.
+        controller: ControllerRef,
+        /// Time since the last command.
+        quiet: Option<Duration>,
+    },
+    /// A host connects: answer once no queue or failed controller of it drains on your shard, or say that one does.
+    HostAsk {
+        /// The asker's mark.
+        ask: Slot,
+        /// The host.
+        host: Host,
+        /// The subsystem.
+        subsystem: Nqn,
+    },
+    /// The answer to `HostAsk`.
+    HostAnswer {
+        /// The asker's mark.
+        ask: Slot,
+        /// Whether something of the host's is still draining.
+        busy: bool,
+    },
+    /// A controller came to be on the sender's shard: Identify lists the controllers of a subsystem.
+    ControllerMade {
+        /// CNTLID.
+        controller: u16,
+        /// Its subsystem.
+        subsystem: Nqn,
+    },
+    /// It is no more.
+    ControllerGone {
+        /// CNTLID.
+        controller: u16,
+    },
+}
+
+/// An I/O queue that a host asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueWanted {
+    /// CNTLID.
+    pub controller: u16,
+    /// QID.
+    pub queue_id: u16,
+    /// Who asks.
+    pub host: Host,
+    /// SUBNQN.
+    pub subsystem: Nqn,
+    /// Where the queue would live.
+    pub shard: ShardId,
+}
+
+/// Why a Connect was refused: a status, and DW0 of the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status, with DNR where a retry is useless.
+    pub status: Status,
+    /// DW0: for 0x182 the offset of the field (IPO) and whether it lies in the data (bit 16).
+    pub result: u32,
+}
+
+/// Why a connection is to be closed by the controller side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The host reset the controller (CC.EN = 0): its I/O queues go.
+    Reset,
+    /// The keep-alive timer expired.
+    KeepAliveExpired,
+    /// The admin queue was lost.
+    AdminQueueLost,
+    /// A disk does not come back: the path is failed.
+    DiskStuck,
+    /// The host is not allowed any more.
+    HostRemoved,
+    /// The subsystem is not exported any more.
+    SubsystemRemoved,
+}
