@@ -1,0 +1,235 @@
+//! I/O commands: from a submission queue entry to what is asked of the volume, or to the status that refuses it.
+//!
+//! In: the command and the facts of its namespace. Out: [`Work`], which knows its extent in bytes of the volume and
+//! which way its data go. Units: LBAs and block counts are logical blocks of the namespace, extents are bytes.
+//! Errors: the status of the completion, with DNR, since the same command would be refused again. Pure and without
+//! memory of earlier commands: who waits for data keeps the command and has it judged anew before it goes below,
+//! so that a namespace that was removed, resized or write-protected meanwhile counts.
+//! Spec: NVM command set, "NVM Commands"; NVMe base, "Data pointer", "Fused operations". Not here: whether the
+//! queue may do I/O at all (`controllers`), in-capsule bounds (the transport).
+
+use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
+use block::{BlockCount, Extent, Lba};
+use wire::nvme::command::{DsmRange, Fuse, IoOpcode, SglKind};
+use wire::nvme::{Command, Status};
+
+use crate::subsystem::Namespace;
+
+/// The most that a fused compare and write may concern, in bytes: what its atomicity is promised for. At least one
+/// block of every block size; ACWU says one block.
+pub const COMPARE_AND_WRITE_MAX: u32 = 4096;
+
+/// What a command asks of its namespace's volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Read and send to the host.
+    Read(Extent),
+    /// Take from the host and write; the flag is FUA.
+    Write(Extent, bool),
+    /// Take from the host and compare.
+    Compare(Extent),
+    /// Write zeros; whether space may be given up (DEAC), and FUA.
+    WriteZeroes(Extent, bool, bool),
+    /// Read from the media and say whether it worked.
+    Verify(Extent),
+    /// Make completed writes durable.
+    Flush,
+    /// Take this many bytes of ranges from the host, see [`ranges`].
+    Ranges(u32),
+}
+
+/// Which way a command's data go, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// There are none.
+    None,
+    /// From the volume to the host.
+    ToHost(u32),
+    /// From the host.
+    FromHost(u32),
+}
+
+impl Work {
+    /// Which way its data go and how many there are.
+    #[inline]
+    #[must_use]
+    pub fn payload(&self) -> Payload {
+        match self {
+            Work::Read(extent) => Payload::ToHost(extent.length.0 as u32),
+            Work::Write(extent, _) | Work::Compare(extent) => {
+                Payload::FromHost(extent.length.0 as u32)
+            }
+            Work::Ranges(length) => Payload::FromHost(*length),
+            Work::WriteZeroes(..) | Work::Verify(_) | Work::Flush => Payload::None,
+        }
+    }
+
+    /// Where in its first page its payload begins, as the volume's pages lie.
+    #[inline]
+    #[must_use]
+    pub fn phase(&self) -> u32 {
+        match self {
+            Work::Read(extent) | Work::Write(extent, _) | Work::Compare(extent) => {
+                (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Checks what every command must say of its data, whatever it is: an SGL, of a type that TCP knows.
+#[inline]
+pub fn check_pointer(command: &Command) -> Result<(), Status> {
+    if command.psdt() != 1 {
+        return Err(Status::INVALID_FIELD.with_dnr());
+    }
+    let sgl = command.sgl();
+    match sgl.kind {
+        SglKind::TRANSPORT => Ok(()),
+        SglKind::IN_CAPSULE if sgl.address == 0 => Ok(()),
+        SglKind::IN_CAPSULE => Err(Status::INVALID_SGL_OFFSET.with_dnr()),
+        _ => Err(Status::INVALID_SGL_TYPE.with_dnr()),
+    }
+}
+
+/// Says what an I/O command asks of `namespace`, or why it is refused. FUSE is the caller's to obey.
+#[inline]
+pub fn judge(command: &Command, namespace: &Namespace) -> Result<Work, Status> {
+    let work = match command.io_opcode() {
+        IoOpcode::READ => Work::Read(transfer(command, namespace)?),
+        IoOpcode::WRITE => {
+            writable(namespace)?;
+            Work::Write(transfer(command, namespace)?, command.force_unit_access())
+        }
+        _ => return judge_other(command, namespace),
+    };
+    Ok(work)
+}
+
+fn judge_other(command: &Command, namespace: &Namespace) -> Result<Work, Status> {
+    match command.io_opcode() {
+        IoOpcode::FLUSH => {
+            no_data(command)?;
+            Ok(Work::Flush)
+        }
+        IoOpcode::COMPARE => Ok(Work::Compare(transfer(command, namespace)?)),
+        IoOpcode::WRITE_ZEROES => {
+            writable(namespace)?;
+            no_data(command)?;
+            let extent = extent(command, namespace)?;
+            Ok(Work::WriteZeroes(extent, command.deallocate(), command.force_unit_access()))
+        }
+        IoOpcode::VERIFY => {
+            no_data(command)?;
+            Ok(Work::Verify(extent(command, namespace)?))
+        }
+        IoOpcode::DATASET_MANAGEMENT => {
+            writable(namespace)?;
+            let length = command.sgl().length;
+            // A host may send more than it counts: Linux always sends room for 256 ranges.
+            if (length as usize) < DsmRange::count(command) * DsmRange::SIZE
+                || length as usize > DISCARD_RANGES_MAX * DsmRange::SIZE
+            {
+                return Err(Status::INVALID_SGL_LENGTH.with_dnr());
+            }
+            Ok(Work::Ranges(length))
+        }
+        // Write Uncorrectable, reservations and copy among them: ONCS does not offer them.
+        _ => Err(Status::INVALID_OPCODE.with_dnr()),
+    }
+}
+
+/// The extents that a Dataset Management command deallocates, from its data; none when it only gives hints.
+pub fn ranges(
+    command: &Command,
+    data: &[u8],
+    namespace: &Namespace,
+) -> Result<Vec<Extent>, Status> {
+    let count = DsmRange::count(command);
+    let wanted = DsmRange::is_deallocate(command);
+    let mut extents = Vec::with_capacity(if wanted { count } else { 0 });
+    for range in DsmRange::parse_all(data).take(count) {
+        let extent = within(namespace, range.lba, u64::from(range.blocks))?;
+        if wanted && range.blocks != 0 {
+            extents.push(extent);
+        }
+    }
+    Ok(extents)
+}
+
+#[inline]
+fn within(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Extent, Status> {
+    let out_of_range = Status::LBA_OUT_OF_RANGE.with_dnr();
+    let end = lba.checked_add(blocks).ok_or(out_of_range)?;
+    if end > namespace.blocks.0 {
+        return Err(out_of_range);
+    }
+    namespace.block_size.extent(Lba(lba), BlockCount(blocks)).ok_or(out_of_range)
+}
+
+/// The extent of SLBA and NLB.
+#[inline]
+fn extent(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
+    within(namespace, command.lba(), u64::from(command.blocks()))
+}
+
+/// The extent of a command whose data the SGL describes: no more than MDTS, and as long as the SGL says.
+#[inline]
+fn transfer(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
+    let extent = extent(command, namespace)?;
+    if extent.length.0 > u64::from(TRANSFER_MAX) {
+        return Err(Status::INVALID_FIELD.with_dnr());
+    }
+    if extent.length.0 != u64::from(command.sgl().length) {
+        return Err(Status::INVALID_SGL_LENGTH.with_dnr());
+    }
+    Ok(extent)
+}
+
+#[inline]
+fn writable(namespace: &Namespace) -> Result<(), Status> {
+    if namespace.read_only {
+        return Err(Status::NAMESPACE_WRITE_PROTECTED.with_dnr());
+    }
+    Ok(())
+}
+
+fn no_data(command: &Command) -> Result<(), Status> {
+    if command.sgl().length != 0 {
+        return Err(Status::INVALID_SGL_LENGTH.with_dnr());
+    }
+    Ok(())
+}
+
+/// Whether the two commands may be a fused pair: a compare, then a write, of the same blocks, few enough.
+pub fn check_fused(first: &Command, second: &Command) -> Result<(), Status> {
+    let same = first.nsid() == second.nsid()
+        && first.lba() == second.lba()
+        && first.blocks() == second.blocks();
+    if !same || second.io_opcode() != IoOpcode::WRITE {
+        return Err(Status::INVALID_FIELD.with_dnr());
+    }
+    Ok(())
+}
+
+/// Whether a command may be the first of a fused pair: a compare of no more than is atomic. Its extent if so.
+pub fn judge_fused_first(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
+    if command.io_opcode() != IoOpcode::COMPARE {
+        return Err(Status::INVALID_FIELD.with_dnr());
+    }
+    writable(namespace)?;
+    let extent = transfer(command, namespace)?;
+    if extent.length.0 > u64::from(COMPARE_AND_WRITE_MAX) {
+        return Err(Status::ATOMIC_WRITE_UNIT_EXCEEDED.with_dnr());
+    }
+    Ok(extent)
+}
+
+/// Whether FUSE holds a value that means something.
+#[inline]
+pub fn check_fuse(fuse: Fuse) -> Result<(), Status> {
+    if fuse.0 == 3 {
+        return Err(Status::INVALID_FIELD.with_dnr());
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! How a connection ends: why, what is dropped, what is awaited; and the time limits.
+//!
+//! From the moment it ends nothing new goes below. Commands that wait for memory or data are dropped and their memory is
+//! given back; what is below is awaited; replies that were gathered, and a C2HTermReq, leave first where there is still
+//! somebody to read them. Units: moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
+
+use core::fmt;
+
+use block::Instant;
+use block::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE, SEND_PROGRESS};
+use contract::{Direct, Loss, SendBatch};
+use wire::nvme::Status;
+use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
+
+use super::slots::State;
+use super::{Connection, Context, Fused, Phase};
+use crate::controllers::CloseReason;
+use crate::tcp::pdu_stream::Violation;
+
+/// After so long without a command the tables of a connection are given back.
+const IDLE: core::time::Duration = core::time::Duration::from_secs(5);
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The transport was lost, or the host closed.
+    Lost(Loss),
+    /// The host broke the rules; it was told so.
+    Violation(Violation),
+    /// The host said that we broke the rules.
+    Terminated(FatalErrorStatus),
+    /// The controllers asked for it.
+    Asked(CloseReason),
+    /// The last answer said so: a refused Connect, a Disconnect.
+    Answered,
+    /// A time limit has passed: which.
+    TimedOut(TimeLimit),
+}
+
+/// The time limits of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// ICReq and Connect.
+    Handshake,
+    /// A PDU once begun.
+    Pdu,
+    /// Data that were asked for.
+    Data,
+    /// A send without progress.
+    Send,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Lost(Loss::EndOfStream) => f.write_str("the host closed"),
+            Reason::Lost(Loss::Error(error)) => write!(f, "lost with system error {error}"),
+            Reason::Violation(violation) => write!(f, "the host broke a rule: {violation}"),
+            Reason::Terminated(fes) => write!(f, "the host terminated it: {fes}"),
+            Reason::Asked(reason) => write!(f, "closed by its controller: {reason:?}"),
+            Reason::Answered => f.write_str("closed with its last answer"),
+            Reason::TimedOut(limit) => f.write_str(match limit {
+                TimeLimit::Handshake => "no ICReq and Connect in time",
+                TimeLimit::Pdu => "a PDU was not completed in time",
+                TimeLimit::Data => "data after an R2T did not come in time",
+                TimeLimit::Send => "the host did not read in time",
+            }),
+        }
+    }
+}
+
+impl Connection {
+    /// The controllers ask for its end. Replies that were gathered leave first, unless the host is silent anyway.
+    pub fn close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
+        match reason {
+            CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
+            _ => self.end_after_send(Reason::Asked(reason), ctx),
+        }
+    }
+
+    /// The connection can carry nothing more.
+    pub fn handle_lost(&mut self, loss: Loss, ctx: &mut Context<'_>) {
+        self.end_at_once(Reason::Lost(loss), ctx);
+    }
+
+    /// The driver closed; what was lent to it comes back.
+    pub fn handle_closed(
+        &mut self,
+        direct: Option<Direct>,
+        batch: Option<SendBatch>,
+        ctx: &mut Context<'_>,
+    ) {
+        if self.is_open() {
+            self.end_at_once(Reason::Lost(Loss::EndOfStream), ctx);
+        }
+        if let Some(direct) = direct {
+            ctx.pool.give(&mut self.transfers, ctx.memory, direct.buffer);
+        }
+        if let Some(batch) = batch {
+            self.take_back(batch, ctx);
+        }
+        self.give_unsent(ctx);
+        self.phase = Phase::Closed;
+        self.close = None;
+        self.wake = None;
+        self.drained_maybe(ctx);
+    }
+
+    /// The peer broke the rules: it is told so, and the connection ends.
+    #[cold]
+    pub(super) fn violated(&mut self, violation: Violation, pdu: &[u8], ctx: &mut Context<'_>) {
+        let mut bytes = [0; TermReq::SIZE_MAX];
+        let length = violation.term_req(PduType::C2H_TERM_REQ, pdu).emit(&mut bytes);
+        self.outbox.push_raw(&bytes[..length]);
+        self.end_after_send(Reason::Violation(violation), ctx);
+    }
+
+    /// Ends once what was gathered has left.
+    pub(super) fn end_after_send(&mut self, reason: Reason, ctx: &mut Context<'_>) {
+        if self.is_open() {
+            self.stop(reason, ctx);
+            self.phase = Phase::Ending;
+            self.drained_maybe(ctx);
+        }
+    }
+
+    /// Ends now: nothing more is sent.
+    pub(super) fn end_at_once(&mut self, reason: Reason, ctx: &mut Context<'_>) {
+        if self.is_open() {
+            self.stop(reason, ctx);
+        }
+        if matches!(self.phase, Phase::Handshake | Phase::Open | Phase::Ending) {
+            self.phase = Phase::Closing;
+            self.give_unsent(ctx);
+            self.close = Some(false);
+            self.wake = None;
+            self.drained_maybe(ctx);
+        }
+    }
+
+    fn give_unsent(&mut self, ctx: &mut Context<'_>) {
+        for buffer in self.outbox.abandon() {
+            ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
+        }
+    }
+
+    /// Drops all that is not below.
+    fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
+        self.reason = Some(reason);
+        ctx.controllers.connection_gone(ctx.now, self.key());
+        self.fused = Fused::None;
+        self.waiting = Default::default();
+        self.paused = None;
+        self.resume = false;
+        self.begun = None;
+        self.idle_mark = None;
+        self.asked = 0;
+        self.give_reserved(ctx);
+        for slot in self.slots.numbers() {
+            let transfer = match self.slots.state(slot) {
+                State::Free | State::Below(_) => continue,
+                State::Granted(grant) => core::mem::take(&mut grant.data.buffer),
+                State::Pair(pair) => {
+                    let expected = core::mem::take(&mut pair.expected.buffer);
+                    let replacement = core::mem::take(&mut pair.replacement.buffer);
+                    ctx.pool.give(&mut self.capsules, ctx.memory, expected);
+                    ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
+                    block::Buffer::empty()
+                }
+                State::Waiting(_) | State::Second(_) | State::Admin(_) => block::Buffer::empty(),
+            };
+            ctx.pool.give(&mut self.transfers, ctx.memory, transfer);
+            self.slots.remove(slot);
+        }
+    }
+
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come: limits that have passed end the connection, the others are
+    /// waited for.
+    pub fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now;
+        if self.wake.is_none_or(|wake| now < wake) {
+            return;
+        }
+        self.wake = None;
+        if let Some(since) = self.outbox.since()
+            && self.is_over(since + SEND_PROGRESS, now)
+        {
+            return self.end_at_once(Reason::TimedOut(TimeLimit::Send), ctx);
+        }
+        if !self.is_open() {
+            return;
+        }
+        // While a Connect is with the controllers the time is theirs.
+        if self.queue.is_none() {
+            let began = if self.slots.len() == 0 { self.started } else { now };
+            if self.is_over(began + HANDSHAKE, now) {
+                return self.end_after_send(Reason::TimedOut(TimeLimit::Handshake), ctx);
+            }
+        }
+        if let Some(begun) = self.begun
+            && self.is_over(begun + PDU_COMPLETE, now)
+        {
+            return self.end_after_send(Reason::TimedOut(TimeLimit::Pdu), ctx);
+        }
+        if self.asked > 0
+            && let Some(since) = self.oldest_data()
+            && self.is_over(since + DATA_AFTER_R2T, now)
+        {
+            return self.end_after_send(Reason::TimedOut(TimeLimit::Data), ctx);
+        }
+        self.look_at_fused(ctx);
+        self.look_at_idleness(ctx);
+    }
+
+    /// Whether a limit has passed; if not, asks to be woken then.
+    fn is_over(&mut self, limit: Instant, now: Instant) -> bool {
+        if limit <= now {
+            return true;
+        }
+        self.arm(limit);
+        false
+    }
+
+    /// Since when the command that waits longest for its data had none.
+    fn oldest_data(&mut self) -> Option<Instant> {
+        let mut oldest: Option<Instant> = None;
+        for slot in self.slots.numbers() {
+            if let Some(data) = self.slots.incoming(slot)
+                && !data.is_whole()
+                && let Some(since) = data.since
+            {
+                oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+            }
+        }
+        oldest
+    }
+
+    /// The first of a pair does not hold memory for a second that never comes.
+    fn look_at_fused(&mut self, ctx: &mut Context<'_>) {
+        let Fused::Pending(slot) = self.fused else { return };
+        let State::Pair(pair) = self.slots.state(slot) else {
+            panic!("slot {slot} holds no first of a pair");
+        };
+        let limit = pair.since + DATA_AFTER_R2T;
+        if self.is_over(limit, ctx.now) {
+            self.fused = Fused::Refused;
+            self.fail_first(slot, Status::FUSED_MISSING, ctx);
+        }
+    }
+
+    /// From the first command on, looks now and then whether there are none any more.
+    #[cold]
+    pub(super) fn watch_idleness(&mut self, ctx: &Context<'_>) {
+        self.idle_mark = Some(self.counters.commands);
+        self.arm(ctx.now + IDLE);
+    }
+
+    fn look_at_idleness(&mut self, ctx: &mut Context<'_>) {
+        let Some(mark) = self.idle_mark else { return };
+        if mark != self.counters.commands || !self.outbox.is_quiet() {
+            return self.watch_idleness(ctx);
+        }
+        // A held Asynchronous Event Request is no reason to keep the rest.
+        if self.slots.len() == 0 {
+            self.slots.shrink();
+        }
+        self.outbox.shrink();
+        self.waiting.shrink_to_fit();
+        self.idle_mark = None;
+    }
+}

@@ -1,0 +1,240 @@
+//! Fused compare and write: two commands, one behind the other on the same queue, that become one request.
+//!
+//! The memory of both is taken with the first, so that a pair never waits for memory while it holds some; their data come
+//! in the capsules or are asked for one by one. A pair that cannot be: either command gets its own status, or
+//! 0x009 because its mate failed, or 0x00A because its mate is missing. A first whose data are still on their way is
+//! answered once they came. A first whose second does not come within the time for data fails with 0x00A.
+//! Spec: NVMe base, "Fused Operations"; NVM command set, "Compare and Write".
+
+use block::{Buffer, Operation};
+use wire::nvme::command::Fuse;
+use wire::nvme::{Command, Status};
+
+use super::capsule::check_place;
+use super::slots::{Below, Incoming, Kind, Pair, State};
+use super::{Connection, Context, Fused};
+use crate::io;
+
+impl Connection {
+    /// A command that is part of a fused pair, follows the first of one, or came with corrupt data. False when it
+    /// waits for memory.
+    #[cold]
+    pub(super) fn take_unusual(
+        &mut self,
+        command: &Command,
+        data: &[u8],
+        corrupt: bool,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let fused = core::mem::replace(&mut self.fused, Fused::None);
+        let is_io = !self.is_control(command);
+        let status = match (fused, command.fuse()) {
+            (Fused::Pending(first), Fuse::SECOND) if is_io => {
+                self.take_second(first, command, data, corrupt, ctx);
+                return true;
+            }
+            (Fused::Refused, Fuse::SECOND) if is_io => Status::FUSED_FAILED,
+            (Fused::Pending(first), _) => {
+                self.fail_first(first, Status::FUSED_MISSING, ctx);
+                return self.take_unusual(command, data, corrupt, ctx);
+            }
+            _ if corrupt => {
+                self.counters.corrupt += 1;
+                if command.fuse() == Fuse::FIRST {
+                    self.fused = Fused::Refused;
+                }
+                Status::TRANSIENT_TRANSPORT_ERROR
+            }
+            (_, Fuse::NONE) => return self.take_plain(command, data, ctx),
+            (_, Fuse::SECOND) if is_io => Status::FUSED_MISSING,
+            (_, Fuse::FIRST) if is_io => match self.take_first(command, data, ctx) {
+                Ok(taken) => return taken,
+                Err(status) => {
+                    self.fused = Fused::Refused;
+                    status
+                }
+            },
+            _ => Status::INVALID_FIELD.with_dnr(),
+        };
+        self.answer(command.command_id(), status);
+        true
+    }
+
+    fn take_first(
+        &mut self,
+        command: &Command,
+        data: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<bool, Status> {
+        let extent = self.judge_first(command, ctx)?.1;
+        let in_capsule = check_place(command, data)?;
+        let phase = (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32;
+        let Some((expected, replacement)) = self.pair_memory(extent.length.0 as u32, phase, ctx)
+        else {
+            return Ok(false);
+        };
+        let mut pair = Pair {
+            first: *command,
+            expected: Incoming::new(expected),
+            second: None,
+            replacement: Incoming::new(replacement),
+            fate: None,
+            since: ctx.now,
+        };
+        if in_capsule {
+            fill(&mut pair.expected, data, ctx);
+        }
+        let slot = self.occupy(command, State::Pair(Box::new(pair)));
+        if !in_capsule {
+            self.ask_for_data(slot, ctx);
+        }
+        self.fused = Fused::Pending(slot);
+        self.arm(ctx.now + block::limits::DATA_AFTER_R2T);
+        Ok(true)
+    }
+
+    /// Whether the first of a pair may be, and what it concerns.
+    fn judge_first(
+        &self,
+        command: &Command,
+        ctx: &mut Context<'_>,
+    ) -> Result<(block::VolumeId, block::Extent), Status> {
+        let queue = self.queue.as_ref().expect("an I/O command came on a queue");
+        ctx.controllers.command_heard(ctx.now, queue.handle);
+        ctx.controllers.io_allowed(queue.handle)?;
+        io::check_pointer(command)?;
+        let namespace = ctx
+            .controllers
+            .namespace(queue.handle, command.nsid())
+            .ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        Ok((namespace.volume, io::judge_fused_first(command, namespace)?))
+    }
+
+    fn take_second(
+        &mut self,
+        first: u16,
+        command: &Command,
+        data: &[u8],
+        corrupt: bool,
+        ctx: &mut Context<'_>,
+    ) {
+        let State::Pair(pair) = self.slots.state(first) else {
+            panic!("slot {first} holds no first of a pair");
+        };
+        let place = io::check_pointer(command)
+            .and_then(|()| io::check_fused(&pair.first, command))
+            .and_then(|()| {
+                let same_length = command.sgl().length == pair.replacement.length;
+                if same_length { Ok(()) } else { Err(Status::INVALID_SGL_LENGTH.with_dnr()) }
+            })
+            .and_then(|()| check_place(command, data));
+        let in_capsule = match place {
+            _ if corrupt => {
+                self.counters.corrupt += 1;
+                self.answer(command.command_id(), Status::TRANSIENT_TRANSPORT_ERROR);
+                return self.fail_first(first, Status::FUSED_FAILED, ctx);
+            }
+            Ok(in_capsule) => in_capsule,
+            Err(status) => {
+                self.answer(command.command_id(), status);
+                let mismatch = io::check_fused(&pair_first(self, first), command);
+                let fate = mismatch.err().unwrap_or(Status::FUSED_FAILED);
+                return self.fail_first(first, fate, ctx);
+            }
+        };
+        if in_capsule {
+            fill(&mut pair.replacement, data, ctx);
+        }
+        let second = self.occupy(command, State::Second(first));
+        if let State::Pair(pair) = self.slots.state(first) {
+            pair.second = Some((second, *command));
+        }
+        if !in_capsule {
+            self.ask_for_data(second, ctx);
+        }
+        self.try_pair(first, ctx);
+    }
+
+    /// The first of a pair will not get its second.
+    pub(super) fn fail_first(&mut self, first: u16, fate: Status, ctx: &mut Context<'_>) {
+        if let State::Pair(pair) = self.slots.state(first) {
+            pair.fate = Some(fate);
+        }
+        self.try_pair(first, ctx);
+    }
+
+    /// Goes on with a pair if all that it waits for is there.
+    pub(super) fn try_pair(&mut self, first: u16, ctx: &mut Context<'_>) {
+        let State::Pair(pair) = self.slots.state(first) else {
+            panic!("slot {first} holds no first of a pair");
+        };
+        if !pair.expected.is_whole() {
+            return;
+        }
+        if let Some(fate) = pair.fate {
+            let corrupt = pair.expected.corrupt;
+            self.dissolve(first, ctx);
+            let status = if corrupt { Status::TRANSIENT_TRANSPORT_ERROR } else { fate };
+            return self.finish(first, status);
+        }
+        let Some((second, write)) = pair.second.filter(|_| pair.replacement.is_whole()) else {
+            return;
+        };
+        let compare = pair.first;
+        let failed = if pair.expected.corrupt {
+            Some((Status::TRANSIENT_TRANSPORT_ERROR, Status::FUSED_FAILED))
+        } else if pair.replacement.corrupt {
+            Some((Status::FUSED_FAILED, Status::TRANSIENT_TRANSPORT_ERROR))
+        } else {
+            None
+        };
+        // The namespace may have changed while the data were coming.
+        let judged = match failed {
+            Some(statuses) => Err(statuses),
+            None => {
+                self.judge_first(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED))
+            }
+        };
+        let (expected, replacement) = match judged {
+            Err((of_first, of_second)) => {
+                self.dissolve(first, ctx);
+                self.finish(first, of_first);
+                return self.finish(second, of_second);
+            }
+            Ok(_) => self.pair_buffers(first),
+        };
+        let (volume, extent) = judged.expect("the failure was dealt with");
+        let durable = write.force_unit_access() || compare.force_unit_access();
+        *self.slots.state(first) = State::Below(Below::one(Kind::Pair(second)));
+        let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
+        self.submit(first, volume, operation, ctx);
+    }
+
+    fn pair_buffers(&mut self, first: u16) -> (Buffer, Buffer) {
+        let State::Pair(pair) = self.slots.state(first) else {
+            panic!("slot {first} holds no first of a pair");
+        };
+        let expected = core::mem::take(&mut pair.expected.buffer);
+        (expected, core::mem::take(&mut pair.replacement.buffer))
+    }
+
+    /// Gives the memory of a pair back.
+    fn dissolve(&mut self, first: u16, ctx: &mut Context<'_>) {
+        let (expected, replacement) = self.pair_buffers(first);
+        ctx.pool.give(&mut self.capsules, ctx.memory, expected);
+        ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
+    }
+}
+
+fn pair_first(connection: &mut Connection, first: u16) -> Command {
+    match connection.slots.state(first) {
+        State::Pair(pair) => pair.first,
+        state => panic!("slot {first} holds no first of a pair but {state:?}"),
+    }
+}
+
+/// Data that came in the capsule are whole at once.
+fn fill(incoming: &mut Incoming, data: &[u8], ctx: &mut Context<'_>) {
+    ctx.memory.write(&mut incoming.buffer, 0, data);
+    incoming.received = incoming.length;
+}

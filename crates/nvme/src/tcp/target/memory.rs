@@ -1,0 +1,203 @@
+//! Who waits for memory, and goes on once there may be some: commands in a line, the oldest first, and the
+//! capsule at the front of a stopped stream.
+//!
+//! Two accounts keep a connection from waiting for itself. Data in capsules are freed by volumes alone, so a stopped
+//! stream goes on whatever the peer does; buffers of transfers may hang on H2CData further back in the same stream, and
+//! nobody in the stream waits for those.
+
+use block::{Buffer, Class};
+use wire::nvme::{Command, Status};
+
+use super::slots::{Below, Grant, Incoming, Kind, State};
+use super::{Connection, Context};
+use crate::io::{self, Payload, Work};
+
+/// Memory that the capsule at the front of the stream needs: `count` buffers of one length and phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) length: u32,
+    pub(super) phase: u32,
+    pub(super) count: u8,
+}
+
+impl Connection {
+    /// Whether commands or the stream wait for memory of the pool.
+    #[inline]
+    #[must_use]
+    pub fn waits_for_memory(&self) -> bool {
+        self.paused.is_some() || !self.waiting.is_empty()
+    }
+
+    /// There may be memory again: who waits goes on as far as there is. Returns whether somebody still waits.
+    pub fn handle_memory(&mut self, ctx: &mut Context<'_>) -> bool {
+        while let Some(&slot) = self.waiting.front() {
+            if !self.go_on(slot, ctx) {
+                break;
+            }
+            self.waiting.pop_front();
+        }
+        if let Some(need) = self.paused
+            && self.reserve(need, ctx)
+        {
+            self.paused = None;
+            self.resume = true;
+        }
+        self.waits_for_memory()
+    }
+
+    /// Takes memory for the capsule at the front of the stream, all or nothing.
+    fn reserve(&mut self, need: Need, ctx: &mut Context<'_>) -> bool {
+        self.give_reserved(ctx);
+        for _ in 0..need.count {
+            match ctx.pool.take(&mut self.capsules, Class::Capsule, need.length, need.phase) {
+                Some(buffer) => self.reserved.push(buffer),
+                None => {
+                    self.give_reserved(ctx);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Gives memory back that a capsule turned out not to need.
+    pub(super) fn give_reserved(&mut self, ctx: &mut Context<'_>) {
+        while let Some(buffer) = self.reserved.pop() {
+            ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
+        }
+    }
+
+    /// A buffer for data that are in the capsule, or `None`: then the stream stops.
+    #[inline]
+    pub(super) fn capsule_memory(
+        &mut self,
+        length: u32,
+        phase: u32,
+        ctx: &mut Context<'_>,
+    ) -> Option<Buffer> {
+        if let Some(buffer) = self.reserved.pop() {
+            if buffer.len() == length && buffer.phase() == phase {
+                return Some(buffer);
+            }
+            ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
+        }
+        let buffer = ctx.pool.take(&mut self.capsules, Class::Capsule, length, phase);
+        if buffer.is_none() {
+            self.pause(Need { length, phase, count: 1 });
+        }
+        buffer
+    }
+
+    /// Two buffers for a fused pair, or `None`: then the stream stops.
+    pub(super) fn pair_memory(
+        &mut self,
+        length: u32,
+        phase: u32,
+        ctx: &mut Context<'_>,
+    ) -> Option<(Buffer, Buffer)> {
+        let need = Need { length, phase, count: 2 };
+        let fits = |buffer: &Buffer| buffer.len() == length && buffer.phase() == phase;
+        let held = self.reserved.len() == 2 && self.reserved.iter().all(fits);
+        if !held && !self.reserve(need, ctx) {
+            self.pause(need);
+            return None;
+        }
+        Some((self.reserved.pop()?, self.reserved.pop()?))
+    }
+
+    fn pause(&mut self, need: Need) {
+        self.counters.waits += 1;
+        self.paused = Some(need);
+    }
+
+    /// A buffer of a transfer, unless somebody waits for one already or there is none.
+    #[inline]
+    pub(super) fn transfer_memory(
+        &mut self,
+        length: u32,
+        phase: u32,
+        ctx: &mut Context<'_>,
+    ) -> Option<Buffer> {
+        if !self.waiting.is_empty() {
+            return None;
+        }
+        ctx.pool.take(&mut self.transfers, Class::Transfer, length, phase)
+    }
+
+    /// Puts a command in line for memory.
+    pub(super) fn wait(&mut self, command: &Command) {
+        let slot = self.occupy(command, State::Waiting(*command));
+        self.counters.waits += 1;
+        self.waiting.push_back(slot);
+    }
+
+    /// The command in `slot` is the first in line: judges it anew and takes its memory. False when there is none.
+    fn go_on(&mut self, slot: u16, ctx: &mut Context<'_>) -> bool {
+        let State::Waiting(command) = *self.slots.state(slot) else {
+            panic!("slot {slot} is in line for memory and does not wait");
+        };
+        let (volume, work) = match self.judge_again(&command, ctx) {
+            Ok(judged) => judged,
+            Err(status) => {
+                self.finish(slot, status);
+                return true;
+            }
+        };
+        let (length, to_host) = match work.map(|work| work.payload()) {
+            Some(Payload::ToHost(length)) => (length, true),
+            _ => (command.sgl().length, false),
+        };
+        let phase = work.map_or(0, |work| work.phase());
+        let taken = ctx.pool.take(&mut self.transfers, Class::Transfer, length, phase);
+        let Some(buffer) = taken else { return false };
+        match work {
+            Some(Work::Read(extent)) if to_host => {
+                *self.slots.state(slot) = State::Below(Below::one(Kind::Read));
+                self.submit(slot, volume, block::Operation::Read { extent, buffer }, ctx);
+            }
+            _ => {
+                let data = Incoming::new(buffer);
+                *self.slots.state(slot) = State::Granted(Grant { command, data });
+                self.ask_for_data(slot, ctx);
+            }
+        }
+        true
+    }
+
+    /// What a command that waited asks of its volume, if it still may; no work for a control command.
+    pub(super) fn judge_again(
+        &self,
+        command: &Command,
+        ctx: &Context<'_>,
+    ) -> Result<(block::VolumeId, Option<Work>), Status> {
+        let Some(queue) = self.queue.as_ref().filter(|_| !self.is_control(command)) else {
+            return Ok((block::VolumeId::default(), None));
+        };
+        ctx.controllers.io_allowed(queue.handle)?;
+        let namespace = ctx
+            .controllers
+            .namespace(queue.handle, command.nsid())
+            .ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        Ok((namespace.volume, Some(io::judge(command, namespace)?)))
+    }
+
+    /// Asks for all data of the command in `slot`: the grant.
+    pub(super) fn ask_for_data(&mut self, slot: u16, ctx: &mut Context<'_>) {
+        let command_id = self.slots.command_id(slot);
+        let data =
+            self.slots.incoming(slot).expect("a command that takes data has a place for them");
+        data.since = Some(ctx.now);
+        let length = data.length;
+        self.asked += 1;
+        self.outbox.push_r2t(command_id, slot, length, self.digests);
+        self.arm(ctx.now + block::limits::DATA_AFTER_R2T);
+    }
+}
+
+impl Below {
+    /// One request, nothing of which has come back.
+    #[inline]
+    pub(super) fn one(kind: Kind) -> Below {
+        Below { parts: 1, kind, status: Status::SUCCESS }
+    }
+}

@@ -1,0 +1,385 @@
+//! The serving end of an NVMe/TCP connection: PDUs in, requests to volumes out; completions in, PDUs out.
+//!
+//! In: received bytes, completions, replies of the [`Controllers`]. Out: requests (pushed to the context at once), and by
+//! polling send batches, a resume, a close. Units: bytes, moments of the shard clock. Pure: no I/O, no clock.
+//! Errors: what the peer may not do ends the connection with a C2HTermReq ([`Violation`]); what a command may not do is
+//! a status; what the storage could not do is a status too (`status.rs`).
+//!
+//! The way of a 4 KiB read: `receive` cuts the PDU, `capsule` gives the command a slot and memory and a request to the
+//! volume; `completion` puts header, data and response capsule into the batch that `settle` sends. A write that does not
+//! fit its capsule gets its whole buffer and then one R2T for all of it: the grant. Who finds no memory waits:
+//! a command without data in the line of `memory`, a capsule with data in the stream, which stops.
+//!
+//! ```text
+//!   Handshake -- ICReq, ICResp --> Open -- Connect --> Open, a queue
+//!       |                            |
+//!       +------- violation, loss, time limit, close ----> Ending -- last batch sent --> Closing
+//!                                                                                          | Closed, and
+//!                       nothing new goes below from Ending on                             Gone  nothing below
+//! ```
+//! Spec: NVMe/TCP transport, "Connection establishment" to "Error handling"; NVMe base over fabrics, "Queues".
+//! Not here: what admin and Fabrics commands mean (`controllers`), the volume, TLS.
+
+mod capsule;
+mod closing;
+mod completion;
+mod fused;
+mod memory;
+mod outbox;
+mod receive;
+mod slots;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use block::{
+    Account, Instant, MachineId, Memory, Operation, Pool, Request, ShardId, Ticket, VolumeId,
+    limits,
+};
+use contract::{ConnectionId, Endpoint, SendBatch};
+use wire::nvme::{Completion as Entry, Status};
+use wire::nvme_tcp::Digests;
+
+use crate::controllers::{Controllers, MachineKey, QueueView};
+pub use closing::Reason;
+use memory::Need;
+use outbox::Outbox;
+use receive::Stream;
+use slots::Slots;
+
+/// What the connection works with during a call.
+pub struct Context<'a> {
+    /// The present.
+    pub now: Instant,
+    /// The bytes behind the buffers.
+    pub memory: &'a mut dyn Memory,
+    /// The shard's budget.
+    pub pool: &'a mut Pool,
+    /// The shard's controllers.
+    pub controllers: &'a mut Controllers,
+    /// Where requests go; the shard hands them to their volumes.
+    pub requests: &'a mut Vec<(VolumeId, Request)>,
+}
+
+/// What the connection is called on its shard; its tickets carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The machine.
+    pub machine: MachineId,
+    /// Which life of it.
+    pub generation: u32,
+    /// The shard.
+    pub shard: ShardId,
+}
+
+/// What can be chosen about connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// MAXH2CDATA: the most data of one H2CData PDU; at least 4096, a multiple of 4.
+    pub max_h2c_data: u32,
+}
+
+impl Default for Settings {
+    /// A whole transfer in one PDU.
+    fn default() -> Self {
+        Settings { max_h2c_data: limits::TRANSFER_MAX }
+    }
+}
+
+/// What the connection wants of its driver.
+#[derive(Debug)]
+pub enum ConnectionEffect {
+    /// Send this; there is none out.
+    Send(SendBatch),
+    /// Show bytes again after a pause.
+    Resume,
+    /// Close.
+    Close {
+        /// Whether what was sent should reach the peer first.
+        after_send: bool,
+    },
+}
+
+/// What a connection did since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands that came, of every kind.
+    pub commands: u64,
+    /// Commands that were answered with another status than success.
+    pub failed: u64,
+    /// Bytes of data received.
+    pub data_in: u64,
+    /// Bytes of data sent.
+    pub data_out: u64,
+    /// Data digests that were wrong.
+    pub corrupt: u64,
+    /// How often a command or capsule had to wait for memory.
+    pub waits: u64,
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Waits for ICReq.
+    Handshake,
+    /// Takes commands.
+    Open,
+    /// Takes nothing more; the last words are on their way.
+    Ending,
+    /// The driver closes.
+    Closing,
+    /// The driver closed.
+    Closed,
+}
+
+/// Where a fused pair stands, as the next command sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fused {
+    /// The last command was not the first of a pair.
+    None,
+    /// It was, and is in this slot.
+    Pending(u16),
+    /// It was, and was refused: the second fails with it.
+    Refused,
+}
+
+/// One NVMe/TCP connection of a host.
+///
+/// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) until `None`.
+/// After [`ConnectionEffect::Close`] only `handle_sent`, `handle_completion` and `handle_closed` may come; once
+/// [`is_gone`](Self::is_gone) says so, no memory and no request of it is left anywhere.
+#[derive(Debug)]
+pub struct Connection {
+    identity: Identity,
+    connection: ConnectionId,
+    endpoint: Endpoint,
+    settings: Settings,
+    phase: Phase,
+    digests: Digests,
+    queue: Option<QueueView>,
+    /// SQHD: where the head of the submission queue is.
+    sq_head: u16,
+    fused: Fused,
+    stream: Stream,
+    slots: Slots,
+    /// Requests that have not come back.
+    below: u32,
+    /// Commands whose data were asked for and are not whole.
+    asked: u32,
+    /// Commands in line for memory, the oldest first.
+    waiting: VecDeque<u16>,
+    /// What the capsule at the front of the stream needs, while the stream is stopped.
+    paused: Option<Need>,
+    /// Memory taken for the capsule at the front of the stream.
+    reserved: Vec<block::Buffer>,
+    /// Memory of transfers: it may hang on the peer.
+    transfers: Account,
+    /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
+    capsules: Account,
+    outbox: Outbox,
+    resume: bool,
+    close: Option<bool>,
+    started: Instant,
+    /// When the PDU began that is not whole.
+    begun: Option<Instant>,
+    /// When to look at the time limits, at the latest.
+    wake: Option<Instant>,
+    /// Commands counted when it was last seen whether the connection is idle; `None` while it holds no tables.
+    idle_mark: Option<u64>,
+    reason: Option<Reason>,
+    drained: bool,
+    counters: Counters,
+}
+
+impl Connection {
+    /// A connection that was just accepted and waits for ICReq.
+    #[must_use]
+    pub fn new(
+        now: Instant,
+        identity: Identity,
+        connection: ConnectionId,
+        endpoint: Endpoint,
+        settings: Settings,
+    ) -> Connection {
+        assert!(
+            settings.max_h2c_data >= 4096 && settings.max_h2c_data.is_multiple_of(4),
+            "MAXH2CDATA {} is below 4096 or no multiple of 4",
+            settings.max_h2c_data
+        );
+        Connection {
+            identity,
+            connection,
+            endpoint,
+            settings,
+            phase: Phase::Handshake,
+            digests: Digests::NONE,
+            queue: None,
+            sq_head: 0,
+            fused: Fused::None,
+            stream: Stream::Header,
+            slots: Slots::default(),
+            below: 0,
+            asked: 0,
+            waiting: VecDeque::new(),
+            paused: None,
+            reserved: Vec::new(),
+            transfers: Account::default(),
+            capsules: Account::default(),
+            outbox: Outbox::default(),
+            resume: false,
+            close: None,
+            started: now,
+            begun: None,
+            wake: Some(now + limits::HANDSHAKE),
+            idle_mark: None,
+            reason: None,
+            drained: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The driver's name of the connection.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// Its two ends.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The controllers' name of the connection.
+    #[must_use]
+    pub fn key(&self) -> MachineKey {
+        MachineKey { machine: self.identity.machine, generation: self.identity.generation }
+    }
+
+    /// The queue that it is, once it is connected.
+    #[must_use]
+    pub fn queue(&self) -> Option<&QueueView> {
+        self.queue.as_ref()
+    }
+
+    /// The digests in use.
+    #[must_use]
+    pub fn digests(&self) -> Digests {
+        self.digests
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Commands outstanding.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.slots.len()
+    }
+
+    /// Pages that it holds of the pool.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.transfers.pages() + self.capsules.pages()
+    }
+
+    /// Why it ends or ended.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.reason.as_ref()
+    }
+
+    /// Whether it takes commands.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Handshake | Phase::Open)
+    }
+
+    /// Whether the driver closed it and nothing of it is below any more: it may be forgotten.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.phase == Phase::Closed && self.below == 0
+    }
+
+    /// The end of a turn: replies that were gathered leave, if nothing is out.
+    pub fn settle(&mut self, ctx: &mut Context<'_>) {
+        if self.outbox.has_to_send() {
+            self.outbox.send(ctx.now);
+            self.arm(ctx.now + limits::SEND_PROGRESS);
+        }
+        if self.phase == Phase::Ending && self.outbox.is_quiet() {
+            self.phase = Phase::Closing;
+            self.close = Some(true);
+        }
+    }
+
+    /// What is to be done next.
+    #[inline]
+    pub fn poll_effect(&mut self) -> Option<ConnectionEffect> {
+        if let Some(batch) = self.outbox.take() {
+            return Some(ConnectionEffect::Send(batch));
+        }
+        if core::mem::take(&mut self.resume) {
+            return Some(ConnectionEffect::Resume);
+        }
+        let after_send = self.close.take()?;
+        Some(ConnectionEffect::Close { after_send })
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all. It may come too early.
+    #[inline]
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.wake
+    }
+
+    /// Asks to be woken at `moment` at the latest.
+    #[inline]
+    fn arm(&mut self, moment: Instant) {
+        if self.wake.is_none_or(|wake| moment < wake) {
+            self.wake = Some(moment);
+        }
+    }
+
+    /// Sends a request below in the name of the command in `slot`.
+    #[inline]
+    fn submit(&mut self, slot: u16, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
+        let Identity { machine, generation, shard } = self.identity;
+        let ticket = Ticket { machine, generation, slot: u32::from(slot), shard };
+        self.below += 1;
+        ctx.requests.push((volume, Request { ticket, operation }));
+    }
+
+    /// Answers a command with nothing but a status.
+    #[inline]
+    fn answer(&mut self, command_id: u16, status: Status) {
+        self.answer_with(command_id, status, 0);
+    }
+
+    /// Answers a command with a status and a result.
+    #[inline]
+    fn answer_with(&mut self, command_id: u16, status: Status, result: u64) {
+        self.counters.failed += u64::from(!status.is_success());
+        let sq_head = self.advance();
+        self.outbox.push_response(Entry { result, sq_head, command_id, status }, self.digests);
+    }
+
+    /// SQHD for the next completion: each one frees an entry of the submission queue.
+    #[inline]
+    fn advance(&mut self) -> u16 {
+        let Some(queue) = &self.queue else { return 0 };
+        if queue.flow_control_off {
+            return Entry::SQ_HEAD_DISABLED;
+        }
+        self.sq_head += 1;
+        if self.sq_head >= queue.depth {
+            self.sq_head = 0;
+        }
+        self.sq_head
+    }
+}

@@ -1,0 +1,1 @@
+//! Dialogues of the target connection with a scripted host.
