@@ -131,6 +131,34 @@ LOGS = {
     "get-log": COMMANDS["log-discovery"],
 }
 
-for target, seeds in {"pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
+TCP = struct.pack(">HHIIBBHHH", 50000, 4420, 1, 1, 0x50, 0x18, 512, 0, 0) + ICREQ
+IP4 = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(TCP), 1, 0x4000, 64, 6, 0, b"\x7f\0\0\1", b"\x7f\0\0\1") + TCP
+IP6 = struct.pack(">IHBB16s16s", 6 << 28, len(TCP), 6, 64, bytes(15) + b"\1", bytes(15) + b"\1") + TCP
+FRAMES = [bytes(12) + b"\x08\0" + IP4, bytes(12) + b"\x81\0\0\x05\x86\xdd" + IP6]
+
+
+def pcap(order, magic, link, packets):
+    out = struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, 262144, link)
+    return out + b"".join(struct.pack(order + "IIII", 1, 2, len(p), len(p)) + p for p in packets)
+
+
+def block(kind, body):
+    body += bytes(-len(body) % 4)
+    return struct.pack("<II", kind, 12 + len(body)) + body + struct.pack("<I", 12 + len(body))
+
+
+PCAPNG = (block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)) + block(1, struct.pack("<HHI", 1, 0, 262144))
+          + b"".join(block(6, struct.pack("<IIIII", 0, 0, 1000, len(f), len(f)) + f) for f in FRAMES))
+CAPTURES = {
+    "pcap-little": b"\x40" + pcap("<", 0xA1B2C3D4, 1, FRAMES),
+    "pcap-big-nanoseconds": b"\x07" + pcap(">", 0xA1B23C4D, 1, FRAMES),
+    "pcap-cooked": b"\1" + pcap("<", 0xA1B2C3D4, 113, [bytes(14) + b"\x08\0" + IP4]),
+    "pcap-loopback": b"\xff" + pcap("<", 0xA1B2C3D4, 0, [b"\2\0\0\0" + IP4]),
+    "pcap-raw": b"\x10" + pcap("<", 0xA1B2C3D4, 101, [IP4, IP6]),
+    "pcapng": b"\x21" + PCAPNG,
+}
+LOGS["ana"] = struct.pack("<QH6x", 3, 1) + struct.pack("<IIQB15x", 1, 2, 3, 1) + struct.pack("<II", 1, 2)
+
+for target, seeds in {"capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
     for name, data in seeds.items():
         seed(target, name, data)
