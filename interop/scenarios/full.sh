@@ -66,13 +66,13 @@ if [ "$(cat "/sys/block/${disk#/dev/}/queue/discard_max_bytes")" != 0 ]; then ze
 pass "zeroes read back as zeros, and only where asked"
 
 say "two kills in mid-write"
-python3 /job/journal.py write "$disk" /run/journal 1500 &
+python3 /job/journal.py write "$disk" /run/journal 800 &
 writer=$!
-verify "$disk" 32M 32M --rate_iops=200 &
+verify "$disk" 32M 16M --rate_iops=200 &
 fio=$!
 wait_for "100 flushed writes" grep -qsx "f 100" /run/journal
 crash
-wait_for "600 flushed writes" grep -qsx "f 600" /run/journal
+wait_for "300 flushed writes" grep -qsx "f 300" /run/journal
 crash
 wait $writer || die "the writer saw an error"
 wait $fio || { cat /tmp/fio.log; die "fio read back wrong data"; }
