@@ -1,1 +1,276 @@
-//! Rules of opening, locking and of the facts.
+//! Rules of opening, locking, facts and instruments.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use block::{
+    Buffer, ByteCount, Completion, Extent, Failure, Memory, Operation, Outcome, Request, Ticket,
+};
+use contract::Cache;
+
+use super::*;
+use crate::memory::{Arena, ShardMemory};
+
+/// A directory of a test's own, removed with it.
+pub(super) struct Directory(PathBuf);
+
+impl Directory {
+    fn within(parent: &Path) -> Option<Directory> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("plateway-disk-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Some(Directory(path)),
+                // Left over from a process that had our number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// One on the file system of the build, which mostly allows direct access, and one in memory, which does not, where there are such.
+    pub(super) fn everywhere() -> Vec<Directory> {
+        let build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+        let parents = [Some(std::env::temp_dir()), build, Some("/dev/shm".into())];
+        let directories: Vec<_> =
+            parents.into_iter().flatten().filter_map(|path| Directory::within(&path)).collect();
+        assert!(!directories.is_empty(), "there is no directory to write to");
+        directories
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn memory() -> ShardMemory {
+    ShardMemory::new(&Arc::new(Arena::new().unwrap()), 4096).unwrap()
+}
+
+fn file_spec(path: &Path, create: Option<u64>) -> OpenSpec {
+    OpenSpec::File { path: path.into(), create }
+}
+
+/// Submits a request and makes its calls.
+pub(super) fn ask(disk: &Disk, memory: &mut ShardMemory, operation: Operation) -> Completion {
+    let request = Request { ticket: Ticket::default(), operation };
+    match disk.submit(memory, request) {
+        Submitted::Done(completion) | Submitted::Later { completion, .. } => completion,
+        Submitted::Work(mut work) => {
+            work.run();
+            work.finish().completion
+        }
+    }
+}
+
+pub(super) fn open(memory: &ShardMemory, spec: &OpenSpec) -> Disk {
+    Disk::open(spec, memory.arena()).unwrap()
+}
+
+#[test]
+fn a_created_file_is_sparse_and_found_again() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let path = directory.file("a.img");
+        let size = 1 << 30;
+        let disk = open(&memory, &file_spec(&path, Some(size)));
+        let facts = disk.facts();
+        assert_eq!(facts.size, ByteCount(size));
+        assert_eq!(facts.cache, Cache::Volatile);
+        assert!(!facts.read_only && facts.physical_block >= facts.logical_block);
+        assert!([512, 4096].contains(&facts.logical_block), "{facts:?}");
+        assert_eq!(disk.fd().is_some(), disk.access().is_some());
+        drop(disk);
+        assert_eq!(open(&memory, &file_spec(&path, Some(size))).facts(), facts);
+        assert_eq!(open(&memory, &file_spec(&path, None)).facts(), facts);
+    }
+}
+
+#[test]
+fn a_file_that_is_there_may_grow_but_is_not_cut() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let path = directory.file("a.img");
+        drop(open(&memory, &file_spec(&path, Some(1 << 20))));
+        let error = Disk::open(&file_spec(&path, Some(1 << 19)), memory.arena()).unwrap_err();
+        assert!(
+            matches!(error, OpenError::Larger { expected: 0x8_0000, seen: 0x10_0000, .. }),
+            "{error}"
+        );
+        let grown = open(&memory, &file_spec(&path, Some(1 << 21)));
+        assert_eq!(grown.facts().size, ByteCount(1 << 21));
+    }
+}
+
+#[test]
+fn two_servers_never_share_a_file() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let path = directory.file("a.img");
+        let first = open(&memory, &file_spec(&path, Some(1 << 20)));
+        let error = Disk::open(&file_spec(&path, None), memory.arena()).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+        // Nor does the second one change it before it notices.
+        let error = Disk::open(&file_spec(&path, Some(1 << 21)), memory.arena()).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+        assert_eq!(first.refresh().unwrap().size, ByteCount(1 << 20));
+        drop(first);
+        open(&memory, &file_spec(&path, None));
+    }
+}
+
+#[test]
+fn what_is_no_disk_is_refused_with_what_was_seen() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let refused = |spec: OpenSpec| Disk::open(&spec, memory.arena()).unwrap_err();
+        let absent = refused(file_spec(&directory.file("absent"), None));
+        assert!(matches!(absent, OpenError::System { .. }), "{absent}");
+        let itself = refused(file_spec(&directory.0, None));
+        assert!(matches!(itself, OpenError::Kind { seen: "a directory", .. }), "{itself}");
+        let device = refused(file_spec(Path::new("/dev/null"), None));
+        assert!(matches!(device, OpenError::Kind { .. }), "{device}");
+        let plain = directory.file("plain");
+        fs::write(&plain, [1; 4096]).unwrap();
+        let plain = refused(OpenSpec::BlockDevice { path: plain });
+        assert!(matches!(plain, OpenError::Kind { expected: "a block device", .. }), "{plain}");
+        let empty = directory.file("empty");
+        fs::write(&empty, []).unwrap();
+        let empty = refused(file_spec(&empty, None));
+        assert!(matches!(empty, OpenError::BadSize { bytes: 0, .. }), "{empty}");
+        let odd = refused(file_spec(&directory.file("odd"), Some(1000)));
+        assert!(matches!(odd, OpenError::BadSize { bytes: 1000, .. }), "{odd}");
+        assert!(!directory.file("odd").exists(), "made before its size was checked");
+    }
+}
+
+#[test]
+fn a_size_is_rounded_down_to_blocks_and_seen_again_on_refresh() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let path = directory.file("a.img");
+        fs::write(&path, vec![1; 3 * 4096 + 100]).unwrap();
+        let disk = open(&memory, &file_spec(&path, None));
+        assert_eq!(disk.facts().size, ByteCount(3 * 4096));
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+        assert_eq!(disk.facts().size, ByteCount(3 * 4096));
+        assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 20));
+    }
+}
+
+#[test]
+fn memory_answers_at_once_and_refuses_odd_sizes() {
+    let mut memory = memory();
+    for spec in [OpenSpec::Ram { bytes: 1 << 20 }, OpenSpec::Null { bytes: 1 << 20 }] {
+        let disk = open(&memory, &spec);
+        assert!(disk.answers_at_once() && disk.access().is_none() && disk.fd().is_none());
+        assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(1 << 20), Cache::None));
+        assert!(ask(&disk, &mut memory, Operation::Flush).outcome.is_done());
+    }
+    for spec in [OpenSpec::Ram { bytes: 1000 }, OpenSpec::Null { bytes: 0 }] {
+        assert!(matches!(Disk::open(&spec, memory.arena()), Err(OpenError::BadSize { .. })));
+    }
+    let huge = OpenSpec::Ram { bytes: 1 << 60 };
+    assert!(matches!(Disk::open(&huge, memory.arena()), Err(OpenError::Memory(_))));
+}
+
+#[test]
+fn facts_refuse_before_the_kernel_is_asked() {
+    let facts = |read_only, discards| DiskFacts {
+        size: ByteCount(8192),
+        logical_block: 512,
+        physical_block: 512,
+        cache: Cache::Volatile,
+        read_only,
+        discards,
+        discard_zeroes: false,
+    };
+    let extent = Extent::new(4096, 4096);
+    let write = || Operation::Write { extent, buffer: Buffer::empty(), durable: false };
+    let discard = || Operation::Discard { extents: vec![extent] };
+    assert_eq!(refusal(&facts(false, true), &write()), None);
+    assert_eq!(refusal(&facts(true, true), &write()), Some(Failure::WriteProtected));
+    assert_eq!(refusal(&facts(true, true), &Operation::Verify { extent }), None);
+    assert_eq!(refusal(&facts(true, true), &Operation::Flush), None);
+    assert_eq!(refusal(&facts(false, false), &discard()), Some(Failure::Unsupported));
+    let beyond = Operation::Verify { extent: Extent::new(8192, 512) };
+    assert_eq!(refusal(&facts(false, true), &beyond), Some(Failure::OutOfRange));
+}
+
+#[test]
+fn a_delay_holds_every_answer_back() {
+    let mut memory = memory();
+    let inner = Box::new(OpenSpec::Null { bytes: 1 << 20 });
+    let disk = open(&memory, &OpenSpec::Delay { us: 250, inner });
+    assert!(!disk.answers_at_once());
+    let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
+    let Submitted::Later { completion, after } = disk.submit(&mut memory, request) else {
+        panic!("answered at once")
+    };
+    assert_eq!((completion.outcome, after), (Outcome::Done, Duration::from_micros(250)));
+}
+
+#[test]
+fn a_delay_around_a_file_counts_from_its_answer() {
+    let mut memory = memory();
+    let directory = Directory::everywhere().remove(0);
+    let inner = Box::new(file_spec(&directory.file("a.img"), Some(1 << 20)));
+    let disk = open(&memory, &OpenSpec::Delay { us: 250, inner });
+    let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
+    let Submitted::Work(mut work) = disk.submit(&mut memory, request) else {
+        panic!("a file was answered without work")
+    };
+    work.run();
+    let finished = work.finish();
+    assert_eq!(finished.completion.outcome, Outcome::Done);
+    assert_eq!(finished.after, Duration::from_micros(250));
+}
+
+/// Failures come, and what a read returns as done is always what was written as done, or as denied after it was carried out.
+#[test]
+fn a_faulty_disk_fails_but_never_lies() {
+    let mut memory = memory();
+    let inner = Box::new(OpenSpec::Ram { bytes: 1 << 16 });
+    let disk = open(&memory, &OpenSpec::Faulty { seed: 5, inner });
+    let mut possible = vec![vec![0u8]; 16];
+    let (mut failed_reads, mut failed_writes) = (0, 0);
+    for turn in 0..4000u64 {
+        let page = (turn * 7 % 16) as usize;
+        let extent = Extent::new(page as u64 * 4096, 4096);
+        let mut buffer = Buffer::reserved(4096, 0);
+        if turn % 2 == 0 {
+            let value = (turn / 2) as u8;
+            memory.write(&mut buffer, 0, &[value; 4096]);
+            let done = ask(&disk, &mut memory, Operation::Write { extent, buffer, durable: true });
+            if done.outcome.is_done() {
+                possible[page].clear();
+            } else {
+                assert_eq!(done.outcome, Outcome::NotDone(Failure::MediumWrite));
+                failed_writes += 1;
+            }
+            possible[page].push(value);
+            memory.release(done.buffer);
+        } else {
+            let done = ask(&disk, &mut memory, Operation::Read { extent, buffer });
+            if done.outcome.is_done() {
+                let mut bytes = [0; 4096];
+                memory.read(&done.buffer, 0, &mut bytes);
+                assert!(possible[page].contains(&bytes[0]) && bytes == [bytes[0]; 4096]);
+            } else {
+                failed_reads += 1;
+            }
+            memory.release(done.buffer);
+        }
+    }
+    assert!(failed_reads > 0 && failed_writes > 0);
+}
