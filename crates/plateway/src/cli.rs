@@ -1,0 +1,529 @@
+//! The command line: every command, its flags and its help.
+//!
+//! What is parsed here is still what the user typed; `serve` turns it into a configuration through
+//! [`crate::config::quick`]. Sizes of `bench` and `copy` speak fio's dialect, as do `--rw` and `--bs`.
+//! Errors: clap's, with exit code 2; a disk URI says its column.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::address::HostPort;
+use crate::config::model::DriverChoice;
+use crate::config::quick::Flags;
+use crate::config::size::parse_fio_size;
+use crate::config::uri::{DiskUri, parse_target};
+
+/// The configuration that `check` and `apply` take where none is named.
+const CONFIG_DEFAULT: &str = "plateway.toml";
+
+/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "A DISK is one of\n  \
+        ram:SIZE  null:SIZE  file:PATH[?create=SIZE]  /dev/NAME\n  \
+        nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
+        volume:NAME (with --config)\n  \
+        delay:US,DISK  faulty:SEED,DISK\n\n\
+        Begin with:\n  \
+        plateway demo\n  \
+        plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any"
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve disks, or the volumes of a configuration, until SIGTERM
+    Serve(ServeArgs),
+    /// Check a configuration and say what it would do
+    Check(CheckArgs),
+    /// Bring a running server to a configuration, without touching unrelated sessions
+    Apply(ApplyArgs),
+    /// Show exports, sessions, disks and counters of a running server
+    Status(StatusArgs),
+    /// List the disks of a running server, or reopen a failed one
+    Disks(DisksArgs),
+    /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
+    Bench(BenchArgs),
+    /// Copy one disk to another, verified
+    Copy(CopyArgs),
+    /// Ask a target which subsystems it has
+    Discover(DiscoverArgs),
+    /// Serve, write, verify and measure a striped volume on this machine, in a minute
+    Demo(DemoArgs),
+    /// Run targets and initiators in a simulated world with faults from a seed
+    Sim(SimArgs),
+    /// Print the NVMe/TCP PDUs of a capture, one a line
+    Dissect(DissectArgs),
+}
+
+/// `serve [DISK...]`
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "Examples:\n  \
+    plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any\n  \
+    plateway serve /dev/nvme1n1 --nvme [::]:4420 --hosts nqn.2014-08.org.nvmexpress:uuid:...\n  \
+    plateway serve --config plateway.toml\n\n\
+    Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1.\n\
+    SIGHUP applies the configuration again; SIGTERM drains for at most 5 s, a second one exits.")]
+pub(crate) struct ServeArgs {
+    /// Disks to serve, each as a volume of its own
+    #[arg(value_name = "DISK", required_unless_present = "config", conflicts_with = "config")]
+    pub(crate) disks: Vec<String>,
+    /// The configuration to serve in place of disks
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where to answer NVMe/TCP; may be given again for another address
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
+    pub(crate) nvme: Vec<String>,
+    /// Who may connect: "any", or NQNs of hosts separated by commas; nobody unless given
+    #[arg(long, value_name = "any|NQN[,NQN]", conflicts_with = "config")]
+    pub(crate) hosts: Option<String>,
+    /// How I/O is done; auto takes io_uring where it works
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(crate) driver: Option<DriverChoice>,
+    /// CPUs to pin shards to, such as 0,1; one shard a core unless given
+    #[arg(long, value_name = "CPU[,CPU]")]
+    pub(crate) shards: Option<String>,
+    /// Memory of the data path, beside RAM disks [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// Spin this long on a quiet connection before sleeping, in microseconds [default: 0]
+    #[arg(long, value_name = "US")]
+    pub(crate) poll_us: Option<u32>,
+    /// The control socket [default: /run/plateway/control.sock, or in the user's runtime directory]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<String>,
+    /// The directory of identities [default: /var/lib/plateway, or the user's state directory]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) state: Option<String>,
+}
+
+impl ServeArgs {
+    /// The part that [`crate::config::load_with_flags`] reads, beside `config`.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags {
+            disks: self.disks.clone(),
+            nvme: self.nvme.clone(),
+            hosts: self.hosts.clone(),
+            driver: self.driver.map(|driver| driver.to_string()),
+            shards: self.shards.clone(),
+            memory: self.memory.clone(),
+            poll_us: self.poll_us,
+            control: self.control.clone(),
+            state: self.state.clone(),
+        }
+    }
+}
+
+/// `check [FILE]`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Exit code 0: it can be used. 1: it cannot; each mistake is shown at its line.\n\
+    Where a server answers on the control socket, the difference to what it serves is shown,\n\
+    else everything is new."
+)]
+pub(crate) struct CheckArgs {
+    /// The configuration
+    #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) file: PathBuf,
+    /// The control socket of the server to compare with [default: the configuration's]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `apply [FILE]`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "New disks, volumes, listeners and exports come first, removals after them; a step\n\
+    that fails is undone with those before it. `plateway check` shows the same steps and changes nothing."
+)]
+pub(crate) struct ApplyArgs {
+    /// The configuration
+    #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) file: PathBuf,
+    /// The control socket of the server [default: the configuration's]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `status`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// The control socket of the server [default: where serve puts it]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `disks list`, `disks reopen NAME`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DisksArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub(crate) action: DisksAction,
+    /// The control socket of the server [default: where serve puts it]
+    #[arg(long, value_name = "SOCKET", global = true)]
+    pub(crate) control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// An action on the disks of a server.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum DisksAction {
+    /// Show every disk: its state, size, cache and failures
+    List,
+    /// Open a failed disk again, once its cause is repaired
+    #[command(
+        after_help = "A failed flush fails a disk for writes: Linux may have dropped what was not written, so what\n\
+        was acknowledged since the last good flush may be lost. Reopen it once you have checked."
+    )]
+    Reopen {
+        /// The disk's name in the configuration
+        name: String,
+    },
+}
+
+/// `bench URI`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    plateway bench nvme+tcp://127.0.0.1:4420/nqn.2026-11.net.plateway:v0/1 --rw randread --bs 4k --iodepth 32\n  \
+    plateway bench ram:1GiB --rw randrw=75 --numjobs 4 --time 10\n  \
+    plateway bench volume:v0 --config plateway.toml --rw write --bs 128k --overwrite\n\n\
+    --rate makes it an open loop: requests start on schedule, and latency counts from the schedule.\n\
+    Sizes are fio's: 4k is 4096 bytes. Writes refuse a disk that holds data unless --overwrite is given.")]
+pub(crate) struct BenchArgs {
+    /// The disk to measure
+    #[arg(value_name = "DISK")]
+    pub(crate) disk: DiskUri,
+    /// The configuration that names the volume of volume:NAME
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// read, write, randread, randwrite, or a mix: rw=75 and randrw=75 read three quarters
+    #[arg(long, value_name = "PATTERN", default_value = "randread")]
+    pub(crate) rw: Pattern,
+    /// Bytes of a request
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = block_bytes)]
+    pub(crate) bs: u64,
+    /// Requests in flight for each job
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) iodepth: u32,
+    /// Jobs, each with a connection of its own where the disk is remote
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) numjobs: u32,
+    /// Seconds to measure
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) time: u64,
+    /// Seconds to run before measuring
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=3_600))]
+    pub(crate) warmup: u64,
+    /// Requests a second, of all jobs together, whether or not earlier ones have come back
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rate: Option<u64>,
+    /// Check what is read against what was written
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Write even where the disk holds data
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// The control socket of the target, to count its CPU time as well
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) control: Option<PathBuf>,
+    /// Print JSON, with the environment
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `copy SRC DST`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    plateway copy file:/srv/a.img nvme+tcp://10.0.0.1:4420/nqn.2026-11.net.plateway:v0/1\n  \
+    plateway copy /dev/sdb volume:v0 --config plateway.toml --overwrite\n\n\
+    The copy is read back and compared unless --no-verify is given.")]
+pub(crate) struct CopyArgs {
+    /// The disk to read
+    #[arg(value_name = "SRC")]
+    pub(crate) source: DiskUri,
+    /// The disk to write, at least as large
+    #[arg(value_name = "DST")]
+    pub(crate) destination: DiskUri,
+    /// The configuration that names the volume of volume:NAME
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Read back and compare; this is the default
+    #[arg(long, overrides_with = "no_verify")]
+    verify: bool,
+    /// Trust the destination
+    #[arg(long, overrides_with = "verify")]
+    no_verify: bool,
+    /// Write even where the destination holds data
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Go on where an interrupted copy of the same disks stopped
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Requests in flight
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) iodepth: u32,
+    /// Bytes of a request
+    #[arg(long, value_name = "SIZE", default_value = "128k", value_parser = block_bytes)]
+    pub(crate) bs: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl CopyArgs {
+    /// Whether to read back and compare; the last of `--verify` and `--no-verify` counts.
+    pub(crate) fn verify(&self) -> bool {
+        self.verify || !self.no_verify
+    }
+}
+
+/// `discover TARGET`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    plateway discover nvme+tcp://127.0.0.1\n  \
+    plateway discover nvme+tcp://nas:8009 --host-nqn nqn.2026-11.net.plateway:me\n\n\
+    The port is 4420 unless named: every listener of plateway answers discovery. Dedicated discovery\n\
+    controllers of others are on 8009. A host sees the subsystems that allow it.")]
+pub(crate) struct DiscoverArgs {
+    /// nvme+tcp://host[:port]
+    #[arg(value_name = "TARGET", value_parser = parse_target)]
+    pub(crate) target: HostPort,
+    /// Who to say that we are
+    #[arg(long, value_name = "NQN")]
+    pub(crate) host_nqn: Option<crate::config::nqn::Nqn>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `demo`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Needs no root and no configuration. Files lie in a temporary directory that is removed at the end."
+)]
+pub(crate) struct DemoArgs {
+    /// Leave it running, and print what to type on a Linux host
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sim`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    plateway sim --seed 7 --trace\n  \
+    plateway sim --seed 0 --seeds 2000 --twice\n  \
+    plateway sim --seeds 200 --plant drop-flush\n\n\
+    A failure prints its seed and the one command that replays it.")]
+pub(crate) struct SimArgs {
+    /// The seed, or the first of several
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// How many seeds to run, counting up
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// Run each seed twice and compare the hashes of the traces
+    #[arg(long)]
+    pub(crate) twice: bool,
+    /// Plant a bug, which must be found
+    #[arg(long, value_name = "NAME")]
+    pub(crate) plant: Option<String>,
+    /// The kind of world; drawn from the seed unless given
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Option<String>,
+    /// Print every event
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `dissect FILE.pcap`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  \
+    tcpdump -i lo -w nvme.pcap port 4420; plateway dissect nvme.pcap")]
+pub(crate) struct DissectArgs {
+    /// The capture
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The TCP port of the target
+    #[arg(long, value_name = "PORT", default_value_t = crate::config::uri::NVME_TCP_PORT)]
+    pub(crate) port: u16,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `bench` does: in order or at random, and which share of it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// Whether offsets are drawn at random.
+    pub(crate) random: bool,
+    /// Of a hundred requests, how many read: 0 to 100.
+    pub(crate) read_percent: u8,
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, percent) =
+            text.split_once('=').map_or((text, None), |(word, percent)| (word, Some(percent)));
+        let (random, read_percent) = match word {
+            "read" => (false, 100),
+            "write" => (false, 0),
+            "randread" => (true, 100),
+            "randwrite" => (true, 0),
+            "rw" | "readwrite" => (false, 50),
+            "randrw" => (true, 50),
+            _ => {
+                return Err(format!(
+                    "expected read, write, randread, randwrite, rw=75 or randrw=75, seen {text:?}"
+                ));
+            }
+        };
+        match percent {
+            None => Ok(Self { random, read_percent }),
+            Some(_) if read_percent != 50 => {
+                Err(format!("only rw and randrw take a percentage, seen {text:?}"))
+            }
+            Some(percent) => match percent.parse() {
+                Ok(read_percent @ 0..=100) => Ok(Self { random, read_percent }),
+                _ => Err(format!("expected reads of 0 to 100 percent, seen {percent:?}")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let random = if self.random { "rand" } else { "" };
+        match self.read_percent {
+            100 => write!(f, "{random}read"),
+            0 => write!(f, "{random}write"),
+            percent => write!(f, "{random}rw={percent}"),
+        }
+    }
+}
+
+/// The size of a request: a multiple of 512 bytes, at most 1 MiB.
+fn block_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_fio_size(text).map_err(|error| error.to_string())?;
+    if bytes == 0 || !bytes.is_multiple_of(512) || bytes > 1 << 20 {
+        return Err(format!("expected a multiple of 512 bytes up to 1m, seen {text:?}"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, String> {
+        let words = std::iter::once("plateway").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.command).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_lines_of_the_help_are_accepted() {
+        for line in [
+            "serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any --driver io_uring --shards 0,1 --memory 64MiB --poll-us 50",
+            "serve --config plateway.toml --driver epoll",
+            "check",
+            "check p.toml --json",
+            "apply p.toml --control /run/p.sock",
+            "status --json",
+            "disks list",
+            "disks reopen d0 --control /run/p.sock",
+            "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
+            "bench volume:v0 --config p.toml --rw write --bs 128k --warmup 0 --control /run/p.sock",
+            "copy file:/a ram:1GiB --no-verify --overwrite --resume --json --iodepth 8 --bs 1m",
+            "discover nvme+tcp://127.0.0.1 --host-nqn nqn.2026-11.net.plateway:me",
+            "demo --keep",
+            "sim --seed 1 --seeds 5 --twice --plant drop-flush --scenario kill --trace",
+            "dissect a.pcap --json",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn wrong_lines_say_what_was_expected() {
+        for (line, part) in [
+            ("serve", "<DISK>"),
+            ("serve ram:1GiB --config p.toml", "cannot be used with"),
+            ("serve --config p.toml --hosts any", "cannot be used with"),
+            ("serve ram:1GiB --driver uring", "possible values: auto, io_uring, epoll"),
+            ("bench ram:1G", "column 5: unit \"G\""),
+            ("bench ram:1GiB --rw trim", "expected read, write, randread"),
+            ("bench ram:1GiB --rw randread=5", "only rw and randrw take a percentage"),
+            ("bench ram:1GiB --rw rw=101", "expected reads of 0 to 100 percent"),
+            ("bench ram:1GiB --bs 1000", "expected a multiple of 512 bytes up to 1m"),
+            ("bench ram:1GiB --bs 2m", "expected a multiple of 512 bytes up to 1m"),
+            ("bench ram:1GiB --iodepth 0", "1..=1024"),
+            ("copy iscsi://a/b ram:1GiB", "iscsi is not built in"),
+            ("discover 127.0.0.1", "expected a target such as nvme+tcp://127.0.0.1:4420"),
+            ("discover nvme+tcp://h --host-nqn me", "expected \"nqn.\""),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn patterns_round_trip() {
+        for text in ["read", "write", "randread", "randwrite", "rw=75", "randrw=1"] {
+            assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
+        }
+        assert_eq!("randrw".parse(), Ok(Pattern { random: true, read_percent: 50 }));
+        assert_eq!("randrw=100".parse(), Ok(Pattern { random: true, read_percent: 100 }));
+    }
+
+    #[test]
+    fn a_copy_is_verified_unless_told_otherwise() {
+        for (flags, verified) in [
+            ("", true),
+            ("--no-verify", false),
+            ("--no-verify --verify", true),
+            ("--verify --no-verify", false),
+        ] {
+            let Ok(Command::Copy(copy)) = parse(&format!("copy ram:1GiB null:1GiB {flags}")) else {
+                panic!("{flags}")
+            };
+            assert_eq!(copy.verify(), verified, "{flags}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Mistakes in what the user wrote: collected, not thrown, and shown each at its line.
+//!
+//! A [`Mistake`] holds a span into the *sources*: the configuration file and the command line laid end
+//! to end, so that every value knows where it came from whichever way it was given. [`Mistakes`] is what
+//! a caller shows: a `miette` diagnostic for a terminal, [`Mistakes::lines`] for a log or a socket.
+//! Units: spans are byte offsets; lines and columns count from 1.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, Severity};
+
+/// Bytes of the sources.
+pub(crate) type Span = Range<usize>;
+
+/// One thing that is wrong, or (a warning) that is probably not what was meant.
+#[derive(Clone, Debug)]
+pub(crate) struct Mistake {
+    /// Whether the configuration can still be used.
+    pub(crate) severity: Severity,
+    /// What is wrong: the object, what was expected, what was seen.
+    pub(crate) message: String,
+    /// Where.
+    pub(crate) span: Span,
+    /// What to write under the place.
+    label: &'static str,
+    /// A second place that explains the first: the other of two duplicates.
+    also: Option<(Span, &'static str)>,
+    /// What was meant, or what to do.
+    help: Option<String>,
+}
+
+impl Mistake {
+    /// A mistake that makes the configuration unusable.
+    pub(crate) fn error(span: Span, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            span,
+            label: "here",
+            also: None,
+            help: None,
+        }
+    }
+
+    /// Something that works but is probably not what was meant.
+    pub(crate) fn warning(span: Span, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(span, message) }
+    }
+
+    /// Adds a second place.
+    pub(crate) fn also(mut self, span: Span, label: &'static str) -> Self {
+        self.also = Some((span, label));
+        self
+    }
+
+    /// Adds what was meant or what to do.
+    pub(crate) fn help(mut self, help: impl Into<Option<String>>) -> Self {
+        self.help = help.into();
+        self
+    }
+}
+
+/// One text that values were read from.
+#[derive(Debug)]
+struct Source {
+    text: Arc<NamedSource<String>>,
+    from: usize,
+    to: usize,
+}
+
+/// The texts that spans point into, end to end.
+#[derive(Debug, Default)]
+pub(crate) struct Sources(Vec<Source>);
+
+impl Sources {
+    /// Adds a text under the name that messages give it; returns the offset of its first byte.
+    pub(crate) fn add(&mut self, name: &str, text: &str) -> usize {
+        let from = self.0.last().map_or(0, |source| source.to + 1);
+        let named = Arc::new(NamedSource::new(name, text.to_owned()));
+        self.0.push(Source { text: named, from, to: from + text.len() });
+        from
+    }
+
+    /// The source that holds a span, and the span within it.
+    fn locate(&self, span: &Span) -> Option<(&Source, Span)> {
+        let source =
+            self.0.iter().find(|source| (source.from..=source.to).contains(&span.start))?;
+        Some((
+            source,
+            span.start - source.from..span.end.min(source.to).max(span.start) - source.from,
+        ))
+    }
+}
+
+/// Everything found wrong with one configuration, in the order of the text.
+#[derive(Debug, Default)]
+pub(crate) struct Mistakes {
+    located: Vec<Located>,
+}
+
+impl Mistakes {
+    /// Puts each mistake at its place.
+    pub(crate) fn locate(sources: &Sources, mut mistakes: Vec<Mistake>) -> Self {
+        mistakes.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
+        Self {
+            located: mistakes.into_iter().map(|mistake| Located::new(sources, mistake)).collect(),
+        }
+    }
+
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.located.is_empty()
+    }
+
+    /// One line for each, as compilers print them: `plateway.toml:12: error: message (help)`.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.located.iter().map(Located::line)
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = self.located.iter().filter(|one| one.severity == Severity::Error).count();
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        let warnings = self.located.len() - errors;
+        match (errors, warnings) {
+            (0, n) => write!(f, "the configuration has {n} warning{}", plural(n)),
+            (n, 0) => write!(f, "the configuration has {n} mistake{}", plural(n)),
+            (n, w) => write!(
+                f,
+                "the configuration has {n} mistake{} and {w} warning{}",
+                plural(n),
+                plural(w)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl Diagnostic for Mistakes {
+    fn severity(&self) -> Option<Severity> {
+        self.located.iter().map(|one| one.severity).max()
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        Some(Box::new(self.located.iter().map(|one| one as &dyn Diagnostic)))
+    }
+}
+
+/// A mistake together with the text around it.
+#[derive(Debug)]
+struct Located {
+    severity: Severity,
+    message: String,
+    /// `name:line`, or nothing where the place is in no text.
+    place: String,
+    source: Option<Arc<NamedSource<String>>>,
+    labels: Vec<LabeledSpan>,
+    help: Option<String>,
+}
+
+impl Located {
+    fn new(sources: &Sources, mistake: Mistake) -> Self {
+        let Mistake { severity, message, span, label, also, mut help } = mistake;
+        let Some((source, local)) = sources.locate(&span) else {
+            return Self {
+                severity,
+                message,
+                place: String::new(),
+                source: None,
+                labels: Vec::new(),
+                help,
+            };
+        };
+        let place = format!("{}:{}", source.text.name(), line_of(source, &local));
+        let mut labels = vec![LabeledSpan::new_primary_with_span(Some(label.to_owned()), local)];
+        if let Some((other_source, other)) =
+            also.as_ref().and_then(|(span, _)| sources.locate(span))
+        {
+            let label = also.map_or("", |(_, label)| label);
+            if Arc::ptr_eq(&other_source.text, &source.text) {
+                labels.push(LabeledSpan::new_with_span(Some(label.to_owned()), other));
+            } else {
+                let where_else = format!(
+                    "{label}: {}:{}",
+                    other_source.text.name(),
+                    line_of(other_source, &other)
+                );
+                help =
+                    Some(help.map_or(where_else.clone(), |help| format!("{help}; {where_else}")));
+            }
+        }
+        Self { severity, message, place, source: Some(source.text.clone()), labels, help }
+    }
+}
+
+impl Located {
+    fn line(&self) -> String {
+        let word = if self.severity == Severity::Error { "error" } else { "warning" };
+        let place = if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) };
+        let help = self.help.as_ref().map_or(String::new(), |help| format!(" ({help})"));
+        format!("{place}{word}: {}{help}", self.message)
+    }
+}
+
+fn line_of(source: &Source, local: &Span) -> usize {
+    source.text.inner().as_bytes()[..local.start].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+// A graphical report draws the place itself, so this is the bare message; see `line` for logs.
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Located {}
+
+impl Diagnostic for Located {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn miette::SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(self.labels.iter().cloned()))
+    }
+}
+
+/// The candidate that was probably meant: the fewest edits away, and no more than a third of the word
+/// (at least one), so that `vol0` is offered for `vol1` but `a` is not offered for `b`.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let limit = if word.chars().count() < 2 { 0 } else { (word.chars().count() / 3).max(1) };
+    candidates
+        .into_iter()
+        .map(|candidate| (edit_distance(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours between two words (Damerau, restricted).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        rows.rotate_left(1);
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replace = rows[1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(rows[1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[0][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows[2] = row;
+    }
+    rows[2][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edit_distances() {
+        for (a, b, distance) in [
+            ("", "", 0),
+            ("", "ab", 2),
+            ("disk", "disk", 0),
+            ("dsik", "disk", 1),
+            ("kitten", "sitting", 3),
+            ("URI", "uri", 0),
+        ] {
+            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
+            assert_eq!(edit_distance(b, a), distance, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn only_near_names_are_offered() {
+        assert_eq!(nearest("memmory", ["shards", "memory"]), Some("memory"));
+        assert_eq!(nearest("d1", ["d0", "data"]), Some("d0"));
+        assert_eq!(nearest("x", ["y"]), None);
+        assert_eq!(nearest("listen", ["chunk", "layout"]), None);
+    }
+
+    #[test]
+    fn a_span_belongs_to_its_source() {
+        let mut sources = Sources::default();
+        assert_eq!(sources.add("a.toml", "one\ntwo\n"), 0);
+        let base = sources.add("command line", "serve ram:x");
+        let found = vec![
+            Mistake::error(base + 6..base + 11, "bad size").also(4..7, "first"),
+            Mistake::warning(4..7, "odd word").help("say three".to_owned()),
+        ];
+        let mistakes = Mistakes::locate(&sources, found);
+        let lines: Vec<String> = mistakes.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "a.toml:2: warning: odd word (say three)",
+                "command line:1: error: bad size (first: a.toml:2)"
+            ]
+        );
+        assert_eq!(mistakes.to_string(), "the configuration has 1 mistake and 1 warning");
+    }
+}

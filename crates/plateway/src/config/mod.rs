@@ -1,0 +1,116 @@
+//! The configuration: from a file or flags to a value that the rest of the program can trust.
+//!
+//! ```text
+//! plateway.toml --file--> LowArgs --resolve--> HiArgs --plan--> steps of `apply`
+//! flags of serve --quick-----^
+//! ```
+//!
+//! Read `model.rs` first: it says what a configuration is. `file.rs` has the keys, `resolve.rs` the
+//! checks, `mistake.rs` how they are shown, `plan.rs` the difference of two configurations; `uri.rs`,
+//! `size.rs`, `nqn.rs` and `address.rs` are the words. For users: docs/configuration.md.
+//! Not here: opening, serving or changing anything.
+
+pub(crate) mod address;
+pub(crate) mod defaults;
+pub(crate) mod file;
+pub(crate) mod mistake;
+pub(crate) mod model;
+pub(crate) mod nqn;
+pub(crate) mod plan;
+pub(crate) mod quick;
+mod resolve;
+pub(crate) mod size;
+pub(crate) mod uri;
+
+use std::path::Path;
+
+use defaults::Defaults;
+use file::LowArgs;
+use mistake::{Mistake, Mistakes, Sources};
+use model::HiArgs;
+use quick::Flags;
+
+/// A configuration that can be used, and what is probably not meant in it.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// What it means.
+    pub(crate) args: HiArgs,
+    /// To be shown, and then ignored.
+    pub(crate) warnings: Mistakes,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub(crate) enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read the configuration {path}: {source}")]
+    #[diagnostic(help(
+        "plateway check FILE says what a file would do; docs/configuration.md lists the keys"
+    ))]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It was read, and is wrong.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Wrong(#[from] Mistakes),
+}
+
+/// Reads and checks a file.
+pub(crate) fn load(path: &Path, defaults: &Defaults) -> Result<Checked, ConfigError> {
+    load_with_flags(Some(path), &Flags::default(), defaults)
+}
+
+/// Reads and checks what `serve` was given: a file, or disks as flags; flags override `[server]`.
+pub(crate) fn load_with_flags(
+    path: Option<&Path>,
+    flags: &Flags,
+    defaults: &Defaults,
+) -> Result<Checked, ConfigError> {
+    let Some(path) = path else { return Ok(check_texts(None, flags, defaults)?) };
+    let name = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(check_texts(Some((&name, &text)), flags, defaults)?),
+        Err(source) => Err(ConfigError::Unreadable { path: name, source }),
+    }
+}
+
+/// Checks a configuration that is held as a text; `name` is what messages call it.
+pub(crate) fn check(name: &str, text: &str, defaults: &Defaults) -> Result<Checked, Mistakes> {
+    check_texts(Some((name, text)), &Flags::default(), defaults)
+}
+
+fn check_texts(
+    file: Option<(&str, &str)>,
+    flags: &Flags,
+    defaults: &Defaults,
+) -> Result<Checked, Mistakes> {
+    let mut sources = Sources::default();
+    let mut mistakes: Vec<Mistake> = Vec::new();
+    let mut text = String::new();
+    let mut low = Some(LowArgs::default());
+    if let Some((name, content)) = file {
+        sources.add(name, content);
+        low = LowArgs::parse(content, &mut mistakes);
+        text.push_str(content);
+        // Spans of the command line begin after the file and a byte between them.
+        text.push('\n');
+    }
+    let args = low.and_then(|mut low| {
+        let line = flags.merge_into(&mut low, text.len(), &mut mistakes);
+        sources.add("command line", &line);
+        text.push_str(&line);
+        resolve::resolve(&low, &text, defaults, &mut mistakes)
+    });
+    let found = Mistakes::locate(&sources, mistakes);
+    match args {
+        Some(args) => Ok(Checked { args, warnings: found }),
+        None => Err(found),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! What a configuration means: every default filled in, every name resolved.
+//!
+//! [`HiArgs`] is the second of two types (see [`super::file::LowArgs`]); only this one reaches the rest
+//! of the program. It comes from a file, from the flags of `serve`, or from both, and it is always
+//! consistent: names refer to things that exist, no disk is used twice, no two listeners share an
+//! address. Units: bytes, microseconds, counts, as the names say. How it is checked: `resolve.rs`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::address::HostPort;
+use super::nqn::Nqn;
+use super::size::Size;
+use super::uri::DiskUri;
+
+/// The least memory of the data path for each shard.
+pub(crate) const MEMORY_PER_SHARD_MIN: u64 = 16 << 20;
+/// `memory` where none is given.
+pub(crate) const MEMORY_DEFAULT: u64 = 256 << 20;
+/// `max_connections` where none is given: room for ten thousand idle hosts.
+pub(crate) const CONNECTIONS_DEFAULT: u32 = 16_384;
+/// The most that `max_connections` may ask for; each takes a descriptor.
+pub(crate) const CONNECTIONS_LIMIT: u32 = 1 << 20;
+/// `chunk` where none is given.
+pub(crate) const CHUNK_DEFAULT: u64 = 64 << 10;
+/// The smallest chunk: a page, so that no page of a transfer is split between members.
+pub(crate) const CHUNK_MIN: u64 = 4096;
+/// The largest chunk.
+pub(crate) const CHUNK_MAX: u64 = 64 << 20;
+/// `block_size` where none is given.
+pub(crate) const BLOCK_SIZE_DEFAULT: u32 = 512;
+/// The largest namespace number that an export may have.
+pub(crate) const NSID_MAX: u32 = 1024;
+/// The longest busy poll of a listener; beyond it the processor is simply not shared.
+pub(crate) const POLL_US_MAX: u32 = 10_000;
+
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HiArgs {
+    /// What cannot change while the server runs.
+    pub(crate) server: Server,
+    /// In the order of the file.
+    pub(crate) disks: Vec<DiskConfig>,
+    /// In the order of the file.
+    pub(crate) volumes: Vec<VolumeConfig>,
+    /// In the order of the file.
+    pub(crate) listeners: Vec<Listener>,
+    /// In the order of the file.
+    pub(crate) exports: Vec<Export>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// The CPUs to pin shards to, one shard each; never empty.
+    pub(crate) shards: Vec<u32>,
+    /// The budget of the data path, for all shards together.
+    pub(crate) memory_bytes: u64,
+    /// The control socket.
+    pub(crate) control: PathBuf,
+    /// The directory of identities.
+    pub(crate) state: PathBuf,
+    /// How effects are performed.
+    pub(crate) driver: DriverChoice,
+    /// Connections of all listeners together.
+    pub(crate) connections_max: u32,
+    /// Connections from one remote address.
+    pub(crate) connections_per_host_max: u32,
+}
+
+/// Which driver performs effects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DriverChoice {
+    /// io_uring where it works, else epoll; the choice is said at start.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    #[value(name = "io_uring")]
+    IoUring,
+    /// epoll and a pool of disk threads.
+    Epoll,
+}
+
+impl DriverChoice {
+    /// Every spelling, in the order of the documentation.
+    pub(crate) const NAMES: [(&str, DriverChoice); 3] = [
+        ("auto", DriverChoice::Auto),
+        ("io_uring", DriverChoice::IoUring),
+        ("epoll", DriverChoice::Epoll),
+    ];
+}
+
+impl fmt::Display for DriverChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name =
+            Self::NAMES.iter().find(|(_, choice)| choice == self).map_or("auto", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+/// `[[disk]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DiskConfig {
+    /// Unique among disks.
+    pub(crate) name: String,
+    /// Where its blocks are; never a `volume:`.
+    pub(crate) uri: DiskUri,
+}
+
+/// `[[volume]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeConfig {
+    /// Unique among volumes.
+    pub(crate) name: String,
+    /// Which disks, and how.
+    pub(crate) layout: Layout,
+    /// 512 or 4096.
+    pub(crate) block_size: u32,
+    /// The identity to use in place of the stored or drawn one.
+    pub(crate) uuid: Option<Uuid>,
+    /// The size to cut the volume to, a multiple of `block_size`; all of its disks where `None`.
+    pub(crate) size_bytes: Option<u64>,
+}
+
+/// How a volume lies on its disks, which are named and exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One disk as it is, without a label.
+    Single {
+        /// The disk.
+        disk: String,
+    },
+    /// Disks end to end.
+    Concat {
+        /// One or more.
+        disks: Vec<String>,
+    },
+    /// Chunks in turn.
+    Stripe {
+        /// One or more.
+        disks: Vec<String>,
+        /// A power of two between [`CHUNK_MIN`] and [`CHUNK_MAX`].
+        chunk_bytes: u64,
+    },
+}
+
+impl Layout {
+    /// The disks in order.
+    pub(crate) fn disks(&self) -> &[String] {
+        match self {
+            Layout::Single { disk } => std::slice::from_ref(disk),
+            Layout::Concat { disks } | Layout::Stripe { disks, .. } => disks,
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layout::Single { disk } => write!(f, "single on {disk}"),
+            Layout::Concat { disks } => write!(f, "concat of {}", disks.join(" ")),
+            Layout::Stripe { disks, chunk_bytes } => {
+                write!(f, "stripe over {}, chunk {}", disks.join(" "), Size(*chunk_bytes))
+            }
+        }
+    }
+}
+
+/// `[[listener]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listener {
+    /// Where NVMe/TCP is answered.
+    pub(crate) address: HostPort,
+    /// How long a shard spins on a quiet connection before it sleeps; 0 never spins.
+    pub(crate) poll_us: u32,
+    /// Connections of this listener; at most the server's.
+    pub(crate) connections_max: u32,
+}
+
+/// `[[export]]`: a volume as a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Export {
+    /// The volume, which exists.
+    pub(crate) volume: String,
+    /// The subsystem; never the discovery subsystem.
+    pub(crate) subsystem: Nqn,
+    /// 1 to [`NSID_MAX`], unique in its subsystem.
+    pub(crate) nsid: u32,
+    /// Who may connect; the same for every export of a subsystem.
+    pub(crate) hosts: Hosts,
+}
+
+/// Who may connect to a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hosts {
+    /// Every host: it must have been written.
+    Any,
+    /// These hosts; nobody where empty.
+    List(Vec<Nqn>),
+}
+
+impl Hosts {
+    /// Whether a host of this name may connect.
+    pub(crate) fn allows(&self, host_nqn: &str) -> bool {
+        match self {
+            Hosts::Any => true,
+            Hosts::List(list) => list.iter().any(|nqn| nqn.as_str() == host_nqn),
+        }
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hosts::Any => f.write_str("any"),
+            Hosts::List(list) if list.is_empty() => f.write_str("none"),
+            Hosts::List(list) => {
+                let names: Vec<&str> = list.iter().map(Nqn::as_str).collect();
+                f.write_str(&names.join(", "))
+            }
+        }
+    }
+}
+
+/// A UUID that is not nil, big-endian as RFC 9562 writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uuid(pub(crate) [u8; 16]);
+
+impl FromStr for Uuid {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "a UUID such as f81d4fae-7dec-41d0-a765-00a0c91e6bf6";
+        let groups: Vec<usize> = text.split('-').map(str::len).collect();
+        let hex: String = text.split('-').collect();
+        if groups != [8, 4, 4, 4, 12] || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(EXPECTED);
+        }
+        match u128::from_str_radix(&hex, 16) {
+            Ok(0) | Err(_) => Err("a UUID that is not all zeros"),
+            Ok(number) => Ok(Self(number.to_be_bytes())),
+        }
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl HiArgs {
+    /// The disk of this name.
+    pub(crate) fn disk(&self, name: &str) -> Option<&DiskConfig> {
+        self.disks.iter().find(|disk| disk.name == name)
+    }
+
+    /// The volume of this name.
+    pub(crate) fn volume(&self, name: &str) -> Option<&VolumeConfig> {
+        self.volumes.iter().find(|volume| volume.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_round_trip_and_nil_is_refused() {
+        let text = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6";
+        assert_eq!(text.parse::<Uuid>().unwrap().to_string(), text);
+        for wrong in [
+            "",
+            "f81d4fae7dec41d0a76500a0c91e6bf6",
+            "00000000-0000-0000-0000-000000000000",
+            "f81d4fae-7dec-41d0-a765-00a0c91e6bfg",
+        ] {
+            assert!(wrong.parse::<Uuid>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_of_hosts_allows_nobody() {
+        let me = "nqn.2026-11.net.plateway:me";
+        assert!(Hosts::Any.allows(me));
+        assert!(!Hosts::List(Vec::new()).allows(me));
+        assert!(Hosts::List(vec![me.parse().unwrap()]).allows(me));
+        assert!(!Hosts::List(vec![me.parse().unwrap()]).allows("nqn.2026-11.net.plateway:you"));
+    }
+}

@@ -1,0 +1,520 @@
+//! Each mistake: its message, its line, and what was meant.
+
+use super::super::mistake::Mistakes;
+use super::super::model::Layout;
+use super::super::{Checked, check};
+use super::*;
+
+fn defaults() -> Defaults {
+    Defaults {
+        cpus: vec![0, 1, 2, 3],
+        control: "/run/p/control.sock".into(),
+        state: "/var/lib/p".into(),
+    }
+}
+
+fn run(text: &str) -> Result<Checked, Mistakes> {
+    check("p.toml", text, &defaults())
+}
+
+fn good(text: &str) -> HiArgs {
+    match run(text) {
+        Ok(checked) => checked.args,
+        Err(found) => panic!("{:#?}", found.lines().collect::<Vec<_>>()),
+    }
+}
+
+/// Every error and warning of a text, with `p.toml:` cut off.
+fn found(text: &str) -> Vec<String> {
+    let found = run(text).map_or_else(|wrong| wrong, |checked| checked.warnings);
+    found.lines().map(|line| line.strip_prefix("p.toml:").unwrap_or(&line).to_owned()).collect()
+}
+
+/// A good configuration of 18 lines; tests replace a line of it.
+const GOOD: &str = r#"[server]
+shards = [0]
+[[disk]]
+name = "d0"
+uri = "ram:512MiB"
+[[disk]]
+name = "d1"
+uri = "ram:512MiB"
+[[volume]]
+name = "v0"
+layout = "stripe"
+disks = ["d0", "d1"]
+chunk = "64KiB"
+[[listener]]
+nvme = "127.0.0.1:4420"
+[[export]]
+volume = "v0"
+nvme = { subsystem = "nqn.2026-11.net.plateway:v0", nsid = 1, hosts = "any" }
+"#;
+
+/// `GOOD` with a line (from 1) replaced, perhaps by several.
+fn with(line: usize, replacement: &str) -> String {
+    let lines = GOOD.lines().enumerate();
+    lines.map(|(i, old)| format!("{}\n", if i + 1 == line { replacement } else { old })).collect()
+}
+
+/// Asserts that replacing a line gives exactly one mistake.
+fn one(line: usize, replacement: &str, expected: &str) {
+    assert_eq!(found(&with(line, replacement)), [expected], "{replacement}");
+}
+
+#[test]
+fn everything_is_defaulted() {
+    let args = good(GOOD);
+    assert_eq!(found(GOOD), [""; 0]);
+    assert_eq!((args.server.memory_bytes, args.server.driver), (256 << 20, DriverChoice::Auto));
+    assert_eq!(
+        (args.server.connections_max, args.server.connections_per_host_max),
+        (16_384, 12_288)
+    );
+    assert_eq!(args.server.control, PathBuf::from("/run/p/control.sock"));
+    let volume = args.volume("v0").unwrap();
+    let disks = vec!["d0".to_owned(), "d1".to_owned()];
+    assert_eq!(volume.layout, Layout::Stripe { disks, chunk_bytes: 65_536 });
+    assert_eq!((volume.block_size, volume.uuid, volume.size_bytes), (512, None, None));
+    assert_eq!((args.listeners[0].poll_us, args.listeners[0].connections_max), (0, 16_384));
+    assert_eq!(args.disk("d1").unwrap().uri.to_string(), "ram:512MiB");
+    assert_eq!(good("").server.shards, [0, 1, 2, 3]);
+}
+
+#[test]
+fn the_number_of_shards_fits_the_memory() {
+    assert_eq!(good("[server]\nmemory = \"32MiB\"").server.shards, [0, 1]);
+    assert_eq!(good("[server]\nmemory = 16777216").server.shards, [0]);
+    one(
+        2,
+        "shards = [0, 1, 2]\nmemory = \"40MiB\"",
+        "3: error: memory is too small: expected at least 48MiB for 3 shards (16MiB each), seen 40MiB",
+    );
+    one(
+        2,
+        "memory = \"8MiB\"",
+        "2: error: memory is too small: expected at least 16MiB for 1 shard (16MiB each), seen 8MiB",
+    );
+}
+
+#[test]
+fn mistakes_of_the_server() {
+    one(
+        2,
+        "shards = []",
+        "2: error: shards is empty: expected at least one CPU, or no key at all for one shard a core",
+    );
+    one(2, "shards = [0, 1, 0]", "2: error: CPU 0 has a shard already");
+    one(2, "shards = [9]", "2: error: this process cannot run on CPU 9: expected one of 0-3");
+    one(
+        2,
+        "shards = 2",
+        "2: error: shards of [server]: expected a list of CPUs such as [0, 1], seen an integer",
+    );
+    one(
+        2,
+        "memmory = \"1GiB\"",
+        "2: error: \"memmory\" is not a key of [server] (did you mean memory?)",
+    );
+    one(
+        2,
+        "memory = \"256M\"",
+        "2: error: memory: unit \"M\" of \"256M\" is not known: write 256MiB (powers of 1024) or 256MB (powers of 1000)",
+    );
+    one(2, "memory = -1", "2: error: memory: expected a size, seen -1");
+    one(2, "control = \"\"", "2: error: control: expected a path, seen \"\"");
+    let long = format!("control = \"/{}\"", "x".repeat(107));
+    one(2, &long, "2: error: the path of a socket has at most 107 bytes, seen 108");
+    one(
+        2,
+        "driver = \"io-uring\"",
+        "2: error: driver: expected auto, io_uring, epoll, seen \"io-uring\" (did you mean io_uring?)",
+    );
+    one(2, "max_connections = 0", "2: error: max_connections: expected 1 to 1048576, seen 0");
+    one(
+        2,
+        "max_connections = 10\nmax_connections_per_host = 11",
+        "3: error: max_connections_per_host: expected 1 to 10, seen 11",
+    );
+    assert_eq!(good(&with(2, "max_connections = 1")).server.connections_per_host_max, 1);
+}
+
+#[test]
+fn mistakes_of_tables_and_types() {
+    let keys = "known keys: server, disk, volume, listener, export";
+    assert_eq!(
+        found("[zebra]"),
+        [format!("1: error: \"zebra\" is not a key of the configuration ({keys})")]
+    );
+    assert_eq!(
+        found("[[disks]]")[0],
+        "1: error: \"disks\" is not a key of the configuration (did you mean disk?)"
+    );
+    assert_eq!(
+        found("[disk]\nname = \"d0\"")[0],
+        "1: error: disk is a list of tables: expected [[disk]], seen [disk]"
+    );
+    assert_eq!(found("server = 1"), ["1: error: [server]: expected a table, seen an integer"]);
+    assert_eq!(found("disk = 1"), ["1: error: expected [[disk]] tables, seen an integer"]);
+    let disk = "expected a disk in quotes, such as \"ram:512MiB\", seen an integer";
+    one(5, "uri = 7", &format!("5: error: uri of [[disk]]: {disk}"));
+    let two = found(&with(5, "uri = 7").replace("uri = \"ram:512MiB\"", ""));
+    let absent = "6: error: this [[disk]] has no uri (add uri = \"ram:512MiB\")";
+    assert_eq!(two, [format!("5: error: uri of [[disk]]: {disk}").as_str(), absent]);
+    let syntax = found("[server]\nmemory = \n[[disk]]\n");
+    assert!(syntax.len() == 1 && syntax[0].starts_with("2: error: "), "{syntax:?}");
+}
+
+#[test]
+fn mistakes_of_disks() {
+    one(
+        5,
+        "uri = \"ram:512MB1\"",
+        "5: error: unit \"MB1\" of \"512MB1\" is not known: write 512MiB (powers of 1024) or 512MB (powers of 1000)",
+    );
+    one(
+        5,
+        "uri = \"iscsi://host:3260/iqn.x/0\"",
+        "5: error: iscsi is not built in; this program opens ram: null: file: delay: faulty: nvme+tcp:// volume: and block devices",
+    );
+    one(5, "", "3: error: this [[disk]] has no uri (add uri = \"ram:512MiB\")");
+}
+
+#[test]
+fn names_are_well_formed_and_unique() {
+    let duplicate = with(7, "name = \"d0\"").replace("[\"d0\", \"d1\"]", "[\"d0\"]");
+    assert_eq!(found(&duplicate), ["7: error: there is a disk \"d0\" already"]);
+    let odd = with(7, "name = \"d 1\"").replace("\"d1\"]", "\"d 1\"]");
+    let rule =
+        "expected a name of 1 to 64 letters, digits, -, _ or . that begins with a letter or digit";
+    assert_eq!(found(&odd), [format!("7: error: {rule}, seen \"d 1\"")]);
+    let second = "volume = \"v0\"\n[[volume]]\nname = \"v0\"\ndisks = [\"d2\"]\n[[disk]]\nname = \"d2\"\nuri = \"null:1GiB\"\n[[export]]\nvolume = \"v0\"";
+    assert_eq!(
+        found(&with(17, second))[0],
+        "16: error: this [[export]] has no nvme (add nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" })"
+    );
+    assert_eq!(found(&with(17, second))[1], "19: error: there is a volume \"v0\" already");
+    let unnamed = with(10, "");
+    assert_eq!(found(&unnamed)[0], "9: error: this [[volume]] has no name (add name = \"v0\")");
+}
+
+#[test]
+fn two_disks_are_never_the_same_blocks() {
+    let text = with(5, "uri = \"file:/a?create=1GiB\"")
+        .replace("uri = \"ram:512MiB\"", "uri = \"delay:5,file:/a\"");
+    assert_eq!(found(&text), ["8: error: disks d0 and d1 are the same blocks: file:/a"]);
+    one(
+        5,
+        "uri = \"volume:v0\"",
+        "5: error: a volume cannot be a disk of the configuration (name the disks of that volume instead)",
+    );
+}
+
+#[test]
+fn disks_of_a_volume_exist_and_are_used_once() {
+    one(
+        12,
+        "disks = [\"d0\", \"d1\", \"d2\"]",
+        "12: error: there is no disk \"d2\" (did you mean d0?)",
+    );
+    one(
+        12,
+        "disks = [\"d0\", \"d1\", \"tape\"]",
+        "12: error: there is no disk \"tape\" (disks: d0, d1)",
+    );
+    one(
+        12,
+        "disks = [\"d0\", \"d1\", \"d0\"]",
+        "12: error: disk d0 is used twice: this volume has it already",
+    );
+    one(
+        13,
+        "[[volume]]\nname = \"v1\"\ndisks = [\"d1\"]\n[[export]]\nvolume = \"v1\"\nnvme = { subsystem = \"nqn.2026-11.a:b\", nsid = 1, hosts = \"any\" }",
+        "15: error: disk d1 is used twice: volume v0 has it already",
+    );
+    let empty = found(&with(12, "disks = []"));
+    assert_eq!(
+        empty,
+        [
+            "4: warning: disk d0 is in no volume",
+            "7: warning: disk d1 is in no volume",
+            "12: error: disks is empty: a volume needs at least one disk"
+        ]
+    );
+    assert_eq!(
+        found(&with(12, "")).last().unwrap(),
+        "9: error: this [[volume]] has no disks (add disks = [\"d0\"])"
+    );
+    let nothing = "[[volume]]\nname = \"v0\"\ndisks = [\"d0\"]";
+    assert_eq!(found(nothing), ["3: error: there is no disk \"d0\" (there is no [[disk]] at all)"]);
+}
+
+#[test]
+fn layouts() {
+    one(
+        11,
+        "layout = \"stirpe\"",
+        "11: error: layout: expected single, concat, stripe, seen \"stirpe\" (did you mean stripe?)",
+    );
+    one(11, "", "9: error: this [[volume]] has no layout (add layout = \"stripe\", or \"concat\")");
+    let single = with(13, "").replace("\"stripe\"", "\"single\"");
+    assert_eq!(
+        found(&single),
+        [
+            "12: error: a single volume has one disk, seen 2 (layout = \"concat\" or \"stripe\" takes several)"
+        ]
+    );
+    let concat = GOOD.replace("\"stripe\"", "\"concat\"");
+    assert_eq!(
+        found(&concat),
+        ["13: error: only a stripe has a chunk, and this volume is a concat"]
+    );
+    let alone =
+        "[[disk]]\nname = \"d0\"\nuri = \"null:1TiB\"\n[[volume]]\nname = \"v0\"\ndisks = [\"d0\"]";
+    assert_eq!(good(alone).volumes[0].layout, Layout::Single { disk: "d0".to_owned() });
+    let import =
+        with(5, "uri = \"nvme+tcp://10.0.0.1:4420/nqn.2026-11.net.plateway:v9/1?queues=4\"");
+    assert_eq!(found(&import), [""; 0]);
+}
+
+#[test]
+fn chunks() {
+    one(
+        13,
+        "chunk = \"96KiB\"",
+        "13: error: chunk: expected a power of two, seen 96KiB (the nearest chunk below is 64KiB)",
+    );
+    one(
+        13,
+        "chunk = 5000",
+        "13: error: chunk: expected a multiple of 4KiB, seen 5000 (the nearest chunk below is 4KiB)",
+    );
+    one(
+        13,
+        "chunk = \"2KiB\"",
+        "13: error: chunk: expected a multiple of 4KiB, seen 2KiB (the smallest chunk is 4KiB)",
+    );
+    one(
+        13,
+        "chunk = \"2KiB\"\nblock_size = 4096",
+        "13: error: chunk: expected at least one block of 4096 bytes, seen 2KiB (the smallest chunk is 4KiB)",
+    );
+    one(
+        13,
+        "chunk = \"1GiB\"",
+        "13: error: chunk: expected at most 64MiB, seen 1GiB (the nearest chunk below is 64MiB)",
+    );
+    one(
+        13,
+        "chunk = 0",
+        "13: error: chunk: expected at least one block of 512 bytes, seen 0 (the smallest chunk is 4KiB)",
+    );
+}
+
+#[test]
+fn block_sizes_sizes_and_uuids() {
+    one(13, "block_size = 1024", "13: error: block_size: expected 512 or 4096, seen 1024");
+    assert_eq!(good(&with(13, "block_size = 4096")).volumes[0].block_size, 4096);
+    assert_eq!(
+        good(&with(13, "block_size = \"4KiB\"\nsize = \"1MiB\"")).volumes[0].size_bytes,
+        Some(1 << 20)
+    );
+    one(
+        13,
+        "size = 1000",
+        "13: error: size: expected a multiple of block_size 512, not zero; seen 1000",
+    );
+    one(
+        13,
+        "uuid = \"f81d4fae\"",
+        "13: error: uuid: expected a UUID such as f81d4fae-7dec-41d0-a765-00a0c91e6bf6, seen \"f81d4fae\"",
+    );
+    let uuid = "uuid = \"f81d4fae-7dec-41d0-a765-00a0c91e6bf6\"";
+    let two = format!(
+        "{uuid}\n[[disk]]\nname = \"d2\"\nuri = \"ram:1MiB\"\n[[volume]]\nname = \"v1\"\ndisks = [\"d2\"]\n{uuid}"
+    );
+    let found = found(&with(13, &two));
+    assert_eq!(
+        found,
+        [
+            "18: warning: volume v1 is in no export",
+            "20: error: two volumes cannot have one UUID: hosts would take them for one disk"
+        ]
+    );
+}
+
+#[test]
+fn listeners() {
+    one(
+        15,
+        "nvme = \"127.0.0.1\"",
+        "15: error: expected a colon and a port after the host, as in 127.0.0.1:4420; seen \"\"",
+    );
+    one(
+        15,
+        "nvme = \"::1:4420\"",
+        "15: error: an IPv6 address stands in brackets, as in [::1]:4420; seen \"::1:4420\"",
+    );
+    one(15, "", "14: error: this [[listener]] has no nvme (add nvme = \"127.0.0.1:4420\")");
+    one(
+        15,
+        "nvme = \"[::]:4420\"\npoll_us = 50000",
+        "16: error: poll_us: expected 0 to 10000, seen 50000",
+    );
+    one(
+        15,
+        "nvme = \"[::]:4420\"\nmax_connections = 99999",
+        "16: error: max_connections: expected 1 to 16384, seen 99999",
+    );
+    let two =
+        |address: &str| format!("nvme = \"127.0.0.1:4420\"\n[[listener]]\nnvme = \"{address}\"");
+    one(15, &two("127.0.0.1:4420"), "17: error: two listeners on 127.0.0.1:4420");
+    one(
+        15,
+        &two("[::]:4420"),
+        "17: error: listeners 127.0.0.1:4420 and [::]:4420 overlap: both answer on TCP port 4420",
+    );
+    assert_eq!(good(&with(15, &two("127.0.0.2:4420"))).listeners.len(), 2);
+    let none = GOOD.replace("[[listener]]\nnvme = \"127.0.0.1:4420\"\n", "");
+    assert_eq!(
+        found(&none),
+        [
+            "14: warning: nobody can reach the exports: there is no [[listener]] (add [[listener]] nvme = \"127.0.0.1:4420\")"
+        ]
+    );
+}
+
+fn nvme(subsystem: &str, nsid: &str, hosts: &str) -> String {
+    format!("nvme = {{ subsystem = \"{subsystem}\", nsid = {nsid}{hosts} }}")
+}
+
+const NQN: &str = "nqn.2026-11.net.plateway:v0";
+
+#[test]
+fn exports_name_a_volume_and_a_namespace() {
+    let other = "17: error: there is no volume \"v1\" (did you mean v0?)";
+    assert_eq!(
+        found(&with(17, "volume = \"v1\"")),
+        ["10: warning: volume v0 is in no export", other]
+    );
+    let any = ", hosts = \"any\"";
+    one(18, &nvme(NQN, "0", any), "18: error: nsid: expected 1 to 1024, seen 0");
+    one(18, &nvme(NQN, "1025", any), "18: error: nsid: expected 1 to 1024, seen 1025");
+    one(
+        18,
+        &format!("nvme = {{ subsystem = \"{NQN}\", hosts = \"any\" }}"),
+        "18: error: this nvme of [[export]] has no nsid (add nsid = 1)",
+    );
+    one(
+        18,
+        "nvme = { nsid = 1, hosts = \"any\" }",
+        "18: error: this nvme of [[export]] has no subsystem (add subsystem = \"nqn.2026-11.net.plateway:v0\")",
+    );
+    one(
+        18,
+        &nvme("iqn.2026-11.net.plateway:v0", "1", any),
+        "18: error: NQN \"iqn.2026-11.net.plateway:v0\": expected \"nqn.\", as in nqn.2026-11.net.plateway:v0",
+    );
+    one(
+        18,
+        &nvme("nqn.2014-08.org.nvmexpress.discovery", "1", any),
+        "18: error: the discovery subsystem cannot hold an export (every listener has it without being told; name a subsystem of your own)",
+    );
+    let unknown = found(&with(18, &nvme(NQN, "1", ", host = \"any\"")));
+    assert_eq!(
+        unknown[1],
+        "18: error: \"host\" is not a key of nvme of [[export]] (did you mean hosts?)"
+    );
+    assert_eq!(unknown.len(), 2, "{unknown:?}");
+}
+
+#[test]
+fn hosts_are_denied_unless_written() {
+    let help = "(name them as in their /etc/nvme/hostnqn: hosts = [\"nqn...\"], or hosts = \"any\" (as a flag: --hosts any))";
+    one(
+        18,
+        &nvme(NQN, "1", ""),
+        &format!("18: warning: no host may connect: this export names none {help}"),
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = []"),
+        &format!("18: warning: no host may connect: the list is empty {help}"),
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = \"all\""),
+        "18: error: hosts: expected \"any\" or a list of host NQNs, seen \"all\" (every host is hosts = \"any\")",
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = \"nqn.2026-11.a:b\""),
+        "18: error: hosts: expected \"any\" or a list of host NQNs, seen \"nqn.2026-11.a:b\" (one host is a list too: hosts = [\"nqn.2026-11.a:b\"])",
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = [\"any\"]"),
+        "18: error: hosts: \"any\" is not the name of a host (write hosts = \"any\", without the list)",
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = [\"nqn.2026-11.a\"]"),
+        "18: error: NQN \"nqn.2026-11.a\": expected a colon and a name after the domain, as in nqn.2026-11.net.plateway:v0",
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = [\"nqn.2026-11.a:b\", \"nqn.2026-11.a:b\"]"),
+        "18: warning: host nqn.2026-11.a:b is named twice",
+    );
+    one(
+        18,
+        &nvme(NQN, "1", ", hosts = 1"),
+        "18: error: hosts of nvme of [[export]]: expected \"any\" or a list of host NQNs, seen an integer",
+    );
+}
+
+#[test]
+fn exports_do_not_collide() {
+    let second = |volume: &str, subsystem: &str, nsid: &str, hosts: &str| {
+        let more = "[[disk]]\nname = \"d2\"\nuri = \"ram:1MiB\"\n[[volume]]\nname = \"v1\"\ndisks = [\"d2\"]\n";
+        found(&format!(
+            "{GOOD}{more}[[export]]\nvolume = \"{volume}\"\n{}\n",
+            nvme(subsystem, nsid, hosts)
+        ))
+    };
+    let any = ", hosts = \"any\"";
+    assert_eq!(second("v1", NQN, "2", any), [""; 0]);
+    assert_eq!(
+        second("v1", NQN, "1", any),
+        [format!("27: error: {NQN} has a namespace 1 already")]
+    );
+    let same = second("v0", NQN, "2", any);
+    assert_eq!(
+        same[1],
+        format!(
+            "26: error: volume v0 is in {NQN} twice (hosts refuse two namespaces of one identity)"
+        )
+    );
+    let other = second("v0", "nqn.2026-11.a:b", "2", any);
+    assert!(other[1].starts_with("26: warning: volume v0 is in two subsystems"), "{other:?}");
+    let different = second("v1", NQN, "2", ", hosts = [\"nqn.2026-11.a:b\"]");
+    assert_eq!(
+        different,
+        [format!(
+            "27: error: the exports of {NQN} name different hosts (a host connects to a subsystem as a whole: repeat the same hosts, or use another subsystem)"
+        )]
+    );
+}
+
+#[test]
+fn every_mistake_is_reported_in_one_run() {
+    let text = GOOD
+        .replace("shards = [0]", "shards = [0, 0]")
+        .replace("\"d1\"]", "\"dl\"]")
+        .replace("chunk = \"64KiB\"", "chunk = \"63KiB\"\ncolour = 1")
+        .replace("127.0.0.1:4420", "127.0.0.1:442000")
+        .replace("nsid = 1", "nsid = 0");
+    let lines: Vec<String> =
+        found(&text).iter().map(|line| line[..line.find(':').unwrap()].to_owned()).collect();
+    assert_eq!(lines, ["2", "7", "12", "13", "14", "16", "19"]);
+}

@@ -1,0 +1,88 @@
+//! The configuration as a user meets it: the example of the documentation, the picture of a mistake.
+
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+use super::*;
+
+const DOCUMENTATION: &str = include_str!("../../../../docs/configuration.md");
+
+fn defaults() -> Defaults {
+    Defaults { cpus: vec![0, 1], control: "/run/p/control.sock".into(), state: "/var/lib/p".into() }
+}
+
+#[test]
+fn the_documentation_explains_every_key_and_no_other() {
+    for (table, keys) in &file::KEYS[1..] {
+        let heading = format!("### `{}`", table.replace("nvme of [[export]]", "nvme = { ... }"));
+        let section =
+            DOCUMENTATION.split_once(&heading).unwrap_or_else(|| panic!("{heading} is missing")).1;
+        // Up to the next heading of any level.
+        let section = section.split("\n##").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let documented: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+        assert_eq!(documented, *keys, "{table}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_right() {
+    let blocks =
+        DOCUMENTATION.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut count = 0;
+    for block in blocks {
+        if let Err(wrong) = check("docs/configuration.md", block, &defaults()) {
+            panic!("{:#?}", wrong.lines().collect::<Vec<_>>());
+        }
+        count += 1;
+    }
+    assert!(count >= 2);
+}
+
+#[test]
+fn the_defaults_of_the_documentation_are_those_of_the_code() {
+    for (key, value) in [
+        ("memory", size::Size(model::MEMORY_DEFAULT).to_string()),
+        ("max_connections", model::CONNECTIONS_DEFAULT.to_string()),
+        ("chunk", size::Size(model::CHUNK_DEFAULT).to_string()),
+        ("block_size", model::BLOCK_SIZE_DEFAULT.to_string()),
+        ("driver", model::DriverChoice::default().to_string()),
+    ] {
+        let row = format!("| `{key}` | ");
+        let row = DOCUMENTATION.lines().find(|line| line.starts_with(&row)).unwrap();
+        assert!(row.contains(&value), "{key}: {value} is not in {row}");
+    }
+}
+
+#[test]
+fn a_mistake_is_shown_at_its_line() {
+    let text = "[[disk]]\nname = \"d0\"\nuri = \"ram:12XB\"\n\n[[disk]]\nname = \"d0\"\nuri = \"ram:1MiB\"\n";
+    let wrong = check("plateway.toml", text, &defaults()).unwrap_err();
+    let mut shown = String::new();
+    let handler =
+        GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(100);
+    handler.render_report(&mut shown, &wrong).unwrap();
+    for part in [
+        "the configuration has 2 mistakes and 2 warnings",
+        "unit \"XB\" of \"12XB\" is not known",
+        "[plateway.toml:3:12]",
+        "3 │ uri = \"ram:12XB\"",
+        "there is a disk \"d0\" already",
+        "[plateway.toml:6:8]",
+        "first here",
+    ] {
+        assert!(shown.contains(part), "{part} is missing in\n{shown}");
+    }
+    assert!(!shown.contains("plateway.toml:3: "), "the place is said twice\n{shown}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let directory =
+        std::env::temp_dir().join(format!("plateway-config-{}-absent", std::process::id()));
+    let error = load(&directory.join("p.toml"), &defaults()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cannot read the configuration ")
+            && error.contains("p.toml: No such file"),
+        "{error}"
+    );
+}
