@@ -65,7 +65,7 @@ impl Connection {
             outbox: Outbox::new()?,
             vectors,
             message,
-            places: vec![0; 1 << 16],
+            places: Vec::new(),
             due: 0,
             admin: admin::State::new(number),
             waits_for_room: false,
@@ -206,6 +206,9 @@ impl Connection {
             }
             pdu::opcode::WRITE => {
                 ram.at(place, size as usize).ok_or(Malformed)?;
+                if self.places.len() <= usize::from(cid) {
+                    self.places.resize(usize::from(cid) + 1, 0);
+                }
                 self.places[usize::from(cid)] = place;
                 self.due += 1;
                 self.outbox.header::<{ pdu::SHORT_LEN }>(|pdu| *pdu = pdu::r2t(cid, cid, 0, size));
@@ -229,8 +232,8 @@ impl Connection {
         let bytes = self.buffer.bytes(at, self.filled);
         let size = pdu::u32_at(bytes, 16) as usize;
         let ttag = pdu::u16_at(bytes, 10);
-        let place = self.places[usize::from(ttag)].checked_add(pdu::u32_at(bytes, 12) as usize);
-        let place = place.ok_or(Malformed)?;
+        let start = *self.places.get(usize::from(ttag)).ok_or(Malformed)?;
+        let place = start.checked_add(pdu::u32_at(bytes, 12) as usize).ok_or(Malformed)?;
         if length != pdu::SHORT_LEN + size || ram.at(place, size).is_none() {
             return Err(Malformed);
         }
