@@ -241,7 +241,7 @@ impl Bench {
         }
         // Long enough to look at its CPU time twice in mid-run, whatever it does at start and end.
         let whole = seconds.ceil().max(2.0);
-        command.args(args).args(["--time", &whole.to_string(), "--json"]);
+        command.args(args).args(["--numjobs=1", "--time", &whole.to_string(), "--json"]);
         let done = output(command, whole)?;
         let mut value = done.value;
         let iops = find(&value, "iops").context("no field iops")?;
