@@ -57,7 +57,7 @@ impl Controllers {
         self.answer_clear_hosts(now);
     }
 
-    /// A disk does not come back: controllers that wait for it (a reset, a shutdown) are failed, so that their hosts see a dead path and
+    /// A disk does not come back: the controllers that export it are failed, so that their hosts see a dead path and
     /// not an endless wait. Their CNTLIDs stay taken until the disk answers.
     pub fn volume_stuck(&mut self, now: Instant, volume: VolumeId) {
         let uses = |export: Option<Slot>| {

@@ -1,0 +1,267 @@
+//! Checklist 12, 19, 41 and 44: the error matrix of Connect, queue numbers, CNTLIDs, and who may try again.
+
+use super::*;
+
+/// DW0 of 0x182: the offset, and that it lies in the data.
+const IN_DATA: u64 = 1 << 16;
+
+fn refused(world: &mut World, ask: &Ask) -> (Status, u64) {
+    let (_, reply) = world.connect(ask);
+    assert!(reply.queue.is_none() && reply.close, "{reply:?}");
+    (reply.status, reply.result)
+}
+
+#[test]
+fn connect_returns_the_controller_and_what_the_queue_is() {
+    let mut world = World::new(1);
+    let (_, reply) = world.connect(&Ask::default());
+    let view = reply.queue.expect("a queue");
+    assert_eq!((reply.command_id, reply.result), (7, u64::from(view.controller)));
+    assert_eq!((view.queue_id, view.depth, view.flow_control_off), (0, 32, true));
+    assert_eq!((view.capsule_data_max, view.discovery), (8192, false));
+}
+
+#[test]
+fn bad_parameters_are_named_by_their_offset() {
+    let mut world = World::new(1);
+    let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+    let (_, admin) = world.ready(&Ask::default());
+    let io = |queue_id| Ask::io(0, admin.controller, queue_id);
+    let unknown = "nqn.2026-11.net.plateway:other";
+    for (ask, result) in [
+        (Ask { sq_size: 0, ..Ask::default() }, 44),
+        (Ask { sq_size: 128, ..Ask::default() }, 44),
+        (Ask { controller: 1, ..Ask::default() }, IN_DATA | 16),
+        (Ask { subsystem: unknown.into(), ..Ask::default() }, IN_DATA | 256),
+        (Ask { sq_size: 0, ..io(1) }, 44),
+        (Ask { sq_size: 1024, ..io(1) }, 44),
+        (io(129), 42),
+        (Ask { controller: 0, ..io(1) }, IN_DATA | 16),
+        (Ask { controller: 0xfff0, ..io(1) }, IN_DATA | 16),
+        (Ask { controller: admin.controller + 1, ..io(1) }, IN_DATA | 16),
+        (Ask { host: Host { id: [9; 16], ..host(1) }, ..io(1) }, IN_DATA),
+        (Ask { host: host(2), ..io(1) }, IN_DATA | 512),
+        (Ask { subsystem: unknown.into(), ..io(1) }, IN_DATA | 256),
+        (Ask { subsystem: Nqn::DISCOVERY.into(), ..io(1) }, 42),
+    ] {
+        assert_eq!(refused(&mut world, &ask), (bad, result), "{ask:?}");
+    }
+    // The largest that are allowed.
+    world.join(&Ask { sq_size: 1023, ..io(128) });
+    world.join(&Ask { sq_size: 127, ..Ask::default() });
+}
+
+#[test]
+fn an_io_queue_of_another_subsystem_names_subnqn() {
+    let mut world = World::new(1);
+    let other = "nqn.2026-11.net.plateway:other";
+    world.configure(|controllers, now| {
+        controllers.set_subsystem(now, subsystem(other, Hosts::Any));
+    });
+    let (_, admin) = world.ready(&Ask::default());
+    let ask = Ask { subsystem: other.into(), ..Ask::io(0, admin.controller, 1) };
+    let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+    assert_eq!(refused(&mut world, &ask), (bad, IN_DATA | 256));
+}
+
+#[test]
+fn names_that_are_none_are_refused_with_their_offset() {
+    let mut world = World::new(1);
+    for (at, offset) in [(256, 256), (512, 512)] {
+        for byte in [0, 0xff] {
+            let line = world.line(0);
+            let mut data = Ask::default().data();
+            data[at..at + 256].fill(byte);
+            let endpoint = Endpoint {
+                listener: ListenerId(0),
+                peer: "192.0.2.9:50000".parse().expect("an address"),
+                local: "192.0.2.1:4420".parse().expect("an address"),
+            };
+            let command = Ask::default().command();
+            let now = world.now;
+            let answer = world.of(line).connect(now, line.key, &endpoint, &command, &data);
+            let Answer::Now(reply) = answer else { panic!("{answer:?}") };
+            assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+            assert_eq!(reply.result, IN_DATA | offset);
+            let answer = world.of(line).connect(now, line.key, &endpoint, &command, &data[..1023]);
+            let Answer::Now(reply) = answer else { panic!("{answer:?}") };
+            assert_eq!(reply.status, Status::INVALID_SGL_LENGTH.with_dnr());
+        }
+    }
+    world.assert_empty();
+}
+
+#[test]
+fn an_unknown_record_format_is_incompatible() {
+    let mut world = World::new(1);
+    let ask = Ask { record_format: 1, ..Ask::default() };
+    let status = Status::CONNECT_INCOMPATIBLE_FORMAT.with_dnr();
+    assert_eq!(refused(&mut world, &ask), (status, 0));
+}
+
+#[test]
+fn a_host_that_is_not_named_is_denied() {
+    let mut world = World::new(1);
+    let only = Hosts::List(vec![host(2).nqn]);
+    world.configure(|controllers, now| {
+        controllers.set_hosts(now, &nqn(SUBSYSTEM), only.clone());
+    });
+    let status = Status::CONNECT_INVALID_HOST.with_dnr();
+    assert_eq!(refused(&mut world, &Ask::default()), (status, 0));
+    world.join(&Ask { host: host(2), ..Ask::default() });
+}
+
+#[test]
+fn a_subsystem_that_may_still_be_configured_is_refused_without_dnr() {
+    let now = Instant(0);
+    let mut world = World::new(1);
+    world.shards = vec![Controllers::new(now, ShardId(0), 1)];
+    let (status, result) = refused(&mut world, &Ask::default());
+    assert_eq!((status, result), (Status::CONNECT_INVALID_PARAMETERS, IN_DATA | 256));
+    world.configure(|controllers, now| {
+        controllers.set_subsystem(now, subsystem(SUBSYSTEM, Hosts::Any));
+    });
+    world.join(&Ask::default());
+}
+
+#[test]
+fn a_first_command_that_is_no_connect_is_out_of_sequence() {
+    let mut world = World::new(1);
+    let line = world.line(0);
+    let reply = world.admin(line, &Command::keep_alive());
+    assert_eq!(reply.status, Status::COMMAND_SEQUENCE_ERROR.with_dnr());
+    assert!(reply.close);
+}
+
+#[test]
+fn a_second_connect_on_a_queue_is_out_of_sequence() {
+    let mut world = World::new(1);
+    let (admin, view) = world.ready(&Ask::default());
+    let (io, _) = world.join(&Ask::io(0, view.controller, 1));
+    let again = Ask::default().command();
+    let status = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
+    assert_eq!(world.admin(admin, &again).status, status);
+    let now = world.now;
+    let answer = world.of(io).fabrics_command_on_io_queue(now, io.key, &again);
+    let Answer::Now(reply) = answer else { panic!("{answer:?}") };
+    assert_eq!(reply.status, status);
+}
+
+#[test]
+fn an_io_queue_needs_a_ready_controller() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let (admin, view) = world.join(&Ask::default());
+        let io = Ask::io(shards - 1, view.controller, 1);
+        let status = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
+        assert_eq!(refused(&mut world, &io), (status, 0));
+        world.set_cc(admin, ENABLE);
+        world.join(&io);
+    }
+}
+
+#[test]
+fn a_queue_number_is_used_once_and_free_again_after_draining() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let (_, view) = world.ready(&Ask::default());
+        let ask = Ask::io(shards - 1, view.controller, 1);
+        let (io, _) = world.join(&ask);
+        let status = Status::COMMAND_SEQUENCE_ERROR;
+        assert_eq!(refused(&mut world, &ask).0, status.with_dnr());
+        // The connection is lost, but something is still below: come again later.
+        let now = world.now;
+        world.of(io).connection_gone(now, io.key);
+        world.settle();
+        assert_eq!(refused(&mut world, &ask).0, status);
+        world.drained(io);
+        world.settle();
+        world.join(&ask);
+    }
+}
+
+#[test]
+fn queues_beyond_the_granted_number_are_refused() {
+    let mut world = World::new(1);
+    let (admin, view) = world.ready(&Ask::default());
+    let four = Command::set_features(7, 0, 3 << 16 | 3, 0);
+    assert_eq!(world.admin(admin, &four).result, 3 << 16 | 3);
+    for queue_id in 1..=4 {
+        world.join(&Ask::io(0, view.controller, queue_id));
+    }
+    let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+    assert_eq!(refused(&mut world, &Ask::io(0, view.controller, 5)), (bad, 42));
+}
+
+#[test]
+fn controllers_of_one_subsystem_have_numbers_of_their_own_that_name_their_shard() {
+    let mut world = World::new(3);
+    let mut seen = Vec::new();
+    for round in 0..4_u8 {
+        for shard in 0..3 {
+            let ask = Ask { shard, host: host(round), ..Ask::default() };
+            let (_, view) = world.join(&ask);
+            assert_eq!(view.controller % 3, shard);
+            assert!((1..=0xffef).contains(&view.controller));
+            assert!(!seen.contains(&view.controller), "{} twice", view.controller);
+            seen.push(view.controller);
+        }
+    }
+}
+
+#[test]
+fn a_controller_number_comes_again_only_after_all_others() {
+    let mut world = World::new(1);
+    let (_, keep) = world.join(&Ask::default());
+    let mut last = keep.controller;
+    for _ in 0..0xffef {
+        let (line, view) = world.join(&Ask::default());
+        let next = if last == 0xffef { 2 } else { last + 1 };
+        assert_eq!(view.controller, next, "after {last}");
+        last = next;
+        world.lose(line);
+    }
+    assert_eq!(keep.controller, 1);
+}
+
+#[test]
+fn a_host_cannot_have_controllers_without_bound() {
+    let mut world = World::new(1);
+    for _ in 0..super::super::CONTROLLERS_PER_HOST_MAX {
+        world.join(&Ask::default());
+    }
+    assert_eq!(refused(&mut world, &Ask::default()), (Status::CONNECT_BUSY, 0));
+    world.join(&Ask { host: host(2), ..Ask::default() });
+}
+
+#[test]
+fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let (admin, view) = world.ready(&Ask::default());
+        let (io, _) = world.join(&Ask::io(shards - 1, view.controller, 1));
+        world.lose(admin);
+        world.settle();
+        assert_eq!(world.take_close(io), Some(CloseReason::AdminQueueLost));
+        // The disk below the I/O queue does not answer.
+        let again = Ask { shard: shards - 1, ..Ask::default() };
+        let (line, answer) = world.start(&again);
+        assert_eq!(answer, Answer::Later);
+        world.settle();
+        assert_eq!(world.take_reply(line), None, "it waits a moment");
+        world.pass(super::super::HOST_HOLD);
+        let reply = world.take_reply(line).expect("then it is told");
+        assert_eq!((reply.status, reply.close), (Status::CONNECT_BUSY, true));
+        // Another host is not concerned.
+        world.join(&Ask { host: host(2), ..Ask::default() });
+        // The disk answers while the next Connect waits.
+        let (line, answer) = world.start(&again);
+        assert_eq!(answer, Answer::Later);
+        world.settle();
+        world.drained(io);
+        world.settle();
+        let reply = world.take_reply(line).expect("it is let in");
+        assert_eq!(reply.status, Status::SUCCESS);
+        assert_ne!(reply.result, u64::from(view.controller));
+    }
+}

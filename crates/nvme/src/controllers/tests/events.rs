@@ -1,0 +1,223 @@
+//! Checklist 20, 31 and 32: asynchronous events, the changed namespace list, the discovery log and its event.
+
+use wire::nvme::async_event::AsyncEvent;
+use wire::nvme::log::{ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, LogId};
+
+use super::*;
+
+const NAMESPACES: u32 = 1 << 8;
+const DISCOVERY: u32 = 1 << 31;
+
+fn request(world: &mut World, line: Line, command_id: u16) -> Answer {
+    let command = Command::async_event_request().with_command_id(command_id);
+    world.start_command(line, &command, &[])
+}
+
+fn want(world: &mut World, line: Line, events: u32) {
+    let reply = world.admin(line, &Command::set_features(0x0b, 0, events, 0));
+    assert_eq!(reply.status, Status::SUCCESS);
+}
+
+fn changed(world: &mut World, line: Line, retain: bool) -> Vec<u32> {
+    let command = Command::get_log(LogId::CHANGED_NAMESPACES, 0, 0, 4096, retain);
+    ChangedNamespaces::parse(&world.admin(line, &command).data).collect()
+}
+
+fn resize(world: &mut World, nsid: u32, blocks: u64) {
+    world.configure(|controllers, now| {
+        let namespace = Namespace { blocks: BlockCount(blocks), ..namespace(nsid) };
+        controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace);
+    });
+}
+
+#[test]
+fn more_requests_than_aerl_allows_are_refused() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&Ask::default());
+    for command_id in 0..4 {
+        assert_eq!(request(&mut world, line, command_id), Answer::Later);
+    }
+    let status = Status::ASYNC_EVENT_LIMIT_EXCEEDED.with_dnr();
+    assert_eq!(request(&mut world, line, 4), Answer::Now(Reply::new(4, status)));
+}
+
+#[test]
+fn one_event_is_told_until_its_log_is_read() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&Ask::default());
+    want(&mut world, line, NAMESPACES);
+    request(&mut world, line, 10);
+    request(&mut world, line, 11);
+    resize(&mut world, 1, 4096);
+    let reply = world.take_reply(line).expect("an event");
+    assert_eq!(reply.command_id, 10);
+    assert_eq!(reply.result, u64::from(AsyncEvent::NAMESPACE_CHANGED.to_result()));
+    resize(&mut world, 2, 4096);
+    assert_eq!(world.take_reply(line), None, "masked until the log is read");
+    assert_eq!(changed(&mut world, line, true), [1, 2]);
+    resize(&mut world, 2, 8192);
+    assert_eq!(world.take_reply(line), None, "RAE 1 leaves it masked");
+    assert_eq!(changed(&mut world, line, false), [1, 2]);
+    assert_eq!(changed(&mut world, line, false), []);
+    world.configure(|controllers, now| controllers.remove_namespace(now, &nqn(SUBSYSTEM), 2));
+    assert_eq!(world.take_reply(line).map(|reply| reply.command_id), Some(11));
+    assert_eq!(changed(&mut world, line, false), [2]);
+}
+
+#[test]
+fn an_event_waits_for_a_request() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&Ask::default());
+    want(&mut world, line, NAMESPACES);
+    resize(&mut world, 1, 4096);
+    let Answer::Now(reply) = request(&mut world, line, 3) else { panic!("there is an event") };
+    assert_eq!(reply.result, u64::from(AsyncEvent::NAMESPACE_CHANGED.to_result()));
+    assert_eq!(request(&mut world, line, 3), Answer::Later);
+}
+
+#[test]
+fn an_event_that_is_not_wanted_is_not_told() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&Ask::default());
+    request(&mut world, line, 1);
+    resize(&mut world, 1, 4096);
+    assert_eq!(world.take_reply(line), None);
+    assert_eq!(changed(&mut world, line, true), [1], "but it is in the log");
+    want(&mut world, line, NAMESPACES);
+    assert!(world.take_reply(line).is_some());
+}
+
+#[test]
+fn a_change_that_changes_nothing_is_no_event() {
+    let mut world = World::new(1);
+    let (line, view) = world.ready(&Ask::default());
+    want(&mut world, line, NAMESPACES);
+    request(&mut world, line, 1);
+    resize(&mut world, 1, 2048);
+    assert_eq!(world.take_reply(line), None);
+    resize(&mut world, 1, 4096);
+    assert!(world.take_reply(line).is_some());
+    let seen = world.of(line).namespace(view.handle, 1).map(|namespace| namespace.blocks);
+    assert_eq!(seen, Some(BlockCount(4096)), "the data path sees the new size");
+    for nsid in [0, 2, 1025, u32::MAX] {
+        assert_eq!(world.of(line).namespace(view.handle, nsid), None);
+    }
+}
+
+#[test]
+fn the_namespaces_of_another_subsystem_are_not_ones_own() {
+    let mut world = World::new(1);
+    let other = "nqn.2026-11.net.plateway:other";
+    world.configure(|controllers, now| {
+        let exported = subsystem(other, Hosts::Any).with_namespace(namespace(7));
+        controllers.set_subsystem(now, exported);
+    });
+    let (line, view) = world.ready(&Ask::default());
+    want(&mut world, line, NAMESPACES);
+    request(&mut world, line, 1);
+    world.configure(|controllers, now| controllers.remove_namespace(now, &nqn(other), 7));
+    assert_eq!(world.take_reply(line), None);
+    assert_eq!(world.of(line).namespace(view.handle, 7), None);
+}
+
+fn discovery_ask() -> Ask {
+    Ask { subsystem: Nqn::DISCOVERY.into(), ..Ask::default() }
+}
+
+/// GENCTR and the names in the log, as a host reads it.
+fn discover(world: &mut World, line: Line) -> (u64, Vec<String>) {
+    let read = |world: &mut World, offset, bytes| {
+        let command = Command::get_log(LogId::DISCOVERY, 0, offset, bytes, true);
+        let reply = world.admin(line, &command);
+        assert_eq!(reply.status, Status::SUCCESS);
+        reply.data
+    };
+    let header = DiscoveryHeader::parse(&read(world, 0, 1024)).expect("a header");
+    let names = (1..=header.records).map(|record| {
+        let data = read(world, record * 1024, 1024);
+        let entry = DiscoveryEntry::parse(&data).expect("an entry");
+        assert_eq!(
+            (entry.address_text().as_str(), entry.service_text().as_str()),
+            ("192.0.2.1", "4420")
+        );
+        assert_eq!((entry.controller_id, entry.admin_queue_size), (0xffff, 32));
+        entry.subsystem().expect("a name").to_string()
+    });
+    let names = names.collect();
+    (header.generation, names)
+}
+
+#[test]
+fn a_host_discovers_the_subsystems_it_may_use() {
+    let mut world = World::new(1);
+    let mine = "nqn.2026-11.net.plateway:mine";
+    let (line, view) = world.ready(&discovery_ask());
+    assert!(view.discovery);
+    let (before, names) = discover(&mut world, line);
+    assert_eq!(names, [SUBSYSTEM]);
+    world.configure(|controllers, now| {
+        let one = Hosts::List(vec![host(1).nqn]);
+        controllers.set_subsystem(now, subsystem(mine, one));
+        let other = Hosts::List(vec![host(2).nqn]);
+        controllers.set_subsystem(now, subsystem("nqn.2026-11.net.plateway:other", other));
+    });
+    let (after, names) = discover(&mut world, line);
+    assert_eq!(names, [mine, SUBSYSTEM]);
+    assert!(after > before, "GENCTR {before} {after}");
+    let beyond = Command::get_log(LogId::DISCOVERY, 0, 3 * 1024 + 4, 4, true);
+    assert_eq!(world.admin(line, &beyond).status, Status::INVALID_FIELD.with_dnr());
+}
+
+#[test]
+fn a_persistent_discovery_controller_is_told_of_changes_that_its_host_sees() {
+    let mut world = World::new(2);
+    let ask = Ask { shard: 1, keep_alive_ms: 120_000, ..discovery_ask() };
+    let (line, _) = world.ready(&ask);
+    want(&mut world, line, DISCOVERY);
+    request(&mut world, line, 5);
+    let hidden = nqn("nqn.2026-11.net.plateway:hidden");
+    world.configure(|controllers, now| {
+        let other = Hosts::List(vec![host(2).nqn]);
+        controllers.set_subsystem(now, subsystem(hidden.as_str(), other));
+    });
+    assert_eq!(world.take_reply(line), None, "it is not for this host");
+    world.configure(|controllers, now| controllers.set_hosts(now, &hidden, Hosts::Any));
+    let reply = world.take_reply(line).expect("an event");
+    assert_eq!(reply.result, u64::from(AsyncEvent::DISCOVERY_CHANGED.to_result()));
+    // Namespaces are no business of discovery; reading the log arms the event again.
+    resize(&mut world, 1, 4096);
+    request(&mut world, line, 6);
+    world.admin(line, &Command::get_log(LogId::DISCOVERY, 0, 0, 1024, false));
+    world.configure(|controllers, now| controllers.remove_subsystem(now, &hidden));
+    assert_eq!(world.take_reply(line).map(|reply| reply.command_id), Some(6));
+    assert_eq!(discover(&mut world, line).1, [SUBSYSTEM]);
+}
+
+#[test]
+fn a_discovery_controller_takes_no_other_commands() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&discovery_ask());
+    let identify = |cns| Command::identify(wire::nvme::identify::Cns(cns), 1);
+    let data = world.admin(line, &identify(1)).data;
+    let controller = wire::nvme::identify::IdentifyController::parse(&data).expect("a controller");
+    assert_eq!((controller.cntrltype, controller.oaes), (2, DISCOVERY));
+    assert_eq!(controller.subsystem().expect("a name"), Nqn::discovery());
+    for cns in [0, 2, 3, 8, 0x1c] {
+        assert_eq!(world.admin(line, &identify(cns)).status, Status::INVALID_FIELD.with_dnr());
+    }
+    for log in [LogId::SMART, LogId::ERROR, LogId::CHANGED_NAMESPACES] {
+        let status = world.admin(line, &Command::get_log(log, 0, 0, 4, true)).status;
+        assert_eq!(status, Status::INVALID_LOG_PAGE.with_dnr());
+    }
+    for feature in [0x07, 0x06, 0x81] {
+        let status = world.admin(line, &Command::get_features(feature, 0, 4096)).status;
+        assert_eq!(status, Status::INVALID_FIELD.with_dnr());
+    }
+    for feature in [0x0b, 0x0f] {
+        let status = world.admin(line, &Command::get_features(feature, 0, 4096)).status;
+        assert_eq!(status, Status::SUCCESS);
+    }
+    let status = world.admin(line, &Command::abort(0, 1)).status;
+    assert_eq!(status, Status::INVALID_OPCODE.with_dnr());
+    assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
+}

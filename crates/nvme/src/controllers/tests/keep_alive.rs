@@ -1,0 +1,97 @@
+//! Checklist 17 and 43: the keep-alive timer, and I/O that keeps a controller alive.
+
+use super::*;
+
+fn ask() -> Ask {
+    Ask { keep_alive_ms: 5000, ..Ask::default() }
+}
+
+fn second(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[test]
+fn a_silent_controller_fails_after_kato_and_not_before() {
+    let mut world = World::new(1);
+    let (line, view) = world.ready(&ask());
+    let (io, _) = world.join(&Ask::io(0, view.controller, 1));
+    world.pass(second(4));
+    assert!(world.closes.is_empty());
+    world.pass(second(1));
+    assert_eq!(world.take_close(io), Some(CloseReason::KeepAliveExpired));
+    assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+    world.drained(io);
+    world.drained(line);
+    world.assert_empty();
+    assert_eq!(world.shards[0].poll_timeout(), None, "nothing is left to be woken for");
+}
+
+#[test]
+fn keep_alive_commands_keep_it_alive() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&ask());
+    for _ in 0..10 {
+        world.pass(second(4));
+        assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
+    }
+    world.pass(second(4));
+    assert!(world.closes.is_empty());
+    world.pass(second(1));
+    assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+}
+
+#[test]
+fn io_alone_keeps_it_alive_on_every_shard() {
+    for shard in [0, 1] {
+        let mut world = World::new(2);
+        let (line, view) = world.ready(&ask());
+        let (io, io_view) = world.join(&Ask::io(shard, view.controller, 1));
+        for _ in 0..10 {
+            world.pass(second(4));
+            let now = world.now;
+            world.of(io).command_heard(now, io_view.handle);
+        }
+        assert!(world.closes.is_empty());
+        world.pass(second(5));
+        assert_eq!(world.take_close(io), Some(CloseReason::KeepAliveExpired));
+        assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+    }
+}
+
+#[test]
+fn a_command_heard_while_the_shards_are_asked_counts() {
+    let mut world = World::new(2);
+    let (line, view) = world.ready(&ask());
+    world.join(&Ask::io(1, view.controller, 1));
+    world.now = world.now + second(5);
+    let now = world.now;
+    world.shards[0].handle_timeout(now);
+    world.collect();
+    assert_eq!(world.mail[&(0, 1)].len(), 1, "the other shard is asked");
+    world.admin(line, &Command::keep_alive());
+    world.settle();
+    assert!(world.closes.is_empty());
+    world.pass(second(5));
+    assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+}
+
+#[test]
+fn without_kato_there_is_no_timer() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&Ask::default());
+    assert_eq!(world.shards[0].poll_timeout(), None);
+    let set = |value| Command::set_features(0x0f, 0, value, 0);
+    assert_eq!(world.admin(line, &set(2000)).status, Status::SUCCESS);
+    let now = world.now;
+    assert_eq!(world.shards[0].poll_timeout(), Some(now + second(2)));
+    assert_eq!(world.admin(line, &set(0)).status, Status::SUCCESS);
+    assert_eq!(world.shards[0].poll_timeout(), None);
+}
+
+#[test]
+fn a_controller_that_was_never_enabled_expires_too() {
+    let mut world = World::new(1);
+    let (line, _) = world.join(&ask());
+    world.pass(second(5));
+    assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+}

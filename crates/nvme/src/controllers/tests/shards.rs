@@ -1,0 +1,206 @@
+//! Queues of one controller on several shards, with mail that arrives in any order that is first in, first out between two.
+
+use super::*;
+
+#[test]
+fn a_connection_that_is_lost_while_its_owner_is_asked_gives_its_number_back() {
+    let mut world = World::new(2);
+    let (_, view) = world.ready(&Ask::default());
+    let ask = Ask::io(1, view.controller, 1);
+    let (line, answer) = world.start(&ask);
+    assert_eq!(answer, Answer::Later);
+    world.lose(line);
+    world.settle();
+    assert_eq!(world.take_reply(line), None);
+    world.join(&ask);
+}
+
+#[test]
+fn a_connection_that_is_lost_while_the_shards_are_asked_leaves_nothing() {
+    let mut world = World::new(2);
+    let (line, answer) = world.start(&Ask::default());
+    assert_eq!(answer, Answer::Later);
+    world.lose(line);
+    world.settle();
+    world.assert_empty();
+}
+
+#[test]
+fn a_reset_that_crosses_a_connect_closes_the_queue_that_it_made() {
+    let mut world = World::new(2);
+    let (admin, view) = world.ready(&Ask::default());
+    let (io, answer) = world.start(&Ask::io(1, view.controller, 1));
+    assert_eq!(answer, Answer::Later);
+    // The owner admits the queue, and is reset before the answer arrives.
+    assert!(world.deliver(1, 0));
+    let disable = Command::property_set(0x14, 0);
+    assert_eq!(world.start_command(admin, &disable, &[]), Answer::Later);
+    world.settle();
+    assert_eq!(world.take_reply(io).map(|reply| reply.status), Some(Status::SUCCESS));
+    assert_eq!(world.take_close(io), Some(CloseReason::Reset));
+    assert_eq!(world.take_reply(admin), None);
+    world.drained(io);
+    world.settle();
+    assert_eq!(world.take_reply(admin).map(|reply| reply.status), Some(Status::SUCCESS));
+}
+
+#[test]
+fn a_subsystem_that_goes_while_the_shards_are_asked_is_refused() {
+    let mut world = World::new(2);
+    let (line, answer) = world.start(&Ask::default());
+    assert_eq!(answer, Answer::Later);
+    world.configure(|controllers, now| controllers.remove_subsystem(now, &nqn(SUBSYSTEM)));
+    world.settle();
+    let reply = world.take_reply(line).expect("an answer");
+    assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+    world.assert_empty();
+}
+
+/// A connection of the random world.
+#[derive(Debug)]
+struct Open {
+    line: Line,
+    host: Host,
+    view: Option<QueueView>,
+    closing: bool,
+}
+
+/// Hosts connect, reset, lose connections and drain in an order that the seed decides, with mail delivered in between. At the end everything
+/// is lost and drained, and nothing may be left; on the way no invariant (the `assert!`s and `expect`s) breaks. Returns how many queues were
+/// made, and how many of them joined a controller of another shard.
+fn random_life(seed: u64, shards: u16) -> (usize, usize) {
+    let mut random = Random::new(seed);
+    let mut world = World::new(shards);
+    let mut open: Vec<Open> = Vec::new();
+    let mut made = (0, 0);
+    for _ in 0..400 {
+        let shard = random.below(u64::from(shards)) as u16;
+        let who = host(random.below(3) as u8);
+        match random.below(24) {
+            0 => {
+                let ask = Ask { shard, host: who, keep_alive_ms: 3000, ..Ask::default() };
+                start(&mut world, &mut open, &ask);
+            }
+            1..=4 => {
+                let joined: Vec<(u16, Host)> = open
+                    .iter()
+                    .filter_map(|open| Some((open.view?.controller, open.host.clone())))
+                    .collect();
+                if !joined.is_empty() {
+                    let (controller, own) =
+                        joined[random.below(joined.len() as u64) as usize].clone();
+                    let who = if random.chance(1, 8) { who } else { own };
+                    let queue_id = 1 + random.below(6) as u16;
+                    start(
+                        &mut world,
+                        &mut open,
+                        &Ask { host: who, ..Ask::io(shard, controller, queue_id) },
+                    );
+                }
+            }
+            5..=7 => with_admin(&mut world, &open, &mut random, ENABLE),
+            8 if random.chance(1, 4) => with_admin(&mut world, &open, &mut random, 0),
+            9 if !open.is_empty() && random.chance(1, 2) => {
+                let index = random.below(open.len() as u64) as usize;
+                let line = open[index].line;
+                let now = world.now;
+                world.of(line).connection_gone(now, line.key);
+                open[index].closing = true;
+                world.collect();
+            }
+            10..=12 => {
+                if let Some(index) = open.iter().position(|open| open.closing) {
+                    let gone = open.swap_remove(index);
+                    world.drained(gone.line);
+                }
+            }
+            13 => {
+                world.now = world.now + Duration::from_millis(random.below(400));
+                let now = world.now;
+                world.shards.iter_mut().for_each(|controllers| controllers.handle_timeout(now));
+                world.collect();
+            }
+            _ => {
+                world.deliver_any(&mut random);
+            }
+        }
+        notice(&mut world, &mut open, &mut made);
+    }
+    // The end: everything is lost and drains, in whatever order the mail comes.
+    for open in &open {
+        let (line, now) = (open.line, world.now);
+        world.of(line).connection_gone(now, line.key);
+        world.collect();
+        world.deliver_any(&mut random);
+    }
+    for open in open {
+        world.drained(open.line);
+        world.deliver_any(&mut random);
+    }
+    world.settle();
+    world.pass(super::super::HOST_HOLD);
+    world.assert_empty();
+    made
+}
+
+fn count(line: Line, view: QueueView, world: &World, made: &mut (usize, usize)) {
+    made.0 += 1;
+    made.1 += usize::from(view.controller % world.shards.len() as u16 != line.shard);
+}
+
+fn start(world: &mut World, open: &mut Vec<Open>, ask: &Ask) {
+    let (line, answer) = world.start(ask);
+    let view = match answer {
+        Answer::Now(reply) if reply.queue.is_none() => return,
+        Answer::Now(reply) => reply.queue,
+        Answer::Later => None,
+    };
+    open.push(Open { line, host: ask.host.clone(), view, closing: false });
+}
+
+fn with_admin(world: &mut World, open: &[Open], random: &mut Random, cc: u32) {
+    let admins: Vec<Line> = open
+        .iter()
+        .filter(|open| open.view.is_some_and(|view| view.queue_id == 0) && !open.closing)
+        .map(|open| open.line)
+        .collect();
+    if !admins.is_empty() {
+        let line = admins[random.below(admins.len() as u64) as usize];
+        world.start_command(line, &Command::property_set(0x14, cc), &[]);
+    }
+}
+
+/// What the shards answered and asked for since.
+fn notice(world: &mut World, open: &mut Vec<Open>, made: &mut (usize, usize)) {
+    for (key, reply) in world.replies.split_off(0) {
+        let Some(index) = open.iter().position(|open| open.line.key == key) else { continue };
+        if let Some(view) = reply.queue {
+            open[index].view = Some(view);
+            count(open[index].line, view, world, made);
+        } else if reply.close {
+            open.swap_remove(index);
+        }
+    }
+    for (key, _) in world.closes.split_off(0) {
+        let open = open.iter_mut().find(|open| open.line.key == key);
+        open.expect("only a connection that is there is closed").closing = true;
+    }
+}
+
+fn lives(seeds: u64, shards: u16) -> (usize, usize) {
+    let lives = (0..seeds).map(|seed| random_life(seed, shards));
+    lives.fold((0, 0), |sum, made| (sum.0 + made.0, sum.1 + made.1))
+}
+
+#[test]
+fn nothing_is_left_of_any_history_on_one_shard() {
+    lives(200, 1);
+}
+
+#[test]
+fn nothing_is_left_of_any_history_on_several_shards() {
+    for shards in [2, 4] {
+        let (made, elsewhere) = lives(300, shards);
+        assert!(made > 600 && elsewhere > 300, "the histories are too poor: {made}, {elsewhere}");
+    }
+}
