@@ -1,4 +1,28 @@
-//! The room `reactor`.
+//! The reactor: runs shards on real sockets, disks and memory.
+//!
+//! One pinned thread and one [engine](EngineKind) a shard: io_uring, or epoll where the kernel or the container's profile
+//! refuses it. [`Reactor::start`] gives each thread a [`Machine`](contract::Machine) and returns a [`Handle`], through which the control
+//! thread listens, adds disks and exchanges mail with the machines.
+//!
+//! What lives here: threads, rings, sockets, timers, the memory behind buffers, disks. What deliberately does not:
+//! protocols and volumes. It is the one room with system calls and unsafe code. Read `runtime` first, then `driver`,
+//! then `engine`; `memory` and `disk` stand for themselves.
 
+mod accept;
 pub mod disk;
+mod driver;
+mod engine;
+mod mailbox;
 pub mod memory;
+mod process;
+mod receive;
+mod runtime;
+mod sockets;
+mod stats;
+
+pub use accept::{ConnectionLimits, ListenOptions};
+pub use engine::choice::{Choice, EngineKind, Preference, choose, probe};
+pub use process::{allowed_cpus, processor_time};
+pub use runtime::{Config, Handle, Reactor};
+pub use sockets::buffer_bound;
+pub use stats::ShardStats;

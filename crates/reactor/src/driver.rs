@@ -1,0 +1,424 @@
+//! The driver: runs one machine on one thread, over whichever engine.
+//!
+//! A turn: take what has ended, show received bytes, tell events, then settle and carry effects out, answer what
+//! disks answer at once, and settle again; then wait, in one system call, until something ends, mail comes or
+//! a moment is due. Nothing ticks: without a deadline the wait has no limit.
+//!
+//! ```text
+//!   wait -> ends -> receiving/sending/disks -> machine -> settle -> effects -> wait
+//!                                                ^                    |
+//!                                                +-- RAM completions -+
+//! ```
+//!
+//! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and connecting), `disks`,
+//! `listening`. Here: the loop, the clock, timers and mail. Units: times on the process's clock, whose
+//! origin is the reactor's start. Invariant: what an operation of the engine points at belongs to its connection or work and stays
+//! until the operation's end has been told; a connection leaves the table only then.
+
+mod closing;
+mod connection;
+mod disks;
+mod listening;
+mod receiving;
+mod sending;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{self, Duration};
+
+use block::table::{Slot, Table};
+use block::{Instant, ShardId};
+use contract::{ConnectionId, Effect, Event, Machine};
+
+use crate::accept::Admission;
+use crate::engine::workers::Workers;
+use crate::engine::{Done, Engine, Key, Kind, Patience};
+use crate::mailbox::{Inbox, Parcel};
+use crate::memory::ShardMemory;
+use crate::receive::Lender;
+use crate::stats::{Counters, add, set};
+
+use connection::{Connection, MessagePool};
+use disks::Disks;
+use listening::Listening;
+
+/// So often may a turn settle again before the engine is looked at.
+const SETTLES_PER_TURN: u32 = 64;
+/// A connection that was silent for so long gives its receive buffer up.
+const QUIET: Duration = Duration::from_secs(1);
+/// A shard that was idle for so long gives its memory back.
+const REST: Duration = Duration::from_secs(1);
+/// While memory is given back piece by piece, so long between pieces.
+const REST_PIECE: Duration = Duration::from_millis(5);
+/// How long a shard that was told to stop waits for what is with the kernel.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// What the threads of a reactor share.
+pub(crate) struct Shared<M> {
+    pub(crate) inboxes: Vec<Arc<Inbox<M>>>,
+    pub(crate) counters: Vec<Counters>,
+    pub(crate) control: Sender<(ShardId, M)>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) origin: time::Instant,
+    pub(crate) receive_buffers: usize,
+}
+
+/// What a moment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    /// A connect has taken too long.
+    Connect(Slot),
+    /// The last words of a connection have taken too long, or it has lingered enough.
+    Closing(Slot),
+    /// Accepting is tried again.
+    Accept,
+    /// A held back completion is due.
+    Completion(Slot),
+}
+
+/// One machine and all that it is run with.
+///
+/// Fields are dropped in order: the engine first, so that no operation outlives what it points at.
+pub(crate) struct Driver<M: Machine, E: Engine> {
+    engine: E,
+    machine: M,
+    memory: ShardMemory,
+    shard: ShardId,
+    shared: Arc<Shared<M::Mail>>,
+    now: Instant,
+    connections: Table<Connection>,
+    lender: Lender,
+    messages: MessagePool,
+    /// Connections whose bytes are to be shown again.
+    ready: VecDeque<Slot>,
+    /// Events that have not been told yet.
+    events: VecDeque<Event<M::Mail>>,
+    disks: Disks,
+    listening: Listening,
+    alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
+    outboxes: Vec<Vec<Parcel<M::Mail>>>,
+    parcels: Vec<Parcel<M::Mail>>,
+    done: Vec<Done>,
+    /// When connections are looked at for silent ones.
+    sweep_at: Option<Instant>,
+    /// When memory is given back.
+    rest_at: Option<Instant>,
+    /// Until then the thread looks for more before it sleeps.
+    spin_until: Instant,
+    /// There is more to settle: do not sleep.
+    pressed: bool,
+    stopping: bool,
+}
+
+impl<M: Machine, E: Engine> Driver<M, E> {
+    pub(crate) fn new(
+        shard: ShardId,
+        engine: E,
+        machine: M,
+        memory: ShardMemory,
+        shared: Arc<Shared<M::Mail>>,
+    ) -> Self {
+        let shards = shared.inboxes.len();
+        Driver {
+            engine,
+            machine,
+            memory,
+            shard,
+            now: Instant::ZERO,
+            connections: Table::new(),
+            lender: Lender::new(shared.receive_buffers),
+            messages: MessagePool::default(),
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            disks: Disks::default(),
+            listening: Listening::default(),
+            alarms: BinaryHeap::new(),
+            outboxes: (0..shards).map(|_| Vec::new()).collect(),
+            parcels: Vec::new(),
+            done: Vec::with_capacity(256),
+            sweep_at: None,
+            rest_at: None,
+            spin_until: Instant::ZERO,
+            pressed: false,
+            stopping: false,
+            shared,
+        }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) fn run(mut self) {
+        self.now = self.clock();
+        self.settle();
+        while !self.stopping {
+            self.wait();
+            self.turn();
+        }
+        self.stop();
+    }
+
+    #[inline]
+    fn clock(&self) -> Instant {
+        Instant(self.shared.origin.elapsed().as_nanos() as u64)
+    }
+
+    #[inline]
+    fn counters(&self) -> &Counters {
+        &self.shared.counters[self.shard.index()]
+    }
+
+    /// Waits until something ends or is due; what has ended is in `done` then.
+    fn wait(&mut self) {
+        let mut patience = self.patience();
+        let inbox = &self.shared.inboxes[self.shard.index()];
+        if patience != Patience::NONE && !inbox.fall_asleep() {
+            patience = Patience::NONE;
+        }
+        if let Err(error) = self.engine.wait(patience, &mut self.done) {
+            panic!("{} cannot wait for events any more: {error}", self.shard.0);
+        }
+        if patience != Patience::NONE {
+            self.shared.inboxes[self.shard.index()].wake_up();
+        }
+        self.now = self.clock();
+    }
+
+    fn patience(&self) -> Patience {
+        if self.pressed || !self.ready.is_empty() || !self.events.is_empty() {
+            return Patience::NONE;
+        }
+        let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
+        let due = [self.machine.poll_timeout(), alarm, self.sweep_at, self.rest_at];
+        let due = due.into_iter().flatten().min();
+        if due.is_none() && self.spin_until <= self.now {
+            return Patience { limit: None, spin: Duration::ZERO };
+        }
+        // The turn has taken time: a wait is counted from here.
+        let now = self.clock();
+        match due.map(|due| due.since(now)) {
+            Some(limit) if limit.is_zero() => Patience::NONE,
+            limit => Patience { limit, spin: self.spin_until.since(now) },
+        }
+    }
+
+    /// One turn.
+    fn turn(&mut self) {
+        self.pressed = false;
+        // What yielded before this turn is shown after what has come in it.
+        let yielded = self.ready.len();
+        let ends = self.done.len();
+        for index in 0..ends {
+            let done = self.done[index];
+            self.ended(done);
+        }
+        self.done.clear();
+        let letters = self.take_mail();
+        self.show_yielded(yielded);
+        self.flush_events();
+        self.ring_alarms();
+        if self.machine.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.machine.handle_timeout(self.now, &mut self.memory);
+        }
+        self.settle();
+        self.post();
+        self.rest(ends + letters + yielded > 0);
+        self.count();
+    }
+
+    fn ended(&mut self, done: Done) {
+        let key = done.key;
+        let slot = Slot { index: key.slot(), generation: key.generation() };
+        match key.kind() {
+            Kind::Input => self.input_ended(slot, done.result),
+            Kind::Output => self.output_ended(slot, done.result),
+            Kind::Hangup => self.hangup_ended(slot),
+            Kind::Listener => self.listener_ended(key, done.result),
+            Kind::File => self.file_ended(slot, done.result),
+            Kind::Wake | Kind::Ignored => {}
+        }
+    }
+
+    /// Takes the mailbox in; returns how much there was.
+    fn take_mail(&mut self) -> usize {
+        let mut parcels = std::mem::take(&mut self.parcels);
+        self.shared.inboxes[self.shard.index()].take(&mut parcels);
+        let count = parcels.len();
+        for parcel in parcels.drain(..) {
+            match parcel {
+                Parcel::Mail { from, mail } => self.tell(Event::Mail { from, mail }),
+                Parcel::Arrival(arrival) => self.arrive(arrival),
+                Parcel::Listen(listener) => self.listen(listener),
+                Parcel::Unlisten(id, told) => self.unlisten(id, told),
+                Parcel::AcceptAgain => self.accept_again(),
+                Parcel::AddDisk(id, disk) => self.disks.add(id, disk),
+                Parcel::RemoveDisk(id, told) => self.disks.remove(id, told),
+                Parcel::Worked(number, work) => self.worked(number, work),
+                Parcel::Stop => self.stopping = true,
+            }
+        }
+        self.parcels = parcels;
+        count
+    }
+
+    /// Keeps an event for the machine; told in order, before any bytes that are shown later.
+    #[inline]
+    fn tell(&mut self, event: Event<M::Mail>) {
+        self.events.push_back(event);
+    }
+
+    #[inline]
+    fn flush_events(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            self.machine.handle_event(self.now, event, &mut self.memory);
+        }
+    }
+
+    /// Lets the machine make up its mind, and does what it wants, until nothing more follows from it at once.
+    fn settle(&mut self) {
+        for _ in 0..SETTLES_PER_TURN {
+            self.flush_events();
+            self.machine.settle(self.now, &mut self.memory);
+            self.perform_effects();
+            self.answer_gathered();
+            if self.events.is_empty() {
+                return;
+            }
+        }
+        self.pressed = true;
+    }
+
+    /// Does what the machine wants.
+    fn perform_effects(&mut self) {
+        while let Some(effect) = self.machine.poll_effect() {
+            match effect {
+                Effect::Submit { disk, request } => self.submit(disk, request),
+                Effect::Send { connection, batch } => self.send(slot_of(connection), batch),
+                Effect::Resume { connection } => self.resume(slot_of(connection)),
+                Effect::Connect { token, address } => self.connect(token, address),
+                Effect::Close { connection, after_send } => {
+                    self.close(slot_of(connection), after_send);
+                }
+                Effect::Mail { to, mail } => self.mail(to, mail),
+            }
+        }
+    }
+
+    fn mail(&mut self, to: ShardId, mail: M::Mail) {
+        let from = self.shard;
+        if to == from {
+            self.tell(Event::Mail { from, mail });
+        } else if to == ShardId::CONTROL {
+            // Nobody listens any more only while the reactor is being dropped.
+            let _ = self.shared.control.send((from, mail));
+        } else {
+            self.outboxes[to.index()].push(Parcel::Mail { from, mail });
+        }
+    }
+
+    /// Hands the turn's mail over.
+    fn post(&mut self) {
+        for (outbox, inbox) in self.outboxes.iter_mut().zip(&self.shared.inboxes) {
+            if !outbox.is_empty() {
+                inbox.post_all(outbox);
+            }
+        }
+    }
+
+    fn set_alarm(&mut self, after: Duration, alarm: Alarm) {
+        self.alarms.push(Reverse((self.now + after, alarm)));
+    }
+
+    fn ring_alarms(&mut self) {
+        while let Some(Reverse((at, alarm))) = self.alarms.peek().copied() {
+            if at > self.now {
+                break;
+            }
+            self.alarms.pop();
+            match alarm {
+                Alarm::Connect(slot) => self.connect_timed_out(slot),
+                Alarm::Closing(slot) => self.closing_timed_out(slot),
+                Alarm::Accept => self.accept_again(),
+                Alarm::Completion(slot) => self.release_completion(slot),
+            }
+        }
+        if self.sweep_at.is_some_and(|at| at <= self.now) {
+            self.sweep();
+        }
+    }
+
+    /// Gives memory back, once, some time after the last activity.
+    fn rest(&mut self, active: bool) {
+        if active {
+            self.rest_at = Some(self.now + REST);
+        } else if self.rest_at.is_some_and(|at| at <= self.now) {
+            self.lender.shrink();
+            self.rest_at = self.memory.idle().then(|| self.now + REST_PIECE);
+        }
+    }
+
+    fn count(&self) {
+        let counters = self.counters();
+        add(&counters.turns, 1);
+        set(&counters.system_calls, self.engine.system_calls());
+        set(&counters.connections, self.connections.len() as u64);
+        set(&counters.receive_buffers, self.lender.lent() as u64);
+        set(&counters.receive_line, self.lender.waiting() as u64);
+    }
+
+    /// Closes everything, and waits for what is with the kernel: its memory must not go before.
+    fn stop(mut self) {
+        let open: Vec<Slot> = self.connections.iter().map(|(slot, _)| slot).collect();
+        for slot in open {
+            self.close(slot, false);
+        }
+        self.listening = Listening::default();
+        let until = self.now + STOP_GRACE;
+        loop {
+            self.events.clear();
+            self.alarms.clear();
+            if self.connections.is_empty() && self.disks.is_quiet() {
+                return;
+            }
+            if self.now >= until {
+                break;
+            }
+            let limit = Some(until.since(self.now).min(REST));
+            let inbox = &self.shared.inboxes[self.shard.index()];
+            let awake = !inbox.fall_asleep();
+            let patience = Patience { limit, spin: Duration::ZERO };
+            let patience = if awake { Patience::NONE } else { patience };
+            if self.engine.wait(patience, &mut self.done).is_err() {
+                break;
+            }
+            self.shared.inboxes[self.shard.index()].wake_up();
+            self.now = self.clock();
+            for index in 0..self.done.len() {
+                let done = self.done[index];
+                self.ended(done);
+            }
+            self.done.clear();
+            self.take_mail();
+        }
+        // A disk does not answer. What the kernel may still write to is left alone: the process is about to end.
+        std::mem::forget(self);
+    }
+
+    #[inline]
+    fn key(kind: Kind, slot: Slot) -> Key {
+        Key::new(kind, slot.index, slot.generation)
+    }
+}
+
+/// A connection's slot, as the machine names it.
+#[inline]
+fn slot_of(connection: ConnectionId) -> Slot {
+    Slot { index: connection.slot, generation: connection.generation }
+}
+
+/// A connection's name, from its slot.
+#[inline]
+fn id_of(slot: Slot) -> ConnectionId {
+    ConnectionId { slot: slot.index, generation: slot.generation }
+}

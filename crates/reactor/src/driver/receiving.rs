@@ -1,0 +1,397 @@
+//! Receiving: one operation a connection, into a borrowed buffer or straight into a block buffer.
+//!
+//! An idle connection only watches; one in use has a receive posted, since trying again costs nothing there (on
+//! epoll it watches, since trying costs a call). Bytes are shown as they lie in the buffer; what the machine
+//! does not consume stays in front.
+
+use block::table::Slot;
+use contract::{Direct, Loss, Machine, Next};
+
+use super::connection::{DirectReceive, Input, Want};
+use super::{Driver, QUIET, id_of};
+use crate::engine::{Engine, Kind, Op};
+use crate::stats::add;
+
+/// Vectors of one receive at most; the kernel takes no more (IOV_MAX).
+const VECTORS_MAX: usize = 1024;
+/// What a stream may always show.
+const ANY: Want = Want::Stream { at_least: 1, at_most: u32::MAX };
+
+impl<M: Machine, E: Engine> Driver<M, E> {
+    /// Starts what the connection's wish needs, if nothing is under way.
+    pub(super) fn pursue(&mut self, slot: Slot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if !connection.is_open() || connection.input != Input::None || connection.in_line {
+            return;
+        }
+        match connection.want {
+            Want::Direct => self.receive_direct(slot),
+            Want::Yield => self.show_later(slot),
+            Want::Pause => self.watch_hangup(slot),
+            Want::Idle => {
+                self.give_stage(slot);
+                self.watch(slot);
+            }
+            Want::Stream { at_least, .. } => {
+                let waiting = connection.waiting();
+                if waiting > 0 && waiting >= at_least {
+                    self.show_later(slot);
+                } else if waiting == 0 && (E::POLLS_FIRST || connection.quiet || self.lender.is_scarce())
+                {
+                    self.give_stage(slot);
+                    self.watch(slot);
+                } else if E::POLLS_FIRST {
+                    self.shrink_stage(slot, at_least);
+                    self.watch(slot);
+                } else {
+                    self.receive(slot);
+                }
+            }
+        }
+    }
+
+    /// Starts a watch for something to receive.
+    pub(super) fn watch(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("a watched connection is there");
+        connection.input = Input::Readable;
+        let op = Op::Readable(connection.socket(slot));
+        // SAFETY: a watch points at no memory.
+        unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
+    }
+
+    /// A paused connection is watched for its end alone.
+    fn watch_hangup(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("a paused connection is there");
+        if connection.waiting() == 0 {
+            self.give_stage(slot);
+        } else {
+            self.shrink_stage(slot, 1);
+        }
+        let connection = self.connections.get_mut(slot).expect("a paused connection is there");
+        if !connection.hangup {
+            connection.hangup = true;
+            let op = Op::Hangup(connection.socket(slot));
+            // SAFETY: a watch points at no memory.
+            unsafe { self.engine.start(Self::key(Kind::Hangup, slot), op) };
+        }
+    }
+
+    /// Starts a receive into the connection's buffer, or waits in line for one.
+    fn receive(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
+        let (at_least, at_most) = match connection.want {
+            Want::Stream { at_least, at_most } => (at_least, at_most.max(1)),
+            _ => (1, u32::MAX),
+        };
+        let least = at_least.max(connection.waiting() + 1).min(block::limits::RECEIVE_BUFFER);
+        let has = match &mut connection.stage {
+            Some(stage) if stage.capacity() >= least => true,
+            Some(stage) => self.lender.promote(stage),
+            None => {
+                connection.stage = self.lender.lend(least);
+                connection.stage.is_some()
+            }
+        };
+        if !has {
+            connection.in_line = true;
+            self.lender.wait(slot);
+            self.want_sweep();
+            return;
+        }
+        self.shrink_stage(slot, least);
+        let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
+        let stage = connection.stage.as_mut().expect("a buffer was just found");
+        let moved = stage.make_room();
+        let (into, room) = stage.room();
+        let op = Op::Receive { socket: connection.socket(slot), into, length: room.min(at_most) };
+        connection.input = Input::Receive;
+        add(&self.counters().bytes_moved, moved as u64);
+        // SAFETY: the room is in the connection's stage, which is neither given away nor changed while
+        // `input` says Receive.
+        unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
+        if !E::POLLS_FIRST {
+            self.want_sweep();
+        }
+    }
+
+    /// Where somebody waits for a large buffer, exchanges one with little in it for a small one.
+    fn shrink_stage(&mut self, slot: Slot, least: u32) {
+        if self.lender.waiting() == 0 {
+            return;
+        }
+        let connection = self.connections.get_mut(slot).expect("its stage is shrunk");
+        if let Some(stage) = &mut connection.stage {
+            let moved = self.lender.demote(stage, least);
+            add(&self.counters().bytes_moved, moved as u64);
+            self.serve_line();
+        }
+    }
+
+    /// Gives the connection's receive buffer back; what is in it is dropped.
+    pub(super) fn give_stage(&mut self, slot: Slot) {
+        let stage = self.connections.get_mut(slot).and_then(|connection| connection.stage.take());
+        if let Some(stage) = stage {
+            self.lender.give(stage);
+            self.serve_line();
+        }
+    }
+
+    /// Lets those in line go on as far as there are buffers.
+    fn serve_line(&mut self) {
+        for _ in 0..self.lender.waiting() {
+            let Some(slot) = self.lender.next_in_line() else { return };
+            if let Some(connection) = self.connections.get_mut(slot) {
+                connection.in_line = false;
+                if connection.is_open() && connection.input == Input::None {
+                    self.receive(slot);
+                }
+            }
+        }
+    }
+
+    /// Starts, or goes on with, a direct receive.
+    fn receive_direct(&mut self, slot: Slot) {
+        self.give_stage(slot);
+        let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
+        let socket = connection.socket(slot);
+        let receive = connection.direct.as_mut().expect("a direct receive was asked for");
+        let messages = &mut self.messages;
+        let message = receive.message.get_or_insert_with(|| messages.take());
+        let Direct { buffer, at, length, .. } = &mut receive.direct;
+        message.vectors.clear();
+        self.memory.iovecs_mut(
+            buffer,
+            *at + receive.filled,
+            *length - receive.filled,
+            &mut message.vectors,
+        );
+        message.vectors.truncate(VECTORS_MAX);
+        let op = Op::ReceiveMessage { socket, message: message.header() };
+        connection.input = Input::Direct;
+        // SAFETY: message and buffer belong to the connection and are left alone while `input` says Direct; the
+        // pages are private to the buffer, which `iovecs_mut` has checked.
+        unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
+    }
+
+    /// The receiving operation has ended.
+    pub(super) fn input_ended(&mut self, slot: Slot, result: i32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let input = std::mem::replace(&mut connection.input, Input::None);
+        let open = connection.is_open();
+        if result > 0 {
+            connection.touched = self.now;
+        }
+        match input {
+            Input::Receive if result > 0 => {
+                connection.stage.as_mut().expect("it was lent").received(result as usize);
+                self.count_received(result);
+            }
+            Input::Direct if result > 0 => {
+                connection.direct.as_mut().expect("it is under way").filled += result as u32;
+                self.count_received(result);
+                add(&self.counters().bytes_direct, result as u64);
+            }
+            _ => {}
+        }
+        if !open {
+            self.closing_input_ended(slot, input, result);
+            return;
+        }
+        match (input, result) {
+            (Input::Readable, 0..) => self.receive(slot),
+            (Input::Receive, 1..) => self.received(slot),
+            (Input::Direct, 1..) => self.direct_received(slot),
+            (Input::Receive | Input::Direct, 0) => self.lose(slot, Loss::EndOfStream),
+            (Input::Receive | Input::Readable, result) if result == -libc::ECANCELED => {
+                // It was silent, and somebody may need its buffer.
+                self.pursue(slot);
+            }
+            (_, result) if result == -libc::EAGAIN || result == -libc::EINTR => self.pursue(slot),
+            (Input::None | Input::Discard, _) => {
+                unreachable!("{} ended what was not begun", id_of(slot))
+            }
+            (_, error) => self.lose(slot, Loss::Error(-error)),
+        }
+    }
+
+    fn count_received(&self, bytes: i32) {
+        let counters = self.counters();
+        add(&counters.bytes_in, bytes as u64);
+        add(&counters.receives, 1);
+    }
+
+    fn received(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("it has just received");
+        connection.quiet = false;
+        let at_least = match connection.want {
+            Want::Stream { at_least, .. } => at_least,
+            _ => 1,
+        };
+        if connection.waiting() >= at_least {
+            self.show(slot);
+        } else {
+            self.pursue(slot);
+        }
+    }
+
+    fn direct_received(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("it has just received");
+        let receive = connection.direct.as_ref().expect("it is under way");
+        if receive.filled < receive.direct.length {
+            self.receive_direct(slot);
+            return;
+        }
+        let receive = connection.direct.take().expect("it is under way");
+        self.messages.give(receive.message);
+        self.flush_events();
+        let id = id_of(slot);
+        let next = self.machine.handle_direct(self.now, id, receive.direct, &mut self.memory);
+        self.next(slot, next);
+        self.perform_effects();
+    }
+
+    /// Shows the machine what has been received.
+    fn show(&mut self, slot: Slot) {
+        self.flush_events();
+        let connection = self.connections.get_mut(slot).expect("its bytes are shown");
+        let mut stage = connection.stage.take().expect("bytes are in a buffer");
+        let bytes = stage.unconsumed();
+        let shown = self.machine.handle_received(self.now, id_of(slot), bytes, &mut self.memory);
+        stage.consume(shown.consumed);
+        // The machine cannot remove a connection, only the driver does.
+        let connection = self.connections.get_mut(slot).expect("it was there before");
+        connection.stage = Some(stage);
+        self.next(slot, shown.next);
+        // Requests to files start while the rest of the turn is still being looked at.
+        self.perform_effects();
+    }
+
+    /// Takes the machine's wish.
+    fn next(&mut self, slot: Slot, next: Next) {
+        let connection = self.connections.get_mut(slot).expect("the machine was just asked");
+        let waiting = connection.waiting();
+        connection.want = match next {
+            Next::Stream { at_least, at_most } => {
+                Want::Stream { at_least: at_least.max(1), at_most }
+            }
+            Next::Direct(direct) => {
+                assert!(waiting == 0, "{waiting} bytes lie before a direct receive");
+                assert!(direct.length > 0, "a direct receive of nothing");
+                connection.direct = Some(DirectReceive { direct, filled: 0, message: None });
+                Want::Direct
+            }
+            Next::Yield if waiting > 0 => Want::Yield,
+            Next::Yield => ANY,
+            Next::Pause => Want::Pause,
+            Next::Idle => {
+                assert!(waiting == 0, "idle with {waiting} bytes that were not consumed");
+                Want::Idle
+            }
+        };
+        if !connection.spin.is_zero() && connection.want != Want::Idle {
+            self.spin_until = self.spin_until.max(self.now + connection.spin);
+        }
+        self.pursue(slot);
+    }
+
+    fn show_later(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("its bytes are shown later");
+        if !connection.is_ready {
+            connection.is_ready = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Shows the first `count` of those whose bytes are to be shown again.
+    pub(super) fn show_yielded(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(slot) = self.ready.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            connection.is_ready = false;
+            let shown_again = matches!(connection.want, Want::Yield | Want::Stream { .. });
+            if connection.is_open() && shown_again && connection.waiting() > 0 {
+                self.show(slot);
+            }
+        }
+    }
+
+    /// The machine wants a paused connection shown again.
+    pub(super) fn resume(&mut self, slot: Slot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.want == Want::Pause && !connection.is_closing() {
+            connection.want = if connection.waiting() > 0 { Want::Yield } else { ANY };
+            self.pursue(slot);
+        }
+    }
+
+    /// The watch for the other side's end has ended.
+    pub(super) fn hangup_ended(&mut self, slot: Slot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.hangup = false;
+        if !connection.is_open() {
+            self.finish_if_quiet(slot);
+        } else if connection.want == Want::Pause {
+            let error = crate::sockets::error_of(connection.socket(slot).fd);
+            let loss = if error == 0 { Loss::EndOfStream } else { Loss::Error(error) };
+            self.lose(slot, loss);
+        }
+        // Else a receive will find the end, behind the bytes that lie before it.
+    }
+
+    /// The connection can carry nothing more.
+    pub(super) fn lose(&mut self, slot: Slot, loss: Loss) {
+        let connection = self.connections.get_mut(slot).expect("it is being lost");
+        if connection.lost || connection.is_closing() {
+            return;
+        }
+        connection.lost = true;
+        if connection.input != Input::Receive {
+            self.give_stage(slot);
+        }
+        self.tell(contract::Event::Lost { connection: id_of(slot), loss });
+    }
+
+    pub(super) fn want_sweep(&mut self) {
+        if self.sweep_at.is_none() {
+            self.sweep_at = Some(self.now + QUIET);
+        }
+    }
+
+    /// Takes receives back that have been silent; whoever is left keeps the sweep going.
+    pub(super) fn sweep(&mut self) {
+        self.sweep_at = None;
+        let short = self.lender.waiting() > 0;
+        let mut again = short;
+        let (mut silent, mut holders) = (Vec::new(), Vec::new());
+        for (slot, connection) in self.connections.iter_mut() {
+            if connection.input != Input::Receive || !connection.is_open() {
+                if short && connection.stage.is_some() && connection.input != Input::Receive {
+                    let at_least = match connection.want {
+                        Want::Stream { at_least, .. } => at_least,
+                        _ => 1,
+                    };
+                    holders.push((slot, at_least));
+                }
+                continue;
+            }
+            if self.now.since(connection.touched) < QUIET {
+                again = true;
+            } else if connection.waiting() == 0 || short {
+                connection.quiet = true;
+                silent.push(slot);
+            } else {
+                // Stalled within a PDU: it keeps its buffer as long as nobody waits.
+                again = true;
+            }
+        }
+        for (slot, at_least) in holders {
+            self.shrink_stage(slot, at_least);
+        }
+        for slot in silent {
+            self.engine.cancel(Self::key(Kind::Input, slot));
+        }
+        if again {
+            self.sweep_at = Some(self.now + QUIET);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Engines: how operations on sockets and files are started, and how their ends are learnt.
+//!
+//! The driver (`driver.rs`) holds all meaning and is written once, against operations that are started and
+//! later end, exactly once each. Two engines carry them out: `uring`, where the kernel works that way
+//! itself, and `epoll`, which tries at once and waits for readiness. Results are those of the system
+//! calls: a count, or a negative error number.
+//!
+//! Pointers in an [`Op`] belong to the driver. It keeps what they point at in place and untouched
+//! until the operation's [`Done`] has been told; a cancelled operation is told too.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+pub(crate) mod choice;
+pub(crate) mod epoll;
+pub(crate) mod uring;
+pub(crate) mod workers;
+
+/// What an operation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Nobody wants to know that it ended.
+    Ignored = 0,
+    /// A connection's receiving side: at most one at a time.
+    Input = 1,
+    /// A connection's sending side, or its connect: at most one at a time.
+    Output = 2,
+    /// A connection's watch for the other side's end.
+    Hangup = 3,
+    /// A listening socket.
+    Listener = 4,
+    /// A file.
+    File = 5,
+    /// The shard was woken.
+    Wake = 6,
+}
+
+/// The name of an operation: kind, slot (24 bits) and the slot's generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) u64);
+
+impl Key {
+    pub(crate) const WAKE: Key = Key((Kind::Wake as u64) << 56);
+    pub(crate) const IGNORED: Key = Key(0);
+
+    #[inline]
+    pub(crate) fn new(kind: Kind, slot: u32, generation: u32) -> Key {
+        debug_assert!(slot < 1 << 24, "slot {slot} needs more than 24 bits");
+        Key((kind as u64) << 56 | u64::from(slot) << 32 | u64::from(generation))
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match (self.0 >> 56) as u8 {
+            1 => Kind::Input,
+            2 => Kind::Output,
+            3 => Kind::Hangup,
+            4 => Kind::Listener,
+            5 => Kind::File,
+            6 => Kind::Wake,
+            _ => Kind::Ignored,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        (self.0 >> 32) as u32 & 0x00ff_ffff
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// A connection's socket: the slot it is attached at, and its descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Socket {
+    pub(crate) slot: u32,
+    pub(crate) fd: RawFd,
+}
+
+/// What a file is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FileOp {
+    /// `preadv2`.
+    Read { vectors: *const libc::iovec, count: u32, offset: u64, flags: i32 },
+    /// `pwritev2`.
+    Write { vectors: *const libc::iovec, count: u32, offset: u64, flags: i32 },
+    /// `fdatasync`.
+    Sync,
+    /// `fallocate`.
+    Allocate { mode: i32, offset: u64, length: u64 },
+}
+
+/// An operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    /// Ends when there is something to receive, be it the end of the stream.
+    Readable(Socket),
+    /// Ends when the other side has closed or the connection is broken; bytes may still wait before it.
+    Hangup(Socket),
+    /// Receives up to `length` bytes.
+    Receive { socket: Socket, into: *mut u8, length: u32 },
+    /// Receives into the message's vectors.
+    ReceiveMessage { socket: Socket, message: *mut libc::msghdr },
+    /// Receives up to `length` bytes and drops them.
+    Discard { socket: Socket, length: u32 },
+    /// Sends from the message's vectors; may send less.
+    Send { socket: Socket, message: *const libc::msghdr },
+    /// Connects; ends with 0.
+    Connect { socket: Socket, address: *const libc::sockaddr, length: libc::socklen_t },
+    /// Ends when a connection waits to be accepted.
+    Acceptable(RawFd),
+    /// Works on a file.
+    File { fd: RawFd, op: FileOp },
+}
+
+/// An operation's end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) key: Key,
+    pub(crate) result: i32,
+}
+
+/// How long to wait for something to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// `None`: until something happens.
+    pub(crate) limit: Option<Duration>,
+    /// Of that, how long to look before sleeping.
+    pub(crate) spin: Duration,
+}
+
+impl Patience {
+    /// Look, but do not wait.
+    pub(crate) const NONE: Patience =
+        Patience { limit: Some(Duration::ZERO), spin: Duration::ZERO };
+}
+
+/// One thread's way to start operations and to learn their ends.
+pub(crate) trait Engine {
+    /// Whether a receive should be started only once there is something to receive: true where trying
+    /// costs a system call, false where a receive waits by itself.
+    const POLLS_FIRST: bool;
+
+    /// Whether it carries out [`Op::File`]; else the disk threads do all that files need.
+    const FILES: bool;
+
+    /// Makes a socket known, before its first operation.
+    fn attach(&mut self, socket: Socket) -> io::Result<()>;
+
+    /// Forgets a socket, after its last operation has ended and before it is closed.
+    fn detach(&mut self, socket: Socket);
+
+    /// Starts an operation; it may begin only at the next [`submit`](Engine::submit) or [`wait`](Engine::wait).
+    ///
+    /// # Safety
+    /// What the operation points at stays valid, in place and untouched until its [`Done`] has been told.
+    unsafe fn start(&mut self, key: Key, op: Op);
+
+    /// Asks for an operation to end soon. It still ends once, with what it achieved or `-ECANCELED`. Files are not cancelled.
+    fn cancel(&mut self, key: Key);
+
+    /// Lets what was started begin.
+    fn submit(&mut self);
+
+    /// Waits for ends, at most as long as told, and appends them to `done`. A wake-up by the shard's event
+    /// descriptor shows as [`Key::WAKE`].
+    fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()>;
+
+    /// System calls made so far.
+    fn system_calls(&self) -> u64;
+}

@@ -1,0 +1,267 @@
+//! The io_uring engine: one ring for one thread, single issuer, deferred task work, registered ring
+//! descriptor and socket table.
+//!
+//! A turn costs one `io_uring_enter`, which submits what was started and waits. With a spin budget the
+//! thread first looks at the completion queue and at the flag by which the kernel says that task work
+//! waits, both without a call. Sockets are blocking ones: for a non-blocking one the kernel would answer
+//! EAGAIN instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+
+use super::{Done, Engine, FileOp, Key, Kind, Op, Patience, Socket};
+
+/// Entries of the submission queue: a turn that starts more enters the kernel in between.
+const ENTRIES: u32 = 1024;
+/// Entries of the completion queue; when it runs over, the kernel keeps what does not fit.
+const COMPLETIONS: u32 = 8192;
+/// Sockets in the ring's own table; those beyond go by their descriptors.
+const TABLE: u32 = 8192;
+
+/// A ring and its socket table.
+pub(crate) struct Uring {
+    ring: IoUring,
+    table: u32,
+    wake: RawFd,
+    system_calls: u64,
+}
+
+impl Uring {
+    /// Sets a ring up for the calling thread; `wake` is the shard's event descriptor and outlives it.
+    pub(crate) fn new(wake: RawFd) -> io::Result<Uring> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .dontfork()
+            .build(ENTRIES)?;
+        let mut engine = Uring { ring, table: 0, wake, system_calls: 3 };
+        // The table may hold as many as the process may open; without it, descriptors are used.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let table = limit.map_or(TABLE, |limit| TABLE.min(u32::try_from(limit).unwrap_or(TABLE)));
+        if engine.ring.submitter().register_files_sparse(table).is_ok() {
+            engine.table = table;
+        }
+        // Saves a look-up per call; a kernel that refuses it works as well.
+        let _ = engine.ring.submitter().register_ring_fd();
+        engine.watch_wake();
+        Ok(engine)
+    }
+
+    /// A multishot poll: an event descriptor that is never read tells each write to it once.
+    fn watch_wake(&mut self) {
+        let entry = opcode::PollAdd::new(types::Fd(self.wake), libc::POLLIN as u32).multi(true);
+        // SAFETY: a poll points at no memory.
+        unsafe { self.push(entry.build().user_data(Key::WAKE.0)) };
+    }
+
+    /// # Safety
+    /// As for [`Engine::start`].
+    unsafe fn push(&mut self, entry: squeue::Entry) {
+        loop {
+            // SAFETY: the caller vouches for what the entry points at.
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            self.submit();
+        }
+    }
+
+    /// Addresses a socket by its slot in the table where it has one.
+    #[inline]
+    fn at(&self, socket: Socket) -> (types::Fd, squeue::Flags) {
+        if socket.slot < self.table {
+            (types::Fd(socket.slot as RawFd), squeue::Flags::FIXED_FILE)
+        } else {
+            (types::Fd(socket.fd), squeue::Flags::empty())
+        }
+    }
+
+    fn entry(&self, op: Op) -> squeue::Entry {
+        match op {
+            Op::Readable(socket) => {
+                let (fd, flags) = self.at(socket);
+                let events = (libc::POLLIN | libc::POLLRDHUP) as u32;
+                opcode::PollAdd::new(fd, events).build().flags(flags)
+            }
+            Op::Hangup(socket) => {
+                let (fd, flags) = self.at(socket);
+                opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build().flags(flags)
+            }
+            Op::Receive { socket, into, length } => {
+                let (fd, flags) = self.at(socket);
+                opcode::Recv::new(fd, into, length).build().flags(flags)
+            }
+            Op::ReceiveMessage { socket, message } => {
+                let (fd, flags) = self.at(socket);
+                // The kernel goes on by itself until all is there, instead of waking us for every piece.
+                let wait = libc::MSG_WAITALL as u32;
+                opcode::RecvMsg::new(fd, message).flags(wait).build().flags(flags)
+            }
+            Op::Discard { socket, length } => {
+                let (fd, flags) = self.at(socket);
+                let drop = libc::MSG_TRUNC;
+                opcode::Recv::new(fd, std::ptr::null_mut(), length)
+                    .flags(drop)
+                    .build()
+                    .flags(flags)
+            }
+            Op::Send { socket, message } => {
+                let (fd, flags) = self.at(socket);
+                let quiet = libc::MSG_NOSIGNAL as u32;
+                opcode::SendMsg::new(fd, message).flags(quiet).build().flags(flags)
+            }
+            Op::Connect { socket, address, length } => {
+                let (fd, flags) = self.at(socket);
+                opcode::Connect::new(fd, address, length).build().flags(flags)
+            }
+            Op::Acceptable(fd) => {
+                opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build()
+            }
+            Op::File { fd, op } => file_entry(types::Fd(fd), op),
+        }
+    }
+
+    /// Looks for completions without a call, as long as the budget lasts.
+    fn spin(&mut self, patience: Patience) {
+        let begin = Instant::now();
+        let budget = patience.limit.map_or(patience.spin, |limit| limit.min(patience.spin));
+        loop {
+            if !self.ring.completion().is_empty() {
+                return;
+            }
+            if self.ring.submission().taskrun() {
+                // `submit` sees the flag and asks for the task work to be run.
+                self.submit();
+                continue;
+            }
+            if begin.elapsed() >= budget {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn enter(&mut self, patience: Patience) -> io::Result<()> {
+        self.system_calls += 1;
+        let submitter = self.ring.submitter();
+        let result = match patience.limit {
+            None => submitter.submit_and_wait(1),
+            Some(limit) if limit.is_zero() => submitter.submit(),
+            Some(limit) => {
+                let time = types::Timespec::new().sec(limit.as_secs()).nsec(limit.subsec_nanos());
+                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            // The time is over, a signal came, or the completion queue is full and wants to be read first.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn file_entry(fd: types::Fd, op: FileOp) -> squeue::Entry {
+    match op {
+        FileOp::Read { vectors, count, offset, flags } => {
+            opcode::Readv::new(fd, vectors, count).offset(offset).rw_flags(flags).build()
+        }
+        FileOp::Write { vectors, count, offset, flags } => {
+            opcode::Writev::new(fd, vectors, count).offset(offset).rw_flags(flags).build()
+        }
+        FileOp::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        FileOp::Allocate { mode, offset, length } => {
+            opcode::Fallocate::new(fd, length).offset(offset).mode(mode).build()
+        }
+    }
+}
+
+impl Engine for Uring {
+    const POLLS_FIRST: bool = false;
+    const FILES: bool = true;
+
+    fn attach(&mut self, socket: Socket) -> io::Result<()> {
+        if socket.slot < self.table {
+            self.system_calls += 1;
+            self.ring.submitter().register_files_update(socket.slot, &[socket.fd])?;
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, socket: Socket) {
+        if socket.slot < self.table {
+            self.system_calls += 1;
+            self.ring
+                .submitter()
+                .register_files_update(socket.slot, &[-1])
+                .expect("a slot of the socket table can be emptied");
+        }
+    }
+
+    unsafe fn start(&mut self, key: Key, op: Op) {
+        let entry = self.entry(op).user_data(key.0);
+        // SAFETY: passed on to the caller.
+        unsafe { self.push(entry) };
+    }
+
+    fn cancel(&mut self, key: Key) {
+        let entry = opcode::AsyncCancel::new(key.0).build().user_data(Key::IGNORED.0);
+        // SAFETY: a cancellation points at no memory.
+        unsafe { self.push(entry) };
+    }
+
+    fn submit(&mut self) {
+        if let Err(error) = self.enter(Patience::NONE) {
+            // Nothing that was started can be taken back: its memory is lent to the kernel.
+            panic!("io_uring_enter failed: {error}");
+        }
+    }
+
+    fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()> {
+        let waits = patience.limit != Some(std::time::Duration::ZERO);
+        if waits && !patience.spin.is_zero() && self.ring.completion().is_empty() {
+            if !self.ring.submission().is_empty() {
+                self.submit();
+            }
+            self.spin(patience);
+        }
+        let nothing = self.ring.completion().is_empty();
+        let unsubmitted = !self.ring.submission().is_empty();
+        if nothing && waits {
+            self.enter(patience)?;
+        } else if unsubmitted || self.ring.submission().taskrun() {
+            self.enter(Patience::NONE)?;
+        }
+        let mut wake_ended = false;
+        for entry in self.ring.completion() {
+            let key = Key(entry.user_data());
+            match key.kind() {
+                Kind::Ignored => continue,
+                Kind::Wake => wake_ended |= !cqueue::more(entry.flags()),
+                _ => {}
+            }
+            done.push(Done { key, result: entry.result() });
+        }
+        if wake_ended {
+            self.watch_wake();
+        }
+        Ok(())
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.system_calls
+    }
+}

@@ -1,0 +1,200 @@
+//! Mailboxes: how shards and the control thread hand things to a shard.
+//!
+//! One queue a receiver, first in first out, so the order of each sender is kept. A sender writes to the
+//! receiver's event descriptor only when the receiver sleeps or is about to; a receiver that is awake
+//! looks at one flag a turn. What does not live here: who answers what.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{io, mem};
+
+use block::ShardId;
+use contract::{DiskId, ListenerId};
+
+use crate::accept::{Arrival, Listener};
+use crate::disk::{Disk, Work};
+use crate::engine::workers::Deliver;
+
+/// What can be in a shard's mailbox.
+pub(crate) enum Parcel<M> {
+    /// A letter for the machine.
+    Mail { from: ShardId, mail: M },
+    /// A connection, accepted by shard 0, that lives here from now on.
+    Arrival(Arrival),
+    /// A listening socket; for shard 0.
+    Listen(Listener),
+    /// Accept no more there; for shard 0.
+    Unlisten(ListenerId, Sender<()>),
+    /// A connection was closed while descriptors had run out; for shard 0.
+    AcceptAgain,
+    /// A disk.
+    AddDisk(DiskId, Arc<Disk>),
+    /// Forget a disk and say when that is done.
+    RemoveDisk(DiskId, Sender<()>),
+    /// A disk thread has done its work; the number is the one it was given with.
+    Worked(u64, Box<Work>),
+    /// Close everything and end.
+    Stop,
+}
+
+/// A shard's mailbox.
+pub(crate) struct Inbox<M> {
+    queue: Mutex<Vec<Parcel<M>>>,
+    filled: AtomicBool,
+    sleeping: AtomicBool,
+    wake: Arc<OwnedFd>,
+}
+
+impl<M> Inbox<M> {
+    pub(crate) fn new() -> io::Result<Inbox<M>> {
+        Ok(Inbox {
+            queue: Mutex::default(),
+            filled: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+            wake: Arc::new(event_descriptor()?),
+        })
+    }
+
+    /// The descriptor that wakes the receiver.
+    pub(crate) fn wake_descriptor(&self) -> &Arc<OwnedFd> {
+        &self.wake
+    }
+
+    /// Puts one thing in.
+    pub(crate) fn post(&self, parcel: Parcel<M>) {
+        self.lock().push(parcel);
+        self.notify();
+    }
+
+    /// Puts many in, and empties `parcels`.
+    pub(crate) fn post_all(&self, parcels: &mut Vec<Parcel<M>>) {
+        self.lock().append(parcels);
+        self.notify();
+    }
+
+    /// Takes everything out, into `into`, which must be empty.
+    #[inline]
+    pub(crate) fn take(&self, into: &mut Vec<Parcel<M>>) {
+        debug_assert!(into.is_empty(), "mail would change its order");
+        if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
+            mem::swap(&mut *self.lock(), into);
+        }
+    }
+
+    /// Says that the receiver is about to sleep; `false`: there is something for it, it must not.
+    ///
+    /// Both sides first write their flag and then read the other's, in one total order: either the
+    /// receiver sees that it was filled, or the sender sees that it sleeps.
+    #[inline]
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.sleeping.store(true, SeqCst);
+        if self.filled.load(SeqCst) {
+            self.sleeping.store(false, SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Says that the receiver is awake.
+    #[inline]
+    pub(crate) fn wake_up(&self) {
+        self.sleeping.store(false, SeqCst);
+    }
+
+    /// Whether the receiver sleeps, or is about to.
+    pub(crate) fn is_sleeping(&self) -> bool {
+        self.sleeping.load(SeqCst)
+    }
+
+    fn notify(&self) {
+        self.filled.store(true, SeqCst);
+        if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
+            ring(self.wake.as_raw_fd());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Parcel<M>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: Send> Deliver for Inbox<M> {
+    fn deliver(&self, number: u64, work: Box<Work>) {
+        self.post(Parcel::Worked(number, work));
+    }
+}
+
+/// Wakes whoever waits for an event descriptor.
+pub(crate) fn ring(fd: RawFd) {
+    let one = 1u64;
+    // SAFETY: eight bytes are read from a local. It can only fail when the counter is full, and then
+    // the receiver has been woken already.
+    unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+}
+
+fn event_descriptor() -> io::Result<OwnedFd> {
+    // SAFETY: makes a new descriptor, touches nothing.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(number: u32) -> Parcel<u32> {
+        Parcel::Mail { from: ShardId(0), mail: number }
+    }
+
+    fn numbers(parcels: &mut Vec<Parcel<u32>>) -> Vec<u32> {
+        parcels
+            .drain(..)
+            .map(|parcel| match parcel {
+                Parcel::Mail { mail, .. } => mail,
+                _ => panic!("only mail was sent"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn mail_keeps_its_order() {
+        let inbox = Inbox::new().unwrap();
+        inbox.post(letter(1));
+        inbox.post_all(&mut vec![letter(2), letter(3)]);
+        let mut taken = Vec::new();
+        inbox.take(&mut taken);
+        assert_eq!(numbers(&mut taken), [1, 2, 3]);
+        inbox.take(&mut taken);
+        assert!(taken.is_empty());
+    }
+
+    #[test]
+    fn a_filled_mailbox_keeps_its_receiver_awake() {
+        let inbox = Inbox::new().unwrap();
+        inbox.post(letter(1));
+        assert!(!inbox.fall_asleep());
+        inbox.take(&mut Vec::new());
+        assert!(inbox.fall_asleep());
+    }
+
+    #[test]
+    fn only_a_sleeper_is_woken() {
+        let inbox = Inbox::new().unwrap();
+        let mut count = [0u8; 8];
+        let fd = inbox.wake_descriptor().clone();
+        inbox.post(letter(1));
+        assert!(rustix::io::read(&fd, &mut count).is_err(), "nobody slept");
+        inbox.take(&mut Vec::new());
+        assert!(inbox.fall_asleep());
+        inbox.post(letter(2));
+        inbox.post(letter(3));
+        assert_eq!(rustix::io::read(&fd, &mut count), Ok(8));
+        assert_eq!(u64::from_ne_bytes(count), 1, "one write wakes once");
+    }
+}

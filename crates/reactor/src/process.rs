@@ -1,0 +1,94 @@
+//! The process and its threads: CPUs, the limit of descriptors, processor time, and how a panic ends.
+//!
+//! Units: CPUs by the system's numbers, times as `Duration`. Errors: what an ordinary user may not do is
+//! reported to the caller, who goes on without.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The CPUs that this process may use.
+pub fn allowed_cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+/// Keeps the calling thread on one CPU.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)?;
+    Ok(())
+}
+
+/// Raises the soft limit of descriptors to the hard one; returns what it is then.
+pub(crate) fn raise_descriptor_limit() -> Option<u64> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // Not enough descriptors shows later, as an accept that pauses.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+/// Processor time of all threads of this process so far: shards, disk threads, and the kernel's workers of its rings.
+pub fn processor_time() -> Duration {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let nanos = tasks
+        .flatten()
+        .filter_map(|task| {
+            // A thread may end between the listing and the look.
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        })
+        .sum();
+    Duration::from_nanos(nanos)
+}
+
+/// Ends the process when its thread panics: a shard that is gone would leave connections and disks
+/// without an answer for ever. The panic hook has written the message before.
+pub(crate) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let thread = std::thread::current();
+            eprintln!("thread {} has panicked: aborting", thread.name().unwrap_or("?"));
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let before = processor_time();
+        let mut sum = 0u64;
+        while processor_time() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(processor_time() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_can_be_kept_on_a_cpu_that_is_allowed() {
+        let cpu = allowed_cpus()[0];
+        std::thread::spawn(move || {
+            pin(cpu).unwrap();
+            assert_eq!(allowed_cpus(), [cpu]);
+        })
+        .join()
+        .unwrap();
+        assert!(pin(usize::MAX).is_err());
+    }
+}

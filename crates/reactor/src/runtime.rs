@@ -1,0 +1,293 @@
+//! The runtime: starts the shard threads, and the control thread's [`Handle`] to them.
+//!
+//! Units: CPUs by the system's numbers, pages of 4096 bytes. Errors: those of the system at start and when listening; a
+//! shard that panics later ends the process, after the message of the panic, because its connections and disks
+//! would be without an answer for ever.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{self, Duration};
+
+use block::{ShardId, limits};
+use contract::{DiskId, ListenerId, Machine};
+
+use crate::accept::{Admission, ConnectionLimits, ListenOptions, Listener};
+use crate::disk::Disk;
+use crate::driver::{Driver, Shared};
+use crate::engine::choice::{Choice, EngineKind, Preference, choose};
+use crate::engine::epoll::Epoll;
+use crate::engine::uring::Uring;
+use crate::engine::workers::Workers;
+use crate::mailbox::{Inbox, Parcel};
+use crate::memory::{Arena, ShardMemory};
+use crate::process::{self, AbortOnPanic};
+use crate::sockets;
+use crate::stats::{Counters, ShardStats};
+use std::os::fd::AsRawFd;
+
+/// How a reactor is started.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// One shard for each entry, kept on that CPU; `None`: wherever the system puts it.
+    pub cpus: Vec<Option<usize>>,
+    /// Which engine.
+    pub driver: Preference,
+    /// Pages that the pool of each shard may use; the arena grows by them.
+    pub pool_pages: u32,
+    /// Large receive buffers of each shard.
+    pub receive_buffers: usize,
+    /// How many connections there may be.
+    pub connections: ConnectionLimits,
+}
+
+impl Default for Config {
+    /// One shard, not pinned, on the better engine, with the bounds of `block::limits`.
+    fn default() -> Self {
+        Config {
+            cpus: vec![None],
+            driver: Preference::Auto,
+            pool_pages: limits::POOL_PAGES_MIN,
+            receive_buffers: limits::RECEIVE_BUFFERS,
+            connections: ConnectionLimits::default(),
+        }
+    }
+}
+
+/// Starts reactors.
+#[derive(Debug)]
+pub struct Reactor;
+
+/// The control thread's way to the shards. Dropping it stops them.
+pub struct Handle<M: Send + 'static> {
+    shared: Arc<Shared<M>>,
+    mail: Mutex<Receiver<(ShardId, M)>>,
+    threads: Vec<JoinHandle<()>>,
+    choice: Choice,
+    warnings: Vec<String>,
+}
+
+impl Reactor {
+    /// Starts a thread for each shard, which makes its machine by calling `machine` with the shard's number and runs it
+    /// until [`Handle::stop`]. Raises the soft limit of descriptors to the hard one.
+    pub fn start<M, F>(
+        config: &Config,
+        arena: &Arc<Arena>,
+        machine: F,
+    ) -> io::Result<Handle<M::Mail>>
+    where
+        M: Machine + 'static,
+        F: Fn(ShardId) -> M + Send + Sync + 'static,
+    {
+        let shards = config.cpus.len();
+        if shards == 0 || shards > limits::SHARDS_MAX {
+            let most = limits::SHARDS_MAX;
+            return Err(io::Error::other(format!("{shards} shards: expected 1 to {most}")));
+        }
+        let choice = choose(config.driver)?;
+        process::raise_descriptor_limit();
+        let inboxes: Vec<_> =
+            (0..shards).map(|_| Inbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
+        let (control, mail) = mpsc::channel();
+        let admission = Admission::new(config.connections);
+        let accepting = inboxes[0].clone();
+        admission.when_freed(move || accepting.post(Parcel::AcceptAgain));
+        let shared = Arc::new(Shared {
+            inboxes,
+            counters: (0..shards).map(|_| Counters::default()).collect(),
+            control,
+            admission,
+            workers: Arc::new(Workers::default()),
+            origin: time::Instant::now(),
+            receive_buffers: config.receive_buffers,
+        });
+        let mut handle = Handle {
+            shared: shared.clone(),
+            mail: Mutex::new(mail),
+            threads: Vec::new(),
+            choice: choice.clone(),
+            warnings: Vec::new(),
+        };
+        let machine = Arc::new(machine);
+        for (index, cpu) in config.cpus.iter().enumerate() {
+            let start = Start {
+                shard: ShardId(index as u16),
+                kind: choice.kind,
+                cpu: *cpu,
+                memory: ShardMemory::new(arena, config.pool_pages).map_err(io::Error::other)?,
+                shared: shared.clone(),
+            };
+            let (told, started) = mpsc::channel();
+            let machine = machine.clone();
+            let thread = thread::Builder::new()
+                .name(format!("shard-{index}"))
+                .spawn(move || start.run(&*machine, &told))?;
+            handle.threads.push(thread);
+            match started.recv() {
+                Ok(Ok(warning)) => handle.warnings.extend(warning),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(io::Error::other(format!("shard {index} did not start"))),
+            }
+        }
+        Ok(handle)
+    }
+}
+
+/// What a shard's thread begins with.
+struct Start<M> {
+    shard: ShardId,
+    kind: EngineKind,
+    cpu: Option<usize>,
+    memory: ShardMemory,
+    shared: Arc<Shared<M>>,
+}
+
+impl<T: Send + 'static> Start<T> {
+    fn run<M: Machine<Mail = T>>(
+        self,
+        machine: &(dyn Fn(ShardId) -> M + Send + Sync),
+        told: &Sender<io::Result<Option<String>>>,
+    ) {
+        let _guard = AbortOnPanic;
+        let warning = self.cpu.and_then(|cpu| {
+            let error = process::pin(cpu).err()?;
+            Some(format!("shard {} is not kept on CPU {cpu}: {error}", self.shard.0))
+        });
+        let wake = self.shared.inboxes[self.shard.index()].wake_descriptor().as_raw_fd();
+        let Start { shard, memory, shared, .. } = self;
+        match self.kind {
+            EngineKind::Uring => {
+                let engine = match Uring::new(wake) {
+                    Ok(engine) => engine,
+                    Err(error) => return drop(told.send(Err(error))),
+                };
+                let driver = Driver::new(shard, engine, machine(shard), memory, shared);
+                let _ = told.send(Ok(warning));
+                driver.run();
+            }
+            EngineKind::Epoll => {
+                let engine = match Epoll::new(wake) {
+                    Ok(engine) => engine,
+                    Err(error) => return drop(told.send(Err(error))),
+                };
+                let driver = Driver::new(shard, engine, machine(shard), memory, shared);
+                let _ = told.send(Ok(warning));
+                driver.run();
+            }
+        }
+    }
+}
+
+impl<M: Send + 'static> Handle<M> {
+    /// What runs, and why, in one line.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// What could not be had at start and is done without, one line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u16 {
+        self.shared.inboxes.len() as u16
+    }
+
+    /// Listens at an address (port 0: any) and deals the connections out to the shards. Returns the address.
+    pub fn listen(
+        &self,
+        address: SocketAddr,
+        id: ListenerId,
+        options: ListenOptions,
+    ) -> io::Result<SocketAddr> {
+        let (fd, local) = sockets::listen(address)?;
+        self.shared.inboxes[0].post(Parcel::Listen(Listener { id, fd, options }));
+        Ok(local)
+    }
+
+    /// Stops listening; returns once the socket is closed. Its connections stay: the machines close them.
+    pub fn unlisten(&self, id: ListenerId) {
+        let (told, done) = mpsc::channel();
+        self.shared.inboxes[0].post(Parcel::Unlisten(id, told));
+        let _ = done.recv();
+    }
+
+    /// Makes a disk known to all shards, before any mail that is sent later.
+    pub fn add_disk(&self, id: DiskId, disk: &Arc<Disk>) {
+        for inbox in &self.shared.inboxes {
+            inbox.post(Parcel::AddDisk(id, disk.clone()));
+        }
+    }
+
+    /// Makes all shards forget a disk once what it was asked before has come back; requests that come later are answered with
+    /// `Removed`. Waits for that at most so long; `false`: it is still held by a request that does not come back.
+    pub fn remove_disk(&self, id: DiskId, limit: Duration) -> bool {
+        let until = time::Instant::now() + limit;
+        let (told, done) = mpsc::channel();
+        for inbox in &self.shared.inboxes {
+            inbox.post(Parcel::RemoveDisk(id, told.clone()));
+        }
+        drop(told);
+        self.shared.inboxes.iter().all(|_| {
+            let left = until.saturating_duration_since(time::Instant::now());
+            done.recv_timeout(left).is_ok()
+        })
+    }
+
+    /// Sends mail to a shard, from [`ShardId::CONTROL`].
+    pub fn send(&self, to: ShardId, mail: M) {
+        self.shared.inboxes[to.index()].post(Parcel::Mail { from: ShardId::CONTROL, mail });
+    }
+
+    /// The next mail to the control thread, waiting at most so long.
+    pub fn receive_mail(&self, limit: Duration) -> Option<(ShardId, M)> {
+        let mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        match mail.recv_timeout(limit) {
+            Ok(mail) => Some(mail),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// What the shards have done so far.
+    pub fn stats(&self) -> Vec<ShardStats> {
+        self.shared
+            .counters
+            .iter()
+            .zip(&self.shared.inboxes)
+            .map(|(counters, inbox)| counters.look(inbox.is_sleeping()))
+            .collect()
+    }
+
+    /// Processor time of this process so far: shards, disk threads, the kernel's workers of its rings, and all others.
+    pub fn processor_time(&self) -> Duration {
+        process::processor_time()
+    }
+
+    /// Closes all connections without a word, waits for what is with the kernel (a few seconds at most), and ends the threads.
+    /// Whoever wants to drain asks the machines to, before.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        for inbox in &self.shared.inboxes {
+            inbox.post(Parcel::Stop);
+        }
+        for thread in self.threads.drain(..) {
+            // A panic has ended the process already.
+            let _ = thread.join();
+        }
+        self.shared.workers.stop();
+    }
+}
+
+impl<M: Send + 'static> Drop for Handle<M> {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.end();
+        }
+    }
+}
