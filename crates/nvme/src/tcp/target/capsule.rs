@@ -387,7 +387,9 @@ impl Connection {
             panic!("the controllers answer command {}, which they have not", reply.command_id);
         };
         self.slots.remove(slot);
-        self.deliver(reply, room, ctx);
+        if !reply.discarded {
+            self.deliver(reply, room, ctx);
+        }
     }
 
     /// Sends a reply of the controllers, its data first.

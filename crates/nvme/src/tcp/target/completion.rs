@@ -1,6 +1,6 @@
 //! What comes back: completions from the volumes become replies, batches that left give their buffers back.
 
-use block::{Buffer, Completion, Outcome};
+use block::{Buffer, Completion, Failure, Operation, Outcome, VolumeId};
 use contract::SendBatch;
 use wire::nvme::Status;
 
@@ -8,12 +8,29 @@ use super::slots::{Below, Kind, State};
 use super::{Connection, Context, Phase};
 use crate::status::{status_of, statuses_of_fused};
 
+/// The slot in the ticket of a flush that no command asked for.
+const SHUTDOWN_SLOT: u32 = u32::MAX;
+
 impl Connection {
+    /// The controllers want a volume flushed for a shutdown that came on this admin queue; they are told the outcome.
+    pub fn handle_flush(&mut self, volume: VolumeId, ctx: &mut Context<'_>) {
+        if self.is_open() {
+            self.submit(SHUTDOWN_SLOT, volume, Operation::Flush, ctx);
+        } else {
+            let outcome = Outcome::NotDone(Failure::Aborted);
+            ctx.controllers.flush_done(self.key(), outcome);
+        }
+    }
+
     /// A request came back. Its ticket must be one of this connection's.
     pub fn handle_completion(&mut self, completion: Completion, ctx: &mut Context<'_>) {
         let Completion { ticket, outcome, buffer, expected } = completion;
-        let slot = ticket.slot as u16;
         self.below -= 1;
+        if ticket.slot == SHUTDOWN_SLOT {
+            ctx.controllers.flush_done(self.key(), outcome);
+            return self.drained_maybe(ctx);
+        }
+        let slot = ticket.slot as u16;
         let &mut State::Below(below) = self.slots.state(slot) else {
             panic!("a completion came for slot {slot}, which is not below");
         };

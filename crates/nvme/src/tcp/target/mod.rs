@@ -348,9 +348,15 @@ impl Connection {
 
     /// Sends a request below in the name of the command in `slot`.
     #[inline]
-    fn submit(&mut self, slot: u16, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
+    fn submit(
+        &mut self,
+        slot: impl Into<u32>,
+        volume: VolumeId,
+        operation: Operation,
+        ctx: &mut Context<'_>,
+    ) {
         let Identity { machine, generation, shard } = self.identity;
-        let ticket = Ticket { machine, generation, slot: u32::from(slot), shard };
+        let ticket = Ticket { machine, generation, slot: slot.into(), shard };
         self.below += 1;
         ctx.requests.push((volume, Request { ticket, operation }));
     }

@@ -1,0 +1,366 @@
+//! One connection's framing: batches that leave, and the greeting (ICReq, ICResp) that opens it.
+//!
+//! One batch is with the driver at a time; what is pushed meanwhile gathers in the next. A payload is lent to its batch: its buffer moves into the batch
+//! and comes back when the batch does, to the job whose number was pushed with it. Errors: a [`Fault`] ends the connection, and with it the association.
+//! Times: shard clock. Spec: NVMe/TCP, "Connection establishment", "Digests".
+
+use block::checksum::{Crc32c, crc32c};
+use block::limits::SEND_PROGRESS;
+use block::{Buffer, Instant, Memory};
+use contract::{ConnectionId, SendBatch};
+use wire::nvme::Command;
+use wire::nvme_tcp::{CapsuleCommand, DataHeader, Digests, ICReq, ICResp, PduType, TermReq};
+
+use crate::tcp::pdu_stream::Violation;
+
+/// R2Ts that we take per command at once; ICReq tells one less.
+pub(super) const GRANTS: usize = 4;
+
+/// Why an association has to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The target broke the rules; it is told so.
+    Violation(Violation),
+    /// Anything else, for people.
+    Reason(String),
+}
+
+impl From<Violation> for Fault {
+    fn from(violation: Violation) -> Fault {
+        Fault::Violation(violation)
+    }
+}
+
+impl core::fmt::Display for Fault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Fault::Violation(violation) => write!(f, "the target broke the protocol: {violation}"),
+            Fault::Reason(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// A fault in words.
+pub(super) fn fault<T>(reason: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Reason(reason.into()))
+}
+
+/// A connection's life with the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Socket {
+    /// None.
+    Absent,
+    /// Asked for; `unwanted` if it is to be closed as soon as it is there.
+    Asked { token: u32, unwanted: bool },
+    /// Open.
+    Open(ConnectionId),
+    /// Closing: the driver has yet to say that it is closed.
+    Closing(ConnectionId),
+}
+
+/// Where a lent buffer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lent {
+    /// With its job.
+    #[default]
+    No,
+    /// In the batch of this number, at this place.
+    Batch { number: u32, place: u32 },
+    /// With the driver, to be filled.
+    Direct,
+}
+
+/// A connection's sending side.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) socket: Socket,
+    pub(super) digests: Digests,
+    /// Most data of one H2CData.
+    pub(super) max_h2c_data: u32,
+    /// The greeting is over.
+    pub(super) greeted: bool,
+    asked: Digests,
+    gathering: SendBatch,
+    /// The jobs whose buffers are in the gathering batch, by place.
+    owners: Vec<u32>,
+    /// Number of the gathering batch.
+    number: u32,
+    spare: SendBatch,
+    out_owners: Vec<u32>,
+    /// When the batch that is out made its last progress.
+    out: Option<Instant>,
+}
+
+impl Link {
+    /// A link without a connection that will ask for `asked`.
+    pub(super) fn new(asked: Digests) -> Link {
+        Link {
+            socket: Socket::Absent,
+            digests: Digests::NONE,
+            max_h2c_data: ICResp::MAX_H2C_DATA_MIN,
+            greeted: false,
+            asked,
+            gathering: SendBatch::default(),
+            owners: Vec::new(),
+            number: 0,
+            spare: SendBatch::default(),
+            out_owners: Vec::new(),
+            out: None,
+        }
+    }
+
+    /// Whether the connection is this one.
+    #[inline]
+    pub(super) fn is(&self, connection: ConnectionId) -> bool {
+        matches!(self.socket, Socket::Open(id) | Socket::Closing(id) if id == connection)
+    }
+
+    /// Whether it can carry anything.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.socket, Socket::Open(_))
+    }
+
+    /// The connection is there: the first PDU is ICReq.
+    pub(super) fn open(&mut self, connection: ConnectionId) {
+        self.socket = Socket::Open(connection);
+        self.digests = Digests::NONE;
+        self.greeted = false;
+        let request = ICReq::new(self.asked, GRANTS as u32 - 1);
+        self.gathering.push_head(&request.emit());
+    }
+
+    /// Takes ICResp from the front of the stream; the bytes it took, 0 when there are too few.
+    pub(super) fn handle_greeting(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        match bytes.first() {
+            Some(&kind) if PduType(kind) == PduType::C2H_TERM_REQ && bytes.len() >= 24 => {
+                return fault(terminated(bytes));
+            }
+            Some(&kind) if PduType(kind) == PduType::C2H_TERM_REQ => return Ok(0),
+            _ => {}
+        }
+        let Ok(response) = ICResp::parse(bytes) else { return Ok(0) };
+        if let Err(error) = response.check() {
+            return Err(Fault::Violation(Violation::field(&error)));
+        }
+        if response.digests() != self.asked {
+            let (asked, seen) = (self.asked.bits(), response.digests().bits());
+            return fault(format!(
+                "digests differ: asked for {asked:#x}, the target grants {seen:#x}; ask with hdgst=, ddgst="
+            ));
+        }
+        if response.controller_data_alignment != 0 {
+            let cpda = response.controller_data_alignment;
+            return fault(format!("the target wants aligned data (CPDA {cpda}), which we do not send"));
+        }
+        self.digests = response.digests();
+        self.max_h2c_data = response.max_h2c_data;
+        self.greeted = true;
+        Ok(ICResp::SIZE)
+    }
+
+    fn push_header(&mut self, header: &[u8]) {
+        self.gathering.push_head(header);
+        if self.digests.header {
+            self.gathering.push_head(&crc32c(header).to_le_bytes());
+        }
+    }
+
+    /// Appends a command without data in its capsule.
+    #[inline]
+    pub(super) fn push_command(&mut self, command: Command) {
+        self.push_header(&CapsuleCommand::new(command, self.digests, 0).emit());
+    }
+
+    /// Appends a command with `data` in its capsule; its SGL says so already.
+    pub(super) fn push_command_with(&mut self, command: Command, data: &[u8]) {
+        let length = data.len() as u32;
+        self.push_header(&CapsuleCommand::new(command, self.digests, length).emit());
+        self.push_bytes(data);
+    }
+
+    /// Appends a command with a part of a job's payload in its capsule.
+    #[inline]
+    pub(super) fn push_command_lending(
+        &mut self,
+        command: Command,
+        part: Part<'_>,
+        memory: &mut dyn Memory,
+    ) {
+        self.push_header(&CapsuleCommand::new(command, self.digests, part.length).emit());
+        self.push_part(part, memory);
+    }
+
+    /// Appends the answer to an R2T: a part of a job's payload, in PDUs of at most MAXH2CDATA.
+    pub(super) fn push_answer(
+        &mut self,
+        command_id: u16,
+        tag: u16,
+        mut part: Part<'_>,
+        memory: &mut dyn Memory,
+    ) {
+        while part.length > 0 {
+            let length = part.length.min(self.max_h2c_data);
+            let last = length == part.length;
+            let header = DataHeader::h2c(command_id, tag, part.at, length, last, self.digests);
+            self.push_header(&header.emit());
+            let chunk = Part { length, payload: part.payload, lent: part.lent, ..part };
+            self.push_part(chunk, memory);
+            (part.at, part.length) = (part.at + length, part.length - length);
+        }
+    }
+
+    fn push_bytes(&mut self, data: &[u8]) {
+        self.gathering.push_head(data);
+        if self.digests.data {
+            self.gathering.push_head(&crc32c(data).to_le_bytes());
+        }
+    }
+
+    /// Appends a part of a payload, moving its buffer into the batch unless it is there already.
+    #[inline]
+    fn push_part(&mut self, part: Part<'_>, memory: &mut dyn Memory) {
+        let Part { owner, at, length, payload, lent } = part;
+        let buffer = match payload {
+            Payload::Bytes(bytes) => {
+                return self.push_bytes(&bytes[at as usize..(at + length) as usize]);
+            }
+            Payload::Buffer(buffer) => buffer,
+        };
+        let place = match *lent {
+            Lent::Batch { number, place } if number == self.number => place,
+            Lent::No => {
+                let place = self.gathering.push_buffer(core::mem::take(buffer));
+                self.owners.push(owner);
+                *lent = Lent::Batch { number: self.number, place };
+                place
+            }
+            elsewhere => unreachable!("a payload is sent while it is lent: {elsewhere:?}"),
+        };
+        self.gathering.push_data(place, at, length);
+        if self.digests.data {
+            let buffer = &self.gathering.buffers[place as usize];
+            let digest = memory.crc32c(buffer, at, length, Crc32c::new()).value();
+            self.gathering.push_head(&digest.to_le_bytes());
+        }
+    }
+
+    /// Whether a payload that is lent so can be sent from now: it is at home, or in the batch that gathers.
+    #[inline]
+    pub(super) fn can_lend(&self, lent: Lent) -> bool {
+        match lent {
+            Lent::No => true,
+            Lent::Batch { number, .. } => number == self.number,
+            Lent::Direct => false,
+        }
+    }
+
+    /// The batch that may leave now, if there is one.
+    #[inline]
+    pub(super) fn take_batch(&mut self, now: Instant) -> Option<SendBatch> {
+        if self.out.is_some() || self.gathering.is_empty() || !self.is_open() {
+            return None;
+        }
+        self.out = Some(now);
+        self.number = self.number.wrapping_add(1);
+        core::mem::swap(&mut self.owners, &mut self.out_owners);
+        Some(core::mem::replace(&mut self.gathering, core::mem::take(&mut self.spare)))
+    }
+
+    /// The batch came back: each buffer goes to `home` with the number of its job.
+    #[inline]
+    pub(super) fn take_back(&mut self, mut batch: SendBatch, mut home: impl FnMut(u32, Buffer)) {
+        self.out = None;
+        for (buffer, owner) in batch.buffers.drain(..).zip(self.out_owners.drain(..)) {
+            home(owner, buffer);
+        }
+        batch.clear();
+        self.spare = batch;
+    }
+
+    /// Drops what gathers; the buffers go `home`.
+    pub(super) fn drop_gathering(&mut self, mut home: impl FnMut(u32, Buffer)) {
+        let buffers = self.gathering.buffers.drain(..);
+        for (buffer, owner) in buffers.zip(self.owners.drain(..)) {
+            home(owner, buffer);
+        }
+        self.gathering.clear();
+    }
+
+    /// Whether a job whose payload or command gathers here has left.
+    pub(super) fn has_batch_out(&self) -> bool {
+        self.out.is_some()
+    }
+
+    /// The number of the batch that gathers.
+    #[inline]
+    pub(super) fn gathering_number(&self) -> u32 {
+        self.number
+    }
+
+    /// Appends a TermReq about a violation; what gathered must have been dropped.
+    pub(super) fn push_term_req(&mut self, violation: &Violation) {
+        let request: TermReq = violation.term_req(PduType::H2C_TERM_REQ, &[]);
+        let mut bytes = [0; TermReq::SIZE_MAX];
+        let length = request.emit(&mut bytes);
+        self.gathering.push_head(&bytes[..length]);
+    }
+
+    /// Some of the batch left.
+    pub(super) fn handle_progress(&mut self, now: Instant) {
+        if let Some(out) = &mut self.out {
+            *out = now;
+        }
+    }
+
+    /// When the batch that is out is overdue.
+    #[inline]
+    pub(super) fn overdue_at(&self) -> Option<Instant> {
+        if self.is_open() { self.out.map(|progress| progress + SEND_PROGRESS) } else { None }
+    }
+
+    /// The connection is gone, all that was lent is back.
+    pub(super) fn closed(&mut self) {
+        self.socket = Socket::Absent;
+        self.greeted = false;
+        self.out = None;
+        assert!(
+            self.gathering.is_empty() && self.out_owners.is_empty(),
+            "a closed connection still held buffers"
+        );
+    }
+}
+
+/// A part of a job's payload.
+pub(super) struct Part<'a> {
+    /// The job.
+    pub(super) owner: u32,
+    /// Where the part begins.
+    pub(super) at: u32,
+    /// Its bytes.
+    pub(super) length: u32,
+    pub(super) payload: &'a mut Payload,
+    pub(super) lent: &'a mut Lent,
+}
+
+/// What a command carries.
+#[derive(Debug)]
+pub(super) enum Payload {
+    /// A buffer of the asker.
+    Buffer(Buffer),
+    /// Bytes of our own: the ranges of a discard.
+    Bytes(Vec<u8>),
+}
+
+impl Default for Payload {
+    fn default() -> Payload {
+        Payload::Buffer(Buffer::empty())
+    }
+}
+
+/// What a C2HTermReq says, from its first 24 bytes.
+pub(super) fn terminated(bytes: &[u8]) -> String {
+    let fes = wire::nvme_tcp::FatalErrorStatus(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let fei = u32::from_le_bytes([bytes[10], bytes[11], bytes[12], bytes[13]]);
+    format!("the target ended the connection: {fes}, fei {fei:#x}")
+}

@@ -1,0 +1,754 @@
+//! The world of the dialogues: a driver, a volume, controllers, and the host's side of the wire.
+
+use std::collections::VecDeque;
+
+use block::checksum::{Crc32c, crc32c};
+use block::{
+    BlockCount, BlockSize, Buffer, Completion, Failure, Instant, MachineId, Memory, Operation,
+    Outcome, PAGE_SIZE, PageId, Pool, Request, ShardId, VolumeId, limits,
+};
+use contract::{ConnectionId, Direct, Endpoint, ListenerId, Next, SendBatch, SendSegment};
+use wire::nvme::command::SglDescriptor;
+use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
+use wire::nvme::{Command, Completion as Entry, Nqn, Status};
+use wire::nvme_tcp::{
+    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICReq, ICResp, PduType,
+    R2T, TermReq,
+};
+
+use crate::controllers::Controllers;
+use crate::subsystem::{Hosts, Namespace, Subsystem};
+use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity, Settings};
+
+pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
+/// Bytes of each volume.
+pub(super) const VOLUME: usize = 4 << 20;
+
+/// Pages in a vector; using one that was given back, or losing one, is caught.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pages: Vec<Option<Box<[u8]>>>,
+    free: Vec<u32>,
+}
+
+impl Pages {
+    pub(super) fn held(&self) -> usize {
+        self.pages.len() - self.free.len()
+    }
+
+    fn page(&self, page: PageId) -> &[u8] {
+        self.pages[page.number() as usize].as_ref().expect("the page was given back")
+    }
+
+    fn page_mut(&mut self, page: PageId) -> &mut [u8] {
+        self.pages[page.number() as usize].as_mut().expect("the page was given back")
+    }
+}
+
+impl Memory for Pages {
+    fn materialize(&mut self, buffer: &mut Buffer) {
+        if !buffer.is_reserved() {
+            return;
+        }
+        for _ in 0..buffer.page_count() {
+            let page = vec![0xee; PAGE_SIZE as usize].into_boxed_slice();
+            let number = self.free.pop().unwrap_or_else(|| {
+                self.pages.push(None);
+                (self.pages.len() - 1) as u32
+            });
+            self.pages[number as usize] = Some(page);
+            buffer.push_page(PageId(number));
+        }
+    }
+
+    fn release(&mut self, mut buffer: Buffer) {
+        for page in buffer.take_pages() {
+            assert!(self.pages[page.number() as usize].take().is_some(), "given back twice");
+            self.free.push(page.number());
+        }
+    }
+
+    fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
+        self.materialize(buffer);
+        let mut rest = bytes;
+        for segment in buffer.segments(at, bytes.len() as u32) {
+            let (now, later) = rest.split_at(segment.length as usize);
+            let from = segment.offset as usize;
+            self.page_mut(segment.page)[from..from + now.len()].copy_from_slice(now);
+            rest = later;
+        }
+    }
+
+    fn read(&self, buffer: &Buffer, at: u32, into: &mut [u8]) {
+        let mut done = 0;
+        for segment in buffer.segments(at, into.len() as u32) {
+            let (from, length) = (segment.offset as usize, segment.length as usize);
+            into[done..done + length].copy_from_slice(&self.page(segment.page)[from..from + length]);
+            done += length;
+        }
+    }
+
+    fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32) {
+        self.write(buffer, at, &vec![0; length as usize]);
+    }
+
+    fn crc32c(&self, buffer: &Buffer, at: u32, length: u32, running: Crc32c) -> Crc32c {
+        let mut bytes = vec![0; length as usize];
+        self.read(buffer, at, &mut bytes);
+        running.update(&bytes)
+    }
+
+    fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32> {
+        let (mut left, mut right) = (vec![0; a.len() as usize], vec![0; b.len() as usize]);
+        self.read(a, 0, &mut left);
+        self.read(b, 0, &mut right);
+        left.iter().zip(&right).position(|(a, b)| a != b).map(|at| at as u32)
+    }
+}
+
+/// What the target said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    ICResp(ICResp),
+    Term(TermReq),
+    Response(Entry),
+    /// Header, data.
+    Data(DataHeader, Vec<u8>),
+    R2T(R2T),
+}
+
+impl Said {
+    pub(super) fn response(&self) -> Entry {
+        match self {
+            Said::Response(entry) => *entry,
+            other => panic!("expected a response, got {other:?}"),
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.response().status
+    }
+
+    pub(super) fn r2t(&self) -> R2T {
+        match self {
+            Said::R2T(r2t) => *r2t,
+            other => panic!("expected an R2T, got {other:?}"),
+        }
+    }
+
+    pub(super) fn term(&self) -> TermReq {
+        match self {
+            Said::Term(term) => *term,
+            other => panic!("expected a TermReq, got {other:?}"),
+        }
+    }
+}
+
+/// A connection with its driver and its host.
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    inbound: Vec<u8>,
+    at_least: usize,
+    direct: Option<(Direct, u32)>,
+    pub(super) paused: bool,
+    sent: Vec<u8>,
+    /// Bytes of each batch.
+    pub(super) batches: Vec<usize>,
+    out: Option<SendBatch>,
+    /// Whether batches stay out.
+    pub(super) hold_sends: bool,
+    pub(super) close: Option<bool>,
+    closed: bool,
+    pub(super) digests: Digests,
+    pub(super) directs: usize,
+    /// Bytes shown at once at most.
+    pub(super) cut: usize,
+}
+
+/// All of it.
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) memory: Pages,
+    pub(super) pool: Pool,
+    pub(super) controllers: Controllers,
+    pub(super) requests: Vec<(VolumeId, Request)>,
+    pub(super) links: Vec<Link>,
+    pub(super) volumes: Vec<Vec<u8>>,
+    /// Requests wait here until the test lets them go.
+    pub(super) hold_requests: bool,
+    pub(super) held: VecDeque<(VolumeId, Request)>,
+    /// What the next request ends with, instead of being carried out.
+    pub(super) fail_next: Option<Failure>,
+    /// Names of the operations that were carried out.
+    pub(super) log: Vec<&'static str>,
+    /// Chosen by the next connect.
+    pub(super) settings: Settings,
+}
+
+pub(super) fn namespace(nsid: u32, volume: u32, read_only: bool) -> Namespace {
+    Namespace {
+        nsid,
+        volume: VolumeId(volume),
+        uuid: [nsid as u8 + 1; 16],
+        block_size: BlockSize::B512,
+        blocks: BlockCount((VOLUME / 512) as u64),
+        read_only,
+        cache_volatile: true,
+        discards: true,
+        discard_zeroes: true,
+        physical_block: 4096,
+    }
+}
+
+pub(super) fn nqn(name: &str) -> Nqn {
+    Nqn::new(name).expect("a valid name")
+}
+
+impl World {
+    /// A pool of the smallest size; namespace 1 on volume 0, namespace 2 read-only on volume 1, namespace 5 on volume 2.
+    pub(super) fn new() -> World {
+        let now = Instant(1_000_000);
+        let mut controllers = Controllers::new(now, ShardId(0), 1);
+        let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any)
+            .with_namespace(namespace(1, 0, false))
+            .with_namespace(namespace(2, 1, true))
+            .with_namespace(namespace(5, 2, false));
+        controllers.set_subsystem(now, subsystem);
+        controllers.configuration_complete();
+        let volume = |seed: usize| (0..VOLUME).map(|i| (i / 512 * 7 + i + seed) as u8).collect();
+        World {
+            now,
+            memory: Pages::default(),
+            pool: Pool::new(limits::POOL_PAGES_MIN),
+            controllers,
+            requests: Vec::new(),
+            links: Vec::new(),
+            volumes: vec![volume(0), volume(100), volume(200)],
+            hold_requests: false,
+            held: VecDeque::new(),
+            fail_next: None,
+            log: Vec::new(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Accepts a connection.
+    pub(super) fn accept(&mut self) -> usize {
+        let index = self.links.len();
+        let address = "127.0.0.1:4420".parse().expect("an address");
+        let identity =
+            Identity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
+        let id = ConnectionId { slot: index as u32, generation: 0 };
+        let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
+        self.links.push(Link {
+            connection: Connection::new(self.now, identity, id, endpoint, self.settings),
+            inbound: Vec::new(),
+            at_least: 1,
+            direct: None,
+            paused: false,
+            sent: Vec::new(),
+            batches: Vec::new(),
+            out: None,
+            hold_sends: false,
+            close: None,
+            closed: false,
+            digests: Digests::NONE,
+            directs: 0,
+            cut: usize::MAX,
+        });
+        index
+    }
+
+    pub(super) fn with<R>(
+        &mut self,
+        link: usize,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> R {
+        let mut ctx = Context {
+            now: self.now,
+            memory: &mut self.memory,
+            pool: &mut self.pool,
+            controllers: &mut self.controllers,
+            requests: &mut self.requests,
+        };
+        act(&mut self.links[link].connection, &mut ctx)
+    }
+
+    /// Sends bytes of the host; all there is to do is done.
+    pub(super) fn send(&mut self, link: usize, bytes: &[u8]) {
+        for piece in bytes.chunks(self.links[link].cut) {
+            self.links[link].inbound.extend_from_slice(piece);
+            self.run();
+        }
+    }
+
+    /// Turns until nothing happens any more.
+    pub(super) fn run(&mut self) {
+        loop {
+            let mut moved = false;
+            for link in 0..self.links.len() {
+                moved |= self.receive(link);
+            }
+            moved |= self.serve();
+            moved |= self.control();
+            for link in 0..self.links.len() {
+                moved |= self.effects(link);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn receive(&mut self, link: usize) -> bool {
+        let state = &mut self.links[link];
+        if state.close.is_some() || state.paused {
+            return false;
+        }
+        if let Some((direct, done)) = &mut state.direct {
+            let count = state.inbound.len().min((direct.length - *done) as usize);
+            if count == 0 {
+                return false;
+            }
+            let bytes: Vec<u8> = state.inbound.drain(..count).collect();
+            self.memory.write(&mut direct.buffer, direct.at + *done, &bytes);
+            *done += count as u32;
+            if *done == direct.length {
+                let (direct, _) = state.direct.take().expect("it is under way");
+                let next = self.with(link, |connection, ctx| connection.handle_direct(direct, ctx));
+                self.next(link, next, 0);
+            }
+            return true;
+        }
+        if state.inbound.is_empty() || state.inbound.len() < state.at_least {
+            return false;
+        }
+        let bytes = state.inbound.clone();
+        let receive =
+            self.with(link, |connection, ctx| connection.handle_received(&bytes, ctx));
+        assert!(receive.consumed <= bytes.len());
+        self.links[link].inbound.drain(..receive.consumed);
+        self.next(link, receive.next, receive.consumed);
+        true
+    }
+
+    fn next(&mut self, link: usize, next: Next, consumed: usize) {
+        let state = &mut self.links[link];
+        state.at_least = 1;
+        match next {
+            Next::Stream { at_least, at_most } => {
+                assert!(at_least as usize > state.inbound.len(), "it asks for what it was shown");
+                assert!(at_most > 0);
+                state.at_least = at_least as usize;
+            }
+            Next::Direct(direct) => {
+                assert!(state.inbound.is_empty(), "what was shown was not consumed");
+                assert!(direct.length > 0 && !direct.buffer.is_reserved());
+                state.directs += 1;
+                state.direct = Some((direct, 0));
+            }
+            Next::Yield => assert!(consumed > 0),
+            Next::Pause => state.paused = true,
+            Next::Idle => assert!(state.inbound.is_empty(), "idle with bytes left"),
+        }
+    }
+
+    fn effects(&mut self, link: usize) -> bool {
+        if self.links[link].closed {
+            return false;
+        }
+        self.with(link, |connection, ctx| connection.settle(ctx));
+        let mut moved = false;
+        while let Some(effect) = self.links[link].connection.poll_effect() {
+            moved = true;
+            let state = &mut self.links[link];
+            match effect {
+                ConnectionEffect::Send(batch) => {
+                    assert!(state.out.is_none(), "two batches are out");
+                    state.out = Some(batch);
+                    if !state.hold_sends {
+                        self.finish_send(link);
+                    }
+                }
+                ConnectionEffect::Resume => {
+                    assert!(state.paused, "resumed without a pause");
+                    state.paused = false;
+                    state.at_least = 1;
+                }
+                ConnectionEffect::Close { after_send } => {
+                    assert!(state.close.is_none(), "closed twice");
+                    state.close = Some(after_send);
+                }
+            }
+        }
+        moved
+    }
+
+    /// The batch that is out leaves.
+    pub(super) fn finish_send(&mut self, link: usize) {
+        let Some(batch) = self.links[link].out.take() else { return };
+        let before = self.links[link].sent.len();
+        for segment in &batch.segments {
+            match *segment {
+                SendSegment::Head { start, length } => {
+                    let bytes = &batch.head[start as usize..(start + length) as usize];
+                    self.links[link].sent.extend_from_slice(bytes);
+                }
+                SendSegment::Data { buffer, at, length } => {
+                    let mut bytes = vec![0; length as usize];
+                    self.memory.read(&batch.buffers[buffer as usize], at, &mut bytes);
+                    self.links[link].sent.extend(bytes);
+                }
+            }
+        }
+        let length = self.links[link].sent.len() - before;
+        assert_eq!(length as u64, batch.length);
+        self.links[link].batches.push(length);
+        self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
+    }
+
+    /// Lets the batch that is out go, and all that follows.
+    pub(super) fn release_sends(&mut self, link: usize) {
+        self.links[link].hold_sends = false;
+        self.finish_send(link);
+        self.run();
+    }
+
+    /// The driver has closed: what was lent comes back.
+    pub(super) fn closed(&mut self, link: usize) {
+        let state = &mut self.links[link];
+        assert!(state.close.is_some(), "nobody asked to close");
+        let direct = state.direct.take().map(|(direct, _)| direct);
+        let batch = state.out.take();
+        state.closed = true;
+        self.with(link, |connection, ctx| connection.handle_closed(direct, batch, ctx));
+        self.run();
+    }
+
+    fn serve(&mut self) -> bool {
+        let requests = core::mem::take(&mut self.requests);
+        let moved = !requests.is_empty();
+        self.held.extend(requests);
+        if !self.hold_requests {
+            self.release_requests();
+        }
+        moved
+    }
+
+    /// Carries out all requests that are held.
+    pub(super) fn release_requests(&mut self) {
+        while let Some((volume, request)) = self.held.pop_front() {
+            let completion = self.carry_out(volume, request);
+            let link = completion.ticket.machine.0 as usize;
+            assert_eq!(completion.ticket.generation, 3);
+            self.with(link, |connection, ctx| connection.handle_completion(completion, ctx));
+        }
+    }
+
+    fn carry_out(&mut self, volume: VolumeId, mut request: Request) -> Completion {
+        self.log.push(request.operation.name());
+        if let Some(why) = self.fail_next.take() {
+            return request.complete(Outcome::NotDone(why));
+        }
+        let bytes = &mut self.volumes[volume.0 as usize];
+        let range = |extent: &block::Extent| extent.offset.0 as usize..extent.end().0 as usize;
+        let memory = &mut self.memory;
+        let mut outcome = Outcome::Done;
+        match &mut request.operation {
+            Operation::Read { extent, buffer } => {
+                assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
+                memory.write(buffer, 0, &bytes[range(extent)]);
+            }
+            Operation::Write { extent, buffer, .. } => {
+                assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
+                memory.read(buffer, 0, &mut bytes[range(extent)]);
+            }
+            Operation::Compare { extent, buffer } => {
+                if let Some(at) = difference(memory, buffer, &bytes[range(extent)]) {
+                    outcome = Outcome::Miscompare(at);
+                }
+            }
+            Operation::CompareAndWrite { extent, expected, replacement, .. } => {
+                match difference(memory, expected, &bytes[range(extent)]) {
+                    Some(at) => outcome = Outcome::Miscompare(at),
+                    None => memory.read(replacement, 0, &mut bytes[range(extent)]),
+                }
+            }
+            Operation::WriteZeroes { extent, .. } => bytes[range(extent)].fill(0),
+            Operation::Discard { extents } => {
+                for extent in extents {
+                    bytes[range(extent)].fill(0);
+                }
+            }
+            Operation::Flush | Operation::Verify { .. } => {}
+        }
+        request.complete(outcome)
+    }
+
+    /// What the controllers have to say, as their shard would carry it.
+    fn control(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((key, reply)) = self.controllers.poll_reply() {
+            moved = true;
+            let link = key.machine.0 as usize;
+            self.with(link, |connection, ctx| connection.handle_reply(reply, ctx));
+        }
+        while let Some((key, reason)) = self.controllers.poll_close() {
+            moved = true;
+            let link = key.machine.0 as usize;
+            self.with(link, |connection, ctx| connection.close(reason, ctx));
+        }
+        while let Some(flush) = self.controllers.poll_flush() {
+            moved = true;
+            let link = flush.key.machine.0 as usize;
+            self.with(link, |connection, ctx| connection.handle_flush(flush.volume, ctx));
+        }
+        moved
+    }
+
+    /// Memory may be free again.
+    pub(super) fn wake(&mut self, link: usize) -> bool {
+        let waits = self.with(link, |connection, ctx| connection.handle_memory(ctx));
+        self.run();
+        waits
+    }
+
+    /// Time passes until the machine's own limits are looked at.
+    pub(super) fn pass(&mut self, link: usize, time: core::time::Duration) {
+        self.now = self.now + time;
+        self.with(link, |connection, ctx| connection.handle_timeout(ctx));
+        self.run();
+    }
+
+    /// All that the target said since the last call.
+    pub(super) fn said(&mut self, link: usize) -> Vec<Said> {
+        let sent = core::mem::take(&mut self.links[link].sent);
+        let digests = self.links[link].digests;
+        let mut said = Vec::new();
+        let mut at = 0;
+        while at < sent.len() {
+            let (pdu, length) = hear(&sent[at..], digests);
+            said.push(pdu);
+            at += length;
+        }
+        said
+    }
+
+    /// The one thing that it said.
+    pub(super) fn said_one(&mut self, link: usize) -> Said {
+        let mut said = self.said(link);
+        assert_eq!(said.len(), 1, "{said:?}");
+        said.remove(0)
+    }
+
+    /// Sends a command without data in its capsule.
+    pub(super) fn command(&mut self, link: usize, command: Command) {
+        let capsule = capsule(command, &[], self.links[link].digests);
+        self.send(link, &capsule);
+    }
+
+    /// Sends a command with its data in its capsule.
+    pub(super) fn command_with(&mut self, link: usize, command: Command, data: &[u8]) {
+        let command = command.with_sgl(SglDescriptor::in_capsule(data.len() as u32));
+        let capsule = capsule(command, data, self.links[link].digests);
+        self.send(link, &capsule);
+    }
+
+    /// Sends data for an R2T, `chunk` bytes a PDU.
+    pub(super) fn grant(&mut self, link: usize, r2t: &R2T, data: &[u8], chunk: usize) {
+        assert_eq!(r2t.length as usize, data.len());
+        let digests = self.links[link].digests;
+        let mut offset = 0;
+        for piece in data.chunks(chunk) {
+            let last = offset + piece.len() == data.len();
+            let pdu = host_data(r2t, offset as u32, piece, last, digests);
+            self.send(link, &pdu);
+            offset += piece.len();
+        }
+    }
+
+    /// Accepts a connection and agrees on digests.
+    pub(super) fn greet(&mut self, digests: Digests) -> usize {
+        let link = self.accept();
+        self.greet_on(link, digests);
+        link
+    }
+
+    pub(super) fn greet_on(&mut self, link: usize, digests: Digests) {
+        self.send(link, &ICReq::new(digests, 0).emit());
+        assert!(matches!(self.said_one(link), Said::ICResp(_)));
+        self.links[link].digests = digests;
+    }
+
+    /// Connects an admin queue and enables its controller; its link and CNTLID.
+    pub(super) fn connect_admin(&mut self, digests: Digests) -> (usize, u16) {
+        let link = self.greet(digests);
+        let entry = self.connect(link, 0, 0xffff, 31, false);
+        assert!(entry.status.is_success(), "{entry}");
+        let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
+        self.command(link, Command::property_set(0x14, cc.0).with_command_id(9));
+        assert!(self.said_one(link).status().is_success());
+        (link, entry.result as u16)
+    }
+
+    /// Connects a queue on a link; its completion.
+    pub(super) fn connect(
+        &mut self,
+        link: usize,
+        queue_id: u16,
+        controller_id: u16,
+        sq_size: u16,
+        flow_control_off: bool,
+    ) -> Entry {
+        let attributes = ConnectAttributes(if flow_control_off { 4 } else { 0 });
+        let connect =
+            Connect { record_format: 0, queue_id, sq_size, attributes, keep_alive_ms: 0 };
+        let data = ConnectData {
+            host_id: [7; 16],
+            controller_id,
+            subsystem: nqn(SUBSYSTEM),
+            host: nqn(HOST),
+        };
+        self.command_with(link, connect.to_command(), &data.emit());
+        self.said_one(link).response()
+    }
+
+    /// A world with an admin queue (link 0) and an I/O queue (link 1).
+    pub(super) fn connected(digests: Digests) -> World {
+        World::connected_with(digests, 127, false)
+    }
+
+    pub(super) fn connected_with(digests: Digests, sq_size: u16, flow_control_off: bool) -> World {
+        let mut world = World::new();
+        let (_, controller) = world.connect_admin(digests);
+        world.connect_io(digests, controller, 1, sq_size, flow_control_off);
+        world
+    }
+
+    pub(super) fn connect_io(
+        &mut self,
+        digests: Digests,
+        controller: u16,
+        queue_id: u16,
+        sq_size: u16,
+        flow_control_off: bool,
+    ) -> usize {
+        let link = self.greet(digests);
+        let entry = self.connect(link, queue_id, controller, sq_size, flow_control_off);
+        assert!(entry.status.is_success(), "{entry}");
+        link
+    }
+
+    /// Closes everything in every state and sees that nothing is left.
+    pub(super) fn end(mut self) {
+        for link in 0..self.links.len() {
+            if self.links[link].close.is_none() {
+                let loss = contract::Loss::EndOfStream;
+                self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
+                self.run();
+            }
+        }
+        self.release_requests();
+        for link in 0..self.links.len() {
+            self.links[link].hold_sends = false;
+            self.finish_send(link);
+            self.run();
+            if !self.links[link].closed {
+                self.closed(link);
+            }
+            self.release_requests();
+            assert!(self.links[link].connection.is_gone(), "link {link} is not gone");
+            assert_eq!(self.links[link].connection.pages(), 0, "link {link} holds pages");
+            assert_eq!(self.links[link].connection.outstanding(), 0);
+        }
+        assert_eq!(self.pool.used(), 0, "pages are lost to the pool");
+        assert_eq!(self.memory.held(), 0, "pages are lost to the memory");
+        assert_eq!(self.controllers.queue_count(), 0, "queues are left");
+    }
+}
+
+fn difference(memory: &Pages, buffer: &Buffer, bytes: &[u8]) -> Option<u32> {
+    let mut expected = vec![0; buffer.len() as usize];
+    memory.read(buffer, 0, &mut expected);
+    expected.iter().zip(bytes).position(|(a, b)| a != b).map(|at| at as u32)
+}
+
+/// Some bytes that say where they belong.
+pub(super) fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 31 + i / 251 + seed * 17) as u8).collect()
+}
+
+/// A command capsule as a host sends it.
+pub(super) fn capsule(command: Command, data: &[u8], digests: Digests) -> Vec<u8> {
+    let header = CapsuleCommand::new(command, digests, data.len() as u32).emit();
+    seal(&header, data, digests)
+}
+
+/// An H2CData PDU.
+pub(super) fn host_data(
+    r2t: &R2T,
+    offset: u32,
+    data: &[u8],
+    last: bool,
+    digests: Digests,
+) -> Vec<u8> {
+    let length = data.len() as u32;
+    let header =
+        DataHeader::h2c(r2t.command_id, r2t.transfer_tag, offset, length, last, digests).emit();
+    seal(&header, data, digests)
+}
+
+/// Header, digest, data, digest.
+pub(super) fn seal(header: &[u8], data: &[u8], digests: Digests) -> Vec<u8> {
+    let mut bytes = header.to_vec();
+    if digests.header {
+        bytes.extend(crc32c(header).to_le_bytes());
+    }
+    bytes.extend_from_slice(data);
+    if digests.data && !data.is_empty() {
+        bytes.extend(crc32c(data).to_le_bytes());
+    }
+    bytes
+}
+
+/// Hears one PDU, as strictly as Linux does: no padding, digests right, fields as negotiated.
+fn hear(bytes: &[u8], digests: Digests) -> (Said, usize) {
+    let common = CommonHeader::parse(bytes).expect("a whole header");
+    let length = common.length as usize;
+    let header = usize::from(common.header_length);
+    let plain = matches!(common.kind, PduType::IC_RESP | PduType::C2H_TERM_REQ);
+    let payload = common
+        .check(if plain { Digests::NONE } else { digests })
+        .unwrap_or_else(|error| panic!("{common}: {error}"));
+    if !plain && digests.header {
+        let digest = u32::from_le_bytes(*bytes[header..].first_chunk().expect("a digest"));
+        assert_eq!(digest, crc32c(&bytes[..header]), "header digest of {common}");
+    }
+    let said = match common.kind {
+        PduType::IC_RESP => {
+            let response = ICResp::parse(bytes).expect("parses");
+            response.check().expect("as Linux wants it");
+            Said::ICResp(response)
+        }
+        PduType::C2H_TERM_REQ => Said::Term(TermReq::parse(bytes).expect("parses")),
+        PduType::CAPSULE_RESPONSE => {
+            Said::Response(CapsuleResponse::parse(bytes).expect("parses").completion)
+        }
+        PduType::R2T => Said::R2T(R2T::parse(bytes).expect("parses")),
+        PduType::C2H_DATA => {
+            let data = DataHeader::parse(bytes).expect("parses");
+            let before = if digests.header { header + 4 } else { header };
+            assert_eq!(payload.offset as usize, before, "padding toward a host with HPDA 0");
+            assert_eq!(data.length, payload.length);
+            let end = before + payload.length as usize;
+            if digests.data {
+                let digest = u32::from_le_bytes(*bytes[end..].first_chunk().expect("a digest"));
+                assert_eq!(digest, crc32c(&bytes[before..end]), "data digest");
+            }
+            Said::Data(data, bytes[before..end].to_vec())
+        }
+        kind => panic!("a target does not send {kind}"),
+    };
+    (said, length)
+}
