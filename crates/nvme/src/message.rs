@@ -22,7 +22,7 @@
 
 use core::time::Duration;
 
-use block::{ShardId, Slot};
+use block::{ShardId, Slot, VolumeId};
 use wire::nvme::{Nqn, Status};
 
 /// A host, as Connect names it.
@@ -109,6 +109,11 @@ pub enum Message {
         /// Whether something of the host's is still draining.
         busy: bool,
     },
+    /// A disk of this volume does not come back: fail the controllers that export it.
+    VolumeStuck {
+        /// The volume.
+        volume: VolumeId,
+    },
     /// A controller came to be on the sender's shard: Identify lists the controllers of a subsystem.
     ControllerMade {
         /// CNTLID.
@@ -162,4 +167,8 @@ pub enum CloseReason {
     HostRemoved,
     /// The subsystem is not exported any more.
     SubsystemRemoved,
+    /// The listener through which it came is not there any more.
+    ListenerRemoved,
+    /// The server stops.
+    ServerStopping,
 }

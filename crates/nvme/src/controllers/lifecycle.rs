@@ -59,7 +59,14 @@ impl Controllers {
 
     /// A disk does not come back: the controllers that export it are failed, so that their hosts see a dead path and
     /// not an endless wait. Their CNTLIDs stay taken until the disk answers.
+    /// One shard has to notice it: it tells the others.
     pub fn volume_stuck(&mut self, now: Instant, volume: VolumeId) {
+        self.send_all(&Message::VolumeStuck { volume });
+        self.fail_users_of(now, volume);
+    }
+
+    /// Fails the controllers of this shard that export the volume.
+    pub(super) fn fail_users_of(&mut self, now: Instant, volume: VolumeId) {
         let uses = |export: Option<Slot>| {
             export.and_then(|slot| self.exports.get(slot)).is_some_and(|export| {
                 export.namespaces().any(|namespace| namespace.volume == volume)

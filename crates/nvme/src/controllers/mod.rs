@@ -101,6 +101,8 @@ pub struct Reply {
     pub queue: Option<QueueView>,
     /// Whether the connection is to be closed once the reply has left.
     pub close: bool,
+    /// Whether nothing is sent: the command was discarded by a reset, and its CID is free again.
+    pub discarded: bool,
 }
 
 /// A flush that a shutdown waits for: to be submitted as a request of the admin connection's machine and answered by [`Controllers::flush_done`].
@@ -378,6 +380,7 @@ impl Controllers {
                 self.hold_for_host(now, from, ask, Association { host, subsystem });
             }
             Message::HostAnswer { ask, busy } => self.host_answered(now, ask, busy),
+            Message::VolumeStuck { volume } => self.fail_users_of(now, volume),
             Message::ControllerMade { controller, subsystem } => {
                 self.others.insert(controller, subsystem);
             }

@@ -118,7 +118,11 @@ impl Controllers {
     fn begin_reset(&mut self, now: Instant, name: ControllerRef, command_id: u16) -> Answer {
         let controller = self.controller_mut(name).expect("it is being reset");
         controller.phase = Phase::Resetting { command_id };
-        controller.event_requests.clear();
+        let key = controller.admin_key;
+        for command_id in core::mem::take(&mut controller.event_requests) {
+            let reply = Reply { discarded: true, ..Reply::new(command_id, Status::ABORT_REQUESTED) };
+            self.replies.push_back((key, reply));
+        }
         self.close_io_queues(name, CloseReason::Reset);
         match self.end_reset(now, name) {
             Some(reply) => Answer::Now(reply),
