@@ -9,6 +9,7 @@
 pub mod connection;
 pub mod disk;
 pub mod machine;
+pub mod suite;
 
 pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,

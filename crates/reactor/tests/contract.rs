@@ -1,0 +1,164 @@
+//! The driver contract against both engines: plain, with one large receive buffer, and spinning.
+//!
+//! Peers are ordinary blocking sockets on loopback. Waiting has a limit only so that a hang ends.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use block::ShardId;
+use contract::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report, Scripted};
+use contract::{DiskId, ListenerId};
+use reactor::disk::{Disk, OpenSpec};
+use reactor::memory::Arena;
+use reactor::{Config, Handle, ListenOptions, Preference, Reactor};
+
+/// Nothing takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(120);
+
+struct Real {
+    handle: Handle<Note>,
+    address: SocketAddr,
+    listener: TcpListener,
+    peers: Vec<Option<TcpStream>>,
+}
+
+impl Real {
+    fn new(driver: Preference, receive_buffers: usize, poll_us: u32) -> Real {
+        let arena = Arc::new(Arena::new().unwrap());
+        let config =
+            Config { cpus: vec![None, None], driver, receive_buffers, ..Config::default() };
+        let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
+        let disk = Arc::new(Disk::open(&OpenSpec::Ram { bytes: 1 << 20 }, &arena).unwrap());
+        handle.add_disk(DiskId(3), &disk);
+        let options = ListenOptions { poll_us, ..ListenOptions::default() };
+        let any = "127.0.0.1:0".parse().unwrap();
+        let address = handle.listen(any, ListenerId(1), options).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Real { handle, address, listener, peers: Vec::new() }
+    }
+
+    fn add(&mut self, stream: TcpStream) -> Peer {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        stream.set_write_timeout(Some(HANG)).unwrap();
+        self.peers.push(Some(stream));
+        Peer(self.peers.len() - 1)
+    }
+
+    fn peer(&mut self, peer: Peer) -> &mut TcpStream {
+        self.peers[peer.0].as_mut().expect("the peer has not reset its connection")
+    }
+}
+
+impl Harness for Real {
+    fn connect(&mut self) -> Peer {
+        let stream = TcpStream::connect(self.address).unwrap();
+        self.add(stream)
+    }
+
+    fn refusing_address(&mut self) -> SocketAddr {
+        // Bound, so that nobody else gets the port, and never listening. It stays so until the process ends.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        socket.bind(&any.into()).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        std::mem::forget(socket);
+        address
+    }
+
+    fn listening_address(&mut self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    fn accept(&mut self) -> Peer {
+        let (stream, _) = self.listener.accept().unwrap();
+        self.add(stream)
+    }
+
+    fn send(&mut self, peer: Peer, bytes: &[u8]) {
+        self.peer(peer).write_all(bytes).unwrap();
+    }
+
+    fn receive(&mut self, peer: Peer, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.peer(peer).read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn receive_end(&mut self, peer: Peer) -> PeerEnd {
+        match self.peer(peer).read(&mut [0; 64]) {
+            Ok(0) => PeerEnd::EndOfStream,
+            Ok(count) => panic!("{count} bytes came before the end"),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => PeerEnd::Reset,
+            Err(error) => panic!("the end did not come: {error}"),
+        }
+    }
+
+    fn finish(&mut self, peer: Peer) {
+        self.peer(peer).shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
+    fn reset(&mut self, peer: Peer) {
+        let stream = self.peers[peer.0].take().expect("it was not reset before");
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    fn disk(&mut self) -> DiskId {
+        DiskId(3)
+    }
+
+    fn command(&mut self, to: ShardId, command: Command) {
+        self.handle.send(to, Note::Command(command));
+    }
+
+    fn report(&mut self) -> (ShardId, Report) {
+        match self.handle.receive_mail(HANG) {
+            Some((from, Note::Report(report))) => (from, report),
+            Some((_, other)) => panic!("a machine wrote {other:?} to the control thread"),
+            None => panic!("no report came: {:#?}", self.handle.stats()),
+        }
+    }
+}
+
+fn run(driver: Preference, receive_buffers: usize, poll_us: u32) {
+    if driver == Preference::Uring
+        && let Err(why) = reactor::probe()
+    {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    suite::run(|| Real::new(driver, receive_buffers, poll_us));
+}
+
+#[test]
+fn io_uring_keeps_the_contract() {
+    run(Preference::Uring, 32, 0);
+}
+
+#[test]
+fn io_uring_keeps_the_contract_with_one_receive_buffer() {
+    run(Preference::Uring, 1, 0);
+}
+
+#[test]
+fn io_uring_keeps_the_contract_while_spinning() {
+    run(Preference::Uring, 32, 200);
+}
+
+#[test]
+fn epoll_keeps_the_contract() {
+    run(Preference::Epoll, 32, 0);
+}
+
+#[test]
+fn epoll_keeps_the_contract_with_one_receive_buffer() {
+    run(Preference::Epoll, 1, 0);
+}
+
+#[test]
+fn epoll_keeps_the_contract_while_spinning() {
+    run(Preference::Epoll, 32, 200);
+}
