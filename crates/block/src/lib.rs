@@ -22,6 +22,7 @@ pub mod units;
 pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
 pub use memory::Memory;
 pub use pool::{Account, Class, Pool};
+pub use random::Random;
 pub use request::{Completion, Failure, Operation, Outcome, Request};
 pub use table::{Slot, Table};
 pub use ticket::{MachineId, ShardId, Ticket, VolumeId};
