@@ -8,17 +8,17 @@
 //!
 //! ```text
 //!   read    slot --> page 17, lease + 1 --> in the reader's buffer until it is sent
-//!   write   the buffer's page 4 --swap--> slot;  page 17 --> back into the buffer, or detached until its leases end
+//!   write   the buffer's page 4 --swap--> slot;  page 17 --> free, or detached until its leases end
 //!   part    page 17's other bytes are copied around the new ones in page 4, then compare-exchange 17 -> 4, or again
 //! ```
 //!
 //! A write of part of a page leases the old page while it copies, so that neither its bytes nor its number can change meaning under
 //! the compare-exchange (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of them.
 //!
-//! **Conservation.** The disk lets the arena grow by one page a slot. A swap exchanges page for page, so what the buffer's pool counted
-//! stays counted. Into an empty slot a page goes without one coming back: from then on the slot's part of the arena covers it, and the buffer
-//! is left without pages. A detached page is covered by the leases that keep it, each of which stands in a counted buffer in place of a page of its own.
-//! The rest (a fresh page in hand while an old one is copied) is the shard's slack.
+//! **Conservation.** The disk lets the arena grow by one page a slot. A written page leaves its buffer, which is then reserved: still counted by its
+//! pool, without pages. So a page in a slot is covered by the slot's part of the arena, and a buffer's part is free for the pages that
+//! it may get again. A detached page is covered by the leases that keep it, each of which stands in a counted buffer in place of a page of its own. The
+//! rest (a fresh page in hand while an old one is copied) is the shard's slack.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -28,18 +28,22 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, PageId, Request,
 };
 
-use crate::memory::arena::{Arena, ArenaError, NO_PAGE, ZERO_PAGE, prefetch};
+use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE, prefetch};
 use crate::memory::shard_memory::{ShardMemory, difference};
 
 const PAGE: usize = PAGE_SIZE as usize;
 /// Lines of a page's data that are fetched ahead; the processor's own prefetcher takes over from there.
 const LINES_AHEAD: usize = 2;
+/// From this size on, pages that come out of the disk are taken to be cold: many times the second-level cache of a core.
+const COLD_MIN: u64 = 64 << 20;
 
 /// A disk in memory.
 #[derive(Debug)]
 pub struct RamDisk {
     arena: Arc<Arena>,
     size: u64,
+    /// [`COLD`] if the disk is so large that a page that comes out of it is seldom in the processor's cache, else 0.
+    mark: u32,
     slots: Box<[AtomicU32]>,
 }
 
@@ -83,7 +87,8 @@ impl RamDisk {
         let pages = u32::try_from(pages).map_err(|_| full(pages))?;
         arena.grow(pages)?;
         let slots = (0..pages).map(|_| AtomicU32::new(NO_PAGE)).collect();
-        Ok(RamDisk { arena: arena.clone(), size: size.0, slots })
+        let mark = if size.0 >= COLD_MIN { COLD } else { 0 };
+        Ok(RamDisk { arena: arena.clone(), size: size.0, mark, slots })
     }
 
     /// Bytes that can be addressed.
@@ -204,30 +209,24 @@ impl RamDisk {
     #[inline]
     fn write(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
         assert!(!buffer.is_reserved(), "a write of {extent} came without bytes");
-        let mut missing = false;
         for (index, part) in parts(extent).enumerate() {
             let given = buffer.pages()[index];
-            if given.is_leased() {
-                self.write_leased(memory, part, given.number());
-                continue;
-            }
-            let old = self.install(part, given.number());
-            if old != NO_PAGE && self.arena.retire(old) {
-                buffer.pages_mut()[index] = PageId(old);
-            } else {
-                // Nothing to put in its place, until the buffer is stripped below.
-                buffer.pages_mut()[index] = PageId(ZERO_PAGE).leased();
-                missing = true;
-            }
+            let new = match given.is_leased() {
+                false => given.number(),
+                true => self.copy_of(memory, part, given.number()),
+            };
+            let old = self.install(part, new);
+            self.free(memory, old);
         }
-        if missing {
-            memory.strip(buffer);
+        // The private pages are the disk's now; what was leased still has to be given back.
+        for page in buffer.take_pages().filter(|page| page.is_leased()) {
+            memory.put(page);
         }
     }
 
-    /// Writes from a page that belongs to another slot: it cannot be installed twice, so it is copied.
+    /// A private page with the bytes of `part` of a leased one, which belongs to another slot and cannot be installed twice.
     #[cold]
-    fn write_leased(&self, memory: &mut ShardMemory, part: Part, from: u32) {
+    fn copy_of(&self, memory: &mut ShardMemory, part: Part, from: u32) -> u32 {
         let fresh = memory.take_page();
         // SAFETY: `fresh` is ours alone, the caller's buffer leases `from`, and the part lies within a page.
         unsafe {
@@ -236,8 +235,7 @@ impl RamDisk {
                 part.to - part.from,
             );
         }
-        let old = self.install(part, fresh);
-        self.free(memory, old);
+        fresh
     }
 
     /// Puts private page `new`, whose bytes of `part` are the new ones, into the slot, completed by what the slot held around them. Returns what it
@@ -275,7 +273,7 @@ impl RamDisk {
     #[inline]
     fn free(&self, memory: &mut ShardMemory, old: u32) {
         if old != NO_PAGE && self.arena.retire(old) {
-            memory.put_page(old);
+            memory.put_page(old | self.mark);
         }
     }
 

@@ -47,6 +47,8 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 pub(crate) const ZERO_PAGE: u32 = 0;
 /// What a RAM disk's slot holds when it has no page: the block was never written or was given up.
 pub(crate) const NO_PAGE: u32 = u32::MAX;
+/// The mark of a free page that is not in the processor's cache. Only lists of free pages know it.
+pub(crate) const COLD: u32 = 1 << 31;
 /// Free pages that a shard keeps at hand at most.
 pub(crate) const SHARD_CACHE: usize = 128;
 /// Pages that move at once between a shard's cache and the arena: one lock for 64 requests of 4 KiB.
@@ -79,7 +81,7 @@ pub struct Arena {
 /// Which pages are free.
 #[derive(Default)]
 struct Supply {
-    /// Free, and maybe committed: used before the others.
+    /// Free, and maybe committed: used before the others. Some have the mark [`COLD`].
     warm: Vec<u32>,
     /// Free, and given back to the kernel.
     cold: Vec<u32>,
@@ -238,6 +240,7 @@ impl Arena {
             }
             taken
         };
+        pages.iter_mut().for_each(|page| *page &= !COLD);
         pages.sort_unstable();
         let mut rest = &pages[..];
         while let Some(&first) = rest.first() {
@@ -268,7 +271,7 @@ impl Arena {
         }
     }
 
-    /// Moves up to `count` free pages, at least one, to `into`. Panics when there is none: the conservation at the top of this file
+    /// Moves up to `count` free pages, at least one, with their marks to `into`. Panics when there is none: the conservation at the top of this file
     /// was violated.
     #[cold]
     pub(crate) fn take(&self, into: &mut Vec<u32>, count: usize) {
@@ -287,7 +290,7 @@ impl Arena {
         assert!(into.len() + count > want, "the arena of {} pages ran out", supply.limit);
     }
 
-    /// Takes free pages back.
+    /// Takes free pages back, with their marks.
     #[cold]
     pub(crate) fn put(&self, pages: &[u32]) {
         self.supply().warm.extend_from_slice(pages);

@@ -3,8 +3,10 @@
 //! It keeps a few free pages at hand, so that a request of 4 KiB takes no lock. Lengths and offsets are bytes of the buffer; what lies
 //! outside it, or would change a leased page, is a bug and panics.
 //!
-//! Copies are plain `memcpy`: payloads that come in a capsule are in the cache already, and non-temporal stores would evict what the
-//! kernel or a RAM disk reads next.
+//! **Warm and cold pages.** A page that a connection gave back is in the processor's cache, and a plain copy to it costs little. A page that came out of a large RAM
+//! disk, in exchange for a written one, is not: a plain copy first fetches every line that it then overwrites. So such pages are marked
+//! ([`COLD`]), and what is written into them at once goes past the cache. Measured on a Xeon with 512 MiB of RAM disk, 4 KiB random writes in the thread's CPU
+//! time: 970 to 1090 ns with plain copies, 650 to 740 ns so; into warm pages streaming would cost 570 ns instead of 62.
 
 use std::sync::Arc;
 
@@ -12,13 +14,17 @@ use block::checksum::Crc32c;
 use block::{Buffer, Memory, PAGE_SIZE, PageId};
 use libc::iovec;
 
-use super::arena::{Arena, ArenaError, SHARD_BATCH, SHARD_CACHE, SHARD_SLACK};
+use super::arena::{Arena, ArenaError, COLD, SHARD_BATCH, SHARD_CACHE, SHARD_SLACK};
+
+const PAGE: usize = PAGE_SIZE as usize;
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
 
 /// The memory of one shard. It may move between threads but is used by one at a time.
 #[derive(Debug)]
 pub struct ShardMemory {
     arena: Arc<Arena>,
-    /// Free pages, the last used at the end.
+    /// Free pages, some with the mark [`COLD`], the last used at the end.
     cache: Vec<u32>,
 }
 
@@ -37,13 +43,19 @@ impl ShardMemory {
     /// A free page, with whatever it held.
     #[inline]
     pub(crate) fn take_page(&mut self) -> u32 {
+        self.take_marked() & !COLD
+    }
+
+    /// A free page, with its mark.
+    #[inline]
+    fn take_marked(&mut self) -> u32 {
         if self.cache.is_empty() {
             self.arena.take(&mut self.cache, SHARD_BATCH);
         }
         self.cache.pop().expect("the arena gives at least one page")
     }
 
-    /// Takes a private page back.
+    /// Takes a private page back, with the mark if it is not in the processor's cache.
     #[inline]
     pub(crate) fn put_page(&mut self, page: u32) {
         if self.cache.len() == SHARD_CACHE {
@@ -134,6 +146,40 @@ impl ShardMemory {
         None
     }
 
+    /// Gives a reserved buffer its pages and puts `bytes` into it, past the processor's cache where the pages are cold.
+    fn write_fresh(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
+        let end = at as usize + bytes.len();
+        assert!(end <= buffer.len() as usize, "bytes {at}+{} of {}", bytes.len(), buffer.len());
+        let (phase, at) = (buffer.phase() as usize, at as usize);
+        let mut streamed = false;
+        for index in 0..buffer.page_count() as usize {
+            let marked = self.take_marked();
+            let page = PageId(marked & !COLD);
+            buffer.push_page(page);
+            // The bytes of the buffer that lie in this page, as far as they are given.
+            let from = (index * PAGE).saturating_sub(phase).max(at);
+            let to = ((index + 1) * PAGE - phase).min(end);
+            if from >= to {
+                continue;
+            }
+            let part = &bytes[from - at..to - at];
+            // SAFETY: the offset is taken modulo the page, and `part` ends with the page at the latest. The page is private to the buffer, which
+            // we borrow mutably; nobody else can see it, so `part` lies elsewhere.
+            unsafe {
+                let into = self.at(page, ((phase + from) % PAGE) as u32);
+                if marked & COLD != 0 && streams(into, part.len()) {
+                    stream(into, part);
+                    streamed = true;
+                } else {
+                    into.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                }
+            }
+        }
+        if streamed {
+            fence_streams();
+        }
+    }
+
     /// # Safety
     /// `offset` must be below 4096. The pointer may be used as the rules in `arena` allow.
     #[inline]
@@ -175,7 +221,10 @@ impl Memory for ShardMemory {
 
     #[inline]
     fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
-        self.materialize(buffer);
+        if buffer.is_reserved() {
+            self.write_fresh(buffer, at, bytes);
+            return;
+        }
         let length = u32::try_from(bytes.len()).expect("more bytes than a buffer holds");
         let mut rest = bytes;
         for segment in buffer.segments(at, length) {
@@ -250,6 +299,45 @@ impl Drop for ShardMemory {
     fn drop(&mut self) {
         // The pool's part of the limit stays: buffers of this shard may still be on their way elsewhere.
         self.arena.put(&self.cache);
+    }
+}
+
+/// Whether a copy of `length` bytes to `into` can go past the cache: whole lines.
+#[inline]
+fn streams(into: *const u8, length: usize) -> bool {
+    cfg!(target_arch = "x86_64") && (into as usize | length).is_multiple_of(LINE)
+}
+
+/// Copies whole lines past the cache. [`fence_streams`] must follow before anybody else may see them.
+///
+/// # Safety
+/// `into` must be valid for as many bytes as `from` has, be apart from it, and [`streams`] must have allowed it.
+#[inline]
+unsafe fn stream(into: *mut u8, from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let into = into.cast::<__m128i>();
+        for (index, part) in from.chunks_exact(size_of::<__m128i>()).enumerate() {
+            // SAFETY: SSE2 is part of x86_64; `part` has the bytes that are loaded, and `into` is aligned and valid for as many, by
+            // the caller's word.
+            unsafe { _mm_stream_si128(into.add(index), _mm_loadu_si128(part.as_ptr().cast())) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: by the caller's word.
+    unsafe {
+        into.copy_from_nonoverlapping(from.as_ptr(), from.len());
+    }
+}
+
+/// Orders what [`stream`] wrote before everything that follows: the compiler's and processor's memory model do not cover such stores.
+#[inline]
+fn fence_streams() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86_64.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
     }
 }
 
