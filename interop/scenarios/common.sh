@@ -4,7 +4,7 @@
 # Nothing here waits by the clock: wait_for polls for a result, and its limit of ten minutes is a hang guard.
 
 set -u
-# Linux before 6.5 sends on a connection that has just died without MSG_NOSIGNAL, and so hits whoever submitted the I/O.
+# Linux 6.1 sends on a connection that has just died without MSG_NOSIGNAL, and so hits whoever submitted the I/O.
 trap '' PIPE
 hostnqn=$(cat /etc/nvme/hostnqn)
 
