@@ -104,7 +104,8 @@ pub(super) struct Job {
     deadline: Instant,
     parent: Option<block::Slot>,
     part_at: u32,
-    /// The batch in which its command lies.
+    /// The slot of its queue that it has, and the batch in which its command lies.
+    pub(super) slot: u16,
     pub(super) batch: u32,
     /// The period of the keep-alive timer in which its command was made.
     pub(super) period: u32,
@@ -233,6 +234,7 @@ impl Jobs {
             deadline,
             parent: None,
             part_at: 0,
+            slot: 0,
             batch: 0,
             period: 0,
             lent: Lent::No,
@@ -297,7 +299,8 @@ impl Jobs {
                 deadline,
                 parent: Some(parent),
                 part_at: at,
-                batch: 0,
+                slot: 0,
+            batch: 0,
                 period: 0,
                 lent: Lent::No,
                 payload: Payload::Buffer(core::mem::replace(&mut rest, next)),

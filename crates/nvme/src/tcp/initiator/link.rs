@@ -204,8 +204,9 @@ impl Link {
             let last = length == part.length;
             let header = DataHeader::h2c(command_id, tag, part.at, length, last, self.digests);
             self.push_header(&header.emit());
-            let chunk = Part { length, payload: part.payload, lent: part.lent, ..part };
-            self.push_part(chunk, memory);
+            let Part { owner, at, .. } = part;
+            let (payload, lent) = (&mut *part.payload, &mut *part.lent);
+            self.push_part(Part { owner, at, length, payload, lent }, memory);
             (part.at, part.length) = (part.at + length, part.length - length);
         }
     }
@@ -287,23 +288,24 @@ impl Link {
         self.gathering.clear();
     }
 
-    /// Whether a job whose payload or command gathers here has left.
-    pub(super) fn has_batch_out(&self) -> bool {
-        self.out.is_some()
-    }
-
     /// The number of the batch that gathers.
     #[inline]
     pub(super) fn gathering_number(&self) -> u32 {
         self.number
     }
 
-    /// Appends a TermReq about a violation; what gathered must have been dropped.
-    pub(super) fn push_term_req(&mut self, violation: &Violation) {
+    /// A batch of its own that tells the target of its violation, if no batch is out. What gathered must have been dropped.
+    pub(super) fn term_batch(&mut self, now: Instant, violation: &Violation) -> Option<SendBatch> {
+        if self.out.is_some() {
+            return None;
+        }
         let request: TermReq = violation.term_req(PduType::H2C_TERM_REQ, &[]);
         let mut bytes = [0; TermReq::SIZE_MAX];
         let length = request.emit(&mut bytes);
-        self.gathering.push_head(&bytes[..length]);
+        let mut batch = core::mem::take(&mut self.spare);
+        batch.push_head(&bytes[..length]);
+        self.out = Some(now);
+        Some(batch)
     }
 
     /// Some of the batch left.

@@ -43,7 +43,7 @@ use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::{Controllers, MachineKey, QueueView};
-pub use closing::Reason;
+pub use closing::{Reason, TimeLimit};
 use memory::Need;
 use outbox::Outbox;
 use receive::Stream;

@@ -1,0 +1,329 @@
+//! I/O commands: what each asks of its volume, and with which status it is refused.
+
+use block::Failure;
+use block::limits::TRANSFER_MAX;
+use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglDescriptor, SglKind};
+use wire::nvme::identify::Cns;
+use wire::nvme::{Command, Status};
+use wire::nvme_tcp::Digests;
+
+use super::transfer::IO;
+use super::world::{Said, VOLUME, World, namespace, nqn, pattern};
+
+const BLOCKS: u64 = (VOLUME / 512) as u64;
+
+/// The status of one command on a fresh queue.
+fn status(command: Command) -> Status {
+    status_with(command, &[])
+}
+
+fn status_with(command: Command, data: &[u8]) -> Status {
+    let mut world = World::connected(Digests::NONE);
+    if data.is_empty() {
+        world.command(IO, command);
+    } else {
+        world.command_with(IO, command, data);
+    }
+    let said = world.said(IO);
+    let status = said.last().expect("an answer").status();
+    assert!(status.is_success() || world.log.is_empty(), "refused commands go nowhere");
+    world.end();
+    status
+}
+
+fn dnr(status: Status) -> Status {
+    status.with_dnr()
+}
+
+/// 25: the edges of the namespace and of MDTS.
+#[test]
+fn reads_and_writes_end_at_the_last_block_and_at_mdts() {
+    assert_eq!(status(Command::read(1, BLOCKS - 1, 1, 512)), Status::SUCCESS);
+    assert_eq!(status(Command::read(1, BLOCKS, 1, 512)), dnr(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(status(Command::read(1, BLOCKS - 1, 2, 1024)), dnr(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(status(Command::read(1, u64::MAX, 1, 512)), dnr(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(
+        status(Command::read(1, u64::MAX - 3, 65_536, 1 << 25)),
+        dnr(Status::LBA_OUT_OF_RANGE)
+    );
+    assert_eq!(status(Command::read(1, 0, 2048, TRANSFER_MAX)), Status::SUCCESS);
+    let beyond = TRANSFER_MAX + 512;
+    assert_eq!(status(Command::read(1, 0, 2049, beyond)), dnr(Status::INVALID_FIELD));
+    assert_eq!(status(Command::write(1, 0, 2049, beyond)), dnr(Status::INVALID_FIELD));
+}
+
+#[test]
+fn the_sgl_is_as_long_as_the_blocks() {
+    assert_eq!(status(Command::read(1, 0, 2, 512)), dnr(Status::INVALID_SGL_LENGTH));
+    assert_eq!(status(Command::write(1, 0, 1, 0)), dnr(Status::INVALID_SGL_LENGTH));
+    let data = pattern(1024, 0);
+    assert_eq!(status_with(Command::write(1, 0, 1, 0), &data), dnr(Status::INVALID_SGL_LENGTH));
+    let mut world = World::connected(Digests::NONE);
+    // The SGL promises 4096 bytes and the capsule holds 512.
+    let command = Command::write(1, 0, 8, 4096).with_sgl(SglDescriptor::in_capsule(4096));
+    let bytes = super::world::capsule(command, &data[..512], Digests::NONE);
+    world.send(IO, &bytes);
+    assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_SGL_LENGTH));
+    // Data in the capsule of a command that does not say so.
+    let bytes = super::world::capsule(Command::write(1, 0, 1, 512), &data[..512], Digests::NONE);
+    world.send(IO, &bytes);
+    assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_SGL_LENGTH));
+    world.end();
+}
+
+#[test]
+fn the_data_pointer_is_an_sgl_that_tcp_knows() {
+    let mut prp = Command::read(1, 0, 1, 512);
+    prp.0[1] = 0;
+    assert_eq!(status(prp), dnr(Status::INVALID_FIELD));
+    let keyed = SglDescriptor { address: 0, length: 512, kind: SglKind::KEYED };
+    assert_eq!(status(Command::read(1, 0, 1, 512).with_sgl(keyed)), dnr(Status::INVALID_SGL_TYPE));
+    let offset = SglDescriptor { address: 4, length: 512, kind: SglKind::IN_CAPSULE };
+    let command = Command::write(1, 0, 1, 512).with_sgl(offset);
+    assert_eq!(status(command), dnr(Status::INVALID_SGL_OFFSET));
+    let here = SglDescriptor { address: 0, length: 0, kind: SglKind::IN_CAPSULE };
+    assert_eq!(status(Command::flush(1).with_sgl(here)), Status::SUCCESS);
+}
+
+#[test]
+fn unknown_opcodes_and_namespaces_are_refused() {
+    for opcode in [
+        IoOpcode::WRITE_UNCORRECTABLE,
+        IoOpcode::COPY,
+        IoOpcode::RESERVATION_REPORT,
+        IoOpcode(0x93),
+    ] {
+        let command = Command::new(opcode.0).with_nsid(1);
+        assert_eq!(status(command), dnr(Status::INVALID_OPCODE), "{opcode}");
+    }
+    for nsid in [0, 3, 6, 1025, 0xffff_fffe, NSID_ALL] {
+        assert_eq!(
+            status(Command::read(nsid, 0, 1, 512)),
+            dnr(Status::INVALID_NAMESPACE),
+            "{nsid}"
+        );
+    }
+}
+
+#[test]
+fn a_read_only_namespace_takes_nothing_that_writes() {
+    let protected = dnr(Status::NAMESPACE_WRITE_PROTECTED);
+    assert_eq!(status(Command::read(2, 0, 1, 512)), Status::SUCCESS);
+    assert_eq!(status_with(Command::write(2, 0, 1, 512), &pattern(512, 0)), protected);
+    assert_eq!(status(Command::write_zeroes(2, 0, 1, true)), protected);
+    assert_eq!(status_with(Command::dataset_management(2, 1, true), &[0; 16]), protected);
+}
+
+#[test]
+fn what_the_volume_could_not_do_is_a_status_of_the_command() {
+    let mut world = World::connected_with(Digests::NONE, 31, true);
+    for (why, expected) in [
+        (Failure::MediumRead, Status::UNRECOVERED_READ_ERROR),
+        (Failure::Internal, Status::INTERNAL_ERROR),
+    ] {
+        world.fail_next = Some(why);
+        world.command(IO, Command::read(1, 0, 1, 512));
+        assert_eq!(world.said_one(IO).status(), expected);
+    }
+    world.fail_next = Some(Failure::NoSpace);
+    world.command_with(IO, Command::write(1, 0, 1, 512), &[1; 512]);
+    assert_eq!(world.said_one(IO).status(), dnr(Status::CAPACITY_EXCEEDED));
+    assert_eq!(world.links[IO].connection.counters().failed, 3);
+    world.end();
+}
+
+/// 26: deallocated ranges, in the capsule or asked for, and zeroes read as zeros.
+#[test]
+fn discards_and_zeroes_read_as_zeros() {
+    let mut world = World::connected(Digests { header: true, data: true });
+    let range = |lba: u64, blocks: u32| {
+        let mut bytes = [0; 16];
+        bytes[4..8].copy_from_slice(&blocks.to_le_bytes());
+        bytes[8..].copy_from_slice(&lba.to_le_bytes());
+        bytes
+    };
+    let ranges = [range(8, 8), range(0, 0), range(100, 1)].concat();
+    world.command_with(IO, Command::dataset_management(1, 3, true), &ranges);
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert!(world.volumes[0][4096..8192].iter().all(|byte| *byte == 0));
+    assert!(world.volumes[0][51_200..51_712].iter().all(|byte| *byte == 0));
+    // Linux sends room for 256 ranges however many there are.
+    let mut all = range(200, 4).to_vec();
+    all.resize(4096, 0);
+    let command = Command::dataset_management(1, 1, true).with_sgl(SglDescriptor::transport(4096));
+    world.command(IO, command);
+    let r2t = world.said_one(IO).r2t();
+    world.grant(IO, &r2t, &all, 4096);
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert!(world.volumes[0][102_400..104_448].iter().all(|byte| *byte == 0));
+    world.command(IO, Command::write_zeroes(1, 1000, 65_536 / 512, false));
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert!(world.volumes[0][512_000..512_000 + 65_536].iter().all(|byte| *byte == 0));
+    assert_eq!(world.log, ["discard", "discard", "write zeroes"]);
+    world.end();
+}
+
+#[test]
+fn dataset_management_checks_all_ranges_and_hints_change_nothing() {
+    let bad = [[0; 16], [0xff; 16]].concat();
+    assert_eq!(
+        status_with(Command::dataset_management(1, 2, true), &bad),
+        dnr(Status::LBA_OUT_OF_RANGE)
+    );
+    assert_eq!(
+        status_with(Command::dataset_management(1, 2, true), &bad[..16]),
+        dnr(Status::INVALID_SGL_LENGTH)
+    );
+    let mut world = World::connected(Digests::NONE);
+    world.command_with(IO, Command::dataset_management(1, 1, false), &[0; 16]);
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert!(world.log.is_empty());
+    world.end();
+}
+
+/// 27: compare, with data in the capsule and asked for.
+#[test]
+fn compare_tells_equal_from_different() {
+    let mut world = World::connected(Digests::NONE);
+    let same = world.volumes[0][..16_384].to_vec();
+    world.command_with(IO, Command::compare(1, 0, 8, 4096), &same[..4096]);
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    world.command(IO, Command::compare(1, 0, 32, 16_384));
+    let r2t = world.said_one(IO).r2t();
+    let mut other = same.clone();
+    other[16_000] ^= 1;
+    world.grant(IO, &r2t, &other, 4096);
+    assert_eq!(world.said_one(IO).status(), Status::COMPARE_FAILURE);
+    world.end();
+}
+
+/// 28: verify goes to the media; copy is not offered.
+#[test]
+fn verify_goes_to_the_volume() {
+    let mut world = World::connected(Digests::NONE);
+    world.command(IO, Command::verify(1, 0, 65_536 / 512));
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    world.fail_next = Some(Failure::MediumRead);
+    world.command(IO, Command::verify(1, 0, 1));
+    assert_eq!(world.said_one(IO).status(), Status::UNRECOVERED_READ_ERROR);
+    assert_eq!(world.log, ["verify", "verify"]);
+    world.end();
+}
+
+#[test]
+fn a_flush_of_all_namespaces_flushes_each_and_fails_if_one_fails() {
+    let mut world = World::connected(Digests::NONE);
+    world.command(IO, Command::flush(NSID_ALL));
+    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert_eq!(world.log, ["flush"; 3]);
+    world.fail_next = Some(Failure::MediumWrite);
+    world.command(IO, Command::flush(NSID_ALL));
+    assert_eq!(world.said_one(IO).status(), Status::WRITE_FAULT);
+    world.end();
+}
+
+#[test]
+fn fua_reaches_the_volume() {
+    let mut world = World::connected(Digests::NONE);
+    world.hold_requests = true;
+    let command = Command::write(1, 0, 1, 512).with_force_unit_access(true);
+    world.command_with(IO, command, &[1; 512]);
+    let (_, request) = &world.held[0];
+    assert!(matches!(request.operation, block::Operation::Write { durable: true, .. }));
+    world.end();
+}
+
+#[test]
+fn a_cid_in_use_is_a_conflict_and_free_again_after_the_answer() {
+    let mut world = World::connected(Digests::NONE);
+    world.hold_requests = true;
+    world.command(IO, Command::read(1, 0, 1, 512).with_command_id(7));
+    world.command(IO, Command::read(1, 8, 1, 512).with_command_id(7));
+    assert_eq!(world.said_one(IO).status(), dnr(Status::COMMAND_ID_CONFLICT));
+    world.hold_requests = false;
+    world.release_requests();
+    world.run();
+    assert_eq!(world.said(IO).len(), 2);
+    world.command(IO, Command::read(1, 8, 1, 512).with_command_id(7));
+    assert_eq!(world.said(IO).len(), 2);
+    world.end();
+}
+
+#[test]
+fn commands_complete_in_the_order_of_the_volume() {
+    let mut world = World::connected(Digests::NONE);
+    world.hold_requests = true;
+    for command_id in 0..4 {
+        world.command(IO, Command::read(1, 0, 1, 512).with_command_id(command_id));
+    }
+    world.held.make_contiguous().reverse();
+    world.release_requests();
+    world.run();
+    let order: Vec<u16> = world
+        .said(IO)
+        .iter()
+        .filter_map(|said| match said {
+            Said::Data(header, _) => Some(header.command_id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, [3, 2, 1, 0]);
+    world.end();
+}
+
+#[test]
+fn a_namespace_that_goes_while_data_come_is_not_written() {
+    let mut world = World::connected(Digests::NONE);
+    world.command(IO, Command::write(1, 0, 32, 16_384));
+    let r2t = world.said_one(IO).r2t();
+    let now = world.now;
+    world.controllers.remove_namespace(now, &nqn(super::world::SUBSYSTEM), 1);
+    world.grant(IO, &r2t, &pattern(16_384, 0), 16_384);
+    assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_NAMESPACE));
+    assert!(world.log.is_empty());
+    let mut protected = namespace(1, 0, true);
+    protected.blocks.0 = 8;
+    world.controllers.set_namespace(now, &nqn(super::world::SUBSYSTEM), protected);
+    world.command(IO, Command::read(1, 8, 1, 512));
+    assert_eq!(world.said_one(IO).status(), dnr(Status::LBA_OUT_OF_RANGE));
+    world.end();
+}
+
+#[test]
+fn fuse_has_three_values() {
+    let command = Command::read(1, 0, 1, 512).with_fuse(Fuse(3));
+    assert_eq!(status(command), dnr(Status::INVALID_FIELD));
+}
+
+#[test]
+fn admin_data_leave_before_their_response() {
+    for digests in super::handshake::ALL {
+        let mut world = World::connected(digests);
+        world.command(0, Command::identify(Cns::CONTROLLER, 0).with_command_id(3));
+        let said = world.said(0);
+        let [Said::Data(header, data), Said::Response(entry)] = &said[..] else {
+            panic!("{said:?}")
+        };
+        assert_eq!((header.length, data.len()), (4096, 4096));
+        assert!(header.is_last() && !header.is_success() && entry.status.is_success());
+        let short = Command::identify(Cns::CONTROLLER, 0).with_sgl(SglDescriptor::transport(512));
+        world.command(0, short);
+        assert_eq!(world.said_one(0).status(), dnr(Status::INVALID_SGL_LENGTH));
+        world.end();
+    }
+}
+
+#[test]
+fn admin_data_of_the_host_may_be_asked_for() {
+    let mut world = World::connected(Digests::NONE);
+    // Set Features, Timestamp: 8 bytes from the host.
+    world.command(0, Command::set_features(0x0e, 0, 0, 8).with_command_id(3));
+    let r2t = world.said_one(0).r2t();
+    world.grant(0, &r2t, &[1, 2, 3, 4, 5, 6, 0, 0], 8);
+    let entry = world.said_one(0).response();
+    assert_eq!(entry.command_id, 3);
+    let large = Command::set_features(0x0e, 0, 0, 8193);
+    world.command(0, large);
+    assert_eq!(world.said_one(0).status(), dnr(Status::INVALID_SGL_LENGTH));
+    world.end();
+}

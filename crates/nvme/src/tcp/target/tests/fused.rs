@@ -1,0 +1,199 @@
+//! 27: fused compare and write, and all the ways in which a pair is none.
+
+use block::Failure;
+use block::limits::DATA_AFTER_R2T;
+use wire::nvme::command::{Fuse, SglDescriptor};
+use wire::nvme::{Command, Status};
+use wire::nvme_tcp::Digests;
+
+use super::transfer::IO;
+use super::world::{World, capsule, pattern};
+
+fn compare(lba: u64) -> Command {
+    Command::compare(1, lba, 1, 512).with_fuse(Fuse::FIRST).with_command_id(1)
+}
+
+fn write(lba: u64) -> Command {
+    Command::write(1, lba, 1, 512).with_fuse(Fuse::SECOND).with_command_id(2)
+}
+
+fn statuses(world: &mut World) -> Vec<(u16, Status)> {
+    let said = world.said(IO);
+    said.iter().map(|said| (said.response().command_id, said.status())).collect()
+}
+
+fn current(world: &World) -> Vec<u8> {
+    world.volumes[0][512..1024].to_vec()
+}
+
+#[test]
+fn a_pair_is_one_request() {
+    for digests in super::handshake::ALL {
+        let mut world = World::connected(digests);
+        let expected = current(&world);
+        let new = pattern(512, 9);
+        world.command_with(IO, compare(1), &expected);
+        assert!(world.said(IO).is_empty() && world.log.is_empty(), "the first waits");
+        world.command_with(IO, write(1), &new);
+        assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+        assert_eq!(current(&world), new);
+        assert_eq!(world.log, ["compare and write"]);
+        world.end();
+    }
+}
+
+#[test]
+fn a_miscompare_fails_both_and_writes_nothing() {
+    let mut world = World::connected(Digests::NONE);
+    let before = current(&world);
+    world.command_with(IO, compare(1), &pattern(512, 1));
+    world.command_with(IO, write(1), &pattern(512, 9));
+    assert_eq!(statuses(&mut world), [(1, Status::COMPARE_FAILURE), (2, Status::FUSED_FAILED)]);
+    assert_eq!(current(&world), before);
+    world.fail_next = Some(Failure::MediumWrite);
+    world.command_with(IO, compare(1), &before);
+    world.command_with(IO, write(1), &before);
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_FAILED), (2, Status::WRITE_FAULT)]);
+    world.end();
+}
+
+#[test]
+fn data_of_a_pair_may_be_asked_for() {
+    // The second's data come before the first's are whole, and the other way round.
+    for second_first in [false, true] {
+        let mut world = World::connected(Digests { header: true, data: true });
+        let expected = current(&world);
+        let new = pattern(512, 4);
+        world.command(IO, compare(1));
+        world.command(IO, write(1));
+        let said = world.said(IO);
+        let (first, second) = (said[0].r2t(), said[1].r2t());
+        assert_eq!((first.command_id, second.command_id), (1, 2));
+        if second_first {
+            world.grant(IO, &second, &new, 100);
+            assert!(world.log.is_empty());
+            world.grant(IO, &first, &expected, 512);
+        } else {
+            world.grant(IO, &first, &expected, 512);
+            assert!(world.log.is_empty());
+            world.grant(IO, &second, &new, 100);
+        }
+        assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+        assert_eq!(current(&world), new);
+        world.end();
+    }
+}
+
+#[test]
+fn a_second_without_a_first_is_missing_its_mate() {
+    let mut world = World::connected(Digests::NONE);
+    world.command_with(IO, write(1), &pattern(512, 0));
+    assert_eq!(statuses(&mut world), [(2, Status::FUSED_MISSING)]);
+    world.end();
+}
+
+#[test]
+fn a_first_that_is_followed_by_another_command_is_missing_its_mate() {
+    let mut world = World::connected(Digests::NONE);
+    let data = current(&world);
+    world.command_with(IO, compare(1), &data);
+    world.command(IO, Command::flush(1).with_command_id(3));
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING), (3, Status::SUCCESS)]);
+    world.command_with(IO, write(1), &data);
+    assert_eq!(statuses(&mut world), [(2, Status::FUSED_MISSING)], "too late");
+    // A first whose data are on their way is answered once they came.
+    world.command(IO, compare(1));
+    let r2t = world.said_one(IO).r2t();
+    world.command(IO, Command::flush(1).with_command_id(3));
+    assert_eq!(statuses(&mut world), [(3, Status::SUCCESS)]);
+    world.grant(IO, &r2t, &data, 512);
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
+    // A first after a first.
+    world.command_with(IO, compare(1), &data);
+    world.command_with(IO, compare(1).with_command_id(5), &data);
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
+    world.command_with(IO, write(1), &data);
+    assert_eq!(statuses(&mut world), [(5, Status::SUCCESS), (2, Status::SUCCESS)]);
+    world.end();
+}
+
+#[test]
+fn the_two_concern_the_same_blocks() {
+    let invalid = Status::INVALID_FIELD.with_dnr();
+    for second in
+        [write(2), Command::write(5, 1, 1, 512).with_fuse(Fuse::SECOND).with_command_id(2)]
+    {
+        let mut world = World::connected(Digests::NONE);
+        let data = current(&world);
+        world.command_with(IO, compare(1), &data);
+        world.command_with(IO, second, &data);
+        assert_eq!(statuses(&mut world), [(2, invalid), (1, invalid)]);
+        assert!(world.log.is_empty());
+        world.end();
+    }
+}
+
+#[test]
+fn if_the_first_is_refused_so_is_the_second() {
+    let mut world = World::connected(Digests::NONE);
+    let data = current(&world);
+    let wrong = [
+        (compare(1 << 40), Status::LBA_OUT_OF_RANGE.with_dnr()),
+        (
+            Command::compare(9, 1, 1, 512).with_fuse(Fuse::FIRST),
+            Status::INVALID_NAMESPACE.with_dnr(),
+        ),
+        (Command::read(1, 1, 1, 512).with_fuse(Fuse::FIRST), Status::INVALID_FIELD.with_dnr()),
+        (
+            Command::compare(1, 0, 16, 8192).with_fuse(Fuse::FIRST),
+            Status::ATOMIC_WRITE_UNIT_EXCEEDED.with_dnr(),
+        ),
+        (
+            Command::compare(2, 1, 1, 512).with_fuse(Fuse::FIRST),
+            Status::NAMESPACE_WRITE_PROTECTED.with_dnr(),
+        ),
+    ];
+    for (first, status) in wrong {
+        world.command(IO, first.with_command_id(1));
+        world.command_with(IO, write(1), &data);
+        assert_eq!(statuses(&mut world), [(1, status), (2, Status::FUSED_FAILED)]);
+    }
+    world.end();
+}
+
+#[test]
+fn corrupt_data_of_either_fail_both() {
+    let digests = Digests { header: false, data: true };
+    for which in [0, 1] {
+        let mut world = World::connected(digests);
+        let data = current(&world);
+        let commands = [compare(1), write(1)];
+        for (index, command) in commands.into_iter().enumerate() {
+            let command = command.with_sgl(SglDescriptor::in_capsule(512));
+            let mut bytes = capsule(command, &data, digests);
+            if index == which {
+                bytes[80] ^= 1;
+            }
+            world.send(IO, &bytes);
+        }
+        let mut found = statuses(&mut world);
+        found.sort_by_key(|(command_id, _)| *command_id);
+        assert_eq!(found[which].1, Status::TRANSIENT_TRANSPORT_ERROR);
+        assert_eq!(found[1 - which].1, Status::FUSED_FAILED);
+        assert!(world.log.is_empty());
+        world.end();
+    }
+}
+
+#[test]
+fn a_first_does_not_hold_memory_for_a_second_that_never_comes() {
+    let mut world = World::connected(Digests::NONE);
+    let data = current(&world);
+    world.command_with(IO, compare(1), &data);
+    assert!(world.links[IO].connection.pages() > 0);
+    world.pass(IO, DATA_AFTER_R2T);
+    assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
+    assert_eq!(world.links[IO].connection.pages(), 0);
+    assert_eq!(world.links[IO].close, None);
+    world.end();
+}

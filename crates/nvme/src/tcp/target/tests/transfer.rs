@@ -1,0 +1,288 @@
+//! How data move: in capsules, by R2T, with digests, in pieces of every size.
+
+use block::checksum::crc32c;
+use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, TRANSFER_MAX};
+use wire::nvme::command::SglDescriptor;
+use wire::nvme::{Command, Status};
+use wire::nvme_tcp::{Digests, PduFlags};
+
+use super::handshake::ALL;
+use super::world::{Said, VOLUME, World, capsule, host_data, pattern};
+use crate::tcp::target::Settings;
+
+pub(super) const IO: usize = 1;
+
+fn read(lba: u64, bytes: u32) -> Command {
+    Command::read(1, lba, bytes / 512, bytes)
+}
+
+fn write(lba: u64, bytes: u32) -> Command {
+    Command::write(1, lba, bytes / 512, bytes)
+}
+
+/// 3, 45: data come in one C2HData without padding, then the response, with every combination of digests.
+#[test]
+fn a_read_is_one_c2hdata_and_a_response() {
+    for digests in ALL {
+        let mut world = World::connected(digests);
+        for (command_id, bytes) in [(1, 512), (2, 4096), (3, TRANSFER_MAX)] {
+            world.command(IO, read(3, bytes).with_command_id(command_id));
+            let said = world.said(IO);
+            let [Said::Data(header, data), Said::Response(entry)] = &said[..] else {
+                panic!("{said:?}")
+            };
+            assert_eq!(data[..], world.volumes[0][1536..1536 + bytes as usize]);
+            assert_eq!((header.command_id, header.offset, header.length), (command_id, 0, bytes));
+            assert!(header.is_last() && !header.is_success());
+            assert_eq!((entry.command_id, entry.status), (command_id, Status::SUCCESS));
+        }
+        world.end();
+    }
+}
+
+/// 10: SUCCESS stands for the response only where the host disabled SQ flow control; SQHD is 0xffff then.
+#[test]
+fn success_stands_for_the_response_only_without_flow_control() {
+    for digests in ALL {
+        let mut world = World::connected_with(digests, 31, true);
+        world.command(IO, read(8, 4096).with_command_id(1));
+        let Said::Data(header, _) = world.said_one(IO) else { panic!("no data") };
+        assert!(header.common.flags.contains(PduFlags::LAST | PduFlags::SUCCESS));
+        world.command(IO, Command::flush(1).with_command_id(2));
+        assert_eq!(world.said_one(IO).response().sq_head, 0xffff);
+        world.command(IO, read(VOLUME as u64, 512).with_command_id(3));
+        assert!(
+            !world.said_one(IO).status().is_success(),
+            "a failed read has a response and no data"
+        );
+        world.end();
+    }
+}
+
+/// 11: SQHD counts completions modulo the size of the queue.
+#[test]
+fn sqhd_advances_with_each_completion_and_wraps() {
+    let mut world = World::connected_with(Digests::NONE, 3, false);
+    // Connect took the first entry.
+    for expected in [2, 3, 0, 1, 2, 3, 0] {
+        world.command(IO, read(0, 512));
+        let said = world.said(IO);
+        assert_eq!(said[1].response().sq_head, expected);
+    }
+    world.end();
+}
+
+/// 6: in-capsule data of 512, 4096 and 8192 bytes; one block more must not come in a capsule.
+#[test]
+fn writes_in_capsules_up_to_the_limit() {
+    for digests in ALL {
+        let mut world = World::connected(digests);
+        for bytes in [512, 4096, CAPSULE_DATA_MAX] {
+            let data = pattern(bytes as usize, bytes as usize);
+            world.command_with(IO, write(17, bytes), &data);
+            assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+            assert_eq!(world.volumes[0][17 * 512..][..data.len()], data);
+        }
+        let more = CAPSULE_DATA_MAX + 512;
+        world.command_with(IO, write(17, more), &pattern(more as usize, 0));
+        assert_eq!(world.said_one(IO).term().fes.0, 5);
+        world.end();
+    }
+}
+
+/// 5: data with a wrong digest never land; the command fails with 0x022 and the connection stays.
+#[test]
+fn a_wrong_data_digest_in_a_capsule_is_a_transient_transport_error() {
+    let digests = Digests { header: true, data: true };
+    let mut world = World::connected(digests);
+    let before = world.volumes[0].clone();
+    let command = write(0, 4096).with_sgl(SglDescriptor::in_capsule(4096)).with_command_id(5);
+    let mut bytes = capsule(command, &pattern(4096, 1), digests);
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    world.send(IO, &bytes);
+    let entry = world.said_one(IO).response();
+    assert_eq!((entry.command_id, entry.status), (5, Status::TRANSIENT_TRANSPORT_ERROR));
+    assert!(world.log.is_empty() && world.volumes[0] == before);
+    world.command(IO, read(0, 512));
+    assert_eq!(world.said(IO).len(), 2, "the connection stays");
+    assert_eq!(world.links[IO].connection.counters().corrupt, 1);
+    world.end();
+}
+
+#[test]
+fn a_wrong_data_digest_of_h2cdata_is_a_transient_transport_error_once_all_came() {
+    let digests = Digests { header: false, data: true };
+    let mut world = World::connected(digests);
+    let before = world.volumes[0].clone();
+    world.command(IO, write(0, 65_536));
+    let r2t = world.said_one(IO).r2t();
+    let data = pattern(65_536, 2);
+    let mut first = host_data(&r2t, 0, &data[..32_768], false, digests);
+    first[30_000] ^= 4;
+    world.send(IO, &first);
+    assert!(world.said(IO).is_empty(), "the rest is on its way");
+    world.send(IO, &host_data(&r2t, 32_768, &data[32_768..], true, digests));
+    assert_eq!(world.said_one(IO).status(), Status::TRANSIENT_TRANSPORT_ERROR);
+    assert!(world.volumes[0] == before);
+    world.end();
+}
+
+/// 7, 9: one R2T for the whole; data in one PDU or in many, from one byte to MAXH2CDATA.
+#[test]
+fn a_large_write_is_asked_for_with_one_r2t() {
+    for digests in ALL {
+        for (bytes, chunk) in [
+            (512, 512),
+            (16_384, 4096),
+            (131_072, 131_072),
+            (131_072, 20_001),
+            (TRANSFER_MAX, TRANSFER_MAX as usize),
+        ] {
+            let mut world = World::connected(digests);
+            world.command(IO, write(9, bytes).with_command_id(77));
+            let r2t = world.said_one(IO).r2t();
+            assert_eq!((r2t.command_id, r2t.offset, r2t.length), (77, 0, bytes));
+            let data = pattern(bytes as usize, chunk);
+            world.grant(IO, &r2t, &data, chunk);
+            assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+            assert!(world.volumes[0][9 * 512..][..data.len()] == data[..]);
+            world.end();
+        }
+    }
+}
+
+#[test]
+fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
+    let mut world = World::connected(Digests { header: true, data: true });
+    for (bytes, directs) in [(TRANSFER_MAX, 1), (DIRECT_RECEIVE_MIN, 0)] {
+        world.links[IO].directs = 0;
+        world.command(IO, write(0, bytes));
+        let r2t = world.said_one(IO).r2t();
+        let data = pattern(bytes as usize, 3);
+        let pdu = host_data(&r2t, 0, &data, true, world.links[IO].digests);
+        let (head, rest) = pdu.split_at(1000);
+        world.send(IO, head);
+        world.send(IO, rest);
+        assert_eq!(world.links[IO].directs, directs);
+        assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+        assert!(world.volumes[0][..data.len()] == data[..]);
+    }
+    world.end();
+}
+
+#[test]
+fn data_of_different_commands_interleave() {
+    let mut world = World::connected(Digests::NONE);
+    world.command(IO, write(0, 16_384).with_command_id(1));
+    world.command(IO, write(100, 16_384).with_command_id(2));
+    let said = world.said(IO);
+    let (a, b) = (said[0].r2t(), said[1].r2t());
+    let (left, right) = (pattern(16_384, 1), pattern(16_384, 2));
+    for at in (0..16_384).step_by(4096) {
+        let last = at == 12_288;
+        let piece = at..at + 4096;
+        let none = Digests::NONE;
+        world.send(IO, &host_data(&a, at as u32, &left[piece.clone()], last, none));
+        world.send(IO, &host_data(&b, at as u32, &right[piece], last, none));
+    }
+    assert_eq!(world.said(IO).len(), 2);
+    assert!(world.volumes[0][..16_384] == left[..]);
+    assert!(world.volumes[0][51_200..][..16_384] == right[..]);
+    world.end();
+}
+
+fn conversation(digests: Digests) -> (World, Vec<u8>, Vec<u8>) {
+    let settings = Settings { max_h2c_data: 65_536 };
+    let mut world = World::new();
+    world.settings = settings;
+    let (_, controller) = world.connect_admin(digests);
+    world.connect_io(digests, controller, 1, 63, false);
+    // R2Ts are answered before they are seen: slots are given from 0 on, so the tags are known.
+    let r2t = wire::nvme_tcp::R2T::new(2, 0, 0, 40_960, digests);
+    let data = pattern(40_960, 5);
+    let in_capsule = |command: Command, data: &[u8]| {
+        let command = command.with_sgl(SglDescriptor::in_capsule(data.len() as u32));
+        capsule(command, data, digests)
+    };
+    let mut bytes = Vec::new();
+    bytes.extend(capsule(write(200, 40_960).with_command_id(2), &[], digests));
+    bytes.extend(host_data(&r2t, 0, &data[..20_480], false, digests));
+    bytes.extend(in_capsule(write(5, 4096).with_command_id(3), &data[..4096]));
+    bytes.extend(host_data(&r2t, 20_480, &data[20_480..], true, digests));
+    bytes.extend(capsule(read(5, 8192).with_command_id(4), &[], digests));
+    bytes.extend(capsule(Command::flush(1).with_command_id(5), &[], digests));
+    bytes.extend(capsule(read(200, 512).with_command_id(6), &[], digests));
+    (world, bytes, data)
+}
+
+#[test]
+fn the_replies_do_not_depend_on_how_the_stream_is_cut() {
+    for digests in ALL {
+        let (mut world, bytes, data) = conversation(digests);
+        world.send(IO, &bytes);
+        let whole = world.said(IO);
+        assert_eq!(whole.len(), 8, "{whole:?}");
+        assert!(world.volumes[0][102_400..][..data.len()] == data[..]);
+        world.end();
+        for cut in [1, 2, 7, 23, 71, 1000, 16_385, 20_000] {
+            let (mut world, bytes, _) = conversation(digests);
+            world.links[IO].cut = cut;
+            world.send(IO, &bytes);
+            assert!(world.said(IO) == whole, "cut into pieces of {cut} with {digests:?}");
+            world.end();
+        }
+    }
+}
+
+#[test]
+fn every_cut_in_two_gives_the_same_replies() {
+    let digests = Digests { header: true, data: true };
+    let (mut world, bytes, _) = conversation(digests);
+    world.send(IO, &bytes);
+    let whole = world.said(IO);
+    world.end();
+    // Every byte of the first headers and of the digests at the seams; then here and there.
+    let seams =
+        (0..300).chain((300..bytes.len()).step_by(997)).chain(bytes.len() - 300..bytes.len());
+    for cut in seams {
+        let (mut world, bytes, _) = conversation(digests);
+        let (head, tail) = bytes.split_at(cut);
+        world.send(IO, head);
+        world.send(IO, tail);
+        assert!(world.said(IO) == whole, "cut at {cut}");
+        world.end();
+    }
+}
+
+#[test]
+fn replies_gather_while_a_batch_is_out() {
+    let mut world = World::connected(Digests::NONE);
+    world.links[IO].hold_sends = true;
+    world.links[IO].batches.clear();
+    for command_id in 0..20 {
+        world.command(IO, read(u64::from(command_id) * 8, 4096).with_command_id(command_id));
+    }
+    assert_eq!(
+        world.links[IO].connection.outstanding(),
+        0,
+        "a blocked send does not stop receiving"
+    );
+    assert_eq!(world.links[IO].connection.pages(), 20, "memory is held until it left");
+    world.release_sends(IO);
+    assert_eq!(world.said(IO).len(), 40);
+    assert_eq!(world.links[IO].batches.len(), 2, "one that was out, one with all the rest");
+    assert_eq!(world.links[IO].connection.pages(), 0);
+    world.end();
+}
+
+#[test]
+fn the_data_digest_covers_what_leaves() {
+    let digests = Digests { header: false, data: true };
+    let mut world = World::connected(digests);
+    world.command(IO, read(1, 8192));
+    let Said::Data(_, data) = &world.said(IO)[0] else { panic!("no data") };
+    // The reader has compared the digest on the wire with the data on the wire; these are the volume's.
+    assert_eq!(crc32c(data), crc32c(&world.volumes[0][512..8704]));
+    world.end();
+}

@@ -1,0 +1,695 @@
+//! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror of [`target`](super::target).
+//!
+//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`InitiatorEffect`]s, [`InitiatorNews`]. Pure: no
+//! socket, no clock. Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until
+//! they are empty. Units: bytes; times on the shard clock.
+//!
+//! One association at a time: an admin queue and `queues` I/O queues, each on a connection of its own.
+//!
+//! ```text
+//!   resting --> opening --> steps --> queues --> live          a fault anywhere: breaking
+//!      ^       (ICReq/Resp) (Connect, CC.EN,  (ICReq/Resp,        |
+//!      |                     Identify, ...)    Connect)           v
+//!      +----------------- when the driver has closed every connection --- breaking
+//! ```
+//!
+//! **Exactly one completion.** A request is a [job](jobs) until it is over; a connection that breaks only takes its command away. A payload that is lent (to a
+//! batch that leaves, to a direct receive) must be back before its request is completed or asked again, even if the answer came earlier:
+//! so nothing is decided about the requests of a broken connection before the driver has said `Closed`, which returns everything.
+//! **A break** is told in [`jobs`]: what is replayed, when, and what ends *unknown*; and which flushes fail.
+//! **Errors**: a target that breaks the protocol is told so (TermReq) and left; we come back after a rest that doubles up to 10 s, for ever.
+//! What waits ends *not done* at its deadline. Compare-and-write is refused: volumes make it of compare and write.
+//!
+//! Here: [`queue`] (the hot path), [`link`] (batches, greeting), [`admin`], [`bring_up`] (the steps), [`facts`], [`plan`], [`jobs`],
+//! [`outcome`] (statuses), and [`discovery`], a small machine of its own. Not here: authentication and TLS.
+//! Spec: NVMe/TCP transport; NVMe base, "Fabrics".
+
+mod admin;
+mod bring_up;
+mod discovery;
+mod facts;
+mod jobs;
+mod link;
+mod outcome;
+mod plan;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
+use block::random::Random;
+use block::{Completion, Failure, Instant, Memory, Outcome, Request};
+use contract::{ConnectionId, Direct, DiskFacts, Loss, Next, Receive, SendBatch};
+use wire::nvme::Nqn;
+use wire::nvme_tcp::Digests;
+
+use admin::{Admin, Purpose};
+use bring_up::{Controller, Step};
+use facts::{Identity, Limits};
+use jobs::{Jobs, Kind, State};
+use link::{Fault, Link, Socket};
+use plan::{Plan, plan};
+use queue::Queue;
+
+pub use discovery::Discovery;
+
+/// Where a remote disk is and how it is to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where the target listens; tried one after the other, starting over with each break.
+    pub addresses: Vec<SocketAddr>,
+    /// Its subsystem.
+    pub subsystem: Nqn,
+    /// The namespace.
+    pub nsid: u32,
+    /// I/O queues, at most; the target may grant fewer.
+    pub queues: u16,
+    /// Commands outstanding on each, at most.
+    pub depth: u16,
+    /// Digests to insist on.
+    pub digests: Digests,
+    /// Who we say we are.
+    pub host: Nqn,
+    /// HOSTID.
+    pub host_id: [u8; 16],
+    /// KATO: the target gives us up after so long without a word, and we it. Zero for never.
+    pub keep_alive: Duration,
+    /// A request that was not answered after so long ends.
+    pub deadline: Duration,
+    /// From the closing of the last connection of an association until its commands are surely dead.
+    pub quiesce: Duration,
+    /// The first connection must stand after so long.
+    pub connect_deadline: Duration,
+}
+
+impl Settings {
+    /// Usual settings: 2 queues of 128 commands, both digests, KATO 5 s, deadline 60 s, quiesce 2 KATO, first connection within 10 s.
+    ///
+    /// Quiesce: a target that hears nothing gives us up after KATO; a command that the network held back until just before that gives
+    /// it another KATO. A target that needs longer to stop its disks needs a longer time here.
+    pub fn new(address: SocketAddr, subsystem: Nqn, nsid: u32, host: Nqn, host_id: [u8; 16]) -> Settings {
+        let keep_alive = Duration::from_secs(5);
+        Settings {
+            addresses: vec![address],
+            subsystem,
+            nsid,
+            queues: 2,
+            depth: 128,
+            digests: Digests { header: true, data: true },
+            host,
+            host_id,
+            keep_alive,
+            deadline: Duration::from_secs(60),
+            quiesce: keep_alive * 2,
+            connect_deadline: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What an initiator wants of the driver; as the effects of the contract, with tokens that are unique to this initiator.
+#[derive(Debug)]
+pub enum InitiatorEffect {
+    /// Open a connection.
+    Connect {
+        /// Given back with the answer.
+        token: u32,
+        /// Where to.
+        address: SocketAddr,
+    },
+    /// Send a batch.
+    Send {
+        /// On which connection.
+        connection: ConnectionId,
+        /// What.
+        batch: SendBatch,
+    },
+    /// Close a connection.
+    Close {
+        /// Which.
+        connection: ConnectionId,
+        /// Whether the batch that is out should leave first.
+        after_send: bool,
+    },
+}
+
+/// What people should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InitiatorNews {
+    /// The association stands, for the first time or again.
+    Connected,
+    /// It broke, for this reason.
+    Lost(String),
+    /// The namespace is not as it was.
+    FactsChanged,
+    /// The namespace cannot be used any more, for this reason.
+    Unusable(String),
+}
+
+/// How far an association is; see the diagram above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Resting(Instant),
+    Opening,
+    Steps,
+    Queues,
+    Live,
+    Breaking,
+    Gone,
+}
+
+/// A remote disk; see the module.
+#[derive(Debug)]
+pub struct Initiator {
+    settings: Settings,
+    /// Others write to the same disk through associations of their own.
+    shared: bool,
+    random: Random,
+    jobs: Jobs,
+    phase: Phase,
+    admin: Admin,
+    queues: Vec<Queue>,
+    step: Option<Step>,
+    /// When the step under way, or the opening of connections, has to be over.
+    step_by: Option<Instant>,
+    /// When to ask again whether the controller is ready.
+    ask_again_at: Option<Instant>,
+    controller: Controller,
+    limits: Option<Limits>,
+    identity: Option<Identity>,
+    facts: Option<DiskFacts>,
+    keep_alive_at: Option<Instant>,
+    keep_alive_by: Option<Instant>,
+    period: u32,
+    expire_at: Option<Instant>,
+    attempts: u32,
+    next_token: u32,
+    last_fault: String,
+    closing: bool,
+    draining: bool,
+    returned: Vec<u32>,
+    effects: VecDeque<InitiatorEffect>,
+    news: VecDeque<InitiatorNews>,
+}
+
+/// The first rest after a break, and the longest.
+const REST_MIN: Duration = Duration::from_millis(100);
+const REST_MAX: Duration = Duration::from_secs(10);
+
+impl Initiator {
+    /// An initiator that connects at the next [`settle`](Self::settle). `shared` tells that others write to the same disk through associations of
+    /// their own; `seed` decides the jitter of its rests.
+    pub fn new(now: Instant, mut settings: Settings, shared: bool, seed: u64) -> Initiator {
+        assert!(!settings.addresses.is_empty(), "a remote disk without an address");
+        settings.queues = settings.queues.clamp(1, IO_QUEUES_MAX);
+        settings.depth = settings.depth.clamp(1, QUEUE_DEPTH_MAX as u16);
+        Initiator {
+            admin: Admin::new(settings.digests),
+            settings,
+            shared,
+            random: Random::new(seed),
+            jobs: Jobs::default(),
+            phase: Phase::Resting(now),
+            queues: Vec::new(),
+            step: None,
+            step_by: None,
+            ask_again_at: None,
+            controller: Controller::default(),
+            limits: None,
+            identity: None,
+            facts: None,
+            keep_alive_at: None,
+            keep_alive_by: None,
+            period: 0,
+            expire_at: None,
+            attempts: 0,
+            next_token: 0,
+            last_fault: "no answer yet".to_owned(),
+            closing: false,
+            draining: false,
+            returned: Vec::new(),
+            effects: VecDeque::new(),
+            news: VecDeque::new(),
+        }
+    }
+
+    /// What is known of the disk: `None` until it was connected for the first time.
+    pub fn facts(&self) -> Option<&DiskFacts> {
+        self.facts.as_ref()
+    }
+
+    /// Requests and parts of requests that are not completed.
+    pub fn in_flight(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether the connection is of this initiator.
+    #[inline]
+    pub fn owns(&self, connection: ConnectionId) -> bool {
+        self.admin.link.is(connection) || self.queues.iter().any(|queue| queue.link.is(connection))
+    }
+
+    /// Finishes what can be finished, shuts the controller down, and is gone then.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// The process is about to end: requests are carried out while the association stands, but do not wait for one.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether nothing of it is left: no connection, no request.
+    pub fn is_gone(&self) -> bool {
+        self.phase == Phase::Gone && self.jobs.len() == 0
+    }
+
+    /// How it is, in words.
+    pub fn state(&self) -> String {
+        match self.phase {
+            Phase::Live => format!("connected to {} with {} queues", self.address(), self.queues.len()),
+            Phase::Gone => "closed".to_owned(),
+            _ => format!("connecting to {}: {}", self.address(), self.last_fault),
+        }
+    }
+
+    /// Why it is not connected: the address and what was seen there.
+    pub fn explain(&self) -> String {
+        let Settings { subsystem, nsid, .. } = &self.settings;
+        format!(
+            "cannot use namespace {nsid} of {subsystem} at {}: {}",
+            self.address(),
+            self.last_fault
+        )
+    }
+
+    /// News in words.
+    pub fn tell(&self, news: &InitiatorNews) -> String {
+        let size = self.facts.as_ref().map_or(0, |facts| facts.size.0);
+        match news {
+            InitiatorNews::Connected => format!("connected to {}, {size} bytes", self.address()),
+            InitiatorNews::Lost(why) => format!("lost {}: {why}", self.address()),
+            InitiatorNews::FactsChanged => format!("changed: it has {size} bytes now"),
+            InitiatorNews::Unusable(why) => format!("cannot be used any more: {why}"),
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        let addresses = &self.settings.addresses;
+        addresses[self.attempts as usize % addresses.len()]
+    }
+
+    /// A request; exactly one completion comes.
+    #[inline]
+    pub fn handle_request(&mut self, now: Instant, request: Request) {
+        if self.closing {
+            let refused = request.complete(Outcome::NotDone(Failure::Removed));
+            self.jobs.completions.push_back(refused);
+            return;
+        }
+        let deadline = now + self.settings.deadline;
+        self.jobs.admit(request, deadline);
+        if self.expire_at.is_none() {
+            self.expire_at = Some(deadline);
+        }
+    }
+
+    /// A completion.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.jobs.completions.pop_front()
+    }
+
+    /// What the driver should do next.
+    #[inline]
+    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
+        self.effects.pop_front()
+    }
+
+    /// What people should know next.
+    pub fn poll_news(&mut self) -> Option<InitiatorNews> {
+        self.news.pop_front()
+    }
+
+    fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
+        core::iter::once(&mut self.admin.link).chain(queues)
+    }
+
+    #[inline]
+    fn queue_of(&self, connection: ConnectionId) -> Option<usize> {
+        self.queues.iter().position(|queue| queue.link.is(connection))
+    }
+
+    /// A connection that was asked for is there.
+    pub fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
+        let asked = |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
+        let Some(link) = self.links().find(asked) else { return };
+        if matches!(link.socket, Socket::Asked { unwanted: true, .. }) {
+            link.socket = Socket::Closing(connection);
+            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            return;
+        }
+        link.open(connection);
+        self.step_by = Some(now + HANDSHAKE);
+    }
+
+    /// A connection that was asked for could not be had.
+    pub fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32) {
+        let asked = |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
+        let Some(link) = self.links().find(asked) else { return };
+        link.socket = Socket::Absent;
+        let reason = std::io::Error::from_raw_os_error(error);
+        self.break_off(now, None, &Fault::Reason(format!("no connection: {reason}")));
+        self.end_of_break(now);
+    }
+
+    /// Bytes came: those not consumed before, then new ones.
+    #[inline]
+    pub fn handle_received(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        bytes: &[u8],
+        memory: &mut dyn Memory,
+    ) -> Receive {
+        let received = match self.queue_of(connection) {
+            Some(index) if self.queues[index].link.is_open() => {
+                self.queues[index].handle_received(now, bytes, &mut self.jobs, memory)
+            }
+            None if self.admin.link.is(connection) && self.admin.link.is_open() => {
+                self.admin.handle_received(now, bytes)
+            }
+            // We have just decided to close it, and the driver does not know yet.
+            _ => return Receive { consumed: bytes.len(), next: Next::Pause },
+        };
+        received.unwrap_or_else(|fault| {
+            self.break_off(now, Some(connection), &fault);
+            Receive { consumed: bytes.len(), next: Next::Pause }
+        })
+    }
+
+    /// A direct receive is complete.
+    #[inline]
+    pub fn handle_direct(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Direct,
+        memory: &mut dyn Memory,
+    ) -> Next {
+        let index = self.queue_of(connection).expect("a direct receive belongs to a queue");
+        let queue = &mut self.queues[index];
+        if !queue.link.is_open() {
+            self.jobs.take_home(direct.token as u32, direct.buffer);
+            return Next::Pause;
+        }
+        let next = queue.handle_direct(now, direct, &mut self.jobs, memory);
+        next.unwrap_or_else(|fault| {
+            self.break_off(now, Some(connection), &fault);
+            Next::Pause
+        })
+    }
+
+    /// A batch has left.
+    #[inline]
+    pub fn handle_sent(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        batch: SendBatch,
+        memory: &mut dyn Memory,
+    ) {
+        match self.queue_of(connection) {
+            Some(index) => {
+                let (jobs, returned) = (&mut self.jobs, &mut self.returned);
+                self.queues[index].handle_sent(now, batch, jobs, returned, memory);
+            }
+            None => self.admin.link.take_back(batch, |_, _| {}),
+        }
+    }
+
+    /// Some of a batch has left.
+    pub fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
+        if let Some(link) = self.links().find(|link| link.is(connection)) {
+            link.handle_progress(now);
+        }
+    }
+
+    /// A connection carries nothing more.
+    pub fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
+        if !self.links().any(|link| link.is(connection) && link.is_open()) {
+            return;
+        }
+        let why = match loss {
+            Loss::EndOfStream => "the target closed the connection".to_owned(),
+            Loss::Error(error) => {
+                format!("the connection broke: {}", std::io::Error::from_raw_os_error(error))
+            }
+        };
+        self.break_off(now, None, &Fault::Reason(why));
+    }
+
+    /// A connection is gone, and what was lent to it is back.
+    pub fn handle_closed(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Option<Direct>,
+        batch: Option<SendBatch>,
+    ) {
+        match self.queue_of(connection) {
+            Some(index) => {
+                let lost = self.queues[index].handle_closed(direct, batch, &mut self.jobs);
+                self.jobs.recover(now, lost);
+                self.expire_at = Some(now);
+            }
+            None => {
+                if let Some(batch) = batch {
+                    self.admin.link.take_back(batch, |_, _| {});
+                }
+                self.admin.closed();
+            }
+        }
+        self.end_of_break(now);
+    }
+
+    /// Ends the association: every connection is closed. `culprit` is the one whose peer is told of its violation.
+    #[cold]
+    fn break_off(&mut self, now: Instant, culprit: Option<ConnectionId>, fault: &Fault) {
+        if matches!(self.phase, Phase::Resting(_) | Phase::Breaking | Phase::Gone) {
+            return;
+        }
+        self.last_fault = fault.to_string();
+        if self.phase == Phase::Live && !self.closing {
+            self.news.push_back(InitiatorNews::Lost(self.last_fault.clone()));
+        }
+        self.phase = Phase::Breaking;
+        (self.step, self.step_by, self.ask_again_at) = (None, None, None);
+        (self.keep_alive_at, self.keep_alive_by) = (None, None);
+        for queue in &mut self.queues {
+            queue.drop_gathering(&mut self.jobs);
+        }
+        self.admin.link.drop_gathering(|_, _| {});
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
+        for link in core::iter::once(&mut self.admin.link).chain(queues) {
+            match link.socket {
+                Socket::Open(connection) => {
+                    let told = match fault {
+                        Fault::Violation(violation) if culprit == Some(connection) => {
+                            link.term_batch(now, violation)
+                        }
+                        _ => None,
+                    };
+                    link.socket = Socket::Closing(connection);
+                    let after_send = told.is_some();
+                    if let Some(batch) = told {
+                        self.effects.push_back(InitiatorEffect::Send { connection, batch });
+                    }
+                    self.effects.push_back(InitiatorEffect::Close { connection, after_send });
+                }
+                Socket::Asked { token, .. } => link.socket = Socket::Asked { token, unwanted: true },
+                Socket::Absent | Socket::Closing(_) => {}
+            }
+        }
+    }
+
+    /// Whether the last connection of a broken association is gone; then it rests.
+    fn end_of_break(&mut self, now: Instant) {
+        let all_gone = self.links().all(|link| link.socket == Socket::Absent);
+        if self.phase != Phase::Breaking || !all_gone {
+            return;
+        }
+        let volatile = self.limits.is_some_and(|limits| limits.volatile);
+        self.jobs.all_closed(now + self.settings.quiesce, self.shared, volatile);
+        if self.closing {
+            self.phase = Phase::Gone;
+            return;
+        }
+        let full = REST_MIN.saturating_mul(1 << self.attempts.min(10)).min(REST_MAX).as_nanos() as u64;
+        let rest = full / 2 + self.random.below(full / 2 + 1);
+        self.attempts = self.attempts.wrapping_add(1);
+        self.phase = Phase::Resting(now + Duration::from_nanos(rest));
+    }
+
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.step_by) {
+            let what = self.step.map_or("its greeting or a Connect", Step::name);
+            let why = format!("no answer to {what} in time");
+            self.break_off(now, None, &Fault::Reason(why));
+            self.end_of_break(now);
+        }
+        if due(self.ask_again_at) {
+            self.ask_again_at = None;
+            self.ask_ready();
+        }
+        self.keep_alive(now);
+        if self.links().any(|link| due(link.overdue_at())) {
+            let why = "the target takes no more bytes".to_owned();
+            self.break_off(now, None, &Fault::Reason(why));
+        }
+        self.jobs.handle_timeout(now);
+        if due(self.expire_at) {
+            let (stuck, next) = self.jobs.expire(now, false, Failure::TimedOut);
+            self.expire_at = next;
+            if stuck {
+                let why = format!("a command was not answered within {:?}", self.settings.deadline);
+                self.break_off(now, None, &Fault::Reason(why));
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let rest = match self.phase {
+            Phase::Resting(until) => Some(until),
+            _ => None,
+        };
+        let fixed = [
+            rest,
+            self.step_by,
+            self.ask_again_at,
+            self.keep_alive_at,
+            self.keep_alive_by,
+            self.expire_at,
+            self.jobs.poll_timeout(),
+            self.admin.link.overdue_at(),
+        ];
+        let queues = self.queues.iter().map(|queue| queue.link.overdue_at());
+        fixed.into_iter().chain(queues).flatten().min()
+    }
+
+    /// The Keep Alive timer, twice per KATO. A period in which a command was made and answered needs no Keep Alive if
+    /// the controller counts traffic (TBKAS).
+    fn keep_alive(&mut self, now: Instant) {
+        if self.keep_alive_by.is_some_and(|by| by <= now) {
+            self.keep_alive_by = None;
+            if self.admin.is_under_way(Purpose::KeepAlive) {
+                let why = "the target does not answer Keep Alive".to_owned();
+                return self.break_off(now, None, &Fault::Reason(why));
+            }
+        }
+        if self.keep_alive_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let answered = self.queues.iter().any(|queue| queue.answered_period == self.period);
+        self.period = self.period.wrapping_add(1);
+        self.keep_alive_at = Some(now + self.settings.keep_alive / 2);
+        if !(answered && self.controller.counts_traffic()) && !self.admin.is_under_way(Purpose::KeepAlive) {
+            self.admin.send(Purpose::KeepAlive, wire::nvme::Command::keep_alive(), &[]);
+            self.keep_alive_by = Some(now + self.settings.keep_alive);
+        }
+    }
+
+    /// The end of a turn: what was learned is acted on, waiting commands go to queues, batches leave.
+    #[inline]
+    pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
+        if self.phase != Phase::Live || !self.admin.replies.is_empty() || self.closing {
+            self.advance(now);
+        }
+        if self.phase == Phase::Live {
+            self.dispatch(memory);
+        }
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
+        for link in core::iter::once(&mut self.admin.link).chain(queues) {
+            if let (Socket::Open(connection), Some(batch)) = (link.socket, link.take_batch(now)) {
+                self.effects.push_back(InitiatorEffect::Send { connection, batch });
+            }
+        }
+    }
+
+    /// Everything that is not the data path.
+    #[cold]
+    fn advance(&mut self, now: Instant) {
+        if let Err(fault) = self.bring_up(now) {
+            self.break_off(now, None, &fault);
+            self.end_of_break(now);
+        }
+        if self.phase == Phase::Live {
+            if self.closing && self.jobs.len() == 0 {
+                self.shut_down(now);
+            }
+            return;
+        }
+        if self.closing || self.draining {
+            let why = if self.closing { Failure::Removed } else { Failure::NotReady };
+            self.jobs.expire(now, true, why);
+        }
+        match self.phase {
+            Phase::Resting(_) if self.closing => self.phase = Phase::Gone,
+            Phase::Resting(until) if until <= now => self.open(now),
+            Phase::Opening | Phase::Steps | Phase::Queues if self.closing => {
+                self.break_off(now, None, &Fault::Reason("closed".to_owned()));
+                self.end_of_break(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands waiting jobs to the queues, the one with the fewest commands first.
+    #[inline]
+    fn dispatch(&mut self, memory: &mut dyn Memory) {
+        let Some(limits) = self.limits else { return };
+        while let Some(&index) = self.jobs.waiting.front() {
+            let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
+            let Some(queue) = with_room.min_by_key(|queue| queue.outstanding()) else { return };
+            if self.jobs.block_if_overlapping(index) {
+                self.jobs.waiting.pop_front();
+                continue;
+            }
+            if self.jobs[index].kind == Kind::Flush {
+                match self.jobs.flush_covers() {
+                    Some(covers) => self.jobs[index].covers = covers,
+                    None => {
+                        self.jobs.fail_flushes();
+                        continue;
+                    }
+                }
+            }
+            match plan(&mut self.jobs[index], &limits, self.settings.nsid) {
+                Plan::Command { command, sends } => {
+                    self.jobs.waiting.pop_front();
+                    let job = &mut self.jobs[index];
+                    (job.state, job.period) = (State::Queued, self.period);
+                    queue.submit(index, command, sends, &mut self.jobs, &limits, memory);
+                }
+                Plan::Split => self.jobs.split(index, limits.transfer),
+                Plan::Finish(outcome) => {
+                    self.jobs.waiting.pop_front();
+                    self.jobs.finish(index, outcome);
+                }
+            }
+        }
+    }
+}

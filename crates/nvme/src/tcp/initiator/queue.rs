@@ -1,0 +1,555 @@
+//! One I/O queue: its slots, and what comes in on its connection. This is the hot path.
+//!
+//! In: commands of jobs, received bytes. Out: jobs that are over, by [`Jobs::conclude`]. A command's identifier is its slot (12 bits) and the slot's
+//! generation (4 bits), so that an answer that comes twice finds nothing. A slot is free again when its command was answered *and* the payload that was
+//! lent to a batch is back. Data of small reads are copied out of the stream; what is missing of a large one is received straight into its buffer.
+//!
+//! Errors: a [`Fault`] for everything that a target must not do. A wrong data digest only has its command asked again.
+//! Spec: NVMe/TCP, "Command data transfer", "Data digest".
+
+use block::checksum::Crc32c;
+use block::limits::DIRECT_RECEIVE_MIN;
+use block::{Buffer, Failure, Instant, Memory, Outcome};
+use contract::{Direct, Next, Receive, SendBatch};
+use wire::nvme::command::SglDescriptor;
+use wire::nvme::{Command, Completion, Status};
+use wire::nvme_tcp::{
+    CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType, R2T,
+};
+
+use super::facts::Limits;
+use super::jobs::{Grant, Jobs, Kind, NONE};
+use super::link::{Fault, GRANTS, Lent, Link, Part, Payload, fault, terminated};
+use super::outcome::{Verdict, verdict};
+use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};
+
+/// Bits of a command identifier that are the slot.
+const SLOT_BITS: u32 = 12;
+/// The identifier of Connect: no slot's, since queues are smaller than 2^12.
+const CONNECT_ID: u16 = u16::MAX;
+/// What may arrive beyond the header that we wait for while only large reads are under way: a response, a digest, the next header.
+const HEADERS_AHEAD: u32 = 96;
+/// What one receive takes of everything else.
+const UNBOUNDED: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    job: u32,
+    generation: u16,
+}
+
+/// Data of a read that are coming in.
+#[derive(Clone, Copy, Debug)]
+struct Incoming {
+    slot: u16,
+    job: u32,
+    /// Where in the job's buffer the next byte goes.
+    at: u32,
+    /// Bytes to come.
+    left: u32,
+    running: Crc32c,
+    digest: bool,
+    success: bool,
+}
+
+/// What else came out of received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueueNews {
+    /// The connection is greeted: Connect may follow.
+    Greeted,
+    /// Connect was answered.
+    Connected(Completion),
+}
+
+/// An I/O queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) link: Link,
+    /// Connect was answered well.
+    pub(super) live: bool,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    outstanding: u32,
+    /// Those of the outstanding that are large reads.
+    large_reads: u32,
+    incoming: Option<Incoming>,
+    pub(super) news: Option<QueueNews>,
+    /// A command made in this period of the keep-alive timer was answered.
+    pub(super) answered_period: u32,
+}
+
+impl Queue {
+    /// A queue without connection.
+    pub(super) fn new(asked: Digests) -> Queue {
+        Queue {
+            link: Link::new(asked),
+            live: false,
+            slots: Vec::new(),
+            free: Vec::new(),
+            outstanding: 0,
+            large_reads: 0,
+            incoming: None,
+            news: None,
+            answered_period: u32::MAX,
+        }
+    }
+
+    /// Gives it `depth` slots. None is taken.
+    pub(super) fn set_depth(&mut self, depth: u16) {
+        assert_eq!(self.outstanding, 0, "slots are taken");
+        self.slots = vec![Slot { job: NONE, generation: 0 }; usize::from(depth)];
+        self.free = (0..depth).rev().collect();
+    }
+
+    /// Sends Connect.
+    pub(super) fn connect(&mut self, command: Command, data: &[u8]) {
+        self.link.push_command_with(command.with_command_id(CONNECT_ID), data);
+    }
+
+    /// Whether it takes a command.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.live && !self.free.is_empty()
+    }
+
+    /// Commands under way.
+    #[inline]
+    pub(super) fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Sends a job's command. There must be room.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        index: u32,
+        command: Command,
+        sends: u32,
+        jobs: &mut Jobs,
+        limits: &Limits,
+        memory: &mut dyn Memory,
+    ) {
+        let slot = self.free.pop().expect("the caller saw that there is room");
+        let entry = &mut self.slots[usize::from(slot)];
+        entry.job = index;
+        let id = slot | entry.generation << SLOT_BITS;
+        self.outstanding += 1;
+        let job = &mut jobs[index];
+        self.large_reads += u32::from(is_large_read(job.kind, job.length));
+        (job.slot, job.batch) = (slot, self.link.gathering_number());
+        (job.received, job.granted) = (0, 0);
+        let command = command.with_command_id(id);
+        if sends == 0 || sends > limits.capsule {
+            self.link.push_command(command);
+            return;
+        }
+        job.granted = sends;
+        let command = command.with_sgl(SglDescriptor::in_capsule(sends));
+        let part = Part {
+            owner: index,
+            at: 0,
+            length: sends,
+            payload: &mut job.payload,
+            lent: &mut job.lent,
+        };
+        self.link.push_command_lending(command, part, memory);
+    }
+
+    /// The job and slot of a command identifier.
+    #[inline]
+    fn find(&self, id: u16) -> Result<(u16, u32), Fault> {
+        let slot = id & ((1 << SLOT_BITS) - 1);
+        match self.slots.get(usize::from(slot)) {
+            Some(entry) if entry.job != NONE && entry.generation == id >> SLOT_BITS => {
+                Ok((slot, entry.job))
+            }
+            _ => Err(Violation::new(
+                FatalErrorStatus::INVALID_HEADER_FIELD,
+                8,
+                "a command identifier that is not under way",
+            )
+            .into()),
+        }
+    }
+
+    /// Takes received bytes.
+    #[inline]
+    pub(super) fn handle_received(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<Receive, Fault> {
+        let mut at = 0;
+        if !self.link.greeted {
+            at = self.link.handle_greeting(bytes)?;
+            if at == 0 {
+                let next = Next::Stream { at_least: 128, at_most: UNBOUNDED };
+                return Ok(Receive { consumed: 0, next });
+            }
+            self.news = Some(QueueNews::Greeted);
+        }
+        loop {
+            if let Some(incoming) = self.incoming {
+                let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+                at += used;
+                if let Some(next) = next {
+                    return Ok(Receive { consumed: at, next });
+                }
+                continue;
+            }
+            if at == bytes.len() {
+                return Ok(Receive { consumed: at, next: self.front() });
+            }
+            match peek(&bytes[at..], self.link.digests)? {
+                Front::Short(at_least) => {
+                    let next = Next::Stream { at_least, at_most: self.at_most() };
+                    return Ok(Receive { consumed: at, next });
+                }
+                Front::Pdu(frame) => {
+                    self.handle_pdu(now, frame, &bytes[at..], jobs, memory)?;
+                    at += frame.data_at as usize;
+                }
+            }
+        }
+    }
+
+    /// A direct receive has filled its part.
+    pub(super) fn handle_direct(
+        &mut self,
+        now: Instant,
+        direct: Direct,
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<Next, Fault> {
+        let mut incoming = self.incoming.expect("a direct receive belongs to incoming data");
+        if incoming.digest {
+            let Direct { at, length, .. } = direct;
+            incoming.running = memory.crc32c(&direct.buffer, at, length, incoming.running);
+        }
+        jobs.take_home(incoming.job, direct.buffer);
+        incoming.at += direct.length;
+        incoming.left -= direct.length;
+        self.incoming = Some(incoming);
+        let (_, next) = self.take_data(now, incoming, &[], jobs, memory)?;
+        Ok(next.unwrap_or_else(|| self.front()))
+    }
+
+    /// What to ask for at the front of a PDU.
+    #[inline]
+    fn front(&self) -> Next {
+        if self.outstanding == 0 && self.live {
+            return Next::Idle;
+        }
+        Next::Stream { at_least: 1, at_most: self.at_most() }
+    }
+
+    #[inline]
+    fn at_most(&self) -> u32 {
+        if self.large_reads > 0 && self.large_reads == self.outstanding {
+            return HEADERS_AHEAD;
+        }
+        UNBOUNDED
+    }
+
+    #[inline]
+    fn handle_pdu(
+        &mut self,
+        now: Instant,
+        frame: Frame,
+        bytes: &[u8],
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<(), Fault> {
+        match frame.common.kind {
+            PduType::CAPSULE_RESPONSE => {
+                let response = CapsuleResponse::parse(bytes).expect("the header is whole");
+                self.handle_response(now, response.completion, jobs)
+            }
+            PduType::C2H_DATA => self.begin_data(frame, bytes, jobs),
+            PduType::R2T => {
+                let grant = R2T::parse(bytes).expect("the header is whole");
+                self.handle_grant(grant, jobs, memory)
+            }
+            PduType::C2H_TERM_REQ => fault(terminated(bytes)),
+            _ => Err(Violation::sequence("a PDU that only a host sends").into()),
+        }
+    }
+
+    #[inline]
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        completion: Completion,
+        jobs: &mut Jobs,
+    ) -> Result<(), Fault> {
+        if !self.live {
+            if completion.command_id != CONNECT_ID {
+                return Err(Violation::sequence("a response before Connect was answered").into());
+            }
+            self.news = Some(QueueNews::Connected(completion));
+            return Ok(());
+        }
+        let (slot, index) = self.find(completion.command_id)?;
+        self.answer(now, slot, index, completion.status, jobs)
+    }
+
+    /// A command was answered.
+    #[inline]
+    fn answer(
+        &mut self,
+        now: Instant,
+        slot: u16,
+        index: u32,
+        status: Status,
+        jobs: &mut Jobs,
+    ) -> Result<(), Fault> {
+        let job = &mut jobs[index];
+        let mut verdict = verdict(status);
+        if verdict == Verdict::Finish(Outcome::Done) {
+            if job.kind == Kind::Read && u64::from(job.received) != job.length {
+                return Err(Violation::sequence("a read that succeeded without all its data").into());
+            }
+            if job.bad_digest {
+                verdict = Verdict::Retry(Failure::MediumRead);
+            }
+        }
+        job.bad_digest = false;
+        job.grants = 0;
+        self.answered_period = job.period;
+        self.large_reads -= u32::from(is_large_read(job.kind, job.length));
+        self.outstanding -= 1;
+        if job.lent == Lent::No {
+            self.free_slot(slot);
+            jobs.conclude(now, index, verdict);
+        } else {
+            // The payload is still with the transport: the slot is freed when it is back.
+            job.verdict = Some(verdict);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn free_slot(&mut self, slot: u16) {
+        let entry = &mut self.slots[usize::from(slot)];
+        entry.job = NONE;
+        entry.generation = (entry.generation + 1) & 0xf;
+        self.free.push(slot);
+    }
+
+    /// C2HData: the header is whole, the data begin behind it.
+    #[inline]
+    fn begin_data(&mut self, frame: Frame, bytes: &[u8], jobs: &mut Jobs) -> Result<(), Fault> {
+        let header = DataHeader::parse(bytes).expect("the header is whole");
+        let (slot, index) = self.find(header.command_id)?;
+        let job = &jobs[index];
+        if job.kind != Kind::Read || job.verdict.is_some() {
+            return Err(Violation::sequence("data for a command that reads none").into());
+        }
+        if header.length != frame.data_length {
+            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+            return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
+        }
+        let end = u64::from(header.offset) + u64::from(header.length);
+        if header.offset != job.received || end > job.length || header.length == 0 {
+            let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
+            return Err(Violation::new(fes, 12, "read data in order and within the command").into());
+        }
+        if header.is_success() && !header.is_last() {
+            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+            return Err(Violation::new(fes, 1, "SUCCESS only with LAST_PDU").into());
+        }
+        self.incoming = Some(Incoming {
+            slot,
+            job: index,
+            at: header.offset,
+            left: header.length,
+            running: Crc32c::new(),
+            digest: frame.common.flags.contains(PduFlags::DDGST),
+            success: header.is_success(),
+        });
+        Ok(())
+    }
+
+    /// Takes data and their digest; says how many bytes it used, and what it wants if that was not all.
+    #[inline]
+    fn take_data(
+        &mut self,
+        now: Instant,
+        mut incoming: Incoming,
+        bytes: &[u8],
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<(usize, Option<Next>), Fault> {
+        let mut used = 0;
+        let here = (incoming.left as usize).min(bytes.len());
+        if here > 0 {
+            let data = &bytes[..here];
+            memory.write(jobs[incoming.job].buffer_mut(), incoming.at, data);
+            if incoming.digest {
+                incoming.running = incoming.running.update(data);
+            }
+            used = here;
+            incoming.at += here as u32;
+            incoming.left -= here as u32;
+        }
+        if incoming.left > 0 {
+            self.incoming = Some(incoming);
+            return Ok((used, Some(self.rest(incoming, jobs, memory))));
+        }
+        if incoming.digest {
+            let Some(digest) = bytes.get(used..used + Digests::SIZE) else {
+                self.incoming = Some(incoming);
+                let next = Next::Stream { at_least: 4, at_most: self.at_most() };
+                return Ok((used, Some(next)));
+            };
+            jobs[incoming.job].bad_digest |= digest_at(digest, 0) != incoming.running.value();
+            used += Digests::SIZE;
+        }
+        self.incoming = None;
+        jobs[incoming.job].received = incoming.at;
+        if incoming.success {
+            self.answer(now, incoming.slot, incoming.job, Status::SUCCESS, jobs)?;
+        }
+        Ok((used, None))
+    }
+
+    /// How the rest of incoming data is to be received.
+    fn rest(&mut self, incoming: Incoming, jobs: &mut Jobs, memory: &mut dyn Memory) -> Next {
+        let digest = if incoming.digest { Digests::SIZE as u32 } else { 0 };
+        if incoming.left < DIRECT_RECEIVE_MIN {
+            return Next::Stream { at_least: incoming.left + digest, at_most: UNBOUNDED };
+        }
+        let job = &mut jobs[incoming.job];
+        job.lent = Lent::Direct;
+        let mut buffer: Buffer = core::mem::take(job.buffer_mut());
+        memory.materialize(&mut buffer);
+        let (at, length) = (incoming.at, incoming.left);
+        Next::Direct(Direct { buffer, at, length, token: incoming.job.into() })
+    }
+
+    /// R2T: the target wants a part of a command's data.
+    fn handle_grant(
+        &mut self,
+        grant: R2T,
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<(), Fault> {
+        let (_, index) = self.find(grant.command_id)?;
+        let job = &mut jobs[index];
+        let sends = match &job.payload {
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::Buffer(_) if matches!(job.kind, Kind::Write | Kind::Compare) => job.length,
+            Payload::Buffer(_) => 0,
+        };
+        let end = u64::from(grant.offset) + u64::from(grant.length);
+        if grant.length == 0 || grant.offset != job.granted || end > sends || job.verdict.is_some() {
+            let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
+            return Err(Violation::new(fes, 12, "an R2T in order and within the command").into());
+        }
+        job.granted = end as u32;
+        if usize::from(job.grants) == GRANTS {
+            let fes = FatalErrorStatus::LIMIT_EXCEEDED;
+            return Err(Violation::new(fes, 0, "no more R2Ts at once than ICReq says").into());
+        }
+        let waiting = Grant { tag: grant.transfer_tag, at: grant.offset, length: grant.length };
+        job.waiting_grants[usize::from(job.grants)] = waiting;
+        job.grants += 1;
+        self.serve_grants(index, grant.command_id, jobs, memory);
+        Ok(())
+    }
+
+    /// Sends what was asked for, if the payload is at home.
+    fn serve_grants(
+        &mut self,
+        index: u32,
+        id: u16,
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) {
+        let job = &mut jobs[index];
+        if job.grants == 0 || !self.link.can_lend(job.lent) {
+            return;
+        }
+        let grants = core::mem::take(&mut job.grants);
+        for grant in &job.waiting_grants[..usize::from(grants)] {
+            let part = Part {
+                owner: index,
+                at: grant.at,
+                length: grant.length,
+                payload: &mut job.payload,
+                lent: &mut job.lent,
+            };
+            self.link.push_answer(id, grant.tag, part, memory);
+        }
+    }
+
+    /// A batch is back: payloads go home, what waited for them goes on.
+    #[inline]
+    pub(super) fn handle_sent(
+        &mut self,
+        now: Instant,
+        batch: SendBatch,
+        jobs: &mut Jobs,
+        returned: &mut Vec<u32>,
+        memory: &mut dyn Memory,
+    ) {
+        self.link.take_back(batch, |index, buffer| {
+            jobs.take_home(index, buffer);
+            let job = &jobs[index];
+            if job.verdict.is_some() || job.grants > 0 {
+                returned.push(index);
+            }
+        });
+        for index in returned.drain(..) {
+            let slot = jobs[index].slot;
+            if let Some(verdict) = jobs[index].verdict.take() {
+                self.free_slot(slot);
+                jobs.conclude(now, index, verdict);
+            } else {
+                let id = slot | self.slots[usize::from(slot)].generation << SLOT_BITS;
+                self.serve_grants(index, id, jobs, memory);
+            }
+        }
+    }
+
+    /// The connection is gone: takes back what was lent, empties the slots and tells which jobs lost their command, and whether it may have left.
+    pub(super) fn handle_closed(
+        &mut self,
+        direct: Option<Direct>,
+        batch: Option<SendBatch>,
+        jobs: &mut Jobs,
+    ) -> Vec<(u32, bool)> {
+        if let Some(direct) = direct {
+            jobs.take_home(direct.token as u32, direct.buffer);
+        }
+        if let Some(batch) = batch {
+            self.link.take_back(batch, |index, buffer| jobs.take_home(index, buffer));
+        }
+        self.drop_gathering(jobs);
+        self.link.closed();
+        self.live = false;
+        (self.incoming, self.news) = (None, None);
+        (self.outstanding, self.large_reads) = (0, 0);
+        let mut lost = Vec::new();
+        for slot in 0..self.slots.len() as u16 {
+            let index = self.slots[usize::from(slot)].job;
+            if index != NONE {
+                lost.push((index, jobs[index].batch != self.link.gathering_number()));
+                self.free_slot(slot);
+            }
+        }
+        lost
+    }
+
+    /// Drops what has not left.
+    pub(super) fn drop_gathering(&mut self, jobs: &mut Jobs) {
+        self.link.drop_gathering(|index, buffer| jobs.take_home(index, buffer));
+    }
+}
+
+#[inline]
+fn is_large_read(kind: Kind, length: u64) -> bool {
+    kind == Kind::Read && length >= u64::from(DIRECT_RECEIVE_MIN)
+}
