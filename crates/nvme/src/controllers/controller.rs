@@ -109,6 +109,8 @@ pub(crate) struct Controller {
     pub(crate) heard_asked: u32,
     /// Flushes of a shutdown that are not done.
     pub(crate) flushes: u32,
+    /// Whether another shutdown was asked for meanwhile: those flushes may not cover what was written since.
+    pub(crate) flush_again: bool,
     /// CIDs of the asynchronous event requests that are held.
     pub(crate) event_requests: VecDeque<u16>,
     pub(crate) notice: Notice,
@@ -145,6 +147,7 @@ impl Controller {
             keep_alive_at: None,
             heard_asked: 0,
             flushes: 0,
+            flush_again: false,
             event_requests: VecDeque::new(),
             notice: Notice::Idle,
             changed_namespaces: BTreeSet::new(),

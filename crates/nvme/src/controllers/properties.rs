@@ -120,7 +120,8 @@ impl Controllers {
         controller.phase = Phase::Resetting { command_id };
         let key = controller.admin_key;
         for command_id in core::mem::take(&mut controller.event_requests) {
-            let reply = Reply { discarded: true, ..Reply::new(command_id, Status::ABORT_REQUESTED) };
+            let reply =
+                Reply { discarded: true, ..Reply::new(command_id, Status::ABORT_REQUESTED) };
             self.replies.push_back((key, reply));
         }
         self.close_io_queues(name, CloseReason::Reset);
@@ -160,7 +161,14 @@ impl Controllers {
             .map(|namespace| namespace.volume)
             .collect();
         let controller = self.controllers.get_mut(&name.id).expect("just seen");
-        controller.flushes += volumes.len() as u32;
+        if controller.flushes > 0 {
+            // One after the other, so that a host that asks over and over has no more than one each in flight.
+            controller.flush_again = true;
+            controller.status = controller.status.with_shst(SHUTDOWN_OCCURRING);
+            return;
+        }
+        controller.flush_again = false;
+        controller.flushes = volumes.len() as u32;
         let done = controller.flushes == 0;
         let shst = if done { SHUTDOWN_COMPLETE } else { SHUTDOWN_OCCURRING };
         controller.status = controller.status.with_shst(shst);
@@ -177,10 +185,14 @@ impl Controllers {
         controller.flushes -= 1;
         if !outcome.is_done() {
             controller.status = controller.status.with_fatal(true);
-        } else if controller.flushes == 0
-            && controller.status.shst() == SHUTDOWN_OCCURRING
-            && !controller.status.fatal()
-        {
+        }
+        let occurring = controller.status.shst() == SHUTDOWN_OCCURRING;
+        if controller.flushes > 0 || !occurring || controller.status.fatal() {
+            return;
+        }
+        if core::mem::take(&mut controller.flush_again) {
+            self.begin_shutdown(name);
+        } else {
             controller.status = controller.status.with_shst(SHUTDOWN_COMPLETE);
         }
     }

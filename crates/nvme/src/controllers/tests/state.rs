@@ -173,6 +173,23 @@ fn a_shutdown_is_complete_once_every_volatile_volume_is_flushed() {
 }
 
 #[test]
+fn a_shutdown_that_is_asked_for_again_is_flushed_again_but_not_at_once() {
+    let mut world = World::new(1);
+    let (line, _) = world.ready(&Ask::default());
+    for _ in 0..100 {
+        world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
+        world.set_cc(line, ENABLE);
+    }
+    world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
+    assert_eq!(world.flushes.len(), 1);
+    world.of(line).flush_done(line.key, Outcome::Done);
+    world.collect();
+    assert_eq!((world.flushes.len(), shst(world.csts(line))), (2, 1));
+    world.of(line).flush_done(line.key, Outcome::Done);
+    assert_eq!(shst(world.csts(line)), 2);
+}
+
+#[test]
 fn a_failed_flush_is_never_a_complete_shutdown() {
     let mut world = World::new(1);
     let (line, _) = world.ready(&Ask::default());
