@@ -12,13 +12,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use block::{
-    Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
-    Ticket,
+    Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
 
-use crate::{
-    ConnectionId, Direct, DiskId, Effect, Event, Loss, Machine, Next, Receive, SendBatch,
-};
+use crate::{ConnectionId, Direct, DiskId, Effect, Event, Loss, Machine, Next, Receive, SendBatch};
 
 /// A peer's end of a connection, numbered by the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,12 +338,7 @@ impl Scripted {
         (there, Next::Direct(direct))
     }
 
-    fn payload_whole(
-        &mut self,
-        connection: ConnectionId,
-        buffer: Buffer,
-        memory: &mut dyn Memory,
-    ) {
+    fn payload_whole(&mut self, connection: ConnectionId, buffer: Buffer, memory: &mut dyn Memory) {
         let mut bytes = vec![0; buffer.len() as usize];
         memory.read(&buffer, 0, &mut bytes);
         self.take_back(buffer, memory);

@@ -208,8 +208,8 @@ mod tests {
     }
 
     fn failing(errors: &[i32]) -> impl FnMut() -> io::Result<(OwnedFd, SocketAddr)> {
-        let mut errors = errors.to_vec().into_iter();
-        move || Err(io::Error::from_raw_os_error(errors.next().expect("asked too often")))
+        let mut errors: Vec<i32> = errors.iter().rev().copied().collect();
+        move || Err(io::Error::from_raw_os_error(errors.pop().expect("asked too often")))
     }
 
     #[test]

@@ -72,6 +72,9 @@ mod tests {
 
     #[test]
     fn processor_time_grows_with_work() {
+        if !std::path::Path::new("/proc/self/schedstat").exists() {
+            return;
+        }
         let before = processor_time();
         let mut sum = 0u64;
         while processor_time() == before {

@@ -130,9 +130,8 @@ impl Lender {
     /// A buffer that holds at least `least` bytes.
     #[inline]
     pub(crate) fn lend(&mut self, least: u32) -> Option<Stage> {
-        let stage = self
-            .take_large()
-            .or_else(|| if least <= SMALL { self.take_small() } else { None })?;
+        let stage =
+            self.take_large().or_else(|| if least <= SMALL { self.take_small() } else { None })?;
         self.lent += 1;
         Some(stage)
     }

@@ -6,7 +6,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{self, Duration};
@@ -26,7 +27,6 @@ use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic};
 use crate::sockets;
 use crate::stats::{Counters, ShardStats};
-use std::os::fd::AsRawFd;
 
 /// How a reactor is started.
 #[derive(Clone, Debug)]
@@ -245,10 +245,7 @@ impl<M: Send + 'static> Handle<M> {
     /// The next mail to the control thread, waiting at most so long.
     pub fn receive_mail(&self, limit: Duration) -> Option<(ShardId, M)> {
         let mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
-        match mail.recv_timeout(limit) {
-            Ok(mail) => Some(mail),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        mail.recv_timeout(limit).ok()
     }
 
     /// What the shards have done so far.

@@ -112,12 +112,3 @@ fn new_socket(address: SocketAddr) -> io::Result<Socket> {
 fn address_of(address: SockAddr) -> io::Result<SocketAddr> {
     address.as_socket().ok_or_else(|| io::Error::other("a peer without an IP address"))
 }
-
-/// A connected pair of TCP sockets on loopback, for tests.
-#[cfg(test)]
-pub(crate) fn pair() -> (OwnedFd, OwnedFd) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (far, _) = listener.accept().unwrap();
-    (near.into(), far.into())
-}

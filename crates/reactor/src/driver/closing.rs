@@ -5,7 +5,6 @@
 //! a moment: closing a socket with unread bytes would send a reset that can overtake the words.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use block::limits;
@@ -125,7 +124,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match connection.phase {
             Phase::Gone => return,
-            Phase::Flushing | Phase::Lingering { .. } if after_send => return,
+            Phase::Flushing { .. } | Phase::Lingering { .. } if after_send => return,
             Phase::Connecting { .. } => {
                 // Only at a stop: a machine has no name for it yet.
                 self.engine.cancel(Self::key(Kind::Output, slot));
@@ -138,8 +137,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         let flushing = connection.output;
-        connection.phase =
-            if flushing { Phase::Flushing } else { Phase::Lingering { left: LINGER_BYTES } };
+        connection.phase = match &connection.outgoing {
+            Some(outgoing) if flushing => Phase::Flushing { sent: outgoing.sent },
+            _ => Phase::Lingering { left: LINGER_BYTES, until: self.now + LINGER },
+        };
         self.cancel_input(slot);
         if flushing {
             self.set_alarm(limits::SEND_PROGRESS, Alarm::Closing(slot));
@@ -161,8 +162,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     pub(super) fn output_finished(&mut self, slot: Slot) {
         let connection = self.connections.get_mut(slot).expect("its batch has left");
         match connection.phase {
-            Phase::Flushing => {
-                connection.phase = Phase::Lingering { left: LINGER_BYTES };
+            Phase::Flushing { .. } => {
+                let until = self.now + LINGER;
+                connection.phase = Phase::Lingering { left: LINGER_BYTES, until };
                 self.linger(slot);
             }
             Phase::Gone => self.finish_if_quiet(slot),
@@ -187,7 +189,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     fn discard(&mut self, slot: Slot) {
         let connection = self.connections.get_mut(slot).expect("it lingers");
-        let Phase::Lingering { left } = connection.phase else { return };
+        let Phase::Lingering { left, .. } = connection.phase else { return };
         connection.input = Input::Discard;
         let op = Op::Discard { socket: connection.socket(slot), length: left };
         // SAFETY: a discard points at no memory.
@@ -199,7 +201,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.give_stage(slot);
         let connection = self.connections.get_mut(slot).expect("its operation has ended");
         match &mut connection.phase {
-            Phase::Lingering { left } => {
+            Phase::Lingering { left, .. } => {
                 if input == Input::Discard {
                     *left = left.saturating_sub(u32::try_from(result).unwrap_or(0));
                 }
@@ -209,14 +211,25 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 if over { self.make_gone(slot) } else { self.discard(slot) }
             }
             Phase::Gone => self.finish_if_quiet(slot),
-            Phase::Open | Phase::Flushing | Phase::Connecting { .. } => {}
+            Phase::Open | Phase::Flushing { .. } | Phase::Connecting { .. } => {}
         }
     }
 
     pub(super) fn closing_timed_out(&mut self, slot: Slot) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        if connection.is_closing() {
-            self.make_gone(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let (Phase::Flushing { sent }, Some(out)) = (&mut connection.phase, &connection.outgoing)
+            && *sent < out.sent
+        {
+            // Slow, but it moves.
+            *sent = out.sent;
+            self.set_alarm(limits::SEND_PROGRESS, Alarm::Closing(slot));
+            return;
+        }
+        match connection.phase {
+            // The alarm of the flush that came before.
+            Phase::Lingering { until, .. } if self.now < until => {}
+            _ if connection.is_closing() => self.make_gone(slot),
+            _ => {}
         }
     }
 
@@ -254,7 +267,6 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.messages.give(outgoing.message);
             outgoing.batch
         });
-        debug_assert!(connection.fd.as_raw_fd() >= 0);
         self.tell(Event::Closed { connection: id_of(slot), direct, batch });
     }
 }

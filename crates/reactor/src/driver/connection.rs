@@ -49,10 +49,10 @@ pub(super) enum Phase {
     Connecting { token: u64, _address: Box<SockAddr> },
     /// In use.
     Open,
-    /// The machine has closed it; the batch that is out leaves first.
-    Flushing,
-    /// The machine has closed it and all has left; what comes is dropped, at most so many bytes more.
-    Lingering { left: u32 },
+    /// The machine has closed it; the batch that is out leaves first. So much of it had left when it was last looked at.
+    Flushing { sent: u64 },
+    /// The machine has closed it and all has left; what comes is dropped, at most so many bytes more and not longer than until then.
+    Lingering { left: u32, until: Instant },
     /// It goes as soon as nothing is out any more.
     Gone,
 }
@@ -133,7 +133,7 @@ impl Connection {
     /// Whether the machine has closed it.
     #[inline]
     pub(super) fn is_closing(&self) -> bool {
-        matches!(self.phase, Phase::Flushing | Phase::Lingering { .. } | Phase::Gone)
+        matches!(self.phase, Phase::Flushing { .. } | Phase::Lingering { .. } | Phase::Gone)
     }
 
     /// Whether no operation is out.

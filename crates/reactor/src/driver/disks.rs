@@ -224,12 +224,9 @@ enum FileStep {
 
 fn file_op(call: Call<'_>) -> FileStep {
     FileStep::Call(match call {
-        Call::Read { offset, iovecs } => FileOp::Read {
-            vectors: iovecs.as_ptr(),
-            count: iovecs.len() as u32,
-            offset,
-            flags: 0,
-        },
+        Call::Read { offset, iovecs } => {
+            FileOp::Read { vectors: iovecs.as_ptr(), count: iovecs.len() as u32, offset, flags: 0 }
+        }
         Call::Write { offset, iovecs, durable } => FileOp::Write {
             vectors: iovecs.as_ptr(),
             count: iovecs.len() as u32,

@@ -36,7 +36,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 let waiting = connection.waiting();
                 if waiting > 0 && waiting >= at_least {
                     self.show_later(slot);
-                } else if waiting == 0 && (E::POLLS_FIRST || connection.quiet || self.lender.is_scarce())
+                } else if waiting == 0
+                    && (E::POLLS_FIRST || connection.quiet || self.lender.is_scarce())
                 {
                     self.give_stage(slot);
                     self.watch(slot);

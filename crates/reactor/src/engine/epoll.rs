@@ -132,9 +132,8 @@ impl Epoll {
                 self.system_calls += 1;
                 let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
                 // SAFETY: with MSG_TRUNC, TCP drops the bytes and touches no memory (tcp(7)).
-                let result = unsafe {
-                    libc::recv(socket.fd, std::ptr::null_mut(), length as usize, flags)
-                };
+                let result =
+                    unsafe { libc::recv(socket.fd, std::ptr::null_mut(), length as usize, flags) };
                 (outcome(result), i32::try_from(length).unwrap_or(i32::MAX))
             }
             _ => (i32::from(libc::POLLIN), 0),

@@ -106,10 +106,7 @@ impl Uring {
             Op::Discard { socket, length } => {
                 let (fd, flags) = self.at(socket);
                 let drop = libc::MSG_TRUNC;
-                opcode::Recv::new(fd, std::ptr::null_mut(), length)
-                    .flags(drop)
-                    .build()
-                    .flags(flags)
+                opcode::Recv::new(fd, std::ptr::null_mut(), length).flags(drop).build().flags(flags)
             }
             Op::Send { socket, message } => {
                 let (fd, flags) = self.at(socket);
@@ -120,9 +117,7 @@ impl Uring {
                 let (fd, flags) = self.at(socket);
                 opcode::Connect::new(fd, address, length).build().flags(flags)
             }
-            Op::Acceptable(fd) => {
-                opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build()
-            }
+            Op::Acceptable(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
             Op::File { fd, op } => file_entry(types::Fd(fd), op),
         }
     }

@@ -1,0 +1,264 @@
+//! The runtime on both engines: disks of files, delays, limits, listeners that go, buffers that come back.
+//!
+//! Waiting is for conditions; it has a limit only so that a hang ends.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use block::ShardId;
+use contract::suite::{Command, Note, Part, Report, Scripted};
+use contract::{ConnectionId, DiskId, ListenerId};
+use reactor::disk::{Disk, OpenSpec};
+use reactor::memory::Arena;
+use reactor::{Config, ConnectionLimits, Handle, ListenOptions, Preference, Reactor, ShardStats};
+
+/// Nothing takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(120);
+const FIRST: ListenerId = ListenerId(1);
+
+struct Bench {
+    handle: Handle<Note>,
+    arena: Arc<Arena>,
+}
+
+/// Runs a test on each engine that works here.
+fn on_each(config: &Config, test: impl Fn(Bench)) {
+    for driver in [Preference::Epoll, Preference::Uring] {
+        if driver == Preference::Uring
+            && let Err(why) = reactor::probe()
+        {
+            eprintln!("skipped on io_uring: {why}");
+            continue;
+        }
+        eprintln!("{driver:?}");
+        let arena = Arc::new(Arena::new().unwrap());
+        let config = Config { driver, ..config.clone() };
+        let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
+        test(Bench { handle, arena });
+    }
+}
+
+impl Bench {
+    fn listen(&self, options: ListenOptions) -> SocketAddr {
+        self.handle.listen("127.0.0.1:0".parse().unwrap(), FIRST, options).unwrap()
+    }
+
+    fn connect(&self, address: SocketAddr) -> TcpStream {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        stream
+    }
+
+    fn accepted(&self) -> (ShardId, ConnectionId) {
+        match self.report() {
+            (shard, Report::Accepted(id)) => (shard, id),
+            other => panic!("expected Accepted, saw {other:?}"),
+        }
+    }
+
+    fn report(&self) -> (ShardId, Report) {
+        match self.handle.receive_mail(HANG) {
+            Some((shard, Note::Report(report))) => (shard, report),
+            other => panic!("expected a report, saw {other:?}: {:#?}", self.handle.stats()),
+        }
+    }
+
+    fn command(&self, shard: ShardId, command: Command) {
+        self.handle.send(shard, Note::Command(command));
+    }
+
+    fn open(&self, id: u32, spec: &OpenSpec) -> Arc<Disk> {
+        let disk = Arc::new(Disk::open(spec, &self.arena).unwrap());
+        self.handle.add_disk(DiskId(id), &disk);
+        disk
+    }
+
+    fn blocks(&self, shard: ShardId, disk: u32, count: u32) {
+        self.command(shard, Command::Blocks(DiskId(disk), count));
+        assert_eq!(self.report(), (shard, Report::Blocks(count)));
+        self.command(shard, Command::CountLent);
+        assert_eq!(self.report(), (shard, Report::Lent(0)));
+    }
+
+    fn wait_for(&self, what: &str, condition: impl Fn(&[ShardStats]) -> bool) {
+        let begin = Instant::now();
+        while !condition(&self.handle.stats()) {
+            assert!(begin.elapsed() < HANG, "no {what}: {:#?}", self.handle.stats());
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A directory of this test's own, removed with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("plateway-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self) -> OpenSpec {
+        OpenSpec::File { path: self.0.join("disk"), create: Some(1 << 20) }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn two_shards() -> Config {
+    Config { cpus: vec![None, None], ..Config::default() }
+}
+
+#[test]
+fn files_answer_each_request_once() {
+    let directory = Directory::new("files");
+    on_each(&two_shards(), |bench| {
+        let _disk = bench.open(1, &directory.file());
+        bench.blocks(ShardId(0), 1, 500);
+        bench.blocks(ShardId(1), 1, 100);
+        let stats = bench.handle.stats();
+        assert_eq!(stats[0].disk_works, 1000, "a write and a read for each block");
+    });
+}
+
+#[test]
+fn a_delay_is_not_cut_short() {
+    on_each(&two_shards(), |bench| {
+        let inner = Box::new(OpenSpec::Ram { bytes: 1 << 20 });
+        let _disk = bench.open(1, &OpenSpec::Delay { us: 2_000, inner });
+        let begin = Instant::now();
+        bench.blocks(ShardId(1), 1, 10);
+        // Writes, then reads: twice the delay.
+        assert!(begin.elapsed() >= Duration::from_millis(4), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn a_removed_disk_is_closed_and_refuses() {
+    let directory = Directory::new("removed");
+    on_each(&two_shards(), |bench| {
+        let disk = bench.open(1, &directory.file());
+        bench.blocks(ShardId(0), 1, 50);
+        assert!(bench.handle.remove_disk(DiskId(1), HANG));
+        assert_eq!(Arc::strong_count(&disk), 1, "no shard holds it any more");
+        bench.command(ShardId(0), Command::Blocks(DiskId(1), 1));
+        assert_eq!(bench.report(), (ShardId(0), Report::Blocks(0)));
+        drop(disk);
+        // Its lock is gone with it.
+        let _again = bench.open(2, &directory.file());
+    });
+}
+
+#[test]
+fn connections_beyond_a_limit_are_closed_and_counted() {
+    let connections = ConnectionLimits { total: 100, per_host: 3 };
+    let config = Config { connections, ..two_shards() };
+    on_each(&config, |bench| {
+        let address = bench.listen(ListenOptions::default());
+        let mut kept: Vec<_> = (0..3).map(|_| bench.connect(address)).collect();
+        let ids: Vec<_> = (0..3).map(|_| bench.accepted()).collect();
+        let mut refused = bench.connect(address);
+        // Closed at once: the end of the stream, or a reset.
+        assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
+        bench.wait_for("refusal", |stats| stats[0].refused == 1);
+        // A place that is given up is given again.
+        let (shard, connection) = ids[1];
+        bench.command(shard, Command::Close { connection, after_send: false });
+        assert_eq!(bench.report(), (shard, Report::Closed(connection, false, false)));
+        kept.push(bench.connect(address));
+        bench.accepted();
+    });
+}
+
+#[test]
+fn connections_are_dealt_out_to_all_shards() {
+    on_each(&two_shards(), |bench| {
+        let address = bench.listen(ListenOptions::default());
+        let _kept: Vec<_> = (0..6).map(|_| bench.connect(address)).collect();
+        let shards: Vec<_> = (0..6).map(|_| bench.accepted().0).collect();
+        assert_eq!(shards.iter().filter(|shard| shard.0 == 0).count(), 3, "{shards:?}");
+    });
+}
+
+#[test]
+fn a_listener_that_went_accepts_no_more_and_keeps_its_connections() {
+    on_each(&two_shards(), |bench| {
+        // An address that no other test uses, so that nobody takes the port in between.
+        let any = "127.77.0.1:0".parse().unwrap();
+        let address = bench.handle.listen(any, FIRST, ListenOptions::default()).unwrap();
+        let mut kept = bench.connect(address);
+        let (shard, id) = bench.accepted();
+        bench.handle.unlisten(FIRST);
+        let again = bench.handle.listen(address, FIRST, ListenOptions::default());
+        assert!(again.is_ok(), "the port is free again: {again:?}");
+        bench.command(shard, Command::Send(id, vec![Part::Head(b"still".to_vec())]));
+        let mut bytes = [0; 5];
+        kept.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"still");
+    });
+}
+
+#[test]
+fn a_silent_connection_gives_its_receive_buffer_back() {
+    on_each(&two_shards(), |bench| {
+        let address = bench.listen(ListenOptions::default());
+        let mut peer = bench.connect(address);
+        let (shard, id) = bench.accepted();
+        for message in [b"1", b"2"] {
+            peer.write_all(message).unwrap();
+            assert_eq!(bench.report(), (shard, Report::Shown(id, message.to_vec())));
+            bench.wait_for("free buffer", |stats| stats[shard.index()].receive_buffers == 0);
+        }
+    });
+}
+
+#[test]
+fn an_idle_reactor_sleeps_without_turns() {
+    on_each(&two_shards(), |bench| {
+        let address = bench.listen(ListenOptions { poll_us: 100, ..ListenOptions::default() });
+        let mut peer = bench.connect(address);
+        let (shard, id) = bench.accepted();
+        peer.write_all(b"x").unwrap();
+        assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+        // After some seconds of giving memory back there are two looks a second apart without a turn between.
+        let begin = Instant::now();
+        loop {
+            let before: Vec<u64> = bench.handle.stats().iter().map(|stats| stats.turns).collect();
+            std::thread::sleep(Duration::from_secs(1));
+            let stats = bench.handle.stats();
+            let after: Vec<u64> = stats.iter().map(|stats| stats.turns).collect();
+            if before == after && stats.iter().all(|stats| stats.sleeping) {
+                break;
+            }
+            assert!(begin.elapsed() < HANG, "it never rests: {stats:#?}");
+        }
+    });
+}
+
+#[test]
+fn stopping_closes_what_is_open_and_out() {
+    let directory = Directory::new("stop");
+    on_each(&two_shards(), |bench| {
+        let address = bench.listen(ListenOptions::default());
+        let _disk = bench.open(1, &directory.file());
+        let mut peer = bench.connect(address);
+        let (shard, id) = bench.accepted();
+        let endless = vec![Part::Data(vec![7; 1 << 20], 64)];
+        bench.command(shard, Command::Send(id, endless));
+        bench.command(shard, Command::Blocks(DiskId(1), 100));
+        peer.read_exact(&mut [0; 10]).unwrap();
+        bench.handle.stop();
+        let mut rest = Vec::new();
+        // What had left arrives, then the end or a reset: the socket is closed.
+        let _ = peer.read_to_end(&mut rest);
+        assert!(rest.len() < 64 << 20);
+    });
+}
