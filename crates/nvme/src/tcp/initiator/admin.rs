@@ -7,9 +7,7 @@ use block::Instant;
 use block::checksum::crc32c;
 use contract::{Next, Receive};
 use wire::nvme::{Command, Status};
-use wire::nvme_tcp::{
-    CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType,
-};
+use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType};
 
 use super::link::{Fault, Link, fault, terminated};
 use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};

@@ -27,7 +27,7 @@ use wire::nvme::log::LogId;
 
 use super::admin::{Admin, Purpose, Reply};
 use super::facts::{Identity, Limits, disk_facts};
-use super::link::{Fault, Link, Socket, fault};
+use super::link::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
 use super::{Initiator, InitiatorEffect, InitiatorNews, Phase, Settings};
 
@@ -126,7 +126,8 @@ pub(super) fn connect_admin(keep_alive: Duration) -> Command {
 /// CC that enables a controller, as its capabilities allow.
 pub(super) fn enable(capabilities: Capabilities) -> Command {
     let css = if capabilities.css_nvm() || !capabilities.css_io_sets() { 0 } else { 6 };
-    let value = Configuration::default().with_enable(true).with_css(css).with_iosqes(6).with_iocqes(4);
+    let value =
+        Configuration::default().with_enable(true).with_css(css).with_iosqes(6).with_iocqes(4);
     Command::property_set(Register::CC.0, value.0)
 }
 
@@ -163,7 +164,7 @@ impl Initiator {
             self.handle_reply(now, reply)?;
         }
         if self.phase == Phase::Queues {
-            self.bring_up_queues(now)?;
+            self.bring_up_queues()?;
         }
         Ok(())
     }
@@ -204,6 +205,14 @@ impl Initiator {
             Purpose::Step => {
                 let Some(step) = self.step.take() else { return Ok(()) };
                 self.step_by = None;
+                if !reply.status.is_success()
+                    && step == Step::Namespace
+                    && self.phase == Phase::Live
+                {
+                    let why = format!("{} was answered with {}", step.name(), reply.status);
+                    self.news.push_back(InitiatorNews::Unusable(why));
+                    return Ok(());
+                }
                 if !reply.status.is_success() && !step.may_fail() {
                     return fault(format!("{} was answered with {}", step.name(), reply.status));
                 }
@@ -239,7 +248,8 @@ impl Initiator {
             Step::Controller => self.identified(now, reply)?,
             Step::NvmLimits => {
                 if reply.status.is_success() {
-                    self.controller.nvm = Some(Box::new(parse(step, &reply.data, IdentifyNvmController::parse)?));
+                    self.controller.nvm =
+                        Some(Box::new(parse(step, &reply.data, IdentifyNvmController::parse)?));
                 }
                 self.ask(now, Step::Namespace, Command::identify(Cns::NAMESPACE, nsid));
             }
@@ -291,7 +301,7 @@ impl Initiator {
             ));
         }
         let nsid = self.settings.nsid;
-        let next = if identity.ver >= Version::V2_0 {
+        let next = if identity.ver.0 >= Version::V2_0.0 {
             (Step::NvmLimits, Command::identify(Cns::IO_SET_CONTROLLER, 0))
         } else {
             (Step::Namespace, Command::identify(Cns::NAMESPACE, nsid))
@@ -340,16 +350,15 @@ impl Initiator {
             _ => self.identity = Some(identity),
         }
         self.limits = Some(limits);
-        if self.facts.as_ref().is_some_and(|known| *known != facts) {
+        if self.stood && self.facts.as_ref() != Some(&facts) {
             self.news.push_back(InitiatorNews::FactsChanged);
         }
-        if live || self.facts.is_some() {
-            self.facts = Some(facts);
+        self.facts = Some(facts);
+        if live {
+            if core::mem::take(&mut self.identify_again) {
+                self.ask_what_changed(now);
+            }
         } else {
-            // They are told once the association stands.
-            self.first_facts = Some(facts);
-        }
-        if !live {
             let count = u32::from(self.settings.queues) - 1;
             let value = NumberOfQueues::default().with_submission(count).with_completion(count);
             let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES.0, 0, value.0, 0);
@@ -380,7 +389,7 @@ impl Initiator {
         self.step_by = Some(now + HANDSHAKE * 2);
     }
 
-    fn bring_up_queues(&mut self, now: Instant) -> Result<(), Fault> {
+    fn bring_up_queues(&mut self) -> Result<(), Fault> {
         for index in 0..self.queues.len() {
             match self.queues[index].news.take() {
                 None => {}
@@ -399,7 +408,10 @@ impl Initiator {
                 Some(QueueNews::Connected(completion)) => {
                     if !completion.status.is_success() {
                         let status = completion.status;
-                        return fault(format!("Connect of queue {} was answered with {status}", index + 1));
+                        return fault(format!(
+                            "Connect of queue {} was answered with {status}",
+                            index + 1
+                        ));
                     }
                     self.queues[index].live = true;
                 }
@@ -409,13 +421,10 @@ impl Initiator {
             self.phase = Phase::Live;
             self.step_by = None;
             self.attempts = 0;
-            if let Some(facts) = self.first_facts.take() {
-                self.facts = Some(facts);
-            }
+            self.stood = true;
             self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
             self.news.push_back(InitiatorNews::Connected);
         }
-        let _ = now;
         Ok(())
     }
 
@@ -427,20 +436,28 @@ impl Initiator {
         self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
         let event = AsyncEvent::from_result(reply.result as u32);
         if event == AsyncEvent::NAMESPACE_CHANGED {
-            // The log has to be read for the next event to be told; what changed is seen by identifying again.
-            let command = Command::get_log(LogId::CHANGED_NAMESPACES, u32::MAX, 0, 4096, false);
             if self.step.is_none() {
-                self.ask(now, Step::ChangedList, command);
+                self.ask_what_changed(now);
             } else {
                 self.identify_again = true;
             }
-        } 
+        }
+    }
+
+    /// Reads the log, for the next event to be told; what changed is seen by identifying again.
+    fn ask_what_changed(&mut self, now: Instant) {
+        let command = Command::get_log(LogId::CHANGED_NAMESPACES, u32::MAX, 0, 4096, false);
+        self.ask(now, Step::ChangedList, command);
     }
 
     /// Tells the controller that we leave; its answer ends the association.
     pub(super) fn shut_down(&mut self, now: Instant) {
         if self.step.is_none() {
-            let value = Configuration::default().with_enable(true).with_shn(1).with_iosqes(6).with_iocqes(4);
+            let value = Configuration::default()
+                .with_enable(true)
+                .with_shn(1)
+                .with_iosqes(6)
+                .with_iocqes(4);
             self.ask(now, Step::Shutdown, Command::property_set(Register::CC.0, value.0));
         }
     }
@@ -457,13 +474,11 @@ fn parse<T>(
 impl core::fmt::Display for Identity {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if self.names.is_empty() {
-            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let hex =
+                |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             return write!(f, "nguid {} eui64 {}", hex(&self.nguid), hex(&self.eui64));
         }
         let mut names = self.names.iter().map(ToString::to_string);
         f.write_str(&names.by_ref().collect::<Vec<_>>().join(", "))
     }
 }
-
-#[allow(unused)]
-fn unused(_: &Link) {}

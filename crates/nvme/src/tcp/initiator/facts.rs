@@ -111,7 +111,8 @@ pub(super) fn disk_facts(
     Ok(DiskFacts {
         size: ByteCount(size),
         logical_block: block,
-        physical_block: (u64::from(atomic) << limits.block_shift).min(4096).max(block.into()) as u32,
+        physical_block: (u64::from(atomic) << limits.block_shift).min(4096).max(block.into())
+            as u32,
         cache: if limits.volatile { Cache::Volatile } else { Cache::None },
         read_only: namespace.nsattr & 1 != 0,
         discards: limits.ranges != 0,
@@ -141,8 +142,14 @@ mod tests {
 
     #[test]
     fn facts_are_what_the_namespace_says() {
-        let controller =
-            IdentifyController { mdts: 5, ioccsz: 516, vwc: 1, oncs: 0x8d, awupf: 7, ..Default::default() };
+        let controller = IdentifyController {
+            mdts: 5,
+            ioccsz: 516,
+            vwc: 1,
+            oncs: 0x8d,
+            awupf: 7,
+            ..Default::default()
+        };
         let mut namespace = namespace(9);
         namespace.nsattr = 1;
         namespace.dlfeat = 1;

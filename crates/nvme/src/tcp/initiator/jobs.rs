@@ -203,9 +203,7 @@ impl Jobs {
             Operation::WriteZeroes { extent, deallocate, durable } => {
                 (Kind::Zeroes { deallocate }, extent, Buffer::empty(), durable, None)
             }
-            Operation::Verify { extent } => {
-                (Kind::Verify, extent, Buffer::empty(), false, None)
-            }
+            Operation::Verify { extent } => (Kind::Verify, extent, Buffer::empty(), false, None),
             Operation::Discard { extents } => {
                 let ranges = Box::new(Ranges { extents, ..Ranges::default() });
                 (Kind::Discard, Extent::default(), Buffer::empty(), false, Some(ranges))
@@ -300,7 +298,7 @@ impl Jobs {
                 parent: Some(parent),
                 part_at: at,
                 slot: 0,
-            batch: 0,
+                batch: 0,
                 period: 0,
                 lent: Lent::No,
                 payload: Payload::Buffer(core::mem::replace(&mut rest, next)),
@@ -530,9 +528,7 @@ impl Jobs {
             }
             *until > now
         });
-        let is_dead = |index: &u32| {
-            matches!(self.table[*index as usize].state, State::Doubtful(Some(dead_at)) if dead_at <= now)
-        };
+        let is_dead = |index: &u32| matches!(self.table[*index as usize].state, State::Doubtful(Some(dead_at)) if dead_at <= now);
         let dead: Vec<u32> = self.doubts.iter().copied().filter(is_dead).collect();
         for index in dead.into_iter().rev() {
             if now >= self[index].deadline {

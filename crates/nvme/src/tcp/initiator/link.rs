@@ -151,7 +151,9 @@ impl Link {
         }
         if response.controller_data_alignment != 0 {
             let cpda = response.controller_data_alignment;
-            return fault(format!("the target wants aligned data (CPDA {cpda}), which we do not send"));
+            return fault(format!(
+                "the target wants aligned data (CPDA {cpda}), which we do not send"
+            ));
         }
         self.digests = response.digests();
         self.max_h2c_data = response.max_h2c_data;

@@ -91,7 +91,13 @@ impl Settings {
     ///
     /// Quiesce: a target that hears nothing gives us up after KATO; a command that the network held back until just before that gives
     /// it another KATO. A target that needs longer to stop its disks needs a longer time here.
-    pub fn new(address: SocketAddr, subsystem: Nqn, nsid: u32, host: Nqn, host_id: [u8; 16]) -> Settings {
+    pub fn new(
+        address: SocketAddr,
+        subsystem: Nqn,
+        nsid: u32,
+        host: Nqn,
+        host_id: [u8; 16],
+    ) -> Settings {
         let keep_alive = Duration::from_secs(5);
         Settings {
             addresses: vec![address],
@@ -186,6 +192,14 @@ pub struct Initiator {
     period: u32,
     expire_at: Option<Instant>,
     attempts: u32,
+    /// Which address is tried.
+    address_at: usize,
+    /// Commands on each queue, in this association.
+    depth: u16,
+    /// The association stood at least once.
+    stood: bool,
+    /// The namespace changed once more while it was being identified.
+    identify_again: bool,
     next_token: u32,
     last_fault: String,
     closing: bool,
@@ -226,6 +240,10 @@ impl Initiator {
             period: 0,
             expire_at: None,
             attempts: 0,
+            address_at: 0,
+            depth: 0,
+            stood: false,
+            identify_again: false,
             next_token: 0,
             last_fault: "no answer yet".to_owned(),
             closing: false,
@@ -238,7 +256,7 @@ impl Initiator {
 
     /// What is known of the disk: `None` until it was connected for the first time.
     pub fn facts(&self) -> Option<&DiskFacts> {
-        self.facts.as_ref()
+        self.facts.as_ref().filter(|_| self.stood)
     }
 
     /// Requests and parts of requests that are not completed.
@@ -275,7 +293,9 @@ impl Initiator {
     /// How it is, in words.
     pub fn state(&self) -> String {
         match self.phase {
-            Phase::Live => format!("connected to {} with {} queues", self.address(), self.queues.len()),
+            Phase::Live => {
+                format!("connected to {} with {} queues", self.address(), self.queues.len())
+            }
             Phase::Gone => "closed".to_owned(),
             _ => format!("connecting to {}: {}", self.address(), self.last_fault),
         }
@@ -304,7 +324,7 @@ impl Initiator {
 
     fn address(&self) -> SocketAddr {
         let addresses = &self.settings.addresses;
-        addresses[self.attempts as usize % addresses.len()]
+        addresses[self.address_at % addresses.len()]
     }
 
     /// A request; exactly one completion comes.
@@ -351,7 +371,8 @@ impl Initiator {
 
     /// A connection that was asked for is there.
     pub fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
-        let asked = |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
+        let asked =
+            |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
         let Some(link) = self.links().find(asked) else { return };
         if matches!(link.socket, Socket::Asked { unwanted: true, .. }) {
             link.socket = Socket::Closing(connection);
@@ -364,7 +385,8 @@ impl Initiator {
 
     /// A connection that was asked for could not be had.
     pub fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32) {
-        let asked = |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
+        let asked =
+            |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
         let Some(link) = self.links().find(asked) else { return };
         link.socket = Socket::Absent;
         let reason = std::io::Error::from_raw_os_error(error);
@@ -516,10 +538,13 @@ impl Initiator {
                     }
                     self.effects.push_back(InitiatorEffect::Close { connection, after_send });
                 }
-                Socket::Asked { token, .. } => link.socket = Socket::Asked { token, unwanted: true },
+                Socket::Asked { token, .. } => {
+                    link.socket = Socket::Asked { token, unwanted: true }
+                }
                 Socket::Absent | Socket::Closing(_) => {}
             }
         }
+        self.end_of_break(now);
     }
 
     /// Whether the last connection of a broken association is gone; then it rests.
@@ -534,9 +559,11 @@ impl Initiator {
             self.phase = Phase::Gone;
             return;
         }
-        let full = REST_MIN.saturating_mul(1 << self.attempts.min(10)).min(REST_MAX).as_nanos() as u64;
+        let full =
+            REST_MIN.saturating_mul(1 << self.attempts.min(10)).min(REST_MAX).as_nanos() as u64;
         let rest = full / 2 + self.random.below(full / 2 + 1);
         self.attempts = self.attempts.wrapping_add(1);
+        self.address_at = self.address_at.wrapping_add(1);
         self.phase = Phase::Resting(now + Duration::from_nanos(rest));
     }
 
@@ -547,7 +574,6 @@ impl Initiator {
             let what = self.step.map_or("its greeting or a Connect", Step::name);
             let why = format!("no answer to {what} in time");
             self.break_off(now, None, &Fault::Reason(why));
-            self.end_of_break(now);
         }
         if due(self.ask_again_at) {
             self.ask_again_at = None;
@@ -606,7 +632,9 @@ impl Initiator {
         let answered = self.queues.iter().any(|queue| queue.answered_period == self.period);
         self.period = self.period.wrapping_add(1);
         self.keep_alive_at = Some(now + self.settings.keep_alive / 2);
-        if !(answered && self.controller.counts_traffic()) && !self.admin.is_under_way(Purpose::KeepAlive) {
+        if !(answered && self.controller.counts_traffic())
+            && !self.admin.is_under_way(Purpose::KeepAlive)
+        {
             self.admin.send(Purpose::KeepAlive, wire::nvme::Command::keep_alive(), &[]);
             self.keep_alive_by = Some(now + self.settings.keep_alive);
         }
@@ -634,7 +662,6 @@ impl Initiator {
     fn advance(&mut self, now: Instant) {
         if let Err(fault) = self.bring_up(now) {
             self.break_off(now, None, &fault);
-            self.end_of_break(now);
         }
         if self.phase == Phase::Live {
             if self.closing && self.jobs.len() == 0 {
@@ -651,7 +678,6 @@ impl Initiator {
             Phase::Resting(until) if until <= now => self.open(now),
             Phase::Opening | Phase::Steps | Phase::Queues if self.closing => {
                 self.break_off(now, None, &Fault::Reason("closed".to_owned()));
-                self.end_of_break(now);
             }
             _ => {}
         }

@@ -75,8 +75,9 @@ fn plan_without_data(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
     let lba = (job.offset + job.done) >> limits.block_shift;
     let blocks = (job.chunk >> limits.block_shift) as u32;
     let command = match job.kind {
-        Kind::Zeroes { deallocate } => Command::write_zeroes(nsid, lba, blocks, deallocate)
-            .with_force_unit_access(job.durable),
+        Kind::Zeroes { deallocate } => {
+            Command::write_zeroes(nsid, lba, blocks, deallocate).with_force_unit_access(job.durable)
+        }
         _ => Command::verify(nsid, lba, blocks),
     };
     Plan::Command { command, sends: 0 }

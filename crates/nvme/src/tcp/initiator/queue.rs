@@ -309,7 +309,9 @@ impl Queue {
         let mut verdict = verdict(status);
         if verdict == Verdict::Finish(Outcome::Done) {
             if job.kind == Kind::Read && u64::from(job.received) != job.length {
-                return Err(Violation::sequence("a read that succeeded without all its data").into());
+                return Err(
+                    Violation::sequence("a read that succeeded without all its data").into()
+                );
             }
             if job.bad_digest {
                 verdict = Verdict::Retry(Failure::MediumRead);
@@ -444,7 +446,8 @@ impl Queue {
             Payload::Buffer(_) => 0,
         };
         let end = u64::from(grant.offset) + u64::from(grant.length);
-        if grant.length == 0 || grant.offset != job.granted || end > sends || job.verdict.is_some() {
+        if grant.length == 0 || grant.offset != job.granted || end > sends || job.verdict.is_some()
+        {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
             return Err(Violation::new(fes, 12, "an R2T in order and within the command").into());
         }
@@ -461,13 +464,7 @@ impl Queue {
     }
 
     /// Sends what was asked for, if the payload is at home.
-    fn serve_grants(
-        &mut self,
-        index: u32,
-        id: u16,
-        jobs: &mut Jobs,
-        memory: &mut dyn Memory,
-    ) {
+    fn serve_grants(&mut self, index: u32, id: u16, jobs: &mut Jobs, memory: &mut dyn Memory) {
         let job = &mut jobs[index];
         if job.grants == 0 || !self.link.can_lend(job.lent) {
             return;
