@@ -155,6 +155,7 @@ impl Connection {
         self.begun = None;
         self.idle_mark = None;
         self.asked = 0;
+        self.asked_large = 0;
         self.give_reserved(ctx);
         for slot in self.slots.numbers() {
             let transfer = match self.slots.state(slot) {

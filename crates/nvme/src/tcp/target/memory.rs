@@ -5,7 +5,8 @@
 //! stream goes on whatever the peer does; buffers of transfers may hang on H2CData further back in the same stream, and
 //! nobody in the stream waits for those.
 
-use block::{Buffer, Class};
+use block::limits::{DATA_AFTER_R2T, DIRECT_RECEIVE_MIN};
+use block::{Buffer, Class, Operation, VolumeId};
 use wire::nvme::{Command, Status};
 
 use super::slots::{Below, Grant, Incoming, Kind, State};
@@ -153,7 +154,7 @@ impl Connection {
         match work {
             Some(Work::Read(extent)) if to_host => {
                 *self.slots.state(slot) = State::Below(Below::one(Kind::Read));
-                self.submit(slot, volume, block::Operation::Read { extent, buffer }, ctx);
+                self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
             }
             _ => {
                 let data = Incoming::new(buffer);
@@ -169,9 +170,9 @@ impl Connection {
         &self,
         command: &Command,
         ctx: &Context<'_>,
-    ) -> Result<(block::VolumeId, Option<Work>), Status> {
+    ) -> Result<(VolumeId, Option<Work>), Status> {
         let Some(queue) = self.queue.as_ref().filter(|_| !self.is_control(command)) else {
-            return Ok((block::VolumeId::default(), None));
+            return Ok((VolumeId::default(), None));
         };
         ctx.controllers.io_allowed(queue.handle)?;
         let namespace = ctx
@@ -189,8 +190,9 @@ impl Connection {
         data.since = Some(ctx.now);
         let length = data.length;
         self.asked += 1;
+        self.asked_large += u32::from(length >= DIRECT_RECEIVE_MIN);
         self.outbox.push_r2t(command_id, slot, length, self.digests);
-        self.arm(ctx.now + block::limits::DATA_AFTER_R2T);
+        self.arm(ctx.now + DATA_AFTER_R2T);
     }
 }
 

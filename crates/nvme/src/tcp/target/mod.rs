@@ -168,6 +168,8 @@ pub struct Connection {
     below: u32,
     /// Commands whose data were asked for and are not whole.
     asked: u32,
+    /// Those of them whose data are worth a direct receive.
+    asked_large: u32,
     /// Commands in line for memory, the oldest first.
     waiting: VecDeque<u16>,
     /// What the capsule at the front of the stream needs, while the stream is stopped.
@@ -222,6 +224,7 @@ impl Connection {
             slots: Slots::default(),
             below: 0,
             asked: 0,
+            asked_large: 0,
             waiting: VecDeque::new(),
             paused: None,
             reserved: Vec::new(),

@@ -17,7 +17,7 @@ use super::slots::State;
 use super::{Connection, Context, Phase, Reason};
 use crate::tcp::pdu_stream::{COMMON, Frame, Front, Violation, digest_at, peek};
 
-/// Bytes received beyond what is needed while data of the host are expected: enough for many headers, few enough that
+/// Bytes received beyond what is needed while large data of the host are expected: enough for many headers, few enough that
 /// most of a large payload is received directly.
 const HEADERS_AHEAD: u32 = 4096;
 /// A header of H2CData with its digest at most.
@@ -148,7 +148,7 @@ impl Connection {
     /// How much may be received beyond what is needed.
     #[inline]
     fn at_most(&self) -> u32 {
-        if self.asked == 0 { u32::MAX } else { HEADERS_AHEAD }
+        if self.asked_large == 0 { u32::MAX } else { HEADERS_AHEAD }
     }
 
     /// What should come next once all shown bytes are consumed.
@@ -387,6 +387,7 @@ impl Connection {
         data.received += part.length;
         if data.is_whole() {
             self.asked -= 1;
+            self.asked_large -= u32::from(data.length >= DIRECT_RECEIVE_MIN);
             self.data_is_whole(part.slot, ctx);
         }
     }

@@ -163,17 +163,16 @@ impl Slots {
         Some(slot)
     }
 
-    /// Frees a slot and returns what it held.
+    /// Frees a slot, whose buffers were taken out before.
     #[inline]
-    pub(super) fn remove(&mut self, slot: u16) -> State {
+    pub(super) fn remove(&mut self, slot: u16) {
         let entry = &mut self.entries[usize::from(slot)];
-        let state = core::mem::replace(&mut entry.state, State::Free);
-        assert!(!matches!(state, State::Free), "slot {slot} was freed twice");
+        assert!(!matches!(entry.state, State::Free), "slot {slot} was freed twice");
+        entry.state = State::Free;
         let command_id = entry.command_id;
         self.free.push(slot);
         self.len -= 1;
         self.forget(command_id);
-        state
     }
 
     /// Takes a CID out of the index and closes the gap, so that no probe ends early.

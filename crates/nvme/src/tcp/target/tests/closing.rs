@@ -150,6 +150,39 @@ fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_draine
     world.end();
 }
 
+/// 17: a host that is silent for its keep-alive time loses its controller, and not before.
+#[test]
+fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
+    let mut world = World::new();
+    world.keep_alive_ms = 5000;
+    let (_, controller) = world.connect_admin(Digests::NONE);
+    world.connect_io(Digests::NONE, controller, 1, 31, false);
+    world.pass_for_controllers(Duration::from_millis(4900));
+    assert!(world.links.iter().all(|link| link.close.is_none()));
+    world.pass_for_controllers(Duration::from_secs(20));
+    for link in &world.links {
+        assert_eq!(link.close, Some(false));
+        let reason = Reason::Asked(CloseReason::KeepAliveExpired);
+        assert_eq!(link.connection.reason(), Some(&reason));
+    }
+    world.end();
+}
+
+/// 43: traffic on an I/O queue keeps the controller alive.
+#[test]
+fn io_commands_keep_a_controller_alive() {
+    let mut world = World::new();
+    world.keep_alive_ms = 5000;
+    let (_, controller) = world.connect_admin(Digests::NONE);
+    world.connect_io(Digests::NONE, controller, 1, 31, false);
+    for _ in 0..20 {
+        world.pass_for_controllers(Duration::from_secs(4));
+        world.command(IO, Command::read(1, 0, 1, 512));
+    }
+    assert!(world.links.iter().all(|link| link.close.is_none()));
+    world.end();
+}
+
 /// 18: the loss of the admin queue closes its I/O queues.
 #[test]
 fn the_loss_of_the_admin_queue_closes_the_io_queues() {

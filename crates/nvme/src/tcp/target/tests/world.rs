@@ -186,6 +186,8 @@ pub(super) struct World {
     pub(super) log: Vec<&'static str>,
     /// Chosen by the next connect.
     pub(super) settings: Settings,
+    /// KATO of the next admin queue.
+    pub(super) keep_alive_ms: u32,
 }
 
 pub(super) fn namespace(nsid: u32, volume: u32, read_only: bool) -> Namespace {
@@ -235,6 +237,7 @@ impl World {
             fail_next: None,
             log: Vec::new(),
             settings: Settings::default(),
+            keep_alive_ms: 0,
         }
     }
 
@@ -527,6 +530,17 @@ impl World {
         self.run();
     }
 
+    /// Time passes, and the controllers look at their keep-alive timers whenever they want to.
+    pub(super) fn pass_for_controllers(&mut self, time: core::time::Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.controllers.poll_timeout().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            self.controllers.handle_timeout(self.now);
+            self.run();
+        }
+        self.now = end;
+    }
+
     /// All that the target said since the last call.
     pub(super) fn said(&mut self, link: usize) -> Vec<Said> {
         let sent = core::mem::take(&mut self.links[link].sent);
@@ -608,7 +622,13 @@ impl World {
         flow_control_off: bool,
     ) -> Entry {
         let attributes = ConnectAttributes(if flow_control_off { 4 } else { 0 });
-        let connect = Connect { record_format: 0, queue_id, sq_size, attributes, keep_alive_ms: 0 };
+        let connect = Connect {
+            record_format: 0,
+            queue_id,
+            sq_size,
+            attributes,
+            keep_alive_ms: if queue_id == 0 { self.keep_alive_ms } else { 0 },
+        };
         let data = ConnectData {
             host_id: [7; 16],
             controller_id,

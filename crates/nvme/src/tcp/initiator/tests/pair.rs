@@ -1,0 +1,687 @@
+//! A driver for an initiator and a target at once: pipes of bytes between them that are cut where chance says, a disk in a vector, a clock turned by
+//! hand. It keeps the contract for both and asserts that both do.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use block::random::Random;
+use block::{
+    BlockCount, BlockSize, Buffer, Completion, Extent, Instant, MachineId, Memory, Operation,
+    Outcome, Pool, Request, ShardId, Ticket, VolumeId, limits,
+};
+use contract::{
+    ConnectionId, Direct, Endpoint, ListenerId, Loss, Next, Receive, SendBatch, SendSegment,
+};
+use wire::nvme::Nqn;
+use wire::nvme_tcp::Digests;
+
+use super::pages::Pages;
+use crate::controllers::Controllers;
+use crate::subsystem::{Hosts, Namespace, Subsystem};
+use crate::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
+use crate::tcp::target;
+use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity};
+
+pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
+/// Bytes of the disk.
+pub(super) const DISK: usize = 4 << 20;
+
+pub(super) fn nqn(name: &str) -> Nqn {
+    Nqn::new(name).expect("a valid name")
+}
+
+pub(super) fn settings(digests: Digests) -> Settings {
+    let address = "127.0.0.1:4420".parse().expect("an address");
+    let host = nqn("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000009");
+    Settings { digests, ..Settings::new(address, nqn(SUBSYSTEM), 1, host, [9; 16]) }
+}
+
+pub(super) fn namespace(volatile: bool) -> Namespace {
+    Namespace {
+        nsid: 1,
+        volume: VolumeId(0),
+        uuid: [3; 16],
+        block_size: BlockSize::B512,
+        blocks: BlockCount((DISK / 512) as u64),
+        read_only: false,
+        cache_volatile: volatile,
+        discards: true,
+        discard_zeroes: true,
+        physical_block: 4096,
+    }
+}
+
+/// One side of a connection, as its driver sees it.
+#[derive(Debug, Default)]
+struct Side {
+    inbound: Vec<u8>,
+    at_least: usize,
+    direct: Option<(Direct, u32)>,
+    paused: bool,
+    out: Option<(SendBatch, usize)>,
+    bytes_out: Vec<u8>,
+    close: Option<bool>,
+    closed: bool,
+    told_lost: bool,
+    /// The other side is gone: what is in the pipe still comes, then the loss.
+    other_gone: bool,
+}
+
+impl Side {
+    fn new() -> Side {
+        Side { at_least: 1, ..Side::default() }
+    }
+
+    fn shows(&self) -> bool {
+        self.close.is_none() && !self.paused && !self.told_lost
+    }
+
+    /// Obeys what a machine wants next. After a direct receive it was not shown what has come since.
+    fn obey(&mut self, next: Next, shown: bool) {
+        self.at_least = 1;
+        match next {
+            Next::Stream { at_least, at_most } => {
+                assert!(at_most > 0);
+                if shown {
+                    assert!(at_least as usize > self.inbound.len(), "asks for what it was shown");
+                }
+                self.at_least = at_least as usize;
+            }
+            Next::Direct(direct) => {
+                assert!(!shown || self.inbound.is_empty(), "direct with bytes left");
+                assert!(direct.length > 0 && !direct.buffer.is_reserved());
+                self.direct = Some((direct, 0));
+            }
+            Next::Yield => {}
+            Next::Pause => self.paused = true,
+            Next::Idle => assert!(!shown || self.inbound.is_empty(), "idle with bytes left"),
+        }
+    }
+
+    /// The bytes of a batch, read when it leaves.
+    fn send(&mut self, batch: SendBatch, memory: &Pages) {
+        assert!(self.out.is_none(), "two batches are out");
+        assert!(self.bytes_out.is_empty());
+        for segment in &batch.segments {
+            match *segment {
+                SendSegment::Head { start, length } => {
+                    let bytes = &batch.head[start as usize..(start + length) as usize];
+                    self.bytes_out.extend_from_slice(bytes);
+                }
+                SendSegment::Data { buffer, at, length } => {
+                    let from = self.bytes_out.len();
+                    self.bytes_out.resize(from + length as usize, 0);
+                    let into = &mut self.bytes_out[from..];
+                    memory.read(&batch.buffers[buffer as usize], at, into);
+                }
+            }
+        }
+        assert_eq!(self.bytes_out.len() as u64, batch.length);
+        self.out = Some((batch, 0));
+    }
+}
+
+/// A connection between the two.
+struct Wire {
+    host: Side,
+    target: Side,
+    machine: Connection,
+    to_target: VecDeque<u8>,
+    to_host: VecDeque<u8>,
+    /// The network is down; the target hears nothing new, and of the loss only at this moment.
+    cut: Option<Instant>,
+}
+
+/// A target's request that its disk has not answered.
+struct Pending {
+    due: Instant,
+    request: Request,
+}
+
+/// What chance may do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chances {
+    /// Most bytes that move at once.
+    pub(super) bytes: usize,
+    /// The disk answers within so much time.
+    pub(super) disk: Duration,
+    /// What was sent before a cut may arrive for so long after it.
+    pub(super) late: Duration,
+}
+
+/// Both and all between.
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) random: Random,
+    pub(super) chances: Chances,
+    pub(super) memory: Pages,
+    pub(super) initiator: Initiator,
+    pub(super) controllers: Controllers,
+    pool: Pool,
+    requests: Vec<(VolumeId, Request)>,
+    pending: Vec<Pending>,
+    wires: Vec<Wire>,
+    asked: VecDeque<u32>,
+    pub(super) disk: Vec<u8>,
+    /// Names of the operations that reached the disk.
+    pub(super) log: Vec<&'static str>,
+    pub(super) done: Vec<Completion>,
+    pub(super) news: Vec<InitiatorNews>,
+    pub(super) target_settings: target::Settings,
+    next_slot: u32,
+    /// Connections are refused.
+    pub(super) unreachable: bool,
+}
+
+impl Pair {
+    pub(super) fn new(seed: u64, settings: Settings, volatile: bool) -> Pair {
+        let now = Instant(1_000_000_000);
+        let mut controllers = Controllers::new(now, ShardId(0), 1);
+        let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any);
+        controllers.set_subsystem(now, subsystem.with_namespace(namespace(volatile)));
+        controllers.configuration_complete();
+        let mut random = Random::new(seed);
+        let initiator = Initiator::new(now, settings, false, random.next_u64());
+        Pair {
+            now,
+            random,
+            chances: Chances {
+                bytes: usize::MAX,
+                disk: Duration::ZERO,
+                late: Duration::from_secs(1),
+            },
+            memory: Pages::default(),
+            initiator,
+            controllers,
+            pool: Pool::new(limits::POOL_PAGES_MIN),
+            requests: Vec::new(),
+            pending: Vec::new(),
+            wires: Vec::new(),
+            asked: VecDeque::new(),
+            disk: (0..DISK).map(|i| (i / 512 * 13 + i) as u8).collect(),
+            log: Vec::new(),
+            done: Vec::new(),
+            news: Vec::new(),
+            target_settings: target::Settings::default(),
+            next_slot: 0,
+            unreachable: false,
+        }
+    }
+
+    /// A buffer with these bytes for an extent that begins at `offset`.
+    pub(super) fn filled(&mut self, offset: u64, bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::reserved(bytes.len() as u32, (offset % 4096) as u32);
+        self.memory.write(&mut buffer, 0, bytes);
+        buffer
+    }
+
+    pub(super) fn ask(&mut self, slot: u32, operation: Operation) {
+        let ticket = Ticket { machine: MachineId(1), generation: 0, slot, shard: ShardId(0) };
+        self.initiator.handle_request(self.now, Request { ticket, operation });
+    }
+
+    pub(super) fn write(&mut self, slot: u32, offset: u64, bytes: &[u8]) {
+        let buffer = self.filled(offset, bytes);
+        let extent = Extent::new(offset, bytes.len() as u64);
+        self.ask(slot, Operation::Write { extent, buffer, durable: false });
+    }
+
+    pub(super) fn read(&mut self, slot: u32, offset: u64, length: u32) {
+        let buffer = Buffer::reserved(length, (offset % 4096) as u32);
+        self.ask(slot, Operation::Read { extent: Extent::new(offset, length.into()), buffer });
+    }
+
+    /// The only completion, its buffer's bytes and its outcome; the buffer is given back.
+    pub(super) fn take(&mut self, slot: u32) -> Option<(Outcome, Vec<u8>)> {
+        let at = self.done.iter().position(|done| done.ticket.slot == slot)?;
+        let Completion { outcome, buffer, .. } = self.done.remove(at);
+        let mut bytes = vec![0; buffer.len() as usize];
+        if !buffer.is_reserved() {
+            self.memory.read(&buffer, 0, &mut bytes);
+        }
+        self.memory.release(buffer);
+        Some((outcome, bytes))
+    }
+
+    /// Runs until a request is done, time passing as needed; at most an hour of it.
+    pub(super) fn finish(&mut self, slot: u32) -> (Outcome, Vec<u8>) {
+        let limit = self.now + Duration::from_secs(3600);
+        loop {
+            if let Some(done) = self.take(slot) {
+                return done;
+            }
+            assert!(self.now < limit, "request {slot} never ends: {}", self.initiator.state());
+            self.step();
+        }
+    }
+
+    /// Runs until `until` holds.
+    pub(super) fn run_until(&mut self, what: &str, until: impl Fn(&Pair) -> bool) {
+        let limit = self.now + Duration::from_secs(3600);
+        while !until(self) {
+            assert!(self.now < limit, "never {what}: {}", self.initiator.state());
+            self.step();
+        }
+    }
+
+    pub(super) fn connect(&mut self) {
+        self.run_until("connected", |pair| pair.initiator.facts().is_some());
+    }
+
+    /// One turn; if nothing moved, time passes to the next moment at which something can.
+    pub(super) fn step(&mut self) {
+        if !self.turn() {
+            let next = self.next_moment();
+            assert!(next >= self.now, "a wake-up in the past");
+            self.now = next;
+            self.initiator.handle_timeout(self.now);
+            self.timeouts();
+        }
+    }
+
+    fn next_moment(&mut self) -> Instant {
+        let cuts = self.wires.iter().filter_map(|wire| wire.cut.filter(|_| !wire.target.closed));
+        let machines = self.wires.iter().filter(|wire| !wire.target.closed);
+        [self.initiator.poll_timeout(), self.controllers.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .chain(self.pending.iter().map(|pending| pending.due))
+            .chain(cuts)
+            .chain(machines.filter_map(|wire| wire.machine.poll_timeout()))
+            .filter(|at| *at > self.now)
+            .min()
+            .unwrap_or(self.now + Duration::from_millis(1))
+    }
+
+    fn timeouts(&mut self) {
+        if self.controllers.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.controllers.handle_timeout(self.now);
+        }
+        for index in 0..self.wires.len() {
+            if self.wires[index].machine.poll_timeout().is_some_and(|at| at <= self.now) {
+                self.with(index, |machine, ctx| machine.handle_timeout(ctx));
+            }
+        }
+    }
+
+    fn with<R>(
+        &mut self,
+        wire: usize,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> R {
+        let mut ctx = Context {
+            now: self.now,
+            memory: &mut self.memory,
+            pool: &mut self.pool,
+            controllers: &mut self.controllers,
+            requests: &mut self.requests,
+        };
+        act(&mut self.wires[wire].machine, &mut ctx)
+    }
+
+    /// Everything that can move does, in an order that chance decides; whether anything moved.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut moved = self.settle_initiator();
+        let start = self.random.below(self.wires.len().max(1) as u64) as usize;
+        for index in 0..self.wires.len() {
+            let index = (start + index) % self.wires.len();
+            moved |= self.move_bytes(index);
+            moved |= self.receive_host(index);
+            moved |= self.receive_target(index);
+            moved |= self.losses(index);
+        }
+        moved |= self.serve();
+        moved |= self.control();
+        for index in 0..self.wires.len() {
+            moved |= self.settle_target(index);
+        }
+        moved |= self.settle_initiator();
+        self.wires.retain(|wire| !(wire.host.closed && wire.target.closed && wire.machine.is_gone()));
+        moved
+    }
+
+    fn host_id(&self, index: usize) -> ConnectionId {
+        self.wires[index].machine.id()
+    }
+
+    fn settle_initiator(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(token) = self.asked.pop_front() {
+            moved = true;
+            if self.unreachable {
+                self.initiator.handle_connect_failed(self.now, token, 111);
+            } else {
+                self.accept(token);
+            }
+        }
+        self.initiator.settle(self.now, &mut self.memory);
+        while let Some(effect) = self.initiator.poll_effect() {
+            moved = true;
+            match effect {
+                InitiatorEffect::Connect { token, .. } => self.asked.push_back(token),
+                InitiatorEffect::Send { connection, batch } => {
+                    let wire = self.wire_of(connection);
+                    let side = &mut self.wires[wire].host;
+                    assert!(side.close.is_none(), "sent after closing");
+                    side.send(batch, &self.memory);
+                }
+                InitiatorEffect::Close { connection, after_send } => {
+                    let wire = self.wire_of(connection);
+                    let side = &mut self.wires[wire].host;
+                    assert!(side.close.replace(after_send).is_none(), "closed twice");
+                }
+            }
+        }
+        while let Some(done) = self.initiator.poll_completion() {
+            moved = true;
+            self.done.push(done);
+        }
+        while let Some(news) = self.initiator.poll_news() {
+            self.news.push(news);
+        }
+        moved
+    }
+
+    fn wire_of(&self, connection: ConnectionId) -> usize {
+        let find = |wire: &Wire| wire.machine.id() == connection;
+        self.wires.iter().position(find).expect("a known connection")
+    }
+
+    fn accept(&mut self, token: u32) {
+        let address = "127.0.0.1:4420".parse().expect("an address");
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        let identity = Identity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
+        let id = ConnectionId { slot, generation: 0 };
+        let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
+        self.wires.push(Wire {
+            host: Side::new(),
+            target: Side::new(),
+            machine: Connection::new(self.now, identity, id, endpoint, self.target_settings),
+            to_target: VecDeque::new(),
+            to_host: VecDeque::new(),
+            cut: None,
+        });
+        self.initiator.handle_connected(self.now, token, id);
+    }
+
+    fn chunk(random: &mut Random, bytes: usize, there: usize) -> usize {
+        let most = there.min(bytes);
+        if most == 0 { 0 } else { 1 + random.below(most as u64) as usize }
+    }
+
+    /// Bytes leave the sides and travel the pipes.
+    fn move_bytes(&mut self, index: usize) -> bool {
+        let (now, bytes) = (self.now, self.chances.bytes);
+        let random = &mut self.random;
+        let wire = &mut self.wires[index];
+        let mut moved = false;
+        let mut sent = [None, None];
+        let up = wire.cut.is_none();
+        for (at, side, pipe) in
+            [(0, &mut wire.host, &mut wire.to_target), (1, &mut wire.target, &mut wire.to_host)]
+        {
+            if side.closed || (at == 0 && !up) {
+                continue;
+            }
+            if let Some((_, gone)) = &mut side.out {
+                let count = Self::chunk(random, bytes, side.bytes_out.len() - *gone);
+                pipe.extend(&side.bytes_out[*gone..*gone + count]);
+                *gone += count;
+                moved = true;
+                if *gone == side.bytes_out.len() {
+                    side.bytes_out.clear();
+                    sent[at] = side.out.take().map(|(batch, _)| batch);
+                }
+            }
+        }
+        // What is in the pipe to the target arrives also for a while after a cut: the network held it back.
+        let late = wire.cut.is_none_or(|heard_of| now < heard_of && random.chance(1, 2));
+        let arriving = [
+            (&mut wire.target, &mut wire.to_target, late),
+            (&mut wire.host, &mut wire.to_host, up),
+        ];
+        for (side, pipe, open) in arriving {
+            let count = Self::chunk(random, bytes, pipe.len());
+            if open && count > 0 && !side.closed {
+                side.inbound.extend(pipe.drain(..count));
+                moved |= up;
+            }
+        }
+        let id = self.host_id(index);
+        let [host, target] = sent;
+        if let Some(batch) = host {
+            self.initiator.handle_sent(now, id, batch, &mut self.memory);
+        }
+        if let Some(batch) = target {
+            self.with(index, |machine, ctx| machine.handle_sent(batch, ctx));
+        }
+        moved
+    }
+
+    fn receive_host(&mut self, index: usize) -> bool {
+        let id = self.host_id(index);
+        let side = &mut self.wires[index].host;
+        if !side.shows() {
+            return false;
+        }
+        if let Some(done) = fill(side, &mut self.memory) {
+            if let Some(direct) = done {
+                let next = self.initiator.handle_direct(self.now, id, direct, &mut self.memory);
+                self.wires[index].host.obey(next, false);
+            }
+            return true;
+        }
+        if side.direct.is_some() || side.inbound.is_empty() || side.inbound.len() < side.at_least {
+            return false;
+        }
+        let bytes = side.inbound.clone();
+        let Receive { consumed, next } =
+            self.initiator.handle_received(self.now, id, &bytes, &mut self.memory);
+        let side = &mut self.wires[index].host;
+        side.inbound.drain(..consumed);
+        side.obey(next, true);
+        true
+    }
+
+    fn receive_target(&mut self, index: usize) -> bool {
+        let side = &mut self.wires[index].target;
+        if !side.shows() {
+            return false;
+        }
+        if let Some(done) = fill(side, &mut self.memory) {
+            if let Some(direct) = done {
+                let next = self.with(index, |machine, ctx| machine.handle_direct(direct, ctx));
+                self.wires[index].target.obey(next, false);
+            }
+            return true;
+        }
+        if side.direct.is_some() || side.inbound.is_empty() || side.inbound.len() < side.at_least {
+            return false;
+        }
+        let bytes = side.inbound.clone();
+        let Receive { consumed, next } =
+            self.with(index, |machine, ctx| machine.handle_received(&bytes, ctx));
+        let side = &mut self.wires[index].target;
+        side.inbound.drain(..consumed);
+        side.obey(next, true);
+        true
+    }
+
+    /// Cuts a connection: the initiator hears of it at once, the target some time later.
+    pub(super) fn cut(&mut self, index: usize) {
+        let late = self.random.below(self.chances.late.as_nanos() as u64 + 1);
+        let wire = &mut self.wires[index];
+        if wire.cut.is_none() {
+            wire.cut = Some(self.now + Duration::from_nanos(late));
+        }
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// Losses are told and closes carried out.
+    fn losses(&mut self, index: usize) -> bool {
+        let (now, id) = (self.now, self.host_id(index));
+        let wire = &mut self.wires[index];
+        let mut moved = false;
+        let host_may_close = wire.host.close == Some(false) || wire.host.out.is_none();
+        if wire.host.close.is_some() && !wire.host.closed && (host_may_close || wire.cut.is_some()) {
+            let direct = wire.host.direct.take().map(|(direct, _)| direct);
+            let batch = wire.host.out.take().map(|(batch, _)| batch);
+            wire.host.bytes_out.clear();
+            wire.host.closed = true;
+            wire.target.other_gone = true;
+            self.initiator.handle_closed(now, id, direct, batch);
+            return true;
+        }
+        let host = &mut wire.host;
+        let end = wire.cut.is_some() || (host.other_gone && wire.to_host.is_empty());
+        if end && host.close.is_none() && !host.told_lost {
+            host.told_lost = true;
+            moved = true;
+            self.initiator.handle_lost(now, id, Loss::EndOfStream);
+        }
+        let wire = &mut self.wires[index];
+        let target = &mut wire.target;
+        let gone = match wire.cut {
+            Some(heard_of) => now >= heard_of,
+            None => target.other_gone && wire.to_target.is_empty(),
+        };
+        let may_close = target.close == Some(false) || target.out.is_none() || gone;
+        if target.close.is_some() && !target.closed && may_close {
+            let direct = target.direct.take().map(|(direct, _)| direct);
+            let batch = target.out.take().map(|(batch, _)| batch);
+            target.bytes_out.clear();
+            target.closed = true;
+            wire.host.other_gone = true;
+            self.with(index, |machine, ctx| machine.handle_closed(direct, batch, ctx));
+            return true;
+        }
+        if gone && target.close.is_none() && !target.told_lost {
+            target.told_lost = true;
+            self.with(index, |machine, ctx| machine.handle_lost(Loss::EndOfStream, ctx));
+            moved = true;
+        }
+        moved
+    }
+
+    fn settle_target(&mut self, index: usize) -> bool {
+        if self.wires[index].target.closed {
+            self.with(index, |machine, ctx| machine.settle(ctx));
+            while self.wires[index].machine.poll_effect().is_some() {}
+            return false;
+        }
+        self.with(index, |machine, ctx| {
+            machine.handle_memory(ctx);
+            machine.settle(ctx);
+        });
+        let mut moved = false;
+        while let Some(effect) = self.wires[index].machine.poll_effect() {
+            moved = true;
+            let side = &mut self.wires[index].target;
+            match effect {
+                ConnectionEffect::Send(batch) => side.send(batch, &self.memory),
+                ConnectionEffect::Resume => (side.paused, side.at_least) = (false, 1),
+                ConnectionEffect::Close { after_send } => {
+                    assert!(side.close.replace(after_send).is_none(), "closed twice");
+                }
+            }
+        }
+        moved
+    }
+
+    fn serve(&mut self) -> bool {
+        let mut moved = false;
+        for (_, request) in core::mem::take(&mut self.requests) {
+            moved = true;
+            let wait = self.random.below(self.chances.disk.as_nanos() as u64 + 1);
+            self.pending.push(Pending { due: self.now + Duration::from_nanos(wait), request });
+        }
+        while let Some(at) = self.pending.iter().position(|pending| pending.due <= self.now) {
+            moved = true;
+            let Pending { request, .. } = self.pending.swap_remove(at);
+            let machine = request.ticket.machine.0;
+            let completion = self.carry_out(request);
+            let find = |wire: &Wire| wire.machine.id().slot == machine;
+            let index = self.wires.iter().position(find).expect("a connection waits for it");
+            self.with(index, |machine, ctx| machine.handle_completion(completion, ctx));
+        }
+        moved
+    }
+
+    fn carry_out(&mut self, mut request: Request) -> Completion {
+        self.log.push(request.operation.name());
+        let range = |extent: &Extent| extent.offset.0 as usize..extent.end().0 as usize;
+        let (memory, disk) = (&mut self.memory, &mut self.disk);
+        let mut outcome = Outcome::Done;
+        match &mut request.operation {
+            Operation::Read { extent, buffer } => memory.write(buffer, 0, &disk[range(extent)]),
+            Operation::Write { extent, buffer, .. } => {
+                memory.read(buffer, 0, &mut disk[range(extent)]);
+            }
+            Operation::Compare { extent, buffer } => {
+                let mut bytes = vec![0; buffer.len() as usize];
+                memory.read(buffer, 0, &mut bytes);
+                let differs = bytes.iter().zip(&disk[range(extent)]).position(|(a, b)| a != b);
+                outcome = differs.map_or(Outcome::Done, |at| Outcome::Miscompare(at as u32));
+            }
+            Operation::WriteZeroes { extent, .. } => disk[range(extent)].fill(0),
+            Operation::Discard { extents } => {
+                extents.iter().for_each(|extent| disk[range(extent)].fill(0));
+            }
+            Operation::Flush | Operation::Verify { .. } => {}
+            Operation::CompareAndWrite { .. } => unreachable!("disks are never asked"),
+        }
+        request.complete(outcome)
+    }
+
+    fn control(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((key, reply)) = self.controllers.poll_reply() {
+            moved = true;
+            if let Some(index) = self.wire_at(key.machine.0) {
+                self.with(index, |machine, ctx| machine.handle_reply(reply, ctx));
+            }
+        }
+        while let Some((key, reason)) = self.controllers.poll_close() {
+            moved = true;
+            if let Some(index) = self.wire_at(key.machine.0) {
+                self.with(index, |machine, ctx| machine.close(reason, ctx));
+            }
+        }
+        while let Some(flush) = self.controllers.poll_flush() {
+            moved = true;
+            if let Some(index) = self.wire_at(flush.key.machine.0) {
+                self.with(index, |machine, ctx| machine.handle_flush(flush.volume, ctx));
+            }
+        }
+        moved
+    }
+
+    fn wire_at(&self, slot: u32) -> Option<usize> {
+        self.wires.iter().position(|wire| wire.machine.id().slot == slot)
+    }
+
+    /// Pages that neither side has given back.
+    pub(super) fn pages_held(&self) -> usize {
+        self.memory.held()
+    }
+}
+
+/// Fills a direct receive; `None` if there is none or nothing came, else whether it is full.
+fn fill(side: &mut Side, memory: &mut Pages) -> Option<Option<Direct>> {
+    let (direct, done) = side.direct.as_mut()?;
+    let count = side.inbound.len().min((direct.length - *done) as usize);
+    if count == 0 {
+        return None;
+    }
+    let bytes: Vec<u8> = side.inbound.drain(..count).collect();
+    memory.write(&mut direct.buffer, direct.at + *done, &bytes);
+    *done += count as u32;
+    if *done < direct.length {
+        return Some(None);
+    }
+    Some(side.direct.take().map(|(direct, _)| direct))
+}
