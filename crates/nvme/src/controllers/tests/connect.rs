@@ -265,3 +265,23 @@ fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
         assert_ne!(reply.result, u64::from(view.controller));
     }
 }
+
+#[test]
+fn a_queue_that_drains_beside_a_live_controller_holds_the_next_connect_too() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let (_, view) = world.ready(&Ask::default());
+        let (io, _) = world.join(&Ask::io(shards - 1, view.controller, 1));
+        let now = world.now;
+        world.of(io).connection_gone(now, io.key);
+        world.settle();
+        let (line, answer) = world.start(&Ask::default());
+        assert_eq!(answer, Answer::Later);
+        world.settle();
+        assert_eq!(world.take_reply(line), None);
+        world.drained(io);
+        world.settle();
+        let reply = world.take_reply(line).expect("it is let in");
+        assert_eq!(reply.status, Status::SUCCESS);
+    }
+}

@@ -6,7 +6,7 @@ fn ask() -> Ask {
     Ask { keep_alive_ms: 5000, ..Ask::default() }
 }
 
-fn second(count: u64) -> Duration {
+fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
@@ -15,9 +15,9 @@ fn a_silent_controller_fails_after_kato_and_not_before() {
     let mut world = World::new(1);
     let (line, view) = world.ready(&ask());
     let (io, _) = world.join(&Ask::io(0, view.controller, 1));
-    world.pass(second(4));
+    world.pass(seconds(4));
     assert!(world.closes.is_empty());
-    world.pass(second(1));
+    world.pass(seconds(1));
     assert_eq!(world.take_close(io), Some(CloseReason::KeepAliveExpired));
     assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
     world.drained(io);
@@ -31,12 +31,12 @@ fn keep_alive_commands_keep_it_alive() {
     let mut world = World::new(1);
     let (line, _) = world.ready(&ask());
     for _ in 0..10 {
-        world.pass(second(4));
+        world.pass(seconds(4));
         assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
     }
-    world.pass(second(4));
+    world.pass(seconds(4));
     assert!(world.closes.is_empty());
-    world.pass(second(1));
+    world.pass(seconds(1));
     assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
 }
 
@@ -47,12 +47,12 @@ fn io_alone_keeps_it_alive_on_every_shard() {
         let (line, view) = world.ready(&ask());
         let (io, io_view) = world.join(&Ask::io(shard, view.controller, 1));
         for _ in 0..10 {
-            world.pass(second(4));
+            world.pass(seconds(4));
             let now = world.now;
             world.of(io).command_heard(now, io_view.handle);
         }
         assert!(world.closes.is_empty());
-        world.pass(second(5));
+        world.pass(seconds(5));
         assert_eq!(world.take_close(io), Some(CloseReason::KeepAliveExpired));
         assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
     }
@@ -63,7 +63,7 @@ fn a_command_heard_while_the_shards_are_asked_counts() {
     let mut world = World::new(2);
     let (line, view) = world.ready(&ask());
     world.join(&Ask::io(1, view.controller, 1));
-    world.now = world.now + second(5);
+    world.now = world.now + seconds(5);
     let now = world.now;
     world.shards[0].handle_timeout(now);
     world.collect();
@@ -71,7 +71,7 @@ fn a_command_heard_while_the_shards_are_asked_counts() {
     world.admin(line, &Command::keep_alive());
     world.settle();
     assert!(world.closes.is_empty());
-    world.pass(second(5));
+    world.pass(seconds(5));
     assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
 }
 
@@ -83,7 +83,7 @@ fn without_kato_there_is_no_timer() {
     let set = |value| Command::set_features(0x0f, 0, value, 0);
     assert_eq!(world.admin(line, &set(2000)).status, Status::SUCCESS);
     let now = world.now;
-    assert_eq!(world.shards[0].poll_timeout(), Some(now + second(2)));
+    assert_eq!(world.shards[0].poll_timeout(), Some(now + seconds(2)));
     assert_eq!(world.admin(line, &set(0)).status, Status::SUCCESS);
     assert_eq!(world.shards[0].poll_timeout(), None);
 }
@@ -92,6 +92,25 @@ fn without_kato_there_is_no_timer() {
 fn a_controller_that_was_never_enabled_expires_too() {
     let mut world = World::new(1);
     let (line, _) = world.join(&ask());
-    world.pass(second(5));
+    world.pass(seconds(5));
     assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+}
+
+#[test]
+fn the_answers_of_all_shards_are_awaited() {
+    for heard in [1, 2] {
+        let mut world = World::new(3);
+        let (line, view) = world.ready(&ask());
+        let (first, first_view) = world.join(&Ask::io(1, view.controller, 1));
+        let (second, second_view) = world.join(&Ask::io(2, view.controller, 2));
+        world.pass(seconds(4));
+        let now = world.now;
+        let (io, handle) =
+            if heard == 1 { (first, first_view.handle) } else { (second, second_view.handle) };
+        world.of(io).command_heard(now, handle);
+        world.pass(seconds(4));
+        assert!(world.closes.is_empty(), "shard {heard} heard a command");
+        world.pass(seconds(1));
+        assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+    }
 }
