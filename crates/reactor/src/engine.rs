@@ -102,8 +102,8 @@ pub(crate) enum Op {
     Readable(Socket),
     /// Ends when the other side has closed or the connection is broken; bytes may still wait before it.
     Hangup(Socket),
-    /// Receives up to `length` bytes.
-    Receive { socket: Socket, into: *mut u8, length: u32 },
+    /// Receives up to `length` bytes. `drained`: the receive before took all there was, so trying at once is likely vain.
+    Receive { socket: Socket, into: *mut u8, length: u32, drained: bool },
     /// Receives into the message's vectors.
     ReceiveMessage { socket: Socket, message: *mut libc::msghdr },
     /// Receives up to `length` bytes and drops them.

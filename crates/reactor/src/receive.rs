@@ -1,9 +1,9 @@
 //! Receive buffers: a shard's few large ones, small ones for when those are lent, and the line before them.
 //!
 //! One receive should take everything there is, so the buffers are large and few. A connection holds one only while bytes
-//! wait in it or a receive is posted. A peer that stalls in the middle of a PDU keeps its buffer, so the
-//! large ones may all be lent; then others go on with small ones, which hold any capsule, and when these are
-//! used up too, they wait in line.
+//! wait in it or a receive is posted. When the large ones are lent, small ones serve, which hold any capsule; when these
+//! are lent too, connections wait in line, and those that stall within a PDU have what they hold *stowed*: moved to
+//! memory of its exact size, much less than the kernel holds for the same socket.
 //!
 //! ```text
 //!   0        start            end                  capacity
@@ -12,13 +12,11 @@
 
 use std::collections::VecDeque;
 
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, RECEIVE_BUFFER, RECEIVE_BUFFERS};
+use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, RECEIVE_BUFFER};
 use block::table::Slot;
 
 /// A small buffer holds a capsule, or a payload that is not received directly, with headers and digests.
 pub(crate) const SMALL: u32 = 24 << 10;
-/// Small buffers: as many bytes in all as the large ones.
-const SMALL_COUNT: usize = RECEIVE_BUFFERS * (RECEIVE_BUFFER / SMALL) as usize;
 
 const _: () = assert!(SMALL > CAPSULE_DATA_MAX + 4096 && SMALL > DIRECT_RECEIVE_MIN + 4096);
 
@@ -27,11 +25,21 @@ pub(crate) struct Stage {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
+    size: Size,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Large,
+    Small,
+    /// The connection's own, exactly as large as what it holds.
+    Own,
 }
 
 impl Stage {
-    fn new(capacity: u32) -> Stage {
-        Stage { bytes: vec![0; capacity as usize].into_boxed_slice(), start: 0, end: 0 }
+    fn new(capacity: u32, size: Size) -> Stage {
+        let bytes = vec![0; capacity as usize].into_boxed_slice();
+        Stage { bytes, start: 0, end: 0, size }
     }
 
     #[inline]
@@ -39,8 +47,10 @@ impl Stage {
         self.bytes.len() as u32
     }
 
-    fn is_large(&self) -> bool {
-        self.capacity() > SMALL
+    /// Whether it is the connection's own and cannot be received into.
+    #[inline]
+    pub(crate) fn is_stowed(&self) -> bool {
+        self.size == Size::Own
     }
 
     /// What was received and not consumed.
@@ -110,18 +120,23 @@ pub(crate) struct Lender {
     large_left: usize,
     small_free: Vec<Stage>,
     small_left: usize,
+    /// Below so many free small buffers, connections should do without where they can.
+    reserve: usize,
     lent: usize,
     line: VecDeque<Slot>,
 }
 
 impl Lender {
-    /// Buffers are made when they are first lent.
+    /// So many large buffers, and as many bytes of small ones, made when they are first lent.
     pub(crate) fn new(large: usize) -> Lender {
+        let large = large.max(1);
+        let small = large * (RECEIVE_BUFFER / SMALL) as usize;
         Lender {
             large_free: Vec::new(),
-            large_left: large.max(1),
+            large_left: large,
             small_free: Vec::new(),
-            small_left: SMALL_COUNT,
+            small_left: small,
+            reserve: small / 4,
             lent: 0,
             line: VecDeque::new(),
         }
@@ -140,39 +155,40 @@ impl Lender {
     #[inline]
     pub(crate) fn give(&mut self, mut stage: Stage) {
         (stage.start, stage.end) = (0, 0);
+        match stage.size {
+            Size::Large => self.large_free.push(stage),
+            Size::Small => self.small_free.push(stage),
+            Size::Own => return,
+        }
         self.lent -= 1;
-        let free = if stage.is_large() { &mut self.large_free } else { &mut self.small_free };
-        free.push(stage);
     }
 
-    /// Whether connections without unconsumed bytes should give their buffers up and poll instead.
+    /// Whether connections should do without a buffer where they can: poll before they receive, stow what waits.
     #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
         !self.line.is_empty()
             || (self.large_left + self.large_free.len() == 0
-                && self.small_left + self.small_free.len() < SMALL_COUNT / 4)
+                && self.small_left + self.small_free.len() < self.reserve)
     }
 
-    /// Exchanges a large buffer with little in it for a small one when somebody waits. Returns the bytes moved.
-    pub(crate) fn demote(&mut self, stage: &mut Stage, least: u32) -> usize {
-        if self.line.is_empty() || !stage.is_large() || stage.len().max(least) > SMALL / 2 {
+    /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0: it holds too much.
+    pub(crate) fn stow(&mut self, stage: &mut Stage) -> u32 {
+        if stage.is_stowed() || stage.len() > SMALL {
             return 0;
         }
-        let Some(mut small) = self.take_small() else { return 0 };
-        small.take_over(stage);
-        self.lent += 1;
-        let large = std::mem::replace(stage, small);
-        self.give(large);
-        stage.len() as usize
+        let mut own = Stage::new(stage.len(), Size::Own);
+        own.take_over(stage);
+        let lent = std::mem::replace(stage, own);
+        self.give(lent);
+        stage.len()
     }
 
-    /// Exchanges a small buffer for a large one; `false` when all are lent.
-    pub(crate) fn promote(&mut self, stage: &mut Stage) -> bool {
-        let Some(mut large) = self.take_large() else { return false };
-        large.take_over(stage);
-        self.lent += 1;
-        let small = std::mem::replace(stage, large);
-        self.give(small);
+    /// Exchanges a buffer for one that holds at least `least` bytes; `false` when none is free.
+    pub(crate) fn exchange(&mut self, stage: &mut Stage, least: u32) -> bool {
+        let Some(mut larger) = self.lend(least) else { return false };
+        larger.take_over(stage);
+        let old = std::mem::replace(stage, larger);
+        self.give(old);
         true
     }
 
@@ -213,7 +229,7 @@ impl Lender {
             return Some(stage);
         }
         self.large_left = self.large_left.checked_sub(1)?;
-        Some(Stage::new(RECEIVE_BUFFER))
+        Some(Stage::new(RECEIVE_BUFFER, Size::Large))
     }
 
     fn take_small(&mut self) -> Option<Stage> {
@@ -221,7 +237,7 @@ impl Lender {
             return Some(stage);
         }
         self.small_left = self.small_left.checked_sub(1)?;
-        Some(Stage::new(SMALL))
+        Some(Stage::new(SMALL, Size::Small))
     }
 }
 
@@ -277,26 +293,37 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_connection_gives_its_large_buffer_to_who_waits() {
-        let mut lender = Lender::new(1);
+    fn what_a_stalled_connection_holds_is_stowed() {
+        let mut lender = Lender { small_left: 0, ..Lender::new(1) };
         let mut stage = lender.lend(1).unwrap();
         filled(&mut stage, b"half a header");
-        assert_eq!(lender.demote(&mut stage, 24), 0, "nobody waits");
-        lender.wait(slot(7));
-        assert_eq!(lender.demote(&mut stage, 24), 13);
-        assert_eq!((stage.capacity(), stage.unconsumed()), (SMALL, &b"half a header"[..]));
-        assert!(lender.lend(SMALL + 1).is_some());
+        assert!(lender.lend(1).is_none());
+        assert_eq!(lender.stow(&mut stage), 13);
+        assert_eq!((stage.capacity(), stage.unconsumed()), (13, &b"half a header"[..]));
+        assert_eq!(lender.lent(), 0);
+        assert!(lender.exchange(&mut stage, 24));
+        assert_eq!((stage.capacity(), stage.unconsumed()), (RECEIVE_BUFFER, &b"half a header"[..]));
+        assert_eq!(lender.lent(), 1);
     }
 
     #[test]
-    fn a_promotion_keeps_the_bytes() {
+    fn more_than_a_small_buffer_is_not_stowed() {
+        let mut lender = Lender::new(1);
+        let mut stage = lender.lend(1).unwrap();
+        filled(&mut stage, &vec![7; SMALL as usize + 1]);
+        assert_eq!(lender.stow(&mut stage), 0);
+        assert!(!stage.is_stowed());
+    }
+
+    #[test]
+    fn an_exchange_for_a_larger_one_keeps_the_bytes() {
         let mut lender = Lender::new(1);
         let large = lender.lend(1).unwrap();
         let mut stage = lender.lend(1).unwrap();
         filled(&mut stage, b"begun");
-        assert!(!lender.promote(&mut stage));
+        assert!(!lender.exchange(&mut stage, SMALL + 1));
         lender.give(large);
-        assert!(lender.promote(&mut stage));
+        assert!(lender.exchange(&mut stage, SMALL + 1));
         assert_eq!((stage.capacity(), stage.unconsumed()), (RECEIVE_BUFFER, &b"begun"[..]));
         assert_eq!(lender.lent(), 1);
     }

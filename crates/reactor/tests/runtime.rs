@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::ShardId;
-use contract::suite::{Command, Note, Part, Report, Scripted};
+use contract::suite::{Command, Note, Part, Report, Scripted, Step, Then};
 use contract::{ConnectionId, DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
@@ -216,6 +216,41 @@ fn a_silent_connection_gives_its_receive_buffer_back() {
             peer.write_all(message).unwrap();
             assert_eq!(bench.report(), (shard, Report::Shown(id, message.to_vec())));
             bench.wait_for("free buffer", |stats| stats[shard.index()].receive_buffers == 0);
+        }
+    });
+}
+
+#[test]
+fn connections_that_stall_do_not_stop_others() {
+    // One large and 21 small buffers for 60 connections that stop in the middle of a message.
+    let config = Config { receive_buffers: 1, ..Config::default() };
+    on_each(&config, |bench| {
+        let address = bench.listen(ListenOptions::default());
+        let mut stalled = Vec::new();
+        for _ in 0..60 {
+            let mut peer = bench.connect(address);
+            let (shard, id) = bench.accepted();
+            let wait = Step { consume: Some(0), then: Then::Stream(1000, u32::MAX) };
+            bench.command(shard, Command::Script(id, vec![wait]));
+            bench.command(shard, Command::Ping(1));
+            assert_eq!(bench.report(), (shard, Report::Pong(1)));
+            peer.write_all(b"begun").unwrap();
+            stalled.push((peer, id));
+            // Shown, maybe after the wait for a buffer.
+            assert!(matches!(bench.report(), (_, Report::Shown(_, _))));
+        }
+        let mut lively = bench.connect(address);
+        let (shard, id) = bench.accepted();
+        for _ in 0..20 {
+            lively.write_all(b"x").unwrap();
+            assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+        }
+        // What was begun goes on where it stopped.
+        for (peer, id) in &mut stalled {
+            peer.write_all(&[b'y'; 995]).unwrap();
+            let mut whole = b"begun".to_vec();
+            whole.extend([b'y'; 995]);
+            assert_eq!(bench.report(), (shard, Report::Shown(*id, whole)));
         }
     });
 }

@@ -26,6 +26,9 @@ pub(super) struct Connection {
     /// The receiving operation that is out.
     pub(super) input: Input,
     pub(super) want: Want,
+    /// Bytes that the last receive had room for, and whether there were fewer.
+    pub(super) asked: u32,
+    pub(super) drained: bool,
     pub(super) stage: Option<Stage>,
     pub(super) direct: Option<DirectReceive>,
     /// It is in the list of those that are shown again.
@@ -112,6 +115,8 @@ impl Connection {
             lost: false,
             input: Input::None,
             want: Want::Idle,
+            asked: 0,
+            drained: false,
             stage: None,
             direct: None,
             is_ready: false,

@@ -36,18 +36,27 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 let waiting = connection.waiting();
                 if waiting > 0 && waiting >= at_least {
                     self.show_later(slot);
-                } else if waiting == 0
-                    && (E::POLLS_FIRST || connection.quiet || self.lender.is_scarce())
-                {
-                    self.give_stage(slot);
-                    self.watch(slot);
-                } else if E::POLLS_FIRST {
-                    self.shrink_stage(slot, at_least);
+                } else if E::POLLS_FIRST || connection.quiet || self.lender.is_scarce() {
+                    self.do_without(slot);
                     self.watch(slot);
                 } else {
                     self.receive(slot);
                 }
             }
+        }
+    }
+
+    /// Gives the connection's buffer back if nothing waits in it, or if others wait for one and it holds little.
+    fn do_without(&mut self, slot: Slot) {
+        let connection = self.connections.get_mut(slot).expect("it can do without");
+        if connection.waiting() == 0 {
+            self.give_stage(slot);
+        } else if self.lender.is_scarce()
+            && let Some(stage) = &mut connection.stage
+        {
+            let moved = self.lender.stow(stage);
+            add(&self.counters().bytes_moved, u64::from(moved));
+            self.serve_line();
         }
     }
 
@@ -62,12 +71,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// A paused connection is watched for its end alone.
     fn watch_hangup(&mut self, slot: Slot) {
-        let connection = self.connections.get_mut(slot).expect("a paused connection is there");
-        if connection.waiting() == 0 {
-            self.give_stage(slot);
-        } else {
-            self.shrink_stage(slot, 1);
-        }
+        self.do_without(slot);
         let connection = self.connections.get_mut(slot).expect("a paused connection is there");
         if !connection.hangup {
             connection.hangup = true;
@@ -86,8 +90,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         };
         let least = at_least.max(connection.waiting() + 1).min(block::limits::RECEIVE_BUFFER);
         let has = match &mut connection.stage {
-            Some(stage) if stage.capacity() >= least => true,
-            Some(stage) => self.lender.promote(stage),
+            Some(stage) if stage.capacity() >= least && !stage.is_stowed() => true,
+            Some(stage) => self.lender.exchange(stage, least),
             None => {
                 connection.stage = self.lender.lend(least);
                 connection.stage.is_some()
@@ -95,16 +99,20 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         };
         if !has {
             connection.in_line = true;
+            if self.lender.waiting() == 0 {
+                // The first in line: see at once who can do without.
+                self.sweep_at = Some(self.now);
+            }
             self.lender.wait(slot);
-            self.want_sweep();
             return;
         }
-        self.shrink_stage(slot, least);
-        let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
         let stage = connection.stage.as_mut().expect("a buffer was just found");
         let moved = stage.make_room();
         let (into, room) = stage.room();
-        let op = Op::Receive { socket: connection.socket(slot), into, length: room.min(at_most) };
+        let (socket, drained) = (connection.socket(slot), connection.drained);
+        let length = room.min(at_most);
+        let op = Op::Receive { socket, into, length, drained };
+        connection.asked = length;
         connection.input = Input::Receive;
         add(&self.counters().bytes_moved, moved as u64);
         // SAFETY: the room is in the connection's stage, which is neither given away nor changed while
@@ -112,19 +120,6 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
         if !E::POLLS_FIRST {
             self.want_sweep();
-        }
-    }
-
-    /// Where somebody waits for a large buffer, exchanges one with little in it for a small one.
-    fn shrink_stage(&mut self, slot: Slot, least: u32) {
-        if self.lender.waiting() == 0 {
-            return;
-        }
-        let connection = self.connections.get_mut(slot).expect("its stage is shrunk");
-        if let Some(stage) = &mut connection.stage {
-            let moved = self.lender.demote(stage, least);
-            add(&self.counters().bytes_moved, moved as u64);
-            self.serve_line();
         }
     }
 
@@ -182,6 +177,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if result > 0 {
             connection.touched = self.now;
         }
+        connection.drained = input == Input::Receive && (result as u32) < connection.asked;
         match input {
             Input::Receive if result > 0 => {
                 connection.stage.as_mut().expect("it was lent").received(result as usize);
@@ -352,30 +348,25 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.tell(contract::Event::Lost { connection: id_of(slot), loss });
     }
 
-    pub(super) fn want_sweep(&mut self) {
+    fn want_sweep(&mut self) {
         if self.sweep_at.is_none() {
             self.sweep_at = Some(self.now + QUIET);
         }
     }
 
-    /// Takes receives back that have been silent; whoever is left keeps the sweep going.
+    /// Takes back what silent connections hold; whoever may become silent yet keeps the sweep going.
     pub(super) fn sweep(&mut self) {
         self.sweep_at = None;
         let short = self.lender.waiting() > 0;
         let mut again = short;
         let (mut silent, mut holders) = (Vec::new(), Vec::new());
         for (slot, connection) in self.connections.iter_mut() {
-            if connection.input != Input::Receive || !connection.is_open() {
-                if short && connection.stage.is_some() && connection.input != Input::Receive {
-                    let at_least = match connection.want {
-                        Want::Stream { at_least, .. } => at_least,
-                        _ => 1,
-                    };
-                    holders.push((slot, at_least));
-                }
+            if !connection.is_open() || connection.stage.is_none() {
                 continue;
             }
-            if self.now.since(connection.touched) < QUIET {
+            if connection.input != Input::Receive {
+                holders.push(slot);
+            } else if self.now.since(connection.touched) < QUIET {
                 again = true;
             } else if connection.waiting() == 0 || short {
                 connection.quiet = true;
@@ -385,8 +376,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 again = true;
             }
         }
-        for (slot, at_least) in holders {
-            self.shrink_stage(slot, at_least);
+        if short {
+            holders.into_iter().for_each(|slot| self.do_without(slot));
         }
         for slot in silent {
             self.engine.cancel(Self::key(Kind::Input, slot));

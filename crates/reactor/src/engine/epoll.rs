@@ -112,7 +112,7 @@ impl Epoll {
             return;
         }
         let (result, wanted) = match op {
-            Op::Receive { socket, into, length } => {
+            Op::Receive { socket, into, length, .. } => {
                 self.system_calls += 1;
                 // SAFETY: the driver keeps the memory valid until the operation has ended.
                 let result = unsafe {

@@ -21,11 +21,18 @@ const COMPLETIONS: u32 = 8192;
 /// Sockets in the ring's own table; those beyond go by their descriptors.
 const TABLE: u32 = 8192;
 
+/// IORING_RECVSEND_POLL_FIRST: wait for readiness before the first try.
+const POLL_FIRST: u16 = 1;
+
 /// A ring and its socket table.
 pub(crate) struct Uring {
     ring: IoUring,
     table: u32,
     wake: RawFd,
+    /// Ended, and not told yet: sends that ended at once, and what was taken out of a full completion queue.
+    early: Vec<Done>,
+    /// A send has been tried since the ring was last entered.
+    tried: bool,
     system_calls: u64,
 }
 
@@ -40,7 +47,8 @@ impl Uring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(ENTRIES)?;
-        let mut engine = Uring { ring, table: 0, wake, system_calls: 3 };
+        let mut engine =
+            Uring { ring, table: 0, wake, early: Vec::new(), tried: false, system_calls: 3 };
         // The table may hold as many as the process may open; without it, descriptors are used.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let table = limit.map_or(TABLE, |limit| TABLE.min(u32::try_from(limit).unwrap_or(TABLE)));
@@ -69,6 +77,29 @@ impl Uring {
                 return;
             }
             self.submit();
+            if self.ring.submission().is_full() {
+                // The kernel takes no more before completions are read.
+                let mut early = std::mem::take(&mut self.early);
+                self.reap(&mut early);
+                self.early = early;
+            }
+        }
+    }
+
+    /// Moves all completions there are to `done`.
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        let mut wake_ended = false;
+        for entry in self.ring.completion() {
+            let key = Key(entry.user_data());
+            match key.kind() {
+                Kind::Ignored => continue,
+                Kind::Wake => wake_ended |= !cqueue::more(entry.flags()),
+                _ => {}
+            }
+            done.push(Done { key, result: entry.result() });
+        }
+        if wake_ended {
+            self.watch_wake();
         }
     }
 
@@ -93,9 +124,10 @@ impl Uring {
                 let (fd, flags) = self.at(socket);
                 opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build().flags(flags)
             }
-            Op::Receive { socket, into, length } => {
+            Op::Receive { socket, into, length, drained } => {
                 let (fd, flags) = self.at(socket);
-                opcode::Recv::new(fd, into, length).build().flags(flags)
+                let first = if drained { POLL_FIRST } else { 0 };
+                opcode::Recv::new(fd, into, length).ioprio(first).build().flags(flags)
             }
             Op::ReceiveMessage { socket, message } => {
                 let (fd, flags) = self.at(socket);
@@ -144,6 +176,7 @@ impl Uring {
 
     fn enter(&mut self, patience: Patience) -> io::Result<()> {
         self.system_calls += 1;
+        self.tried = false;
         let submitter = self.ring.submitter();
         let result = match patience.limit {
             None => submitter.submit_and_wait(1),
@@ -207,6 +240,19 @@ impl Engine for Uring {
     }
 
     unsafe fn start(&mut self, key: Key, op: Op) {
+        if let Op::Send { socket, message } = op
+            && !self.tried
+        {
+            self.tried = true;
+            self.system_calls += 1;
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            // SAFETY: the caller keeps the message and its vectors valid.
+            let result = unsafe { libc::sendmsg(socket.fd, message, flags) };
+            if result > 0 {
+                self.early.push(Done { key, result: i32::try_from(result).unwrap_or(i32::MAX) });
+                return;
+            }
+        }
         let entry = self.entry(op).user_data(key.0);
         // SAFETY: passed on to the caller.
         unsafe { self.push(entry) };
@@ -226,7 +272,14 @@ impl Engine for Uring {
     }
 
     fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()> {
-        let waits = patience.limit != Some(std::time::Duration::ZERO);
+        if !self.early.is_empty() {
+            done.append(&mut self.early);
+            // The next send goes through the ring, so that it is entered however much there is to send.
+            if self.ring.completion().is_empty() {
+                return Ok(());
+            }
+        }
+        let waits = patience.limit != Some(std::time::Duration::ZERO) && done.is_empty();
         if waits && !patience.spin.is_zero() && self.ring.completion().is_empty() {
             if !self.ring.submission().is_empty() {
                 self.submit();
@@ -240,19 +293,7 @@ impl Engine for Uring {
         } else if unsubmitted || self.ring.submission().taskrun() {
             self.enter(Patience::NONE)?;
         }
-        let mut wake_ended = false;
-        for entry in self.ring.completion() {
-            let key = Key(entry.user_data());
-            match key.kind() {
-                Kind::Ignored => continue,
-                Kind::Wake => wake_ended |= !cqueue::more(entry.flags()),
-                _ => {}
-            }
-            done.push(Done { key, result: entry.result() });
-        }
-        if wake_ended {
-            self.watch_wake();
-        }
+        self.reap(done);
         Ok(())
     }
 
