@@ -1,21 +1,21 @@
-//! The world of the dialogues: a driver, a volume, controllers, and the host's side of the wire.
+//! The world of the dialogues: a driver that keeps the contract, volumes, controllers, and what a host does with them.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use block::checksum::{Crc32c, crc32c};
 use block::{
     BlockCount, BlockSize, Buffer, Completion, Failure, Instant, MachineId, Memory, Operation,
-    Outcome, PAGE_SIZE, PageId, Pool, Request, ShardId, VolumeId, limits,
+    Outcome, Pool, Request, ShardId, VolumeId, limits,
 };
 use contract::{ConnectionId, Direct, Endpoint, ListenerId, Next, SendBatch, SendSegment};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
-use wire::nvme::{Command, Completion as Entry, Nqn, Status};
-use wire::nvme_tcp::{
-    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICReq, ICResp, PduType,
-    R2T, TermReq,
-};
+use wire::nvme::{Command, Completion as Entry, Nqn};
+use wire::nvme_tcp::{Digests, ICReq, R2T};
+
+use super::host::hear;
+pub(super) use super::host::{Said, capsule, host_data, pattern, seal};
+use super::pages::Pages;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
@@ -25,127 +25,6 @@ pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
 /// Bytes of each volume.
 pub(super) const VOLUME: usize = 2 << 20;
-
-/// Pages in a vector; using one that was given back, or losing one, is caught.
-#[derive(Debug, Default)]
-pub(super) struct Pages {
-    pages: Vec<Option<Box<[u8]>>>,
-    free: Vec<u32>,
-}
-
-impl Pages {
-    pub(super) fn held(&self) -> usize {
-        self.pages.len() - self.free.len()
-    }
-
-    fn page(&self, page: PageId) -> &[u8] {
-        self.pages[page.number() as usize].as_ref().expect("the page was given back")
-    }
-
-    fn page_mut(&mut self, page: PageId) -> &mut [u8] {
-        self.pages[page.number() as usize].as_mut().expect("the page was given back")
-    }
-}
-
-impl Memory for Pages {
-    fn materialize(&mut self, buffer: &mut Buffer) {
-        if !buffer.is_reserved() {
-            return;
-        }
-        for _ in 0..buffer.page_count() {
-            let page = vec![0xee; PAGE_SIZE as usize].into_boxed_slice();
-            let number = self.free.pop().unwrap_or_else(|| {
-                self.pages.push(None);
-                (self.pages.len() - 1) as u32
-            });
-            self.pages[number as usize] = Some(page);
-            buffer.push_page(PageId(number));
-        }
-    }
-
-    fn release(&mut self, mut buffer: Buffer) {
-        for page in buffer.take_pages() {
-            assert!(self.pages[page.number() as usize].take().is_some(), "given back twice");
-            self.free.push(page.number());
-        }
-    }
-
-    fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
-        self.materialize(buffer);
-        let mut rest = bytes;
-        for segment in buffer.segments(at, bytes.len() as u32) {
-            let (now, later) = rest.split_at(segment.length as usize);
-            let from = segment.offset as usize;
-            self.page_mut(segment.page)[from..from + now.len()].copy_from_slice(now);
-            rest = later;
-        }
-    }
-
-    fn read(&self, buffer: &Buffer, at: u32, into: &mut [u8]) {
-        let mut done = 0;
-        for segment in buffer.segments(at, into.len() as u32) {
-            let (from, length) = (segment.offset as usize, segment.length as usize);
-            into[done..done + length]
-                .copy_from_slice(&self.page(segment.page)[from..from + length]);
-            done += length;
-        }
-    }
-
-    fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32) {
-        self.write(buffer, at, &vec![0; length as usize]);
-    }
-
-    fn crc32c(&self, buffer: &Buffer, at: u32, length: u32, running: Crc32c) -> Crc32c {
-        let mut bytes = vec![0; length as usize];
-        self.read(buffer, at, &mut bytes);
-        running.update(&bytes)
-    }
-
-    fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32> {
-        let (mut left, mut right) = (vec![0; a.len() as usize], vec![0; b.len() as usize]);
-        self.read(a, 0, &mut left);
-        self.read(b, 0, &mut right);
-        left.iter().zip(&right).position(|(a, b)| a != b).map(|at| at as u32)
-    }
-}
-
-/// What the target said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    ICResp(ICResp),
-    Term(TermReq),
-    Response(Entry),
-    /// Header, data.
-    Data(DataHeader, Vec<u8>),
-    R2T(R2T),
-}
-
-impl Said {
-    pub(super) fn response(&self) -> Entry {
-        match self {
-            Said::Response(entry) => *entry,
-            other => panic!("expected a response, got {other:?}"),
-        }
-    }
-
-    pub(super) fn status(&self) -> Status {
-        self.response().status
-    }
-
-    pub(super) fn r2t(&self) -> R2T {
-        match self {
-            Said::R2T(r2t) => *r2t,
-            other => panic!("expected an R2T, got {other:?}"),
-        }
-    }
-
-    pub(super) fn term(&self) -> TermReq {
-        match self {
-            Said::Term(term) => *term,
-            other => panic!("expected a TermReq, got {other:?}"),
-        }
-    }
-}
 
 /// A connection with its driver and its host.
 pub(super) struct Link {
@@ -697,83 +576,4 @@ fn difference(memory: &Pages, buffer: &Buffer, bytes: &[u8]) -> Option<u32> {
     let mut expected = vec![0; buffer.len() as usize];
     memory.read(buffer, 0, &mut expected);
     expected.iter().zip(bytes).position(|(a, b)| a != b).map(|at| at as u32)
-}
-
-/// Some bytes that say where they belong.
-pub(super) fn pattern(length: usize, seed: usize) -> Vec<u8> {
-    (0..length).map(|i| (i * 31 + i / 251 + seed * 17) as u8).collect()
-}
-
-/// A command capsule as a host sends it.
-pub(super) fn capsule(command: Command, data: &[u8], digests: Digests) -> Vec<u8> {
-    let header = CapsuleCommand::new(command, digests, data.len() as u32).emit();
-    seal(&header, data, digests)
-}
-
-/// An H2CData PDU.
-pub(super) fn host_data(
-    r2t: &R2T,
-    offset: u32,
-    data: &[u8],
-    last: bool,
-    digests: Digests,
-) -> Vec<u8> {
-    let length = data.len() as u32;
-    let header =
-        DataHeader::h2c(r2t.command_id, r2t.transfer_tag, offset, length, last, digests).emit();
-    seal(&header, data, digests)
-}
-
-/// Header, digest, data, digest.
-pub(super) fn seal(header: &[u8], data: &[u8], digests: Digests) -> Vec<u8> {
-    let mut bytes = header.to_vec();
-    if digests.header {
-        bytes.extend(crc32c(header).to_le_bytes());
-    }
-    bytes.extend_from_slice(data);
-    if digests.data && !data.is_empty() {
-        bytes.extend(crc32c(data).to_le_bytes());
-    }
-    bytes
-}
-
-/// Hears one PDU, as strictly as Linux does: no padding, digests right, fields as negotiated.
-fn hear(bytes: &[u8], digests: Digests) -> (Said, usize) {
-    let common = CommonHeader::parse(bytes).expect("a whole header");
-    let length = common.length as usize;
-    let header = usize::from(common.header_length);
-    let plain = matches!(common.kind, PduType::IC_RESP | PduType::C2H_TERM_REQ);
-    let payload = common
-        .check(if plain { Digests::NONE } else { digests })
-        .unwrap_or_else(|error| panic!("{common}: {error}"));
-    if !plain && digests.header {
-        let digest = u32::from_le_bytes(*bytes[header..].first_chunk().expect("a digest"));
-        assert_eq!(digest, crc32c(&bytes[..header]), "header digest of {common}");
-    }
-    let said = match common.kind {
-        PduType::IC_RESP => {
-            let response = ICResp::parse(bytes).expect("parses");
-            response.check().expect("as Linux wants it");
-            Said::ICResp(response)
-        }
-        PduType::C2H_TERM_REQ => Said::Term(TermReq::parse(bytes).expect("parses")),
-        PduType::CAPSULE_RESPONSE => {
-            Said::Response(CapsuleResponse::parse(bytes).expect("parses").completion)
-        }
-        PduType::R2T => Said::R2T(R2T::parse(bytes).expect("parses")),
-        PduType::C2H_DATA => {
-            let data = DataHeader::parse(bytes).expect("parses");
-            let before = if digests.header { header + 4 } else { header };
-            assert_eq!(payload.offset as usize, before, "padding toward a host with HPDA 0");
-            assert_eq!(data.length, payload.length);
-            let end = before + payload.length as usize;
-            if digests.data {
-                let digest = u32::from_le_bytes(*bytes[end..].first_chunk().expect("a digest"));
-                assert_eq!(digest, crc32c(&bytes[before..end]), "data digest");
-            }
-            Said::Data(data, bytes[before..end].to_vec())
-        }
-        kind => panic!("a target does not send {kind}"),
-    };
-    (said, length)
 }
