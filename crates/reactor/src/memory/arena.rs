@@ -3,6 +3,8 @@
 //! **Address space and memory.** The address space (up to 1 TiB) is reserved at start and costs nothing. [`Arena::grow`] opens
 //! as much of it as pools and RAM disks may use together; the kernel commits a page when it is first touched, and
 //! [`Arena::give_back`] returns free pages to it. A page is named by its number; it never moves.
+//! Transparent huge pages are not asked for: 4 KiB random reads and writes over 512 MiB gained less than the measurement's noise (about 5%), and
+//! what is given back page by page would split them again.
 //!
 //! **Who owns a page.** At any moment a page is exactly one of:
 //!
