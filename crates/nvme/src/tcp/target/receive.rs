@@ -20,8 +20,8 @@ use crate::tcp::pdu_stream::{COMMON, Frame, Front, Violation, digest_at, peek};
 /// Bytes received beyond what is needed while large data of the host are expected: enough for many headers, few enough that
 /// most of a large payload is received directly.
 const HEADERS_AHEAD: u32 = 4096;
-/// A header of H2CData with its digest at most.
-const DATA_HEADER_MAX: u32 = 28;
+/// The smallest PDU that a host sends after ICReq: a header of H2CData, or a bare H2CTermReq.
+const SMALLEST: u32 = DataHeader::SIZE as u32;
 
 /// Where in a PDU the stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Connection {
                 if self.asked == 0 {
                     return Next::Idle;
                 }
-                DATA_HEADER_MAX - Digests::SIZE as u32 + self.digests.header_bytes()
+                SMALLEST
             }
             Stream::Data(part) => {
                 self.begin(ctx);
@@ -393,4 +393,4 @@ impl Connection {
     }
 }
 
-const _: () = assert!(COMMON < DATA_HEADER_MAX);
+const _: () = assert!(COMMON <= SMALLEST);

@@ -1,7 +1,7 @@
 //! How data move: in capsules, by R2T, with digests, in pieces of every size.
 
 use block::checksum::crc32c;
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, TRANSFER_MAX};
+use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, TRANSFER_MAX, TURN_PDUS};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{Digests, PduFlags};
@@ -284,5 +284,16 @@ fn the_data_digest_covers_what_leaves() {
     let Said::Data(_, data) = &world.said(IO)[0] else { panic!("no data") };
     // The reader has compared the digest on the wire with the data on the wire; these are the volume's.
     assert_eq!(crc32c(data), crc32c(&world.volumes[0][512..8704]));
+    world.end();
+}
+
+#[test]
+fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
+    let mut world = World::connected(Digests::NONE);
+    let one = capsule(Command::read(77, 0, 1, 512), &[], Digests::NONE);
+    let count = 2 * TURN_PDUS as usize + 10;
+    world.send(IO, &one.repeat(count));
+    assert_eq!(world.said(IO).len(), count);
+    assert_eq!(world.links[IO].yields, 2);
     world.end();
 }

@@ -43,6 +43,8 @@ pub(super) struct Link {
     closed: bool,
     pub(super) digests: Digests,
     pub(super) directs: usize,
+    /// Turns whose budget was used up.
+    pub(super) yields: usize,
     /// Bytes shown at once at most.
     pub(super) cut: usize,
 }
@@ -142,6 +144,7 @@ impl World {
             closed: false,
             digests: Digests::NONE,
             directs: 0,
+            yields: 0,
             cut: usize::MAX,
         });
         index
@@ -236,7 +239,10 @@ impl World {
                 state.directs += 1;
                 state.direct = Some((direct, 0));
             }
-            Next::Yield => assert!(consumed.is_some_and(|consumed| consumed > 0)),
+            Next::Yield => {
+                assert!(consumed.is_some_and(|consumed| consumed > 0) && shown > 0);
+                state.yields += 1;
+            }
             Next::Pause => state.paused = true,
             Next::Idle => assert_eq!(shown, 0, "idle with bytes left"),
         }
