@@ -253,7 +253,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Parcel::Unlisten(id, told) => self.unlisten(id, told),
                 Parcel::AcceptAgain => self.accept_again(),
                 Parcel::AddDisk(id, disk) => self.disks.add(id, disk),
-                Parcel::RemoveDisk(id, told) => self.disks.remove(id, told),
+                Parcel::RemoveDisk(id, told) => {
+                    self.answer_gathered();
+                    self.disks.remove(id, told);
+                }
                 Parcel::Worked(number, work) => self.worked(number, work),
                 Parcel::Stop => self.stopping = true,
             }
@@ -339,7 +342,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             match alarm {
                 Alarm::Connect(slot) => self.connect_timed_out(slot),
                 Alarm::Closing(slot) => self.closing_timed_out(slot),
-                Alarm::Accept => self.accept_again(),
+                Alarm::Accept => self.accept_retry(),
                 Alarm::Completion(slot) => self.release_completion(slot),
             }
         }

@@ -16,13 +16,15 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Keeps the calling thread on one CPU.
-pub(crate) fn pin(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
+/// Keeps the calling thread on these CPUs.
+pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    for cpu in cpus {
+        if *cpu >= CpuSet::MAX_CPU {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        set.set(*cpu);
+    }
     sched_setaffinity(None, &set)?;
     Ok(())
 }
@@ -87,11 +89,11 @@ mod tests {
     fn a_thread_can_be_kept_on_a_cpu_that_is_allowed() {
         let cpu = allowed_cpus()[0];
         std::thread::spawn(move || {
-            pin(cpu).unwrap();
+            pin(&[cpu]).unwrap();
             assert_eq!(allowed_cpus(), [cpu]);
         })
         .join()
         .unwrap();
-        assert!(pin(usize::MAX).is_err());
+        assert!(pin(&[usize::MAX]).is_err());
     }
 }

@@ -99,7 +99,7 @@ impl Reactor {
             counters: (0..shards).map(|_| Counters::default()).collect(),
             control,
             admission,
-            workers: Arc::new(Workers::default()),
+            workers: Arc::new(Workers::new(process::allowed_cpus())),
             origin: time::Instant::now(),
             receive_buffers: config.receive_buffers,
         });
@@ -152,7 +152,7 @@ impl<T: Send + 'static> Start<T> {
     ) {
         let _guard = AbortOnPanic;
         let warning = self.cpu.and_then(|cpu| {
-            let error = process::pin(cpu).err()?;
+            let error = process::pin(&[cpu]).err()?;
             Some(format!("shard {} is not kept on CPU {cpu}: {error}", self.shard.0))
         });
         let wake = self.shared.inboxes[self.shard.index()].wake_descriptor().as_raw_fd();

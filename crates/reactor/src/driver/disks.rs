@@ -43,7 +43,8 @@ struct Underway {
 #[derive(Default)]
 pub(super) struct Disks {
     known: Vec<Option<Known>>,
-    gathered: Vec<(Arc<Disk>, Request)>,
+    /// Requests to disks that answer at once.
+    gathered: Vec<(DiskId, Request)>,
     underway: Table<Underway>,
     held_back: Table<Completion>,
     unsubmitted: u32,
@@ -72,6 +73,12 @@ impl Disks {
                 let _ = told.send(());
             }
         }
+    }
+
+    /// A disk that requests have been gathered for: it is removed only after they are answered.
+    #[inline]
+    fn disk(&self, id: DiskId) -> &Disk {
+        &self.known[id.0 as usize].as_ref().expect("a disk with gathered requests").disk
     }
 
     /// Whether nothing is with the kernel or a disk thread.
@@ -106,12 +113,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 return;
             }
         };
-        let disk = known.disk.clone();
-        if disk.answers_at_once() {
-            self.disks.gathered.push((disk, request));
+        // Not a clone of the disk: its count is shared by all shards, and this is the path of every request.
+        if known.disk.answers_at_once() {
+            self.disks.gathered.push((id, request));
             return;
         }
-        let submitted = disk.submit(&mut self.memory, request);
+        let submitted = known.disk.submit(&mut self.memory, request);
         self.submitted(id, submitted);
     }
 
@@ -140,13 +147,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if gathered.len() > 1 {
             for part in gathered.chunks(OVERLAP) {
                 // The table's lines for all, then what they point at for all.
-                part.iter().for_each(|(disk, request)| disk.prefetch_slot(&request.operation));
-                part.iter().for_each(|(disk, request)| disk.prefetch_page(&request.operation));
+                for (id, request) in part {
+                    self.disks.disk(*id).prefetch_slot(&request.operation);
+                }
+                for (id, request) in part {
+                    self.disks.disk(*id).prefetch_page(&request.operation);
+                }
             }
         }
-        for (disk, request) in gathered.drain(..) {
-            match disk.submit(&mut self.memory, request) {
-                Submitted::Done(completion) => self.tell(Event::Completed(completion)),
+        for (id, request) in gathered.drain(..) {
+            match self.disks.disk(id).submit(&mut self.memory, request) {
+                Submitted::Done(completion) => self.events.push_back(Event::Completed(completion)),
                 _ => unreachable!("a disk that answers at once did not"),
             }
         }

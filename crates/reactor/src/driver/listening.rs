@@ -22,6 +22,8 @@ pub(super) struct Listening {
     listeners: BTreeMap<u32, Watched>,
     next_number: u32,
     next_shard: usize,
+    /// An alarm for the next try is set.
+    retries: bool,
 }
 
 struct Watched {
@@ -137,7 +139,16 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         watched.state = State::Paused;
         add(&self.counters().accept_pauses, 1);
         self.shared.admission.wait();
-        self.set_alarm(ACCEPT_RETRY, Alarm::Accept);
+        if !self.listening.retries {
+            self.listening.retries = true;
+            self.set_alarm(ACCEPT_RETRY, Alarm::Accept);
+        }
+    }
+
+    /// The moment to try again has come.
+    pub(super) fn accept_retry(&mut self) {
+        self.listening.retries = false;
+        self.accept_again();
     }
 
     /// A descriptor may have become free.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::disk::Work;
+use crate::process;
 
 /// Threads: enough to keep a few disks busy, few enough to stay in the background of two shards.
 const THREADS: usize = 4;
@@ -34,14 +35,20 @@ struct Queue {
 }
 
 /// The disk threads of a reactor.
-#[derive(Default)]
 pub(crate) struct Workers {
+    /// Where they may run: a thread inherits the one CPU of the shard that starts it.
+    cpus: Vec<usize>,
     queue: Mutex<Queue>,
     work: Condvar,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Workers {
+    /// Threads that will run on these CPUs.
+    pub(crate) fn new(cpus: Vec<usize>) -> Workers {
+        Workers { cpus, queue: Mutex::default(), work: Condvar::new(), threads: Mutex::default() }
+    }
+
     /// Hands work to a thread; it comes back to `to`.
     pub(crate) fn give(self: &Arc<Self>, number: u64, work: Box<Work>, to: Arc<dyn Deliver>) {
         let mut queue = lock(&self.queue);
@@ -74,7 +81,9 @@ impl Workers {
     }
 
     fn run(&self) {
-        let _guard = crate::process::AbortOnPanic;
+        let _guard = process::AbortOnPanic;
+        // Where this is not permitted, they stay beside the shard, which works too.
+        let _ = process::pin(&self.cpus);
         while let Some(mut job) = self.next() {
             job.work.run();
             job.to.deliver(job.number, job.work);
