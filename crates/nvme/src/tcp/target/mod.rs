@@ -2,7 +2,7 @@
 //!
 //! In: received bytes, completions, replies of the [`Controllers`]. Out: requests (pushed to the context at once), and by
 //! polling send batches, a resume, a close. Units: bytes, moments of the shard clock. Pure: no I/O, no clock.
-//! Errors: what the peer may not do ends the connection with a C2HTermReq ([`Violation`]); what a command may not do is
+//! Errors: what the peer may not do ends the connection with a C2HTermReq ([`Violation`](super::pdu_stream::Violation)); what a command may not do is
 //! a status; what the storage could not do is a status too (`status.rs`).
 //!
 //! The way of a 4 KiB read: `receive` cuts the PDU, `capsule` gives the command a slot and memory and a request to the
