@@ -1,0 +1,470 @@
+//! The load: jobs that ask a volume for blocks, and the clock that decides what counts.
+//!
+//! *Closed loop*: each job keeps `depth` requests in flight. *Open loop* (`rate`): each job has a schedule, and a request that finds no free
+//! slot leaves late; its latency counts from the scheduled start either way, so a stall of the target is seen by every request that was due in it and not
+//! only by those that happened to be in flight ("coordinated omission", Tene). Latency ends when the completion reaches the job.
+//!
+//! ```text
+//!   Warming --warm_up--> Measuring --time--> Draining --(verify: flush)--> Verifying --> Done
+//! ```
+//!
+//! With `verify` jobs keep to parts of their own and never have two requests on one block in flight, so what a read must see is known exactly; every
+//! read is checked, and at the end each block that was written is read back. Units: bytes, nanoseconds of the shard clock. Errors: the first is kept
+//! and all are counted; a load that sees little else ends early. In the steady state nothing is allocated.
+
+mod ledger;
+mod tally;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use block::{Account, Buffer, Extent, Instant, Operation, Outcome};
+
+use crate::guest::{Desk, Guest, Phase, Place, Progress};
+use crate::stamp;
+use crate::workload::{Draw, Part, Stream, Workload};
+use ledger::{Judgement, Ledger};
+pub use ledger::{LEDGER_BLOCKS_MAX, Mismatch, Verified};
+pub use tally::{FirstError, Side, Tally};
+
+/// Errors after which a load that has more errors than successes ends.
+const ERRORS_ENOUGH: u64 = 100;
+
+/// What a load does; the same value for every shard that carries a part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Which requests.
+    pub workload: Workload,
+    /// Jobs of all shards together.
+    pub jobs: u32,
+    /// Requests that a job has in flight at most.
+    pub depth: u32,
+    /// Requests a second of all jobs together: an open loop.
+    pub rate: Option<u64>,
+    /// How long nothing counts at first.
+    pub warm_up: Duration,
+    /// How long it counts then.
+    pub time: Duration,
+    /// Whether to check what is read.
+    pub verify: bool,
+    /// Decides what is drawn, and marks what is written.
+    pub seed: u64,
+}
+
+/// One shard's part of a load.
+#[derive(Debug)]
+pub struct Load {
+    plan: Plan,
+    place: Place,
+    phase: Phase,
+    /// When the present phase ends; of Warming and Measuring.
+    phase_ends: Instant,
+    jobs: Vec<Job>,
+    /// The requests that may be in flight: `depth` for each job, job by job.
+    slots: Vec<Slot>,
+    in_flight: u32,
+    /// Some job could not go on, for want of memory or of a block that is free.
+    stalled: bool,
+    flushing: bool,
+    scratch: Vec<u8>,
+    verified: Verified,
+    tally: Tally,
+    progress: Arc<Progress>,
+    requests: u64,
+}
+
+#[derive(Debug)]
+struct Job {
+    part: Part,
+    stream: Stream,
+    /// Drawn, but not yet submitted.
+    held: Option<Draw>,
+    free: Vec<u32>,
+    ledger: Option<Ledger>,
+    /// Of an open loop: the next request's place in the schedule, which all jobs share.
+    due_index: u64,
+}
+
+/// A request that may be in flight.
+#[derive(Debug, Default)]
+struct Slot {
+    began: Instant,
+    offset: u64,
+    job: u32,
+    write: bool,
+    account: Account,
+}
+
+impl Load {
+    /// The jobs `first`, `first + step`, and so on of the plan, for the volume `place`. The workload's range must hold at least one block.
+    pub fn new(
+        mut plan: Plan,
+        place: Place,
+        first: u32,
+        step: usize,
+        progress: Arc<Progress>,
+    ) -> Load {
+        let workload = &mut plan.workload;
+        if plan.verify {
+            let most = LEDGER_BLOCKS_MAX * u64::from(workload.block_bytes);
+            workload.range_bytes = workload.range_bytes.min(most);
+        }
+        assert!(workload.blocks() > 0, "a range of {} bytes", workload.range_bytes);
+        if plan.verify && workload.blocks() < u64::from(plan.jobs) {
+            // Parts of their own need a block each.
+            plan.jobs = workload.blocks() as u32;
+        }
+        let numbers = (first..plan.jobs).step_by(step.max(1));
+        let jobs: Vec<Job> = numbers.map(|number| Job::new(&plan, number)).collect();
+        let mut load = Load {
+            place,
+            phase: Phase::New,
+            phase_ends: Instant::ZERO,
+            slots: Vec::with_capacity(jobs.len() * plan.depth as usize),
+            in_flight: 0,
+            stalled: false,
+            flushing: false,
+            scratch: vec![0; plan.workload.block_bytes as usize],
+            verified: Verified::default(),
+            tally: Tally::new(),
+            progress,
+            requests: 0,
+            jobs,
+            plan,
+        };
+        for (index, job) in load.jobs.iter_mut().enumerate() {
+            for _ in 0..plan.depth {
+                job.free.push(load.slots.len() as u32);
+                load.slots.push(Slot { job: index as u32, ..Slot::default() });
+            }
+            // What is freed last is taken first; begin in order.
+            job.free.reverse();
+        }
+        load
+    }
+
+    /// What was counted.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// What checking came to; all zeros without `verify`.
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+
+    /// Bytes of the volume that were worked on.
+    pub fn range_bytes(&self) -> u64 {
+        self.plan.workload.range_bytes
+    }
+
+    /// Moves on to the phase that the time asks for.
+    fn advance(&mut self, now: Instant) {
+        if self.phase == Phase::New {
+            self.phase = Phase::Warming;
+            self.phase_ends = now + self.plan.warm_up;
+            self.tally.began = now;
+        }
+        if self.phase == Phase::Warming && now >= self.phase_ends {
+            self.phase = Phase::Measuring;
+            self.phase_ends = now + self.plan.time;
+            self.tally.open(now);
+        }
+        let hopeless =
+            || self.tally.errors >= ERRORS_ENOUGH && self.tally.errors > self.requests / 2;
+        if self.phase < Phase::Draining
+            && ((self.phase == Phase::Measuring && now >= self.phase_ends)
+                || self.progress.is_stopped()
+                || hopeless())
+        {
+            self.phase = Phase::Draining;
+            self.tally.close(now);
+        }
+    }
+
+    /// Starts what job `index` may start.
+    #[inline]
+    fn start(&mut self, desk: &mut dyn Desk, index: usize) {
+        match self.phase {
+            Phase::Warming | Phase::Measuring => self.issue(desk, index),
+            Phase::Verifying => self.read_back(desk, index),
+            Phase::New | Phase::Draining | Phase::Done => {}
+        }
+    }
+
+    #[inline]
+    fn issue(&mut self, desk: &mut dyn Desk, index: usize) {
+        let now = desk.now();
+        while let Some(slot) = self.jobs[index].free.last().copied() {
+            let job = &mut self.jobs[index];
+            let began = match self.plan.rate {
+                None => now,
+                Some(rate) => {
+                    let due = due_at(self.tally.began, job.due_index, rate);
+                    if due > now {
+                        return;
+                    }
+                    due
+                }
+            };
+            let Some(draw) = job.next_draw() else {
+                self.stalled = true;
+                return;
+            };
+            let offset = (job.part.first + draw.block) * u64::from(self.plan.workload.block_bytes);
+            if !self.submit(desk, slot, draw.write, offset, began) {
+                self.jobs[index].held = Some(draw);
+                self.stalled = true;
+                return;
+            }
+            let job = &mut self.jobs[index];
+            job.free.pop();
+            job.due_index += u64::from(self.plan.jobs);
+            if let Some(ledger) = &mut job.ledger {
+                ledger.begin(draw.block, draw.write);
+            }
+        }
+    }
+
+    /// Submits a block; returns false where memory is short.
+    #[inline]
+    fn submit(
+        &mut self,
+        desk: &mut dyn Desk,
+        number: u32,
+        write: bool,
+        offset: u64,
+        began: Instant,
+    ) -> bool {
+        let length = self.plan.workload.block_bytes;
+        let slot = &mut self.slots[number as usize];
+        let phase = (offset % 4096) as u32;
+        let Some(mut buffer) = desk.take(&mut slot.account, length, phase) else { return false };
+        slot.began = began;
+        slot.offset = offset;
+        slot.write = write;
+        let extent = Extent::new(offset, u64::from(length));
+        let operation = if write {
+            let job = &self.jobs[slot.job as usize];
+            match &job.ledger {
+                Some(ledger) => {
+                    let block = offset / u64::from(length) - job.part.first;
+                    let generation = ledger.generation(block) + 1;
+                    stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
+                    desk.memory().write(&mut buffer, 0, &self.scratch);
+                }
+                None => {
+                    // Enough to make each write's data its own; the rest is what the pages held.
+                    let memory = desk.memory();
+                    memory.materialize(&mut buffer);
+                    let header = stamp::header(offset, self.requests, self.plan.seed);
+                    memory.write(&mut buffer, 0, &header);
+                }
+            }
+            Operation::Write { extent, buffer, durable: false }
+        } else {
+            Operation::Read { extent, buffer }
+        };
+        self.in_flight += 1;
+        desk.submit(self.place, number, operation);
+        true
+    }
+
+    /// Reads back the next blocks that were written, as many as may be in flight.
+    fn read_back(&mut self, desk: &mut dyn Desk, index: usize) {
+        let length = u64::from(self.plan.workload.block_bytes);
+        while let Some(slot) = self.jobs[index].free.last().copied() {
+            let job = &mut self.jobs[index];
+            let held = job.held.take().map(|draw| draw.block);
+            let written = || job.ledger.as_mut().and_then(Ledger::next_written);
+            let Some(block) = held.or_else(written) else { return };
+            let offset = (job.part.first + block) * length;
+            let now = desk.now();
+            if self.progress.is_stopped() {
+                return;
+            }
+            if !self.submit(desk, slot, false, offset, now) {
+                self.jobs[index].held = Some(Draw { write: false, block });
+                self.stalled = true;
+                return;
+            }
+            self.jobs[index].free.pop();
+        }
+    }
+
+    /// Once all is back: flushes, begins to read back, or is done.
+    fn drained(&mut self, desk: &mut dyn Desk) {
+        let read_back = self.plan.verify && self.plan.workload.writes();
+        match self.phase {
+            Phase::Draining if read_back && !self.flushing && !self.progress.is_stopped() => {
+                // A read-back that the target's cache answers is worth less.
+                self.flushing = true;
+                self.in_flight += 1;
+                desk.submit(self.place, 0, Operation::Flush);
+            }
+            Phase::Draining if self.flushing => {
+                self.phase = Phase::Verifying;
+                self.jobs.iter_mut().for_each(|job| job.held = None);
+                self.start_all(desk);
+                if self.in_flight == 0 {
+                    self.phase = Phase::Done;
+                }
+            }
+            Phase::Draining | Phase::Verifying => self.phase = Phase::Done,
+            Phase::New | Phase::Warming | Phase::Measuring | Phase::Done => {}
+        }
+    }
+
+    fn start_all(&mut self, desk: &mut dyn Desk) {
+        self.stalled = false;
+        for index in 0..self.jobs.len() {
+            self.start(desk, index);
+        }
+    }
+
+    /// Compares what came with what must be there.
+    fn check(&mut self, desk: &mut dyn Desk, number: u32, outcome: Outcome, buffer: &Buffer) {
+        let slot = &self.slots[number as usize];
+        let job = &mut self.jobs[slot.job as usize];
+        let Some(ledger) = &mut job.ledger else { return };
+        let block = slot.offset / u64::from(self.plan.workload.block_bytes) - job.part.first;
+        if slot.write {
+            ledger.end_write(block, outcome);
+            return;
+        }
+        ledger.end_read(block);
+        if !outcome.is_done() {
+            return;
+        }
+        desk.memory().read(buffer, 0, &mut self.scratch);
+        let finding = stamp::examine(&self.scratch, slot.offset);
+        let judgement = ledger.judge(block, finding, self.plan.seed, self.plan.workload.writes());
+        match judgement {
+            Judgement::Right => self.verified.checked += 1,
+            Judgement::Unknown => self.verified.unchecked += 1,
+            Judgement::Wrong { expected } => {
+                self.verified.wrong += 1;
+                let offset = slot.offset;
+                self.verified.first.get_or_insert(Mismatch { offset, expected, finding });
+            }
+        }
+    }
+}
+
+impl Guest for Load {
+    #[inline]
+    fn handle_completion(
+        &mut self,
+        desk: &mut dyn Desk,
+        number: u32,
+        outcome: Outcome,
+        buffer: Buffer,
+    ) {
+        let now = desk.now();
+        self.in_flight -= 1;
+        self.advance(now);
+        if buffer.is_empty() {
+            // The flush before reading back.
+            if !outcome.is_done() {
+                self.tally.fail("flush", 0, outcome);
+            }
+            return;
+        }
+        if self.plan.verify {
+            self.check(desk, number, outcome, &buffer);
+        }
+        let slot = &mut self.slots[number as usize];
+        let bytes = buffer.len();
+        desk.give(&mut slot.account, buffer);
+        let index = slot.job as usize;
+        self.requests += 1;
+        if !outcome.is_done() {
+            let name = if slot.write { "write" } else { "read" };
+            self.tally.fail(name, slot.offset, outcome);
+        } else if self.phase == Phase::Measuring {
+            let latency = now.0.saturating_sub(slot.began.0);
+            self.tally.count(slot.write, u64::from(bytes), latency);
+        }
+        self.jobs[index].free.push(number);
+        self.start(desk, index);
+    }
+
+    fn handle_turn(&mut self, desk: &mut dyn Desk) {
+        let fresh = self.phase == Phase::New;
+        self.advance(desk.now());
+        if fresh || self.stalled || self.plan.rate.is_some() {
+            self.start_all(desk);
+        }
+        if self.stalled {
+            self.tally.stalls += 1;
+        }
+        if self.in_flight == 0 && self.phase >= Phase::Draining {
+            self.drained(desk);
+        }
+        self.progress
+            .tell(self.requests, self.requests * u64::from(self.plan.workload.block_bytes));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.phase >= Phase::Draining {
+            return None;
+        }
+        let rate = self.plan.rate;
+        let waiting = self.jobs.iter().filter(|job| rate.is_some() && !job.free.is_empty());
+        let due = waiting.map(|job| due_at(self.tally.began, job.due_index, rate.unwrap_or(1)));
+        due.chain([self.phase_ends]).min()
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+}
+
+impl Job {
+    fn new(plan: &Plan, number: u32) -> Job {
+        let part = plan.workload.part(number, plan.jobs, plan.verify);
+        // Neighbouring seeds of SplitMix64 give unrelated streams.
+        let seed = plan.seed.wrapping_add(u64::from(number));
+        Job {
+            part,
+            stream: Stream::new(&plan.workload, part, seed),
+            held: None,
+            free: Vec::with_capacity(plan.depth as usize),
+            ledger: plan.verify.then(|| Ledger::new(part.count)),
+            // Jobs take the places of the common schedule in turn.
+            due_index: u64::from(number),
+        }
+    }
+
+    /// The next request, unless its block is in use.
+    #[inline]
+    fn next_draw(&mut self) -> Option<Draw> {
+        let Some(ledger) = &self.ledger else {
+            return Some(self.held.take().unwrap_or_else(|| self.stream.draw()));
+        };
+        // With a ledger, a block in use is passed over at random and waited for in order.
+        for _ in 0..DRAWS {
+            let draw = self.held.take().unwrap_or_else(|| self.stream.draw());
+            if !ledger.is_busy(draw.block) {
+                return Some(draw);
+            }
+            if !self.stream.is_random() {
+                self.held = Some(draw);
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// Tries to find a block that is not in use.
+const DRAWS: u32 = 16;
+
+/// When the request at place `index` of a schedule of `rate` a second is due.
+#[inline]
+fn due_at(began: Instant, index: u64, rate: u64) -> Instant {
+    Instant(began.0 + (index as f64 * (1e9 / rate as f64)) as u64)
+}
+
+#[cfg(test)]
+mod tests;

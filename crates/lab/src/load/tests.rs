@@ -1,0 +1,178 @@
+//! Rules of the load, on a desk where time stands still unless it is waited for.
+
+use super::*;
+use crate::fake::Bench;
+use crate::stamp::Finding;
+
+fn plan(random: bool, read_percent: u8, verify: bool) -> Plan {
+    let workload = Workload { random, read_percent, block_bytes: 4096, range_bytes: 1 << 20 };
+    Plan {
+        workload,
+        jobs: 2,
+        depth: 4,
+        rate: None,
+        warm_up: Duration::from_micros(100),
+        time: Duration::from_millis(2),
+        verify,
+        seed: 42,
+    }
+}
+
+fn run(bench: &mut Bench, plan: Plan) -> Load {
+    bench.run(Load::new(plan, Place(0), 0, 1, Arc::default()))
+}
+
+#[test]
+fn a_closed_loop_keeps_its_depth_and_counts_the_window_only() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let load = run(&mut bench, plan(true, 100, false));
+    assert_eq!(bench.depth_seen, 8);
+    // One request a microsecond for two milliseconds; the warm-up does not count.
+    let counted = load.tally().requests();
+    assert!((1_990..=2_001).contains(&counted), "{counted} requests");
+    assert_eq!(load.tally().window(), Duration::from_millis(2));
+    assert_eq!(load.tally().reads.bytes, counted * 4096);
+    assert_eq!(load.tally().writes.requests(), 0);
+    // Eight in flight, served one by one: the mean latency is eight service times (Little's law).
+    let mean = load.tally().reads.latency.mean();
+    assert!((7_500.0..8_500.0).contains(&mean), "{mean} ns");
+    let phases: Vec<Phase> = bench.phases.iter().map(|(phase, _)| *phase).collect();
+    assert_eq!(phases.first(), Some(&Phase::Warming));
+    assert_eq!(phases.last(), Some(&Phase::Done));
+}
+
+#[test]
+fn shards_share_the_jobs() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let mut plan = plan(false, 100, false);
+    plan.jobs = 5;
+    let first = Load::new(plan, Place(0), 0, 2, Arc::default());
+    let second = Load::new(plan, Place(0), 1, 2, Arc::default());
+    assert_eq!((first.jobs.len(), second.jobs.len()), (3, 2));
+    let mut sum = bench.run(first).tally().clone();
+    let other = bench.run(second);
+    sum.add(other.tally());
+    assert!(sum.requests() > other.tally().requests());
+}
+
+#[test]
+fn an_open_loop_keeps_its_schedule() {
+    let mut bench = Bench::new(&[1 << 20]);
+    let mut plan = plan(true, 100, false);
+    plan.rate = Some(100_000);
+    plan.time = Duration::from_millis(10);
+    let load = run(&mut bench, plan);
+    let counted = load.tally().requests();
+    assert!((998..=1_002).contains(&counted), "{counted} requests of 1000");
+    assert!(load.tally().reads.latency.max() < 3_000);
+}
+
+#[test]
+fn an_open_loop_counts_from_the_schedule_and_not_from_the_send() {
+    let mut bench = Bench::new(&[1 << 20]);
+    // Twice as many as can be served: the queue grows without end, and so must latency.
+    bench.service_ns = 20_000;
+    let mut plan = plan(true, 100, false);
+    plan.rate = Some(100_000);
+    plan.time = Duration::from_millis(10);
+    let load = run(&mut bench, plan);
+    assert_eq!(bench.depth_seen, 8);
+    let slowest = load.tally().reads.latency.max();
+    assert!(slowest > 4_000_000, "{slowest} ns after 10 ms at half the rate");
+}
+
+#[test]
+fn what_was_written_verifies() {
+    for random in [false, true] {
+        for read_percent in [0, 50] {
+            let mut bench = Bench::new(&[1 << 20]);
+            let load = run(&mut bench, plan(random, read_percent, true));
+            let verified = load.verified();
+            assert_eq!(verified.wrong, 0, "{:?}", verified.first);
+            assert!(verified.checked > 100, "{verified:?}");
+            assert_eq!(bench.flushes, 1);
+        }
+    }
+}
+
+#[test]
+fn a_later_run_that_only_reads_checks_what_an_earlier_one_wrote() {
+    let mut bench = Bench::new(&[1 << 20]);
+    run(&mut bench, plan(false, 0, true));
+    let again = Plan { seed: 43, ..plan(true, 100, true) };
+    let load = run(&mut bench, again);
+    assert_eq!((load.verified().wrong, load.verified().unchecked), (0, 0));
+    bench.volumes[0][5 * 4096 + 1000] ^= 1;
+    let load = run(&mut bench, again);
+    let first = load.verified().first.expect("the damage is found");
+    assert_eq!(first.offset, 5 * 4096);
+    assert_eq!(first.finding, Finding::Damaged { at: 1000 });
+}
+
+#[test]
+fn a_lost_write_is_noticed() {
+    let mut bench = Bench::new(&[1 << 20]);
+    bench.lose_writes_from = Some(1_500);
+    let load = run(&mut bench, plan(true, 0, true));
+    let first = load.verified().first.expect("stale data are found");
+    let Finding::Stamped { generation, .. } = first.finding else {
+        panic!("{:?}", first.finding);
+    };
+    assert!(generation < first.expected, "{first:?}");
+}
+
+#[test]
+fn errors_are_counted_and_the_first_is_kept() {
+    let mut bench = Bench::new(&[1 << 20]);
+    bench.fail_at = Some(0);
+    let load = run(&mut bench, plan(false, 100, false));
+    let tally = load.tally();
+    let first = tally.first_error.expect("block 0 is read");
+    assert_eq!((first.operation, first.offset), ("read", 0));
+    assert!(tally.errors >= 1 && tally.requests() > tally.errors);
+}
+
+#[test]
+fn a_load_that_only_fails_ends_early() {
+    let mut bench = Bench::new(&[4096]);
+    bench.fail_at = Some(0);
+    let mut plan = plan(true, 100, false);
+    plan.workload.range_bytes = 4096;
+    plan.time = Duration::from_secs(3600);
+    let load = run(&mut bench, plan);
+    assert!((100..200).contains(&load.tally().errors), "{}", load.tally().errors);
+}
+
+#[test]
+fn a_small_pool_slows_a_load_and_does_not_stop_it() {
+    let mut bench = Bench::new(&[64 << 20]);
+    let mut plan = plan(false, 0, false);
+    plan.workload = Workload { block_bytes: 1 << 20, range_bytes: 64 << 20, ..plan.workload };
+    plan.jobs = 1;
+    plan.depth = 64;
+    let load = run(&mut bench, plan);
+    assert!(load.tally().stalls > 0);
+    assert!(bench.depth_seen < 64);
+    assert!(load.tally().requests() > 1_000);
+}
+
+#[test]
+fn parts_too_small_for_the_depth_still_verify() {
+    let mut bench = Bench::new(&[3 * 4096]);
+    let mut plan = plan(true, 50, true);
+    plan.workload.range_bytes = 3 * 4096;
+    plan.jobs = 8;
+    let load = run(&mut bench, plan);
+    assert_eq!(load.verified().wrong, 0);
+    assert!(load.verified().checked > 0);
+}
+
+#[test]
+fn it_ends_when_asked_to() {
+    let progress = Arc::new(Progress::default());
+    progress.stop();
+    let mut bench = Bench::new(&[1 << 20]);
+    let load = Load::new(plan(true, 0, true), Place(0), 0, 1, progress);
+    let load = bench.run(load);
+    assert_eq!(load.phase(), Phase::Done);
+}

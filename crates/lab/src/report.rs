@@ -1,0 +1,396 @@
+//! What a run came to: the same fields on a terminal and in JSON.
+//!
+//! Units are in the names: nanoseconds, bytes, microseconds of processor time. A figure that was not measured is absent, never zero.
+//! Latency is from the intended start of a request to its completion at the job; an open loop's intended start is its place in the schedule.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::load::{Side, Tally, Verified};
+
+/// The percentiles that are told, with their names.
+const PERCENTILES: [(&str, f64); 7] = [
+    ("p50", 50.0),
+    ("p75", 75.0),
+    ("p90", 90.0),
+    ("p95", 95.0),
+    ("p99", 99.0),
+    ("p99.9", 99.9),
+    ("p99.99", 99.99),
+];
+
+/// The result of one `bench`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What was measured, as a URI.
+    pub disk: String,
+    /// The pattern in fio's words.
+    pub pattern: String,
+    /// Bytes of a request.
+    pub block_bytes: u32,
+    /// Requests that each job had in flight at most.
+    pub queue_depth: u32,
+    /// Jobs.
+    pub jobs: u32,
+    /// Threads that carried them.
+    pub shards: u16,
+    /// "closed", or "open" with `rate`.
+    pub closed_or_open_loop: &'static str,
+    /// Requests a second that were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// Bytes of the disk that were worked on.
+    pub range_bytes: u64,
+    /// What the offsets and the data were drawn from.
+    pub seed: u64,
+    /// Length of the window.
+    pub seconds: f64,
+    /// Requests in the window.
+    pub requests: u64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes of payload a second.
+    pub bytes_per_second: f64,
+    /// Of all requests.
+    pub latency_ns: Latency,
+    /// Reads alone, of a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<Part>,
+    /// Writes alone, of a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<Part>,
+    /// Processor time for each request.
+    pub cpu_us_per_io: CpuPerIo,
+    /// Of one CPU, how much each thread of the bench itself used: 1 is all of it.
+    pub bench_thread_busy: Vec<f64>,
+    /// Requests that failed, at any time.
+    pub errors: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+    /// What checking came to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
+    /// What to know before believing the figures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Where and with what it was measured.
+    pub environment: Environment,
+}
+
+/// Latencies, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// The shortest.
+    pub min: u64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub stddev: f64,
+    /// Half were at most as long.
+    pub p50: u64,
+    /// Three quarters were at most as long, and so on.
+    pub p75: u64,
+    /// 90 percent.
+    pub p90: u64,
+    /// 95 percent.
+    pub p95: u64,
+    /// 99 percent.
+    pub p99: u64,
+    /// 99.9 percent.
+    #[serde(rename = "p99.9")]
+    pub p99_9: u64,
+    /// 99.99 percent.
+    #[serde(rename = "p99.99")]
+    pub p99_99: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// The reads or the writes of a mix.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes of payload a second.
+    pub bytes_per_second: f64,
+    /// Their latencies.
+    pub latency_ns: Latency,
+}
+
+/// Processor time in microseconds for each request, user and system of all threads.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CpuPerIo {
+    /// Of this process. Where the disk is in this process, that is everything.
+    pub initiator: f64,
+    /// Of the target's process, where its control socket answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
+}
+
+/// What checking came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verify {
+    /// Blocks that were right.
+    pub checked: u64,
+    /// Blocks that nobody had stamped.
+    pub unchecked: u64,
+    /// Blocks that were wrong.
+    pub wrong: u64,
+    /// The first of them, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
+}
+
+/// Where and with what it was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Environment {
+    /// Version of this program.
+    pub version: String,
+    /// The commit it was built from, where that was known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// When the run began, as RFC 3339 in UTC.
+    pub date: String,
+    /// The system's name, release and architecture.
+    pub kernel: String,
+    /// The processor's model.
+    pub cpu: String,
+    /// CPUs that the bench might use.
+    pub cpus: Vec<usize>,
+    /// io_uring or epoll, and why.
+    pub driver: String,
+}
+
+impl Latency {
+    /// The figures of a histogram in nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Latency {
+        let [p50, p75, p90, p95, p99, p99_9, p99_99] =
+            PERCENTILES.map(|(_, percent)| histogram.value_at_percentile(percent));
+        Latency {
+            min: histogram.min(),
+            mean: histogram.mean(),
+            stddev: histogram.stdev(),
+            p50,
+            p75,
+            p90,
+            p95,
+            p99,
+            p99_9,
+            p99_99,
+            max: histogram.max(),
+        }
+    }
+
+    /// The percentiles with their names, shortest first.
+    pub fn percentiles(&self) -> [(&'static str, u64); 7] {
+        let values = [self.p50, self.p75, self.p90, self.p95, self.p99, self.p99_9, self.p99_99];
+        core::array::from_fn(|index| (PERCENTILES[index].0, values[index]))
+    }
+}
+
+impl Part {
+    fn of(side: &Side, seconds: f64) -> Part {
+        Part {
+            iops: per_second(side.requests(), seconds),
+            bytes_per_second: per_second(side.bytes, seconds),
+            latency_ns: Latency::of(&side.latency),
+        }
+    }
+}
+
+impl Verify {
+    /// What checking came to, in words where something was wrong.
+    pub fn of(verified: &Verified) -> Verify {
+        let first = verified.first.map(|mismatch| {
+            let expected = match mismatch.expected {
+                0 => "a run's data".to_owned(),
+                generation => format!("write {generation} of this run"),
+            };
+            format!("offset {}: expected {expected}, seen {}", mismatch.offset, mismatch.finding)
+        });
+        let Verified { checked, unchecked, wrong, .. } = *verified;
+        Verify { checked, unchecked, wrong, first }
+    }
+}
+
+impl Report {
+    /// Puts in what was counted; the rest is as it was.
+    #[must_use]
+    pub fn with_tally(mut self, tally: &Tally) -> Report {
+        self.seconds = tally.window().as_secs_f64();
+        self.requests = tally.requests();
+        self.iops = per_second(self.requests, self.seconds);
+        self.bytes_per_second = per_second(tally.reads.bytes + tally.writes.bytes, self.seconds);
+        let mut all = tally.reads.latency.clone();
+        all.add(&tally.writes.latency).expect("histograms of the same bounds");
+        self.latency_ns = Latency::of(&all);
+        if tally.reads.requests() > 0 && tally.writes.requests() > 0 {
+            self.read = Some(Part::of(&tally.reads, self.seconds));
+            self.write = Some(Part::of(&tally.writes, self.seconds));
+        }
+        self.errors = tally.errors;
+        self.first_error = tally
+            .first_error
+            .map(|error| format!("{} at {}: {}", error.operation, error.offset, error.outcome));
+        self
+    }
+
+    /// Whether the data were right and every request was answered as asked.
+    pub fn is_good(&self) -> bool {
+        self.errors == 0 && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
+    }
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        let empty = Histogram::new(1).expect("one digit is a legal precision");
+        Latency::of(&empty)
+    }
+}
+
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+/// Nanoseconds as people read them: `873 ns`, `12.4 us`, `1.20 ms`, `3.50 s`.
+#[derive(Clone, Copy, Debug)]
+pub struct Nanoseconds(pub f64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            ns if ns < 1e3 => return f.pad(&format!("{ns:.0} ns")),
+            ns if ns < 1e6 => (ns / 1e3, "us"),
+            ns if ns < 1e9 => (ns / 1e6, "ms"),
+            ns => (ns / 1e9, "s"),
+        };
+        let digits = match value {
+            v if v < 10.0 => 2,
+            v if v < 100.0 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{value:.digits$} {unit}"))
+    }
+}
+
+/// A number with its thousands apart: `1,234,567`.
+#[derive(Clone, Copy, Debug)]
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { disk, pattern, block_bytes, queue_depth, jobs, .. } = self;
+        let plural = if *jobs == 1 { "" } else { "s" };
+        write!(f, "{disk}\n{pattern}, {block_bytes} bytes, ")?;
+        match self.rate {
+            Some(rate) => write!(f, "open loop at {} a second", Grouped(rate))?,
+            None => write!(f, "closed loop")?,
+        }
+        writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {:.1} s\n", self.seconds)?;
+        let megabytes = |bytes: f64| bytes / 1e6;
+        let mut line = |name: &str, text: String| writeln!(f, "  {name:<12}{text}");
+        let rate = |iops: f64, bytes: f64| {
+            format!("{:>11}    {:>9.1} MB/s", Grouped(iops.round() as u64), megabytes(bytes))
+        };
+        line("IOPS", rate(self.iops, self.bytes_per_second))?;
+        for (name, part) in [("  reads", &self.read), ("  writes", &self.write)] {
+            if let Some(part) = part {
+                line(name, rate(part.iops, part.bytes_per_second))?;
+            }
+        }
+        let (names, values) = columns(&self.latency_ns);
+        line("latency", names)?;
+        line("", values)?;
+        for (name, part) in [("  reads", &self.read), ("  writes", &self.write)] {
+            if let Some(part) = part {
+                line(name, columns(&part.latency_ns).1)?;
+            }
+        }
+        let mut cpu = format!("{:.2} us per I/O here", self.cpu_us_per_io.initiator);
+        if let Some(target) = self.cpu_us_per_io.target {
+            cpu.push_str(&format!(", {target:.2} us at the target"));
+        }
+        line("CPU", cpu)?;
+        if let Some(verify) = &self.verify {
+            let Verify { checked, unchecked, wrong, .. } = verify;
+            let mut text = format!("{} blocks right, {wrong} wrong", Grouped(*checked));
+            if *unchecked > 0 {
+                text.push_str(&format!(", {} never written", Grouped(*unchecked)));
+            }
+            line("verified", text)?;
+            if let Some(first) = &verify.first {
+                line("", format!("first wrong: {first}"))?;
+            }
+        }
+        if self.errors > 0 {
+            let first = self.first_error.as_deref().unwrap_or("unknown");
+            line("errors", format!("{}; first: {first}", self.errors))?;
+        }
+        for note in &self.notes {
+            line("note", note.clone())?;
+        }
+        let Environment { version, kernel, cpu, driver, .. } = &self.environment;
+        write!(f, "\n  plateway {version}, {kernel}, {cpu}, {driver}")
+    }
+}
+
+/// Two lines of columns: names, and latencies below them.
+fn columns(latency: &Latency) -> (String, String) {
+    let mean = ("mean", latency.mean);
+    let rest = latency.percentiles().map(|(name, ns)| (name, ns as f64));
+    let all = [mean].into_iter().chain(rest).chain([("max", latency.max as f64)]);
+    let mut lines = (String::new(), String::new());
+    for (name, ns) in all {
+        lines.0.push_str(&format!("{name:>9}"));
+        lines.1.push_str(&format!("{:>9}", Nanoseconds(ns)));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_readable() {
+        let text = |ns| Nanoseconds(ns).to_string();
+        assert_eq!(text(0.0), "0 ns");
+        assert_eq!(text(873.0), "873 ns");
+        assert_eq!(text(12_430.0), "12.4 us");
+        assert_eq!(text(1_200_000.0), "1.20 ms");
+        assert_eq!(text(3.5e9), "3.50 s");
+        assert_eq!(Grouped(0).to_string(), "0");
+        assert_eq!(Grouped(1_234_567).to_string(), "1,234,567");
+        assert_eq!(Grouped(100).to_string(), "100");
+    }
+
+    #[test]
+    fn percentiles_rise() {
+        let mut histogram = Histogram::new(3).unwrap();
+        for ns in 1..=100_000u64 {
+            histogram.record(ns).unwrap();
+        }
+        let latency = Latency::of(&histogram);
+        let values = latency.percentiles().map(|(_, ns)| ns);
+        assert!(values.is_sorted(), "{values:?}");
+        assert!((49_900..=50_100).contains(&latency.p50) && latency.max >= 100_000);
+        assert_eq!(latency.min, 1);
+    }
+}
