@@ -1,1 +1,201 @@
-//! Tests.
+//! What becomes of requests when the association breaks: the rule *Unknown*, flush doubt, identity, change of size.
+
+use core::time::Duration;
+
+use block::{BlockCount, Extent, Failure, Instant, Operation, Outcome};
+use wire::nvme_tcp::Digests;
+
+use super::pair::{Pair, SUBSYSTEM, namespace, nqn, settings};
+use crate::subsystem::{Hosts, Subsystem};
+use crate::tcp::initiator::InitiatorNews;
+
+const QUIESCE: Duration = Duration::from_secs(10);
+
+/// A connected pair whose disk takes up to three seconds.
+fn slow(seed: u64) -> Pair {
+    let mut pair = Pair::new(seed, settings(Digests::NONE), false);
+    pair.connect();
+    pair.chances.disk = Duration::from_secs(3);
+    pair
+}
+
+fn cut_all(pair: &mut Pair) -> Instant {
+    (0..pair.connections()).for_each(|index| pair.cut(index));
+    pair.now
+}
+
+/// Turns until the initiator has noticed the break: what is asked from now on was not on the old association.
+fn notice(pair: &mut Pair) {
+    pair.run_until("noticed", |pair| pair.news.len() > 1);
+}
+
+/// Turns until the target's disk has what was asked, but not answered it.
+fn let_it_leave(pair: &mut Pair) {
+    while pair.turn() {}
+}
+
+#[test]
+fn a_read_that_was_under_way_is_asked_again_at_once() {
+    let mut pair = slow(1);
+    pair.read(1, 4096, 65_536);
+    let_it_leave(&mut pair);
+    let cut_at = cut_all(&mut pair);
+    let (outcome, bytes) = pair.finish(1);
+    assert_eq!(outcome, Outcome::Done);
+    assert!(bytes == pair.disk[4096..4096 + 65_536]);
+    assert!(pair.now.since(cut_at) < QUIESCE, "a read waits for nobody");
+}
+
+#[test]
+fn a_write_that_was_under_way_is_replayed_only_after_the_quiesce_time() {
+    let mut pair = slow(2);
+    pair.write(1, 0, &[1; 4096]);
+    let_it_leave(&mut pair);
+    let cut_at = cut_all(&mut pair);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
+    assert!(pair.now.since(cut_at) >= QUIESCE);
+    assert_eq!(pair.log.iter().filter(|name| **name == "write").count(), 2);
+}
+
+#[test]
+fn a_new_write_waits_behind_one_in_doubt_that_it_overlaps_and_behind_no_other() {
+    let mut pair = slow(3);
+    pair.write(1, 0, &[1; 8192]);
+    let_it_leave(&mut pair);
+    let cut_at = cut_all(&mut pair);
+    pair.chances.disk = Duration::ZERO;
+    notice(&mut pair);
+    pair.write(2, 4096, &[2; 8192]);
+    pair.write(3, 65_536, &[3; 4096]);
+    assert_eq!(pair.finish(3).0, Outcome::Done);
+    assert!(pair.now.since(cut_at) < QUIESCE, "what does not overlap does not wait");
+    assert!(pair.take(2).is_none());
+    assert_eq!(pair.finish(2).0, Outcome::Done);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
+    assert!(pair.now.since(cut_at) >= QUIESCE);
+    assert_eq!((pair.disk[0], pair.disk[4096], pair.disk[12_287]), (1, 2, 2));
+}
+
+#[test]
+fn a_write_that_never_left_ends_not_done_at_its_deadline() {
+    let mut pair = Pair::new(4, settings(Digests::NONE), false);
+    pair.unreachable = true;
+    let asked_at = pair.now;
+    pair.write(1, 0, &[1; 4096]);
+    assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::TimedOut));
+    assert_eq!(pair.now.since(asked_at), Duration::from_secs(60));
+    assert!(pair.initiator.explain().contains("127.0.0.1:4420"));
+}
+
+#[test]
+fn a_write_that_left_ends_unknown_and_not_before_the_quiesce_time() {
+    let mut hasty = settings(Digests::NONE);
+    hasty.deadline = Duration::from_secs(4);
+    let mut pair = Pair::new(5, hasty, false);
+    pair.connect();
+    pair.chances.disk = Duration::from_secs(3);
+    pair.write(1, 0, &[1; 4096]);
+    pair.read(2, 65_536, 512);
+    let_it_leave(&mut pair);
+    let cut_at = cut_all(&mut pair);
+    pair.unreachable = true;
+    assert_eq!(pair.finish(2).0, Outcome::NotDone(Failure::TimedOut));
+    assert!(pair.take(1).is_none());
+    assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::TimedOut));
+    assert!(pair.now.since(cut_at) >= QUIESCE);
+}
+
+#[test]
+fn a_disk_that_never_answers_costs_the_association_and_the_write_is_unknown() {
+    let mut hasty = settings(Digests::NONE);
+    hasty.deadline = Duration::from_secs(5);
+    let mut pair = Pair::new(6, hasty, false);
+    pair.connect();
+    pair.chances.disk = Duration::from_secs(100_000);
+    pair.write(1, 0, &[1; 4096]);
+    let asked_at = pair.now;
+    assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::TimedOut));
+    assert!(pair.now.since(asked_at) >= Duration::from_secs(5) + QUIESCE);
+}
+
+#[test]
+fn after_a_break_the_next_flush_fails_once_if_completed_writes_were_volatile() {
+    for (volatile, writes, expected) in [
+        (true, true, Outcome::NotDone(Failure::MediumWrite)),
+        (true, false, Outcome::Done),
+        (false, true, Outcome::Done),
+    ] {
+        let mut pair = Pair::new(7, settings(Digests::NONE), volatile);
+        pair.connect();
+        pair.write(1, 0, &[1; 4096]);
+        assert_eq!(pair.finish(1).0, Outcome::Done);
+        if !writes {
+            pair.ask(1, Operation::Flush);
+            assert_eq!(pair.finish(1).0, Outcome::Done);
+        }
+        cut_all(&mut pair);
+        pair.ask(2, Operation::Flush);
+        assert_eq!(pair.finish(2).0, expected, "volatile {volatile}, writes {writes}");
+        pair.ask(3, Operation::Flush);
+        assert_eq!(pair.finish(3).0, Outcome::Done, "it fails once");
+    }
+}
+
+#[test]
+fn another_namespace_under_the_same_number_is_refused() {
+    let mut pair = Pair::new(8, settings(Digests::NONE), false);
+    pair.connect();
+    let mut other = namespace(false);
+    other.uuid = [4; 16];
+    let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any).with_namespace(other);
+    pair.controllers.set_subsystem(pair.now, subsystem);
+    cut_all(&mut pair);
+    pair.run_until("lost", |pair| pair.news.len() > 1);
+    pair.read(1, 0, 512);
+    assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::TimedOut));
+    assert!(pair.initiator.state().contains("another one"), "{}", pair.initiator.state());
+}
+
+#[test]
+fn a_namespace_that_grows_is_told_of_without_a_break() {
+    let mut pair = Pair::new(9, settings(Digests::NONE), false);
+    pair.connect();
+    while pair.turn() {}
+    for blocks in [10_000, 20_000] {
+        let mut larger = namespace(false);
+        larger.blocks = BlockCount(blocks);
+        pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), larger);
+        pair.run_until("grown", |pair| {
+            pair.initiator.facts().is_some_and(|facts| facts.size.0 == blocks * 512)
+        });
+    }
+    let changed = |news: &&InitiatorNews| **news == InitiatorNews::FactsChanged;
+    assert_eq!(pair.news.iter().filter(changed).count(), 2, "{:?}", pair.news);
+    assert_eq!(pair.news.len(), 3);
+}
+
+#[test]
+fn a_write_in_doubt_that_is_closed_ends_unknown() {
+    let mut pair = slow(10);
+    pair.write(1, 0, &[1; 4096]);
+    let_it_leave(&mut pair);
+    cut_all(&mut pair);
+    pair.initiator.close();
+    assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::Removed));
+    pair.run_until("gone", |pair| pair.initiator.is_gone());
+}
+
+#[test]
+fn a_discard_in_doubt_blocks_what_overlaps_any_of_its_ranges() {
+    let mut pair = slow(11);
+    let extents = vec![Extent::new(0, 4096), Extent::new(1 << 20, 4096)];
+    pair.ask(1, Operation::Discard { extents });
+    let_it_leave(&mut pair);
+    let cut_at = cut_all(&mut pair);
+    pair.chances.disk = Duration::ZERO;
+    notice(&mut pair);
+    pair.write(2, 1 << 20, &[9; 512]);
+    assert_eq!(pair.finish(2).0, Outcome::Done);
+    assert!(pair.now.since(cut_at) >= QUIESCE);
+    assert_eq!(pair.disk[1 << 20], 9, "the replayed discard came before");
+}

@@ -3,6 +3,7 @@
 
 mod breaks;
 mod chaos;
+mod discovering;
 mod pages;
 mod pair;
 mod scripted;

@@ -32,7 +32,9 @@ fn what_is_written_is_read_at_every_size_digest_and_phase() {
     for digests in ALL_DIGESTS {
         let mut pair = Pair::new(2, settings(digests), false);
         pair.connect();
-        for (round, length) in [512, 4096, 8192, 12_288, 65_536, 131_072, 1 << 20].into_iter().enumerate() {
+        for (round, length) in
+            [512, 4096, 8192, 12_288, 65_536, 131_072, 1 << 20].into_iter().enumerate()
+        {
             for offset in [0u64, 512, 4096 + 1536] {
                 let bytes = pattern(length, round as u8);
                 pair.write(1, offset, &bytes);
