@@ -1,2 +1,21 @@
-//! The room `sim`.
+//! The simulator: whole hosts in virtual time, with faults drawn from one seed, and an oracle that knows what each block may hold.
+//!
+//! The hosts run the same [`shard::Shard`] that the reactor runs: targets with disks, and clients whose disk is the target's namespace, imported by our initiator.
+//! Between them lie a network that delays, splits and cuts, disks that are slow, fail, tear and forget, and mail that takes its time.
+//! Same seed, same trace. What does not live here: real sockets, files, clocks, threads.
+//! Read [`world`] first, then [`scenario`] and [`oracle`].
 #![forbid(unsafe_code)]
+
+pub mod client;
+pub mod disk;
+pub mod memory;
+pub mod network;
+pub mod node;
+pub mod oracle;
+pub mod run;
+pub mod scenario;
+pub mod trace;
+pub mod world;
+
+pub use run::{Failed, Passed, Plant, run_seed};
+pub use scenario::{SCENARIOS, Scenario};

@@ -1,0 +1,129 @@
+//! Mail: what shards write to each other, and what the control thread orders and is told.
+//!
+//! Mail is first in, first out between two writers. An [`Order`] is answered exactly once, with its number; a shard that cannot carry it out says why.
+//! A change of the configuration is a sequence of orders, each sent to all shards and answered by all before the next (see
+//! docs/decisions/0005-apply.md): so no shard uses what another does not know yet, except for mail that was under way, which every room tolerates.
+
+use block::VolumeId;
+use contract::{DiskFacts, DiskId, ListenerId};
+use nvme::subsystem::Subsystem;
+use volume::Layout;
+use volume::gate::Health;
+use wire::nvme::Nqn;
+
+use crate::imports::ImportSettings;
+use crate::report::Report;
+
+/// A letter.
+#[derive(Debug)]
+pub enum Mail {
+    /// Between the volumes of two shards.
+    Volume(volume::Message),
+    /// Between the controllers of two shards.
+    Nvme(nvme::controllers::Message),
+    /// From the control thread.
+    Order {
+        /// Given back in the answer.
+        number: u64,
+        /// What to do.
+        order: Box<Order>,
+    },
+    /// To the control thread: an order is carried out.
+    Answer {
+        /// The order's.
+        number: u64,
+        /// How it went.
+        answer: Box<Answer>,
+    },
+    /// To the control thread: something that people should know.
+    News(Box<News>),
+}
+
+/// What the control thread wants.
+#[derive(Debug)]
+pub enum Order {
+    /// A disk of this process is open.
+    AddDisk {
+        /// Its number.
+        disk: DiskId,
+        /// What is known of it.
+        facts: DiskFacts,
+    },
+    /// A remote disk is to be reached; answered by [`Answer::Import`], once connected or given up.
+    AddImport {
+        /// Its number.
+        disk: DiskId,
+        /// Where it is.
+        settings: Box<ImportSettings>,
+    },
+    /// A disk was reopened or has another size.
+    RenewDisk {
+        /// Its number.
+        disk: DiskId,
+        /// What is known of it now.
+        facts: DiskFacts,
+    },
+    /// A disk is not used any more.
+    RemoveDisk(DiskId),
+    /// A volume over disks that were added.
+    AddVolume {
+        /// Its number.
+        volume: VolumeId,
+        /// How its members make it.
+        layout: Layout,
+    },
+    /// A volume has another size.
+    ResizeVolume {
+        /// Its number.
+        volume: VolumeId,
+        /// The same members, longer or shorter.
+        layout: Layout,
+    },
+    /// Let no new request go to the volume; answered when nothing of it is below on this shard.
+    HoldVolume(VolumeId),
+    /// Forget a held volume.
+    ForgetVolume(VolumeId),
+    /// A subsystem is exported, or exported differently.
+    SetSubsystem(Box<Subsystem>),
+    /// A subsystem is not exported any more.
+    RemoveSubsystem(Nqn),
+    /// All of the first configuration has been ordered: from now on an unknown subsystem is refused for good.
+    ConfigurationComplete,
+    /// A listener is gone: its connections close, too.
+    RemoveListener(ListenerId),
+    /// Finish what is below, then close all connections; answered when all are gone.
+    Drain,
+    /// Tell how things are.
+    Report,
+}
+
+/// How an order went.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is carried out.
+    Done,
+    /// A remote disk is connected, or why it is not.
+    Import(Result<DiskFacts, String>),
+    /// How things are.
+    Report(Box<Report>),
+    /// It cannot be carried out.
+    Refused(String),
+}
+
+/// What a shard tells unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A disk is well, slow or stuck, seen from this shard.
+    DiskHealth(DiskId, Health),
+    /// A disk takes no more writes until it is reopened.
+    DiskProtected(DiskId, block::Failure),
+    /// A remote disk was lost, is back, or has another size.
+    Import(DiskId, String),
+    /// A connection was closed for a reason that its peer or an operator should hear of.
+    Closed {
+        /// Its other side.
+        peer: std::net::SocketAddr,
+        /// Why.
+        reason: String,
+    },
+}

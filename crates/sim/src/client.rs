@@ -1,0 +1,431 @@
+//! A client: a shard whose one disk is imported over the virtual network, and a visitor that works on the volume over it and writes down what it saw.
+//!
+//! The shard and the initiator in it are the real ones. The visitor draws its work from a seed of its own and keeps up to `depth` requests under way.
+
+use std::collections::BTreeMap;
+
+use block::{
+    Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
+    Request, Ticket, VolumeId,
+};
+use contract::{ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use shard::{Mail, Shard, machine};
+
+use crate::disk::SECTOR;
+use crate::oracle::{Content, Oracle, WriteId};
+
+/// The volume on a client.
+pub const VOLUME: VolumeId = VolumeId(0);
+
+/// A simulated shard: a target's, or a client's.
+#[derive(Debug)]
+pub enum Simulated {
+    /// A target's.
+    Target(Box<Shard>),
+    /// A client's.
+    Client(Box<Client>),
+}
+
+/// How a visitor works.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Blocks of the volume that it works on.
+    pub blocks: u64,
+    /// Requests under way at most.
+    pub depth: usize,
+    /// The largest request, in blocks.
+    pub request_max: u64,
+    /// Mean time between two requests, in microseconds; they come in bursts of about `depth`.
+    pub interval_us: u64,
+}
+
+/// What the visitor did, to be told to the oracle in order.
+#[derive(Debug)]
+pub(crate) enum Log {
+    /// A write begins.
+    Begin { at: u64, id: WriteId, content: Content, first: u64, count: u64 },
+    /// A write ended.
+    End { at: u64, id: WriteId, first: u64, count: u64, done: bool, durable: bool },
+    /// A write never happened.
+    Never { id: WriteId, first: u64, count: u64 },
+    /// A flush that began at `start` is done.
+    Flushed { start: u64 },
+    /// A read returned.
+    Read { start: u64, end: u64, first: u64, bytes: Vec<u8> },
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Visit {
+    start: u64,
+    first: u64,
+    count: u64,
+    id: WriteId,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write { durable: bool },
+    Zeroes { durable: bool },
+    Discard,
+    Flush,
+    Compare,
+    CompareAndWrite,
+    Verify,
+}
+
+/// A shard with a visitor.
+#[derive(Debug)]
+pub struct Client {
+    shard: Shard,
+    random: Random,
+    work: Option<Work>,
+    visits: BTreeMap<u32, Visit>,
+    account: Account,
+    next_slot: u32,
+    next_id: WriteId,
+    id_step: u64,
+    next_at: Instant,
+    stopping: bool,
+    /// What each block was last seen to hold, to compare with.
+    seen: BTreeMap<u64, Vec<u8>>,
+    /// What was done, to be taken by the world.
+    pub(crate) log: Vec<Log>,
+    /// Requests that ended as asked.
+    pub done: u64,
+    /// Requests that ended otherwise.
+    pub failed: u64,
+}
+
+impl Client {
+    /// A client whose writes are numbered `first_id`, `first_id + id_step` and so on.
+    pub fn new(shard: Shard, random: Random, first_id: WriteId, id_step: u64) -> Client {
+        Client {
+            shard,
+            random,
+            work: None,
+            visits: BTreeMap::new(),
+            account: Account::default(),
+            next_slot: 0,
+            next_id: first_id,
+            id_step,
+            next_at: Instant::ZERO,
+            stopping: false,
+            seen: BTreeMap::new(),
+            log: Vec::new(),
+            done: 0,
+            failed: 0,
+        }
+    }
+
+    /// Begins to work; the volume is there.
+    pub fn begin(&mut self, work: Work) {
+        self.work = Some(work);
+    }
+
+    /// Begins nothing new.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.visits.is_empty()
+    }
+
+    /// Writes that are under way, for when the client dies.
+    pub fn writes_under_way(&self) -> Vec<(WriteId, u64, u64)> {
+        let writes = |visit: &&Visit| {
+            matches!(
+                visit.kind,
+                Kind::Write { .. } | Kind::Zeroes { .. } | Kind::Discard | Kind::CompareAndWrite
+            )
+        };
+        self.visits.values().filter(writes).map(|v| (v.id, v.first, v.count)).collect()
+    }
+
+    /// Blocks of the volume as it is now.
+    pub fn blocks(&self) -> u64 {
+        self.shard.volume_size(VOLUME).map_or(0, |size| size.0 / SECTOR as u64)
+    }
+
+    /// The number that the next write would get.
+    pub fn next_id(&self) -> WriteId {
+        self.next_id
+    }
+
+    /// The shard.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// Reads blocks, whatever else is under way.
+    pub fn read_now(&mut self, now: Instant, first: u64, count: u64) -> bool {
+        self.ask(now, Kind::Read, first, count, None)
+    }
+
+    fn draw(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let Some(work) = self.work else { return };
+        while !self.stopping && self.visits.len() < work.depth && self.next_at <= now {
+            let count =
+                if self.random.chance(1, 3) { 1 } else { 1 + self.random.below(work.request_max) }
+                    .min(work.blocks);
+            let first = self.random.below(work.blocks - count + 1);
+            let durable = self.random.chance(1, 4);
+            let kind = match self.random.below(100) {
+                0..36 => Kind::Read,
+                36..74 => Kind::Write { durable },
+                74..79 => Kind::Zeroes { durable },
+                79..82 => Kind::Discard,
+                82..89 => Kind::Flush,
+                89..92 => Kind::Compare,
+                92..98 => Kind::CompareAndWrite,
+                _ => Kind::Verify,
+            };
+            let count = if kind == Kind::CompareAndWrite { count.min(4) } else { count };
+            if !self.ask(now, kind, first, count, Some(memory)) {
+                break;
+            }
+            // They come in bursts of about `depth`.
+            if self.random.chance(1, work.depth as u64) {
+                let most = 2 * work.interval_us * work.depth as u64 * 1_000;
+                let pause = self.random.below(most + 1);
+                self.next_at = now + core::time::Duration::from_nanos(pause);
+            }
+        }
+    }
+
+    fn take_buffer(&mut self, first: u64, count: u64) -> Option<Buffer> {
+        let phase = (first * SECTOR as u64 % 4096) as u32;
+        let length = (count * SECTOR as u64) as u32;
+        self.shard.pool().take(&mut self.account, Class::Transfer, length, phase)
+    }
+
+    /// Sends one request. Returns false when there is no memory for it.
+    fn ask(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        first: u64,
+        count: u64,
+        memory: Option<&mut dyn Memory>,
+    ) -> bool {
+        let extent = Extent::new(first * SECTOR as u64, count * SECTOR as u64);
+        let mut id = 0;
+        let operation = match kind {
+            Kind::Read => {
+                let Some(buffer) = self.take_buffer(first, count) else { return false };
+                Operation::Read { extent, buffer }
+            }
+            Kind::Flush => Operation::Flush,
+            Kind::Verify => Operation::Verify { extent },
+            Kind::Discard => {
+                id = self.begin_write(now, Content::Zeros, first, count);
+                Operation::Discard { extents: vec![extent] }
+            }
+            Kind::Zeroes { durable } => {
+                id = self.begin_write(now, Content::Zeros, first, count);
+                let deallocate = self.random.chance(1, 2);
+                Operation::WriteZeroes { extent, deallocate, durable }
+            }
+            Kind::Write { durable } => {
+                let Some(mut buffer) = self.take_buffer(first, count) else { return false };
+                id = self.begin_write(now, Content::Pattern, first, count);
+                let memory = memory.expect("writes come with memory");
+                fill(memory, &mut buffer, id, first);
+                Operation::Write { extent, buffer, durable }
+            }
+            Kind::Compare => {
+                let Some(mut buffer) = self.take_buffer(first, count) else { return false };
+                let expected = self.expectation(first, count);
+                memory.expect("compares come with memory").write(&mut buffer, 0, &expected);
+                Operation::Compare { extent, buffer }
+            }
+            Kind::CompareAndWrite => {
+                let Some(mut expected) = self.take_buffer(first, count) else { return false };
+                let memory = memory.expect("writes come with memory");
+                let Some(mut replacement) = self.take_buffer(first, count) else {
+                    self.shard.pool().give(&mut self.account, memory, expected);
+                    return false;
+                };
+                let bytes = self.expectation(first, count);
+                memory.write(&mut expected, 0, &bytes);
+                id = self.begin_write(now, Content::Pattern, first, count);
+                fill(memory, &mut replacement, id, first);
+                let durable = false;
+                Operation::CompareAndWrite { extent, expected, replacement, durable }
+            }
+        };
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        self.visits.insert(slot, Visit { start: now.0, first, count, id, kind });
+        let ticket = Ticket { machine: machine::visitor(0), slot, ..Ticket::default() };
+        self.shard.visit(now, VOLUME, Request { ticket, operation });
+        true
+    }
+
+    fn begin_write(&mut self, now: Instant, content: Content, first: u64, count: u64) -> WriteId {
+        let id = self.next_id;
+        self.next_id += self.id_step;
+        self.log.push(Log::Begin { at: now.0, id, content, first, count });
+        id
+    }
+
+    /// What the blocks were last seen to hold: often right.
+    fn expectation(&self, first: u64, count: u64) -> Vec<u8> {
+        let block =
+            |number: u64| self.seen.get(&number).cloned().unwrap_or_else(|| vec![0; SECTOR]);
+        (first..first + count).flat_map(block).collect()
+    }
+
+    fn handle_visit(&mut self, now: Instant, completion: Completion, memory: &mut dyn Memory) {
+        let visit =
+            self.visits.remove(&completion.ticket.slot).expect("a request is answered once");
+        let Visit { start, first, count, id, kind } = visit;
+        let done = completion.outcome.is_done();
+        if done {
+            self.done += 1;
+        } else {
+            self.failed += 1;
+        }
+        let at = now.0;
+        match kind {
+            Kind::Read if done => {
+                let mut bytes = vec![0; completion.buffer.len() as usize];
+                memory.read(&completion.buffer, 0, &mut bytes);
+                for (index, block) in bytes.chunks(SECTOR).enumerate() {
+                    self.seen.insert(first + index as u64, block.to_vec());
+                }
+                self.log.push(Log::Read { start, end: at, first, bytes });
+            }
+            Kind::Compare if done => {
+                // What it was compared with is what it holds: as good as a read.
+                let mut bytes = vec![0; completion.buffer.len() as usize];
+                memory.read(&completion.buffer, 0, &mut bytes);
+                self.log.push(Log::Read { start, end: at, first, bytes });
+            }
+            Kind::Read | Kind::Compare | Kind::Verify => {}
+            Kind::Write { durable } | Kind::Zeroes { durable } => {
+                self.log.push(Log::End { at, id, first, count, done, durable: durable && done });
+            }
+            Kind::Discard => {
+                // It may have zeroed any part.
+                self.log.push(Log::End { at, id, first, count, done: false, durable: false });
+            }
+            Kind::CompareAndWrite => match completion.outcome {
+                Outcome::Miscompare(_) => self.log.push(Log::Never { id, first, count }),
+                _ => self.log.push(Log::End { at, id, first, count, done, durable: false }),
+            },
+            Kind::Flush if done => self.log.push(Log::Flushed { start }),
+            Kind::Flush => {}
+        }
+        self.shard.pool().give(&mut self.account, memory, completion.buffer);
+        if let Some(expected) = completion.expected {
+            self.shard.pool().give(&mut self.account, memory, *expected);
+        }
+    }
+}
+
+fn fill(memory: &mut dyn Memory, buffer: &mut Buffer, id: WriteId, first: u64) {
+    let mut bytes = vec![0; buffer.len() as usize];
+    Oracle::pattern(id, first, &mut bytes);
+    memory.write(buffer, 0, &bytes);
+}
+
+impl Simulated {
+    /// The shard.
+    pub fn shard(&self) -> &Shard {
+        match self {
+            Simulated::Target(shard) => shard,
+            Simulated::Client(client) => &client.shard,
+        }
+    }
+
+    fn shard_mut(&mut self) -> &mut Shard {
+        match self {
+            Simulated::Target(shard) => shard,
+            Simulated::Client(client) => &mut client.shard,
+        }
+    }
+
+    /// The client, if it is one.
+    pub fn client(&mut self) -> Option<&mut Client> {
+        match self {
+            Simulated::Target(_) => None,
+            Simulated::Client(client) => Some(client),
+        }
+    }
+}
+
+impl Machine for Simulated {
+    type Mail = Mail;
+
+    fn handle_event(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
+        self.shard_mut().handle_event(now, event, memory);
+    }
+
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        bytes: &[u8],
+        memory: &mut dyn Memory,
+    ) -> Receive {
+        self.shard_mut().handle_received(now, connection, bytes, memory)
+    }
+
+    fn handle_direct(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Direct,
+        memory: &mut dyn Memory,
+    ) -> Next {
+        self.shard_mut().handle_direct(now, connection, direct, memory)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let shard = self.shard_mut();
+        if shard.poll_timeout().is_some_and(|at| at <= now) {
+            shard.handle_timeout(now, memory);
+        }
+    }
+
+    fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
+        self.shard_mut().settle(now, memory);
+        if let Simulated::Client(client) = self {
+            loop {
+                let mut moved = false;
+                while let Some(completion) = client.shard.poll_visit() {
+                    moved = true;
+                    client.handle_visit(now, completion, memory);
+                }
+                let before = client.next_slot;
+                client.draw(now, memory);
+                if !moved && client.next_slot == before {
+                    break;
+                }
+                client.shard.settle(now, memory);
+            }
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect<Mail>> {
+        self.shard_mut().poll_effect()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match self {
+            Simulated::Client(client)
+                if client.work.is_some_and(|work| client.visits.len() < work.depth)
+                    && !client.stopping =>
+            {
+                Some(client.next_at)
+            }
+            _ => None,
+        };
+        self.shard().poll_timeout().into_iter().chain(own).min()
+    }
+}

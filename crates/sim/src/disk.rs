@@ -1,0 +1,209 @@
+//! Simulated disks: sectors with a volatile cache before them, which a power cut loses or tears; slow, failing, lying, or never answering,
+//! as the scenario and the seed say.
+//!
+//! A request takes effect at one moment between its submission and its answer, sector by sector in any order; so overlapping requests in flight leave each sector as one of
+//! them. Units: bytes; a sector has 512.
+
+use std::collections::BTreeMap;
+
+use block::{ByteCount, Extent, Failure, Operation, Outcome, Random};
+use contract::{Cache, DiskFacts};
+
+use crate::memory::SimMemory;
+
+/// Bytes of a sector: what is written atomically.
+pub const SECTOR: usize = 512;
+
+/// How a disk behaves. Chances are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// Whether completed writes lie in a volatile cache.
+    pub volatile: bool,
+    /// How long an answer takes at most, in microseconds.
+    pub latency_us: u64,
+    /// The chance that a read fails.
+    pub read_fails: u64,
+    /// The chance that a write fails, in part.
+    pub write_fails: u64,
+    /// The chance that a flush fails, and what it should have made durable is lost at the next power cut.
+    pub flush_fails: u64,
+    /// The chance that a request is never answered.
+    pub sticks: u64,
+    /// Whether a flush does nothing and says it did.
+    pub lies: bool,
+    /// Whether reads lease pages and writes keep them, as RAM disks do.
+    pub leases: bool,
+}
+
+/// A disk's sectors, which survive their host.
+#[derive(Debug)]
+pub struct SimDisk {
+    behaviour: Behaviour,
+    media: Vec<u8>,
+    /// What was written since it was last known durable.
+    cache: BTreeMap<u64, [u8; SECTOR]>,
+    /// Set for good by a plant: flushes are dropped.
+    pub drops_flushes: bool,
+}
+
+impl SimDisk {
+    /// A disk of zeros.
+    pub fn new(size: u64, behaviour: Behaviour) -> SimDisk {
+        SimDisk {
+            behaviour,
+            media: vec![0; size as usize],
+            cache: BTreeMap::new(),
+            drops_flushes: false,
+        }
+    }
+
+    /// What a driver tells of it.
+    pub fn facts(&self) -> DiskFacts {
+        DiskFacts {
+            size: ByteCount(self.media.len() as u64),
+            logical_block: SECTOR as u32,
+            physical_block: SECTOR as u32,
+            cache: if self.behaviour.volatile { Cache::Volatile } else { Cache::None },
+            read_only: false,
+            discards: true,
+            discard_zeroes: true,
+        }
+    }
+
+    /// How it behaves.
+    pub fn behaviour(&self) -> Behaviour {
+        self.behaviour
+    }
+
+    /// Lets it behave otherwise from now on.
+    pub fn set_behaviour(&mut self, behaviour: Behaviour) {
+        self.behaviour = behaviour;
+    }
+
+    /// Makes it longer, with zeros.
+    pub fn grow(&mut self, size: u64) {
+        assert!(size as usize >= self.media.len(), "a disk shrinks");
+        self.media.resize(size as usize, 0);
+    }
+
+    fn read_sector(&self, number: u64) -> [u8; SECTOR] {
+        if let Some(sector) = self.cache.get(&number) {
+            return *sector;
+        }
+        let at = number as usize * SECTOR;
+        self.media[at..at + SECTOR].try_into().expect("a sector")
+    }
+
+    fn write_sector(&mut self, number: u64, bytes: &[u8], durable: bool) {
+        let at = number as usize * SECTOR;
+        if self.behaviour.volatile && !durable {
+            self.cache.insert(number, bytes.try_into().expect("a sector"));
+        } else {
+            self.cache.remove(&number);
+            self.media[at..at + SECTOR].copy_from_slice(bytes);
+        }
+    }
+
+    /// The bytes of a range.
+    pub fn read(&self, extent: Extent) -> Vec<u8> {
+        sectors(extent).flat_map(|number| self.read_sector(number)).collect()
+    }
+
+    /// Carries a request out, now. The payload of a read is filled; a write's is left to rubbish by the caller.
+    pub fn perform(
+        &mut self,
+        operation: &mut Operation,
+        memory: &mut SimMemory,
+        random: &mut Random,
+    ) -> Outcome {
+        let behaviour = self.behaviour;
+        if let Some(extent) = operation.extent()
+            && extent.end().0 > self.media.len() as u64
+        {
+            return Outcome::NotDone(Failure::OutOfRange);
+        }
+        match operation {
+            Operation::Read { extent, buffer } => {
+                if random.chance(behaviour.read_fails, 1000) {
+                    return Outcome::NotDone(Failure::MediumRead);
+                }
+                let bytes = self.read(*extent);
+                if behaviour.leases {
+                    memory.lease(buffer, &bytes);
+                } else {
+                    block::Memory::write(memory, buffer, 0, &bytes);
+                }
+                Outcome::Done
+            }
+            Operation::Write { extent, buffer, durable } => {
+                let bytes = memory.bytes(buffer);
+                let fails = random.chance(behaviour.write_fails, 1000);
+                let durable = *durable && !behaviour.lies;
+                for (number, sector) in sectors(*extent).zip(bytes.chunks(SECTOR)) {
+                    if !fails || random.chance(1, 2) {
+                        self.write_sector(number, sector, durable && !fails);
+                    }
+                }
+                if fails { Outcome::NotDone(Failure::MediumWrite) } else { Outcome::Done }
+            }
+            Operation::WriteZeroes { extent, durable, .. } => {
+                let durable = *durable && !behaviour.lies;
+                for number in sectors(*extent) {
+                    self.write_sector(number, &[0; SECTOR], durable);
+                }
+                Outcome::Done
+            }
+            Operation::Discard { extents } => {
+                for extent in extents.iter() {
+                    for number in sectors(*extent) {
+                        self.write_sector(number, &[0; SECTOR], false);
+                    }
+                }
+                Outcome::Done
+            }
+            Operation::Compare { extent, buffer } => {
+                let (ours, theirs) = (self.read(*extent), memory.bytes(buffer));
+                match ours.iter().zip(&theirs).position(|(a, b)| a != b) {
+                    None => Outcome::Done,
+                    Some(at) => Outcome::Miscompare(at as u32),
+                }
+            }
+            Operation::Verify { .. } => Outcome::Done,
+            Operation::Flush => self.flush(random),
+            Operation::CompareAndWrite { .. } => unreachable!("disks are never asked that"),
+        }
+    }
+
+    fn flush(&mut self, random: &mut Random) -> Outcome {
+        if self.behaviour.lies || self.drops_flushes {
+            return Outcome::Done;
+        }
+        if random.chance(self.behaviour.flush_fails, 1000) {
+            return Outcome::NotDone(Failure::MediumWrite);
+        }
+        for (number, sector) in core::mem::take(&mut self.cache) {
+            let at = number as usize * SECTOR;
+            self.media[at..at + SECTOR].copy_from_slice(&sector);
+        }
+        Outcome::Done
+    }
+
+    /// The power goes: of what lay in the cache some sectors reached the media and some did not.
+    pub fn cut_power(&mut self, random: &mut Random) {
+        for (number, sector) in core::mem::take(&mut self.cache) {
+            if random.chance(1, 2) {
+                let at = number as usize * SECTOR;
+                self.media[at..at + SECTOR].copy_from_slice(&sector);
+            }
+        }
+    }
+}
+
+fn sectors(extent: Extent) -> core::ops::Range<u64> {
+    assert!(
+        extent.offset.0.is_multiple_of(SECTOR as u64)
+            && extent.length.0.is_multiple_of(SECTOR as u64),
+        "{extent} is not in sectors"
+    );
+    extent.offset.0 / SECTOR as u64..extent.end().0 / SECTOR as u64
+}

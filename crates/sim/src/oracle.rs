@@ -1,0 +1,292 @@
+//! The oracle: what each block of a volume may hold.
+//!
+//! Every write gets a number, and fills its blocks with a pattern that names it, so a block that was read says which write it is from. A read may return a write
+//! that began before the read ended and was not *superseded* before the read began. A write is superseded by one that began after it ended and is
+//! known to have happened: it was completed as done, or somebody read it. So each block behaves as one register (linearizable), across clients, shards and kills.
+//!
+//! A power cut takes that knowledge away from everything that was not made durable by a flush or a durable write: then older values may come back. A write
+//! whose outcome is *not done* or *unknown* may have happened and supersedes nothing; after its completion no more happens to it.
+
+use crate::disk::SECTOR;
+
+/// A write's number; 0 is what the disk held at first: zeros.
+pub type WriteId = u64;
+
+/// How a write may be told from others: what it leaves in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The pattern of its number.
+    Pattern,
+    /// Zeros.
+    Zeros,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    id: WriteId,
+    content: Content,
+    start: u64,
+    /// When nothing more could happen to it.
+    end: Option<u64>,
+    /// Since when it is known to have happened.
+    known: Option<u64>,
+    durable: bool,
+}
+
+/// The history of every block of one volume.
+#[derive(Debug)]
+pub struct Oracle {
+    blocks: Vec<Vec<Entry>>,
+    next: WriteId,
+    /// Whether flushes mean anything: not when the disks lie about them.
+    flushes_count: bool,
+    checked: u64,
+}
+
+impl Oracle {
+    /// A volume of `blocks` blocks of zeros.
+    pub fn new(blocks: u64, flushes_count: bool) -> Oracle {
+        let first = Entry {
+            id: 0,
+            content: Content::Zeros,
+            start: 0,
+            end: Some(0),
+            known: Some(0),
+            durable: true,
+        };
+        Oracle { blocks: vec![vec![first]; blocks as usize], next: 1, flushes_count, checked: 0 }
+    }
+
+    /// Blocks that were read and found right.
+    pub fn checked(&self) -> u64 {
+        self.checked
+    }
+
+    /// A number for a write.
+    pub fn number(&mut self) -> WriteId {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// A write of `count` blocks from `first` on begins.
+    pub fn begin(&mut self, now: u64, id: WriteId, content: Content, first: u64, count: u64) {
+        for block in &mut self.blocks[first as usize..(first + count) as usize] {
+            block.push(Entry { id, content, start: now, end: None, known: None, durable: false });
+        }
+    }
+
+    /// A write ended: nothing more happens to it after `now`. `done` says that it happened; `durable` that it lasts.
+    pub fn end(
+        &mut self,
+        now: u64,
+        id: WriteId,
+        first: u64,
+        count: u64,
+        done: bool,
+        durable: bool,
+    ) {
+        for block in &mut self.blocks[first as usize..(first + count) as usize] {
+            for entry in block.iter_mut().filter(|entry| entry.id == id) {
+                entry.end = Some(now);
+                if done {
+                    entry.known = Some(now);
+                    entry.durable |= durable && self.flushes_count;
+                }
+            }
+            prune(block);
+        }
+    }
+
+    /// A compare-and-write that failed its compare never writes.
+    pub fn never(&mut self, id: WriteId, first: u64, count: u64) {
+        for block in &mut self.blocks[first as usize..(first + count) as usize] {
+            block.retain(|entry| entry.id != id);
+        }
+    }
+
+    /// A flush that began at `start` is done: what had ended by then lasts.
+    pub fn flushed(&mut self, start: u64) {
+        if !self.flushes_count {
+            return;
+        }
+        for block in &mut self.blocks {
+            for entry in block.iter_mut() {
+                if entry.known.is_some() && entry.end.is_some_and(|end| end < start) {
+                    entry.durable = true;
+                    entry.known = entry.known.or(Some(start));
+                }
+            }
+            prune(block);
+        }
+    }
+
+    /// The target lost its power: what does not last may be gone.
+    pub fn power_cut(&mut self) {
+        for entry in self.blocks.iter_mut().flatten() {
+            if !entry.durable && entry.end.is_some() {
+                entry.known = None;
+            }
+        }
+    }
+
+    /// Fills `bytes` with what write `id` leaves in `count` blocks from `first` on.
+    pub fn pattern(id: WriteId, first: u64, bytes: &mut [u8]) {
+        for (index, block) in bytes.chunks_mut(SECTOR).enumerate() {
+            fill(id, first + index as u64, block);
+        }
+    }
+
+    /// Judges what a read from `start` to `end` returned.
+    pub fn check(&mut self, start: u64, end: u64, first: u64, bytes: &[u8]) -> Result<(), String> {
+        for (index, seen) in bytes.chunks(SECTOR).enumerate() {
+            let number = first + index as u64;
+            self.check_block(start, end, number, seen)
+                .map_err(|why| format!("block {number}, read from {start} to {end}: {why}"))?;
+            self.checked += 1;
+        }
+        Ok(())
+    }
+
+    fn check_block(
+        &mut self,
+        start: u64,
+        end: u64,
+        number: u64,
+        seen: &[u8],
+    ) -> Result<(), String> {
+        let block = &mut self.blocks[number as usize];
+        let zeros = seen.iter().all(|byte| *byte == 0);
+        let id = u64::from_le_bytes(seen[..8].try_into().expect("8 bytes"));
+        if !zeros {
+            let mut expected = [0; SECTOR];
+            fill(id, number, &mut expected);
+            if seen != expected {
+                return Err(format!("torn, or not ours: begins with {:02x?}", &seen[..24]));
+            }
+        }
+        let mut found = false;
+        let mut superseded = None;
+        for at in 0..block.len() {
+            let entry = &block[at];
+            let matches = match entry.content {
+                Content::Zeros => zeros,
+                Content::Pattern => !zeros && entry.id == id,
+            };
+            if !matches || entry.start > end {
+                continue;
+            }
+            found = true;
+            let by = block.iter().find(|other| {
+                let later = entry.end.is_some_and(|end| other.start > end);
+                later && other.known.is_some_and(|known| known < start)
+            });
+            match by {
+                Some(by) => superseded = Some((entry.id, by.id)),
+                None => {
+                    // It is known now, unless another write could have left the same.
+                    if !zeros {
+                        block[at].known.get_or_insert(end);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        match superseded {
+            Some((id, by)) => Err(format!("write {id}, which write {by} had replaced")),
+            None if found => unreachable!("what was found was judged"),
+            None => Err(format!("write {id}, which never was")),
+        }
+    }
+}
+
+/// Drops what can never be seen again: superseded for good by a durable write that is long known.
+fn prune(block: &mut Vec<Entry>) {
+    if block.len() < 64 {
+        return;
+    }
+    let latest = block
+        .iter()
+        .filter(|entry| entry.durable && entry.known.is_some())
+        .map(|entry| entry.start)
+        .max();
+    let Some(latest) = latest else { return };
+    // A read takes less than ten virtual minutes, or the run has failed anyway.
+    let long_ago = latest.saturating_sub(600_000_000_000);
+    block.retain(|entry| entry.end.is_none_or(|end| end >= long_ago));
+}
+
+fn fill(id: WriteId, number: u64, block: &mut [u8]) {
+    let mut random = block::Random::new(id.wrapping_mul(0x9e37) ^ number.rotate_left(40));
+    for word in block.chunks_mut(8) {
+        word.copy_from_slice(&random.next_u64().to_le_bytes());
+    }
+    block[..8].copy_from_slice(&id.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(id: WriteId) -> Vec<u8> {
+        let mut bytes = vec![0; SECTOR];
+        if id > 0 {
+            Oracle::pattern(id, 0, &mut bytes);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_completed_write_must_be_seen() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        assert!(oracle.check(11, 12, 0, &block(0)).is_ok(), "it is under way");
+        oracle.end(20, 1, 0, 1, true, false);
+        assert!(oracle.check(21, 22, 0, &block(1)).is_ok());
+        assert!(oracle.check(21, 22, 0, &block(0)).is_err());
+    }
+
+    #[test]
+    fn what_was_seen_once_stays() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
+        assert!(oracle.check(13, 14, 0, &block(0)).is_err(), "it went back");
+    }
+
+    #[test]
+    fn a_power_cut_takes_what_was_not_flushed() {
+        let mut oracle = Oracle::new(1, true);
+        for (id, at) in [(1, 10), (2, 30)] {
+            oracle.begin(at, id, Content::Pattern, 0, 1);
+            oracle.end(at + 1, id, 0, 1, true, false);
+            if id == 1 {
+                oracle.flushed(20);
+            }
+        }
+        oracle.power_cut();
+        assert!(oracle.check(40, 41, 0, &block(1)).is_ok());
+        assert!(oracle.check(40, 41, 0, &block(2)).is_ok());
+        assert!(oracle.check(40, 41, 0, &block(0)).is_err(), "the first write was flushed");
+    }
+
+    #[test]
+    fn a_torn_block_is_noticed() {
+        let mut oracle = Oracle::new(1, true);
+        for id in [1, 2] {
+            oracle.begin(10, id, Content::Pattern, 0, 1);
+        }
+        let mut torn = block(1);
+        torn[256..].copy_from_slice(&block(2)[256..]);
+        assert!(oracle.check(20, 21, 0, &torn).unwrap_err().contains("torn"));
+    }
+
+    #[test]
+    fn an_unknown_write_supersedes_nothing() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        oracle.end(20, 1, 0, 1, false, false);
+        assert!(oracle.check(30, 31, 0, &block(0)).is_ok());
+        assert!(oracle.check(32, 33, 0, &block(1)).is_ok());
+        assert!(oracle.check(34, 35, 0, &block(0)).is_err(), "it was seen to have happened");
+    }
+}

@@ -1,0 +1,630 @@
+//! One seed, from an empty world to a verdict: set up, trouble, healing, and the last look at every block.
+//!
+//! A seed fails when a read returns what it must not, when a request is not answered although the world has healed, when memory or requests are left over,
+//! or when any assertion of the code under test fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use block::{BlockCount, BlockSize, Random, ShardId};
+use contract::{DiskId, ListenerId};
+use nvme::subsystem::{Hosts, Namespace, Subsystem};
+use shard::imports::ImportSettings;
+use shard::{Answer, Mail, Order, Settings, Shard};
+use volume::{Layout, Member};
+use wire::nvme::Nqn;
+use wire::nvme_tcp::Digests;
+
+use crate::client::{Client, Log, Simulated, VOLUME};
+use crate::disk::{Behaviour, SECTOR, SimDisk};
+use crate::oracle::Oracle;
+use crate::scenario::{SCENARIOS, Scenario, Setup};
+use crate::trace::Trace;
+use crate::world::{Planted, World};
+
+/// The target is the first host.
+const TARGET: usize = 0;
+const NQN: &str = "nqn.2026-11.net.plateway:sim";
+const MILLISECOND: u64 = 1_000_000;
+/// What is under way when the world has healed must end within so long: longer than every time limit together.
+const PATIENCE: u64 = 900_000 * MILLISECOND;
+
+/// More than any seed needs.
+const STEPS_MAX: u64 = 1_000_000;
+
+/// Errors that can be planted, to see that they are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A disk says that it flushed and did not.
+    DropsFlush,
+    /// A request is completed twice.
+    CompletesTwice,
+    /// A write that was under way when the target died is applied long after.
+    AppliesLate,
+}
+
+impl Plant {
+    /// All of them, with their names on the command line and the scenario in which they show.
+    pub const ALL: [(&'static str, Plant, &'static str); 3] = [
+        ("drops-flush", Plant::DropsFlush, "power"),
+        ("completes-twice", Plant::CompletesTwice, "calm"),
+        ("applies-late", Plant::AppliesLate, "kills"),
+    ];
+}
+
+/// A seed that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The hash of the trace.
+    pub hash: u64,
+    /// Things that happened.
+    pub steps: u64,
+    /// Blocks that were read and found right.
+    pub checked: u64,
+    /// Requests that clients made.
+    pub requests: u64,
+}
+
+/// A seed that failed.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// The seed.
+    pub seed: u64,
+    /// The scenario.
+    pub scenario: &'static str,
+    /// What was found.
+    pub what: String,
+    /// The last lines of the trace, when they were kept.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed. Without a name the seed picks the scenario.
+pub fn run_seed(
+    seed: u64,
+    scenario: Option<&str>,
+    plant: Option<Plant>,
+    keep_lines: bool,
+) -> Result<Passed, Failed> {
+    let scenario = match scenario {
+        Some(name) => Scenario::find(name).expect("the caller checked the name"),
+        None => &SCENARIOS[(seed % SCENARIOS.len() as u64) as usize],
+    };
+    let mut run = Run::new(seed, scenario, plant, keep_lines);
+    let result = catch_unwind(AssertUnwindSafe(|| run.run()));
+    let what = match result {
+        Ok(Ok(passed)) => return Ok(passed),
+        Ok(Err(what)) => what,
+        Err(panic) => panic_text(&*panic),
+    };
+    let trace = core::mem::replace(&mut run.world.trace, Trace::new(false)).into_lines();
+    Err(Failed { seed, scenario: scenario.name, what, trace })
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("an assertion failed: {}", text.unwrap_or("without words"))
+}
+
+/// The state of a run.
+struct Run {
+    world: World<Simulated>,
+    setup: Setup,
+    oracle: Oracle,
+    random: Random,
+    healed: bool,
+    /// Bytes of the volume now, and the layout's generation.
+    size: u64,
+    /// Orders to the target that were not answered.
+    unanswered: u64,
+    orders: u64,
+    /// A removal of the volume: shards that still hold it.
+    replug: Option<u64>,
+    clients: Vec<ClientState>,
+    next_fault: [u64; 9],
+    /// Requests that clients made in lives that are over.
+    requests: u64,
+}
+
+/// What the run knows of a client.
+struct ClientState {
+    host: usize,
+    working: bool,
+    /// The number of its next write after a restart.
+    next_id: u64,
+    lives: u64,
+}
+
+impl Run {
+    fn new(seed: u64, scenario: &Scenario, plant: Option<Plant>, keep_lines: bool) -> Run {
+        let mut random = Random::new(seed ^ 0x706c_6174_6577_6179);
+        let setup = scenario.setup(&mut random);
+        let mut world = World::new(random.fork(), setup.timing, Trace::new(keep_lines));
+        world.planted = Planted {
+            completes_twice: plant == Some(Plant::CompletesTwice),
+            applies_late: plant == Some(Plant::AppliesLate),
+        };
+        world.add_host();
+        let clients = (0..setup.clients)
+            .map(|index| ClientState {
+                host: world.add_host(),
+                working: false,
+                next_id: index as u64 + 1,
+                lives: 0,
+            })
+            .collect();
+        for disk in 0..setup.disks {
+            let mut made = SimDisk::new(setup.disk_size, setup.behaviour);
+            made.drops_flushes = plant == Some(Plant::DropsFlush);
+            world.hosts[TARGET].disks.insert(DiskId(disk), made);
+        }
+        let size = layout_of(&setup, &world).size().0;
+        let most = size + 8 * setup.disk_size * u64::from(setup.disks);
+        let flushes_count = !setup.behaviour.lies;
+        let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
+        Run {
+            world,
+            setup,
+            oracle,
+            random,
+            healed: false,
+            size,
+            unanswered: 0,
+            orders: 0,
+            replug: None,
+            clients,
+            next_fault: [0; 9],
+            requests: 0,
+        }
+    }
+
+    fn run(&mut self) -> Result<Passed, String> {
+        self.start_target();
+        for index in 0..self.clients.len() {
+            self.start_client(index);
+        }
+        let begin = self.world.now;
+        let heal_at = begin + self.setup.trouble_ms * MILLISECOND;
+        self.draw_faults();
+        while self.world.now < heal_at {
+            self.step()?;
+            self.fault();
+        }
+        self.heal();
+        self.finish(self.world.now + PATIENCE)?;
+        for index in 0..self.clients.len() {
+            let client = client_of(&mut self.world, self.clients[index].host);
+            self.requests += client.done + client.failed;
+        }
+        self.look_at_everything()?;
+        self.shut_down()?;
+        Ok(Passed {
+            hash: self.world.trace.hash(),
+            steps: self.world.trace.steps(),
+            checked: self.oracle.checked(),
+            requests: self.requests,
+        })
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        if self.world.trace.steps() > STEPS_MAX {
+            return Err(format!("more than {STEPS_MAX} things happened: somebody runs in circles"));
+        }
+        let Some(turn) = self.world.step() else {
+            return Err("nothing happens any more".to_owned());
+        };
+        if let Some((host, shard)) = turn {
+            self.tell_oracle(host, shard)?;
+        }
+        self.read_control();
+        Ok(())
+    }
+
+    fn shard_settings(&mut self, shard: u16, shards: u16, pages: u32) -> Settings {
+        Settings { shard: ShardId(shard), shards, pages, seed: self.random.next_u64() }
+    }
+
+    fn start_target(&mut self) {
+        let now = self.world.instant();
+        let shards = self.setup.shards;
+        let machines = (0..shards)
+            .map(|shard| {
+                let settings = self.shard_settings(shard, shards, self.setup.pages);
+                Simulated::Target(Box::new(Shard::new(now, settings)))
+            })
+            .collect();
+        self.world.start(TARGET, machines);
+        self.unanswered = 0;
+        self.replug = None;
+        for disk in 0..self.setup.disks {
+            let disk = DiskId(disk);
+            let facts = self.world.hosts[TARGET].disks[&disk].facts();
+            self.order_all(|| Order::AddDisk { disk, facts: facts.clone() });
+        }
+        self.add_volume();
+        self.order_all(|| Order::ConfigurationComplete);
+        let address = ([10, 0, 0, 1], 4420).into();
+        self.world.hosts[TARGET].listeners = vec![(address, ListenerId(0))];
+    }
+
+    fn add_volume(&mut self) {
+        let layout = layout_of(&self.setup, &self.world);
+        self.size = layout.size().0;
+        self.order_all(|| Order::AddVolume { volume: VOLUME, layout: layout.clone() });
+        self.export();
+    }
+
+    fn export(&mut self) {
+        let block_size = BlockSize::new(self.setup.block_size).expect("512 or 4096");
+        let namespace = Namespace {
+            nsid: 1,
+            volume: VOLUME,
+            uuid: [0x5a; 16],
+            block_size,
+            blocks: BlockCount(self.size / self.setup.block_size),
+            read_only: false,
+            cache_volatile: self.setup.behaviour.volatile,
+            discards: true,
+            discard_zeroes: true,
+            physical_block: self.setup.block_size as u32,
+        };
+        let nqn = Nqn::new(NQN).expect("a valid name");
+        let subsystem = Subsystem::new(nqn, Hosts::Any).with_namespace(namespace);
+        self.order_all(|| Order::SetSubsystem(Box::new(subsystem.clone())));
+    }
+
+    fn order_all(&mut self, order: impl Fn() -> Order) {
+        for shard in 0..self.world.hosts[TARGET].nodes.len() {
+            self.orders += 1;
+            self.unanswered += 1;
+            let mail = Mail::Order { number: self.orders, order: Box::new(order()) };
+            self.world.order(TARGET, shard, mail);
+        }
+    }
+
+    fn start_client(&mut self, index: usize) {
+        let now = self.world.instant();
+        let settings = self.shard_settings(0, 1, 4 * block::limits::POOL_PAGES_MIN);
+        let random = self.random.fork();
+        let (host, first) = (self.clients[index].host, self.clients[index].next_id);
+        let step = self.clients.len() as u64;
+        let client = Client::new(Shard::new(now, settings), random, first, step);
+        self.world.start(host, vec![Simulated::Client(Box::new(client))]);
+        self.clients[index].working = false;
+        self.clients[index].lives += 1;
+        self.import(index);
+    }
+
+    fn import(&mut self, index: usize) {
+        let settings = import_settings(&self.setup, index);
+        self.orders += 1;
+        let order = Order::AddImport { disk: DiskId(0), settings: Box::new(settings) };
+        let mail = Mail::Order { number: self.orders, order: Box::new(order) };
+        self.world.order(self.clients[index].host, 0, mail);
+    }
+
+    /// Takes what shards wrote to the control thread.
+    fn read_control(&mut self) {
+        while let Some((_, mail)) = self.world.hosts[TARGET].control.pop_front() {
+            if let Mail::Answer { number, answer } = mail {
+                assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
+                self.unanswered -= 1;
+                if self.replug.is_some_and(|last| number <= last) && self.unanswered == 0 {
+                    self.replug = None;
+                    self.order_all(|| Order::ForgetVolume(VOLUME));
+                    self.add_volume();
+                }
+            }
+        }
+        for index in 0..self.clients.len() {
+            let host = self.clients[index].host;
+            while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
+                let Mail::Answer { answer, .. } = mail else { continue };
+                match *answer {
+                    Answer::Import(Ok(facts)) => {
+                        let member = Member { disk: DiskId(0), base: 0, length: facts.size.0 };
+                        let layout = Layout::single(member);
+                        self.orders += 1;
+                        let order = Order::AddVolume { volume: VOLUME, layout };
+                        let mail = Mail::Order { number: self.orders, order: Box::new(order) };
+                        self.world.order(host, 0, mail);
+                    }
+                    Answer::Import(Err(_)) => self.import(index),
+                    _ => {
+                        let mut work = self.setup.work;
+                        let client = client_of(&mut self.world, host);
+                        work.blocks = client.blocks();
+                        work.request_max = work.request_max.min(work.blocks);
+                        client.begin(work);
+                        if self.healed {
+                            client.stop();
+                        }
+                        self.clients[index].working = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the oracle what a client did in its turn.
+    fn tell_oracle(&mut self, host: usize, shard: usize) -> Result<(), String> {
+        let node = self.world.hosts[host].nodes.get_mut(shard);
+        let Some(client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
+        for log in client.log.drain(..) {
+            match log {
+                Log::Begin { at, id, content, first, count } => {
+                    self.oracle.begin(at, id, content, first, count);
+                }
+                Log::End { at, id, first, count, done, durable } => {
+                    self.oracle.end(at, id, first, count, done, durable);
+                }
+                Log::Never { id, first, count } => self.oracle.never(id, first, count),
+                Log::Flushed { start } => self.oracle.flushed(start),
+                Log::Read { start, end, first, bytes } => {
+                    self.oracle.check(start, end, first, &bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn intervals(&self) -> [u64; 9] {
+        let faults = self.setup.faults;
+        [
+            faults.cut_ms,
+            faults.silence_ms,
+            faults.corrupt_ms,
+            faults.kill_ms,
+            faults.power_ms,
+            faults.kill_client_ms,
+            faults.grow_ms,
+            faults.replug_ms,
+            faults.reopen_ms,
+        ]
+    }
+
+    fn draw_faults(&mut self) {
+        for (at, most) in self.intervals().into_iter().enumerate() {
+            self.next_fault[at] = self.draw_fault(most);
+        }
+    }
+
+    fn draw_fault(&mut self, most_ms: u64) -> u64 {
+        if most_ms == 0 {
+            return u64::MAX;
+        }
+        self.world.now + self.random.below(most_ms * MILLISECOND) + 1
+    }
+
+    /// Lets go wrong what is due.
+    fn fault(&mut self) {
+        for (at, most) in self.intervals().into_iter().enumerate() {
+            if self.world.now < self.next_fault[at] {
+                continue;
+            }
+            self.next_fault[at] = self.draw_fault(most);
+            match at {
+                0 => self.world.cut_a_link(false),
+                1 => self.world.cut_a_link(true),
+                2 => self.world.corrupt_a_segment(),
+                3 => self.kill_target(false),
+                4 => self.kill_target(true),
+                5 => {
+                    let index = self.random.below(self.clients.len() as u64) as usize;
+                    self.kill_client(index);
+                }
+                6 => self.grow(),
+                7 => self.unplug(),
+                _ => self.reopen(),
+            }
+        }
+    }
+
+    fn kill_target(&mut self, power: bool) {
+        self.world.kill(TARGET, power);
+        if power {
+            self.oracle.power_cut();
+        }
+        self.start_target();
+    }
+
+    fn kill_client(&mut self, index: usize) {
+        let host = self.clients[index].host;
+        let now = self.world.now;
+        let client = client_of(&mut self.world, host);
+        self.clients[index].next_id = client.next_id();
+        // What was under way may still happen: on its way, in the target, or below it.
+        let under_way = client.writes_under_way();
+        self.requests += client.done + client.failed;
+        self.world.kill(host, false);
+        for (id, first, count) in under_way {
+            self.oracle.end(now + PATIENCE, id, first, count, false, false);
+        }
+        self.start_client(index);
+    }
+
+    fn grow(&mut self) {
+        if self.replug.is_some() || self.size > 6 * self.setup.disk_size {
+            return;
+        }
+        let more = u64::from(self.setup.disks) * self.setup.chunk.max(64 << 10);
+        for disk in 0..self.setup.disks {
+            let disk = DiskId(disk);
+            let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
+            let size = found.facts().size.0 + more;
+            found.grow(size);
+            let facts = found.facts();
+            self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
+        }
+        let layout = layout_of(&self.setup, &self.world);
+        self.size = layout.size().0;
+        self.order_all(|| Order::ResizeVolume { volume: VOLUME, layout: layout.clone() });
+        self.export();
+    }
+
+    fn unplug(&mut self) {
+        if self.replug.is_some() {
+            return;
+        }
+        self.order_all(|| Order::HoldVolume(VOLUME));
+        self.replug = Some(self.orders);
+    }
+
+    fn reopen(&mut self) {
+        for disk in 0..self.setup.disks {
+            let disk = DiskId(disk);
+            let facts = self.world.hosts[TARGET].disks[&disk].facts();
+            self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
+        }
+    }
+
+    /// Nothing goes wrong any more; what is broken is mended.
+    fn heal(&mut self) {
+        self.healed = true;
+        for disk in self.world.hosts[TARGET].disks.values_mut() {
+            let calm = Behaviour {
+                read_fails: 0,
+                write_fails: 0,
+                flush_fails: 0,
+                sticks: 0,
+                latency_us: 100,
+                ..disk.behaviour()
+            };
+            disk.set_behaviour(calm);
+        }
+        if self.setup.behaviour.sticks > 0 {
+            // Only a new process gets rid of requests that are never answered.
+            self.kill_target(false);
+        }
+        self.reopen();
+        for index in 0..self.clients.len() {
+            let host = self.clients[index].host;
+            client_of(&mut self.world, host).stop();
+        }
+    }
+
+    /// Lets everything that is under way end.
+    fn finish(&mut self, until: u64) -> Result<(), String> {
+        loop {
+            let quiet = (0..self.clients.len()).all(|index| {
+                let host = self.clients[index].host;
+                self.clients[index].working && client_of(&mut self.world, host).is_quiet()
+            });
+            if quiet && self.replug.is_none() {
+                return Ok(());
+            }
+            if self.world.now > until {
+                return Err("requests are not answered although all is well".to_owned());
+            }
+            self.step()?;
+        }
+    }
+
+    /// Reads every block once more.
+    fn look_at_everything(&mut self) -> Result<(), String> {
+        let host = self.clients[0].host;
+        let blocks = client_of(&mut self.world, host).blocks();
+        let per_request = 8 * (self.setup.block_size / SECTOR as u64);
+        let mut first = 0;
+        while first < blocks {
+            let count = per_request.min(blocks - first);
+            let now = self.world.instant();
+            let client = client_of(&mut self.world, host);
+            let (done, failed) = (client.done, client.failed);
+            if !client.read_now(now, first, count) {
+                return Err("there is no memory for the last look".to_owned());
+            }
+            self.world.nudge(host);
+            self.finish(self.world.now + PATIENCE)?;
+            let client = client_of(&mut self.world, host);
+            if client.done == done {
+                let failures = client.failed - failed;
+                return Err(format!("block {first} cannot be read at the end ({failures} failed)"));
+            }
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Drains everybody: nothing may be left over.
+    fn shut_down(&mut self) -> Result<(), String> {
+        let hosts = self.clients.iter().map(|client| client.host).chain([TARGET]);
+        for host in hosts.collect::<Vec<_>>() {
+            for shard in 0..self.world.hosts[host].nodes.len() {
+                self.orders += 1;
+                let order = Box::new(Order::Drain);
+                self.world.order(host, shard, Mail::Order { number: self.orders, order });
+            }
+            let expected = self.world.hosts[host].nodes.len();
+            let until = self.world.now + PATIENCE;
+            let mut answered = 0;
+            while answered < expected {
+                if self.world.now > until || self.world.trace.steps() > STEPS_MAX {
+                    let node = &self.world.hosts[host].nodes[0];
+                    return Err(format!(
+                        "host {host} does not drain: {:?} at {}, wants to be woken at {:?}",
+                        node.machine.shard().report(),
+                        self.world.now,
+                        contract::Machine::poll_timeout(&node.machine)
+                    ));
+                }
+                let Some(turn) = self.world.step() else {
+                    return Err(format!("host {host} does not drain, and nothing happens"));
+                };
+                if let Some((host, shard)) = turn {
+                    self.tell_oracle(host, shard)?;
+                }
+                while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
+                    answered += usize::from(
+                        matches!(mail, Mail::Answer { number, .. } if number + expected as u64 > self.orders),
+                    );
+                }
+            }
+            for (shard, node) in self.world.hosts[host].nodes.iter().enumerate() {
+                let machine = node.machine.shard();
+                let (pages, held) = (machine.pages_used(), node.memory.held());
+                if pages != 0 || held != 0 || machine.in_flight() != 0 {
+                    return Err(format!(
+                        "host {host} shard {shard} is drained and holds {pages} pages of its pool, {held} of its memory, {} requests",
+                        machine.in_flight()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn client_of(world: &mut World<Simulated>, host: usize) -> &mut Client {
+    world.hosts[host].nodes[0].machine.client().expect("the host is a client")
+}
+
+/// The target's volume over its disks as they are.
+fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
+    let member = |(disk, found): (&DiskId, &SimDisk)| Member {
+        disk: *disk,
+        base: 0,
+        length: found.facts().size.0,
+    };
+    let members: Vec<Member> = world.hosts[TARGET].disks.iter().map(member).collect();
+    match members.len() {
+        1 => Layout::single(members[0]),
+        _ => Layout::stripe(members, setup.chunk).expect("a drawn stripe is one"),
+    }
+}
+
+/// Where a client finds the target's volume.
+fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
+    let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-client-{client}");
+    let (subsystem, host) = (Nqn::new(NQN), Nqn::new(&name));
+    let mut settings = ImportSettings::new(
+        ([10, 0, 0, 1], 4420).into(),
+        subsystem.expect("a valid name"),
+        1,
+        host.expect("a valid name"),
+        [client as u8 + 1; 16],
+    );
+    settings.queues = setup.queues;
+    settings.depth = setup.depth;
+    settings.digests = Digests { header: setup.digests, data: setup.digests };
+    settings
+}

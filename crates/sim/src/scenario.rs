@@ -1,0 +1,253 @@
+//! Scenarios: what kind of world a seed draws. Each is a small set of ranges; the seed fills in the rest.
+
+use block::Random;
+
+use crate::client::Work;
+use crate::disk::Behaviour;
+use crate::world::Timing;
+
+/// A kind of world.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    draw: fn(&mut Random, &mut Setup),
+}
+
+/// A world, drawn.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Shards of the target.
+    pub shards: u16,
+    /// Clients.
+    pub clients: usize,
+    /// Disks of the target's volume; more than one make a stripe.
+    pub disks: u32,
+    /// Bytes of a chunk of the stripe.
+    pub chunk: u64,
+    /// Bytes of each disk.
+    pub disk_size: u64,
+    /// Block size of the exported volume.
+    pub block_size: u64,
+    /// Pages of each shard's pool on the target.
+    pub pages: u32,
+    /// How the disks behave until the world heals.
+    pub behaviour: Behaviour,
+    /// How time passes.
+    pub timing: Timing,
+    /// How the clients work.
+    pub work: Work,
+    /// I/O queues of each client.
+    pub queues: u16,
+    /// Depth of each queue.
+    pub depth: u16,
+    /// Whether header and data digests are on.
+    pub digests: bool,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// For how long things go wrong, in virtual milliseconds.
+    pub trouble_ms: u64,
+}
+
+/// What goes wrong: the longest time between two of each, in milliseconds; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// A connection is reset.
+    pub cut_ms: u64,
+    /// A connection goes silent.
+    pub silence_ms: u64,
+    /// A bit is flipped on the wire.
+    pub corrupt_ms: u64,
+    /// The target's process is killed and started again.
+    pub kill_ms: u64,
+    /// The target loses its power.
+    pub power_ms: u64,
+    /// A client is killed and started again.
+    pub kill_client_ms: u64,
+    /// The volume grows while hosts are connected.
+    pub grow_ms: u64,
+    /// The volume is removed and added again while hosts are connected.
+    pub replug_ms: u64,
+    /// Disks that were failed for writes are reopened.
+    pub reopen_ms: u64,
+}
+
+/// All scenarios; a seed picks one by its number.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "calm", about: "nothing goes wrong", draw: |_, _| {} },
+    Scenario {
+        name: "cuts",
+        about: "connections are reset or go silent",
+        draw: |random, setup| {
+            setup.faults.cut_ms = 100 + random.below(900);
+            setup.faults.silence_ms = if random.chance(1, 2) { 4_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "kills",
+        about: "the target's process dies and comes back",
+        draw: |random, setup| {
+            setup.faults.kill_ms = 500 + random.below(3_000);
+            setup.faults.cut_ms = if random.chance(1, 2) { 2_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "power",
+        about: "the target loses its power: what was not flushed may be gone",
+        draw: |random, setup| {
+            setup.behaviour.volatile = true;
+            setup.behaviour.leases = false;
+            setup.faults.power_ms = 1_000 + random.below(3_000);
+        },
+    },
+    Scenario {
+        name: "clients",
+        about: "clients die in mid-write and come back",
+        draw: |random, setup| {
+            setup.faults.kill_client_ms = 500 + random.below(2_000);
+            setup.clients = 2;
+        },
+    },
+    Scenario {
+        name: "corruption",
+        about: "bits flip on the wire, and digests notice",
+        draw: |random, setup| {
+            setup.digests = true;
+            setup.faults.corrupt_ms = 100 + random.below(1_000);
+        },
+    },
+    Scenario {
+        name: "disks",
+        about: "disks are slow and fail",
+        draw: |random, setup| {
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 50_000;
+            setup.behaviour.read_fails = 30;
+            setup.behaviour.write_fails = 30;
+            setup.behaviour.flush_fails = 100;
+            setup.faults.reopen_ms = 1_000;
+        },
+    },
+    Scenario {
+        name: "lies",
+        about: "disks lie about flushes, and lose power",
+        draw: |random, setup| {
+            setup.behaviour.volatile = true;
+            setup.behaviour.lies = true;
+            setup.behaviour.leases = false;
+            setup.faults.power_ms = 1_000 + random.below(3_000);
+        },
+    },
+    Scenario {
+        name: "stuck",
+        about: "disks never answer some requests",
+        draw: |random, setup| {
+            setup.behaviour.leases = false;
+            setup.behaviour.sticks = 1 + random.below(5);
+            setup.trouble_ms = 90_000;
+        },
+    },
+    Scenario {
+        name: "memory",
+        about: "the memory budget is as small as it may be, and the work as large",
+        draw: |random, setup| {
+            setup.clients = 2;
+            setup.pages = block::limits::POOL_PAGES_MIN;
+            setup.disk_size = 4 << 20;
+            setup.work.request_max = 2_048;
+            setup.work.depth = 24;
+            setup.queues = 1 + random.below(4) as u16;
+            setup.timing.segment_max = 64 << 10;
+        },
+    },
+    Scenario {
+        name: "change",
+        about: "the volume grows, goes and comes back while hosts are connected",
+        draw: |random, setup| {
+            setup.faults.grow_ms = 300 + random.below(1_000);
+            setup.faults.replug_ms = if random.chance(1, 2) { 3_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "everything",
+        about: "all of it at once",
+        draw: |random, setup| {
+            setup.behaviour.volatile = random.chance(2, 3);
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 20_000;
+            setup.behaviour.read_fails = 5;
+            setup.behaviour.write_fails = 5;
+            setup.behaviour.flush_fails = 20;
+            setup.faults = Faults {
+                cut_ms: 1_000,
+                silence_ms: 6_000,
+                corrupt_ms: if setup.digests { 2_000 } else { 0 },
+                kill_ms: 4_000,
+                power_ms: 4_000,
+                kill_client_ms: 5_000,
+                grow_ms: 3_000,
+                replug_ms: 0,
+                reopen_ms: 1_000,
+            };
+        },
+    },
+];
+
+impl Scenario {
+    /// The scenario of this name.
+    pub fn find(name: &str) -> Option<&'static Scenario> {
+        SCENARIOS.iter().find(|scenario| scenario.name == name)
+    }
+
+    /// A world of this kind.
+    pub fn setup(&self, random: &mut Random) -> Setup {
+        let disks = if random.chance(1, 2) { 1 } else { 2 + random.below(3) as u32 };
+        let mut setup = Setup {
+            shards: 1 + random.below(4) as u16,
+            clients: if random.chance(1, 3) { 2 } else { 1 },
+            disks,
+            chunk: 4096 << random.below(4),
+            disk_size: 256 << 10,
+            block_size: if random.chance(1, 4) { 4096 } else { 512 },
+            pages: 2 * block::limits::POOL_PAGES_MIN,
+            behaviour: Behaviour {
+                volatile: random.chance(1, 3),
+                latency_us: 2_000,
+                read_fails: 0,
+                write_fails: 0,
+                flush_fails: 0,
+                sticks: 0,
+                lies: false,
+                leases: random.chance(1, 2),
+            },
+            timing: Timing {
+                network_us: 200 + random.below(5_000),
+                mail_us: 1 + random.below(3_000),
+                turn_us: 1 + random.below(200),
+                segment_max: 64 << random.below(11),
+            },
+            work: Work {
+                blocks: 0,
+                depth: 1 + random.below(24) as usize,
+                request_max: 1 << random.below(8),
+                interval_us: 0,
+            },
+            queues: 1 + random.below(4) as u16,
+            depth: 2 << random.below(6),
+            digests: random.chance(1, 2),
+            faults: Faults::default(),
+            trouble_ms: 3_000 + random.below(6_000),
+        };
+        (self.draw)(random, &mut setup);
+        // Enough to do for the time of trouble, and not more.
+        let requests = 40 + random.below(160);
+        setup.work.interval_us = setup.trouble_ms * 1_000 / requests;
+        if setup.behaviour.leases {
+            setup.behaviour.volatile = false;
+        }
+        setup
+    }
+}

@@ -1,0 +1,854 @@
+//! The world: hosts, the network between them and the clock, which moves from one event to the next. It is the third way to keep the driver
+//! contract, beside io_uring and epoll: effects are performed here, later, in any order that the contract leaves open.
+//!
+//! Units: nanoseconds of virtual time. Everything drawn comes from one [`Random`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use block::{Buffer, Failure, Instant, Operation, Outcome, Random, Request, ShardId};
+use contract::{
+    ConnectionId, DiskId, Effect, Endpoint, Event, ListenerId, Loss, Machine, SendBatch,
+    SendSegment,
+};
+
+use crate::disk::SimDisk;
+use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW};
+use crate::node::{Node, Sending, Want};
+use crate::trace::Trace;
+
+const MICROSECOND: u64 = 1_000;
+
+/// How the world's time passes. Longest delays, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// From a segment's departure to its arrival.
+    pub network_us: u64,
+    /// Of a mail between shards.
+    pub mail_us: u64,
+    /// Until a shard gets its turn.
+    pub turn_us: u64,
+    /// The longest segment, in bytes.
+    pub segment_max: u64,
+}
+
+/// A machine with several shards, disks and an address.
+#[derive(Debug)]
+pub struct Host<M: Machine> {
+    /// The shards; empty while the host is down.
+    pub nodes: Vec<Node<M>>,
+    /// Disks, by number; they survive the host.
+    pub disks: BTreeMap<DiskId, SimDisk>,
+    /// Where it listens.
+    pub listeners: Vec<(SocketAddr, ListenerId)>,
+    /// What its shards wrote to the control thread.
+    pub control: VecDeque<(ShardId, M::Mail)>,
+    /// Which life it is in.
+    pub life: u32,
+    /// Its own address, from which it connects.
+    pub address: SocketAddr,
+    accepted: usize,
+    mail_arrival: BTreeMap<(ShardId, ShardId), u64>,
+}
+
+/// A request that a disk has.
+#[derive(Debug)]
+struct Pending {
+    host: usize,
+    life: u32,
+    shard: usize,
+    disk: DiskId,
+    request: Request,
+    outcome: Option<Outcome>,
+}
+
+/// What can happen next.
+#[derive(Debug)]
+enum What<Mail> {
+    Turn { host: usize, life: u32, shard: usize },
+    Deliver { link: usize, to: End },
+    Transmit { link: usize, from: End },
+    Apply { id: u64 },
+    Answer { id: u64 },
+    Mail { host: usize, life: u32, to: usize, from: ShardId, mail: Mail },
+    Connect { host: usize, life: u32, shard: usize, token: u64, address: SocketAddr },
+    LateWrite { host: usize, disk: DiskId, offset: u64, bytes: Vec<u8> },
+}
+
+/// An end of a connection without a host, for scripts: bytes in, bytes out.
+#[derive(Debug)]
+struct Raw {
+    link: usize,
+    end: End,
+    received: VecDeque<u8>,
+    ended: Option<Loss>,
+}
+
+/// Errors that the world plants, to see that they are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    /// Now and then a disk's answer is given twice.
+    pub completes_twice: bool,
+    /// A write that was under way when its host died is applied long after.
+    pub applies_late: bool,
+}
+
+/// Hosts in virtual time.
+#[derive(Debug)]
+pub struct World<M: Machine> {
+    /// The clock, in nanoseconds.
+    pub now: u64,
+    /// Where all chance comes from.
+    pub random: Random,
+    /// What happened.
+    pub trace: Trace,
+    /// The hosts.
+    pub hosts: Vec<Host<M>>,
+    /// How time passes.
+    pub timing: Timing,
+    /// Planted errors.
+    pub planted: Planted,
+    /// Whether what has come may be shown in parts: off for those who count showings.
+    pub cuts: bool,
+    /// Where a raw peer listens.
+    pub raw_listener: Option<SocketAddr>,
+    raws: Vec<Raw>,
+    links: Vec<Link>,
+    queue: BTreeMap<(u64, u64), What<M::Mail>>,
+    pending: BTreeMap<u64, Pending>,
+    next_number: u64,
+}
+
+impl<M: Machine> World<M> {
+    /// An empty world.
+    pub fn new(random: Random, timing: Timing, trace: Trace) -> World<M> {
+        World {
+            now: 1_000_000_000,
+            random,
+            trace,
+            hosts: Vec::new(),
+            timing,
+            planted: Planted::default(),
+            cuts: true,
+            raw_listener: None,
+            raws: Vec::new(),
+            links: Vec::new(),
+            queue: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            next_number: 0,
+        }
+    }
+
+    /// The present.
+    pub fn instant(&self) -> Instant {
+        Instant(self.now)
+    }
+
+    /// A host that is down, with an address of its own.
+    pub fn add_host(&mut self) -> usize {
+        let index = self.hosts.len();
+        let address = SocketAddr::from(([10, 0, 0, index as u8 + 1], 40_000));
+        self.hosts.push(Host {
+            nodes: Vec::new(),
+            disks: BTreeMap::new(),
+            listeners: Vec::new(),
+            control: VecDeque::new(),
+            life: 0,
+            address,
+            accepted: 0,
+            mail_arrival: BTreeMap::new(),
+        });
+        index
+    }
+
+    /// Starts a host with these machines, one a shard.
+    pub fn start(&mut self, host: usize, machines: Vec<M>) {
+        let found = &mut self.hosts[host];
+        assert!(found.nodes.is_empty(), "host {host} is up");
+        found.life += 1;
+        found.control.clear();
+        found.mail_arrival.clear();
+        found.nodes = machines.into_iter().map(Node::new).collect();
+        self.trace.note(Instant(self.now), "start", &[host as u64]);
+        for shard in 0..self.hosts[host].nodes.len() {
+            self.wake(host, shard);
+        }
+    }
+
+    /// Writes to a shard as the control thread.
+    pub fn order(&mut self, host: usize, shard: usize, mail: M::Mail) {
+        let life = self.hosts[host].life;
+        self.post(host, life, ShardId::CONTROL, ShardId(shard as u16), mail);
+    }
+
+    fn schedule(&mut self, delay: u64, what: What<M::Mail>) {
+        self.next_number += 1;
+        self.queue.insert((self.now + delay, self.next_number), what);
+    }
+
+    fn schedule_at(&mut self, at: u64, what: What<M::Mail>) {
+        self.schedule(at.saturating_sub(self.now), what);
+    }
+
+    fn draw_us(&mut self, most: u64) -> u64 {
+        // Mostly short, sometimes as long as it gets.
+        let most = if self.random.chance(7, 8) { most / 8 } else { most };
+        self.random.below(most * MICROSECOND + 1)
+    }
+
+    /// Gives a shard a turn soon.
+    fn wake(&mut self, host: usize, shard: usize) {
+        let delay = self.draw_us(self.timing.turn_us);
+        self.wake_at(host, shard, self.now + delay);
+    }
+
+    fn wake_at(&mut self, host: usize, shard: usize, at: u64) {
+        let life = self.hosts[host].life;
+        let node = &mut self.hosts[host].nodes[shard];
+        if node.turn_at.is_some_and(|turn| turn <= at) {
+            return;
+        }
+        node.turn_at = Some(at);
+        self.schedule_at(at, What::Turn { host, life, shard });
+    }
+
+    /// Gives the shards of a host a turn: something was asked of them from outside.
+    pub fn nudge(&mut self, host: usize) {
+        for shard in 0..self.hosts[host].nodes.len() {
+            self.wake(host, shard);
+        }
+    }
+
+    fn is_alive(&self, host: usize, life: u32) -> bool {
+        self.hosts[host].life == life && !self.hosts[host].nodes.is_empty()
+    }
+
+    /// Lets the next thing happen. Returns whose turn it was, if it was a turn; `None` when nothing is to happen any more.
+    pub fn step(&mut self) -> Option<Option<(usize, usize)>> {
+        let ((at, _), what) = self.queue.pop_first()?;
+        assert!(at >= self.now, "time runs backwards");
+        self.now = at;
+        match what {
+            What::Turn { host, life, shard } => {
+                if self.is_alive(host, life) && self.hosts[host].nodes[shard].turn_at == Some(at) {
+                    self.turn(host, shard);
+                    return Some(Some((host, shard)));
+                }
+            }
+            What::Deliver { link, to } => self.deliver(link, to),
+            What::Transmit { link, from } => self.transmit(link, from),
+            What::Apply { id } => self.apply(id),
+            What::Answer { id } => self.answer(id),
+            What::Mail { host, life, to, from, mail } => {
+                if self.is_alive(host, life) {
+                    self.hosts[host].nodes[to].inbox.push_back(Event::Mail { from, mail });
+                    self.wake(host, to);
+                }
+            }
+            What::Connect { host, life, shard, token, address } => {
+                if self.is_alive(host, life) {
+                    self.connect(host, shard, token, address);
+                }
+            }
+            What::LateWrite { host, disk, offset, bytes } => {
+                self.trace.note(Instant(at), "late write", &[host as u64, offset]);
+                let disk = self.hosts[host].disks.get_mut(&disk).expect("disks stay");
+                let mut memory = crate::memory::SimMemory::new();
+                let mut buffer = Buffer::reserved(bytes.len() as u32, (offset % 4096) as u32);
+                block::Memory::write(&mut memory, &mut buffer, 0, &bytes);
+                let extent = block::Extent::new(offset, bytes.len() as u64);
+                let mut write = Operation::Write { extent, buffer, durable: true };
+                disk.perform(&mut write, &mut memory, &mut self.random);
+            }
+        }
+        Some(None)
+    }
+
+    fn turn(&mut self, host: usize, shard: usize) {
+        let now = Instant(self.now);
+        self.trace.note(now, "turn", &[host as u64, shard as u64]);
+        let node = &mut self.hosts[host].nodes[shard];
+        node.turn_at = None;
+        let inbox = core::mem::take(&mut node.inbox);
+        for event in inbox {
+            node.machine.handle_event(now, event, &mut node.memory);
+        }
+        let mut again = false;
+        let count = node.sockets.len();
+        let first = if count > 0 { self.random.below(count as u64) as usize } else { 0 };
+        for step in 0..count {
+            let slot = (first + step) % count;
+            let node = &mut self.hosts[host].nodes[shard];
+            if node.is_readable(slot) {
+                let (consumed, yields) = node.show(now, slot, self.cuts, &mut self.random);
+                again |= yields;
+                self.credit(host, shard, slot, consumed);
+            }
+            again |= self.tell_loss(host, shard, slot);
+        }
+        let node = &mut self.hosts[host].nodes[shard];
+        if node.machine.poll_timeout().is_some_and(|at| at <= now) {
+            node.machine.handle_timeout(now, &mut node.memory);
+        }
+        loop {
+            let node = &mut self.hosts[host].nodes[shard];
+            node.machine.settle(now, &mut node.memory);
+            let mut answered = false;
+            while let Some(effect) = self.hosts[host].nodes[shard].machine.poll_effect() {
+                answered |= self.perform(host, shard, effect);
+            }
+            if !answered {
+                break;
+            }
+            let node = &mut self.hosts[host].nodes[shard];
+            let inbox = core::mem::take(&mut node.inbox);
+            for event in inbox {
+                node.machine.handle_event(now, event, &mut node.memory);
+            }
+        }
+        let node = &self.hosts[host].nodes[shard];
+        let readable = (0..node.sockets.len()).any(|slot| node.is_readable(slot));
+        if again || readable || !node.inbox.is_empty() {
+            self.wake(host, shard);
+        }
+        if let Some(at) = self.hosts[host].nodes[shard].machine.poll_timeout() {
+            let late = self.random.below(self.timing.turn_us * MICROSECOND + 1);
+            self.wake_at(host, shard, at.0.max(self.now) + 1 + late);
+        }
+    }
+
+    /// Tells a machine that a connection is lost, after all that came before.
+    fn tell_loss(&mut self, host: usize, shard: usize, slot: usize) -> bool {
+        let now = Instant(self.now);
+        let node = &mut self.hosts[host].nodes[shard];
+        let generation = node.sockets[slot].generation;
+        let Some(open) = &mut node.sockets[slot].open else { return false };
+        if open.loss_told || open.closing.is_some() {
+            return false;
+        }
+        let Some(loss) = open.loss else { return false };
+        // A reset may overtake what came before it; an end does not, unless the machine does not want more.
+        let stuck = !matches!(open.want, Want::Stream { at_least: 0..=1, .. });
+        let waits = !open.received.is_empty() && open.received.len() > open.shown && !stuck;
+        if waits && loss == Loss::EndOfStream {
+            return true;
+        }
+        open.loss_told = true;
+        let connection = ConnectionId { slot: slot as u32, generation };
+        node.machine.handle_event(now, Event::Lost { connection, loss }, &mut node.memory);
+        false
+    }
+
+    /// The receiver consumed bytes: the sender may have stopped for them.
+    fn credit(&mut self, host: usize, shard: usize, slot: usize, consumed: usize) {
+        if consumed == 0 {
+            return;
+        }
+        let Some(open) = &self.hosts[host].nodes[shard].sockets[slot].open else { return };
+        let (link, end) = (open.link, open.end);
+        let flow = &mut self.links[link].flows[end];
+        flow.outstanding -= consumed;
+        if core::mem::take(&mut flow.blocked) {
+            self.schedule(0, What::Transmit { link, from: 1 - end });
+        }
+    }
+
+    /// Performs an effect. Returns whether a disk answered at once.
+    fn perform(&mut self, host: usize, shard: usize, effect: Effect<M::Mail>) -> bool {
+        let life = self.hosts[host].life;
+        match effect {
+            Effect::Submit { disk, request } => return self.submit(host, shard, disk, request),
+            Effect::Send { connection, batch } => self.send(host, shard, connection, batch),
+            Effect::Resume { connection } => {
+                let node = &mut self.hosts[host].nodes[shard];
+                if let Some(open) = node.find(connection) {
+                    assert!(
+                        matches!(open.want, Want::Pause),
+                        "{connection} is resumed and was not paused"
+                    );
+                    open.want = Want::Stream { at_least: 1, at_most: usize::MAX };
+                    self.wake(host, shard);
+                }
+            }
+            Effect::Connect { token, address } => {
+                let delay = self.draw_us(self.timing.network_us);
+                self.schedule(delay, What::Connect { host, life, shard, token, address });
+            }
+            Effect::Close { connection, after_send } => {
+                let node = &mut self.hosts[host].nodes[shard];
+                let open = node.find(connection).expect("a machine closes what is open");
+                assert!(open.closing.is_none(), "{connection} is closed twice");
+                open.closing = Some(after_send);
+                if open.sending.is_none() || !after_send {
+                    self.finish_close(host, shard, connection);
+                }
+            }
+            Effect::Mail { to, mail } => {
+                self.post(host, life, ShardId(shard as u16), to, mail);
+            }
+        }
+        false
+    }
+
+    fn post(&mut self, host: usize, life: u32, from: ShardId, to: ShardId, mail: M::Mail) {
+        if to == ShardId::CONTROL {
+            self.hosts[host].control.push_back((from, mail));
+            return;
+        }
+        let delay = self.draw_us(self.timing.mail_us);
+        let last = self.hosts[host].mail_arrival.entry((from, to)).or_default();
+        let at = (self.now + delay).max(*last + 1);
+        *last = at;
+        self.schedule_at(at, What::Mail { host, life, to: to.index(), from, mail });
+    }
+
+    fn submit(&mut self, host: usize, shard: usize, disk: DiskId, mut request: Request) -> bool {
+        let life = self.hosts[host].life;
+        let Some(behaviour) = self.hosts[host].disks.get(&disk).map(SimDisk::behaviour) else {
+            let gone = request.complete(Outcome::NotDone(Failure::Removed));
+            self.hosts[host].nodes[shard].completed(gone);
+            return true;
+        };
+        // While it is lent, a buffer for reading is full of rubbish.
+        if let Operation::Read { buffer, .. } = &mut request.operation {
+            let memory = &mut self.hosts[host].nodes[shard].memory;
+            memory.fill_with_rubbish(buffer, &mut self.random);
+        }
+        self.next_number += 1;
+        let id = self.next_number;
+        let pending = Pending { host, life, shard, disk, request, outcome: None };
+        self.pending.insert(id, pending);
+        if self.random.chance(behaviour.sticks, 1000) {
+            self.trace.note(Instant(self.now), "stuck", &[host as u64, u64::from(disk.0)]);
+            return false;
+        }
+        if behaviour.latency_us == 0 || (behaviour.leases && self.random.chance(3, 4)) {
+            self.apply(id);
+            self.answer(id);
+            return true;
+        }
+        let apply = self.draw_us(behaviour.latency_us);
+        self.schedule(apply, What::Apply { id });
+        let more = self.draw_us(behaviour.latency_us / 2);
+        self.schedule(apply + more, What::Answer { id });
+        false
+    }
+
+    /// A disk's request takes effect.
+    fn apply(&mut self, id: u64) {
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        let host = &mut self.hosts[pending.host];
+        let memory = &mut host.nodes[pending.shard].memory;
+        let disk = host.disks.get_mut(&pending.disk).expect("disks stay");
+        let outcome = disk.perform(&mut pending.request.operation, memory, &mut self.random);
+        pending.outcome = Some(outcome);
+        // What comes back from a write may hold anything, or be gone.
+        if let Operation::Write { buffer, .. } = &mut pending.request.operation {
+            if disk.behaviour().leases {
+                memory.keep_pages(buffer);
+            } else {
+                memory.fill_with_rubbish(buffer, &mut self.random);
+            }
+        }
+        let extent = pending.request.operation.extent().unwrap_or_default();
+        self.trace.note(
+            Instant(self.now),
+            "disk",
+            &[pending.host as u64, u64::from(pending.disk.0), extent.offset.0, extent.length.0],
+        );
+    }
+
+    /// A disk answers.
+    fn answer(&mut self, id: u64) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        let Pending { host, shard, request, outcome, .. } = pending;
+        let outcome = outcome.expect("an answer follows its effect");
+        let node = &mut self.hosts[host].nodes[shard];
+        if self.planted.completes_twice && self.random.chance(1, 50) {
+            let ticket = request.ticket;
+            node.completed(block::Completion::new(ticket, outcome, Buffer::empty()));
+        }
+        node.completed(request.complete(outcome));
+        self.wake(host, shard);
+    }
+
+    fn send(&mut self, host: usize, shard: usize, connection: ConnectionId, batch: SendBatch) {
+        let node = &mut self.hosts[host].nodes[shard];
+        let open = node.find(connection).expect("a machine sends on what is open");
+        assert!(open.sending.is_none(), "{connection}: a second batch is sent");
+        assert!(open.closing.is_none(), "{connection}: a batch is sent after the close");
+        assert!(!batch.is_empty(), "{connection}: an empty batch is sent");
+        open.sending = Some(Sending { batch, sent: 0 });
+        let (link, from) = (open.link, open.end);
+        self.schedule(0, What::Transmit { link, from });
+    }
+
+    /// Some of a sender's bytes leave: only now they are read.
+    fn transmit(&mut self, link: usize, from: End) {
+        let Some(attachment) = self.links[link].ends[from] else { return };
+        let Attachment { host, life, shard, connection } = attachment;
+        if !self.is_alive(host, life) {
+            return;
+        }
+        let room = WINDOW.saturating_sub(self.links[link].flows[1 - from].outstanding);
+        if room == 0 {
+            self.links[link].flows[1 - from].blocked = true;
+            return;
+        }
+        let most = self.random.below(self.timing.segment_max).max(1).min(room as u64);
+        let most = if self.random.chance(1, 16) { most.min(7) } else { most };
+        let node = &mut self.hosts[host].nodes[shard];
+        let Some(open) = node.find(connection) else { return };
+        let Some(sending) = &mut open.sending else { return };
+        let length = most.min(sending.batch.length - sending.sent);
+        let sent = sending.sent;
+        sending.sent += length;
+        let done = sending.sent == sending.batch.length;
+        let open = node.find(connection).expect("it was there");
+        let sending = open.sending.take().expect("it was there");
+        let bytes = bytes_of(&sending.batch, sent, length, &node.memory);
+        self.trace.note(Instant(self.now), "segment", &[link as u64, from as u64, length]);
+        self.trace.note_bytes(&bytes);
+        if done {
+            node.inbox.push_back(Event::Sent { connection, batch: sending.batch });
+        } else {
+            node.find(connection).expect("it was there").sending = Some(sending);
+            node.inbox.push_back(Event::SendProgress { connection });
+            self.schedule(0, What::Transmit { link, from });
+        }
+        let flow = &mut self.links[link].flows[1 - from];
+        flow.outstanding += bytes.len();
+        self.push_segment(link, 1 - from, Segment::Bytes(bytes));
+        self.wake(host, shard);
+        if done {
+            let node = &mut self.hosts[host].nodes[shard];
+            if node.find(connection).is_some_and(|open| open.closing == Some(true)) {
+                self.finish_close(host, shard, connection);
+            }
+        }
+    }
+
+    fn push_segment(&mut self, link: usize, to: End, segment: Segment) {
+        let delay = self.draw_us(self.timing.network_us);
+        let flow = &mut self.links[link].flows[to];
+        let at = (self.now + delay).max(flow.last_arrival + 1);
+        flow.last_arrival = at;
+        flow.segments.push_back(segment);
+        self.schedule_at(at, What::Deliver { link, to });
+    }
+
+    fn deliver(&mut self, link: usize, to: End) {
+        let Some(segment) = self.links[link].flows[to].segments.pop_front() else { return };
+        if self.links[link].silent {
+            return;
+        }
+        if let Some(raw) = self.links[link].raw[to] {
+            let raw = &mut self.raws[raw];
+            match segment {
+                Segment::Bytes(bytes) => raw.received.extend(bytes),
+                Segment::End => raw.ended = raw.ended.or(Some(Loss::EndOfStream)),
+                Segment::Reset => raw.ended = Some(Loss::Error(104)),
+            }
+            return;
+        }
+        let Some(Attachment { host, life, shard, connection }) = self.links[link].ends[to] else {
+            return;
+        };
+        if !self.is_alive(host, life) {
+            return;
+        }
+        let Some(open) = self.hosts[host].nodes[shard].find(connection) else { return };
+        match segment {
+            Segment::Bytes(bytes) => open.received.extend_from_slice(&bytes),
+            Segment::End => open.loss = open.loss.or(Some(Loss::EndOfStream)),
+            Segment::Reset => open.loss = Some(Loss::Error(104)),
+        }
+        self.wake(host, shard);
+    }
+
+    /// Ends a connection on one side: what was lent comes back, and the other side hears of it.
+    fn finish_close(&mut self, host: usize, shard: usize, connection: ConnectionId) {
+        let node = &mut self.hosts[host].nodes[shard];
+        let socket = &mut node.sockets[connection.slot as usize];
+        let open = socket.open.take().expect("it is open");
+        let direct = match open.want {
+            Want::Direct { direct, .. } => Some(direct),
+            _ => None,
+        };
+        let batch = open.sending.map(|sending| sending.batch);
+        let lost_data = batch.is_some() || !open.received.is_empty();
+        node.inbox.push_back(Event::Closed { connection, direct, batch });
+        self.links[open.link].ends[open.end] = None;
+        let last = if lost_data { Segment::Reset } else { Segment::End };
+        self.push_segment(open.link, 1 - open.end, last);
+        self.wake(host, shard);
+    }
+
+    fn connect(&mut self, host: usize, shard: usize, token: u64, address: SocketAddr) {
+        if self.raw_listener == Some(address) {
+            self.connect_to_raw(host, shard, token);
+            return;
+        }
+        let listens =
+            |other: &Host<M>| other.listeners.iter().find(|(at, _)| *at == address).copied();
+        let found = (0..self.hosts.len())
+            .filter(|other| !self.hosts[*other].nodes.is_empty())
+            .find_map(|other| listens(&self.hosts[other]).map(|(_, id)| (other, id)));
+        let Some((target, listener)) = found else {
+            let failed = Event::ConnectFailed { token, error: 111 };
+            self.hosts[host].nodes[shard].inbox.push_back(failed);
+            self.wake(host, shard);
+            return;
+        };
+        let link = self.links.len();
+        let local = self.hosts[host].address;
+        let near = self.hosts[host].nodes[shard].open(link, 0, &mut self.random);
+        let count = self.hosts[target].nodes.len();
+        let far_shard = self.hosts[target].accepted % count;
+        self.hosts[target].accepted += 1;
+        let far = self.hosts[target].nodes[far_shard].open(link, 1, &mut self.random);
+        let attach = |host: usize, life, shard, connection| {
+            Some(Attachment { host, life, shard, connection })
+        };
+        self.links.push(Link {
+            ends: [
+                attach(host, self.hosts[host].life, shard, near),
+                attach(target, self.hosts[target].life, far_shard, far),
+            ],
+            flows: [Flow::default(), Flow::default()],
+            raw: [None, None],
+            silent: false,
+        });
+        self.trace.note(Instant(self.now), "connect", &[link as u64, far_shard as u64]);
+        let connected = Event::Connected { token, connection: near, local };
+        self.hosts[host].nodes[shard].inbox.push_back(connected);
+        let endpoint = Endpoint { listener, peer: local, local: address };
+        self.hosts[target].nodes[far_shard].accepted(far, endpoint);
+        self.wake(host, shard);
+        self.wake(target, far_shard);
+    }
+
+    fn connect_to_raw(&mut self, host: usize, shard: usize, token: u64) {
+        let link = self.links.len();
+        let life = self.hosts[host].life;
+        let connection = self.hosts[host].nodes[shard].open(link, 0, &mut self.random);
+        let end = Attachment { host, life, shard, connection };
+        self.links.push(Link {
+            ends: [Some(end), None],
+            flows: [Flow::default(), Flow::default()],
+            raw: [None, Some(self.raws.len())],
+            silent: false,
+        });
+        self.raws.push(Raw { link, end: 1, received: VecDeque::new(), ended: None });
+        let local = self.hosts[host].address;
+        let connected = Event::Connected { token, connection, local };
+        self.hosts[host].nodes[shard].inbox.push_back(connected);
+        self.wake(host, shard);
+    }
+
+    /// Connects a raw peer to a host that listens; returns its number.
+    pub fn connect_raw(&mut self, target: usize) -> usize {
+        let (address, listener) = self.hosts[target].listeners[0];
+        let link = self.links.len();
+        let shard = self.hosts[target].accepted % self.hosts[target].nodes.len();
+        self.hosts[target].accepted += 1;
+        let life = self.hosts[target].life;
+        let connection = self.hosts[target].nodes[shard].open(link, 1, &mut self.random);
+        let end = Attachment { host: target, life, shard, connection };
+        self.links.push(Link {
+            ends: [None, Some(end)],
+            flows: [Flow::default(), Flow::default()],
+            raw: [Some(self.raws.len()), None],
+            silent: false,
+        });
+        let peer = SocketAddr::from(([10, 9, 9, 9], 50_000));
+        let endpoint = Endpoint { listener, peer, local: address };
+        self.hosts[target].nodes[shard].accepted(connection, endpoint);
+        self.wake(target, shard);
+        self.raws.push(Raw { link, end: 0, received: VecDeque::new(), ended: None });
+        self.raws.len() - 1
+    }
+
+    /// Raw peers that there are.
+    pub fn raw_peers(&self) -> usize {
+        self.raws.len()
+    }
+
+    /// A raw peer sends.
+    pub fn send_raw(&mut self, raw: usize, bytes: &[u8]) {
+        let Raw { link, end, .. } = self.raws[raw];
+        self.links[link].flows[1 - end].outstanding += bytes.len();
+        self.push_segment(link, 1 - end, Segment::Bytes(bytes.to_vec()));
+    }
+
+    /// A raw peer takes bytes that have come, if there are as many.
+    pub fn receive_raw(&mut self, raw: usize, count: usize) -> Option<Vec<u8>> {
+        let Raw { link, end, .. } = self.raws[raw];
+        let there = self.raws[raw].received.len().min(count);
+        if there < count && there < WINDOW / 2 {
+            return None;
+        }
+        let bytes = self.raws[raw].received.drain(..there).collect();
+        let flow = &mut self.links[link].flows[end];
+        flow.outstanding -= there;
+        if core::mem::take(&mut flow.blocked) {
+            self.schedule(0, What::Transmit { link, from: 1 - end });
+        }
+        Some(bytes)
+    }
+
+    /// How a raw peer's connection ended, once all that came was taken.
+    pub fn raw_end(&self, raw: usize) -> Option<(usize, Loss)> {
+        let raw = &self.raws[raw];
+        raw.ended.map(|loss| (raw.received.len(), loss))
+    }
+
+    /// A raw peer closes its direction, or resets the connection.
+    pub fn end_raw(&mut self, raw: usize, reset: bool) {
+        let Raw { link, end, .. } = self.raws[raw];
+        let segment = if reset { Segment::Reset } else { Segment::End };
+        self.push_segment(link, 1 - end, segment);
+    }
+
+    /// Breaks a connection that is up, if there is one: with a reset to both ends, or silently.
+    pub fn cut_a_link(&mut self, silent: bool) {
+        let up: Vec<usize> = (0..self.links.len())
+            .filter(|link| self.links[*link].ends.iter().all(Option::is_some))
+            .collect();
+        if up.is_empty() {
+            return;
+        }
+        let link = up[self.random.below(up.len() as u64) as usize];
+        self.trace.note(Instant(self.now), "cut", &[link as u64, u64::from(silent)]);
+        if silent {
+            self.links[link].silent = true;
+            return;
+        }
+        for end in 0..2 {
+            // Of what is on its way, a first part still arrives.
+            let there = self.links[link].flows[end].segments.len() as u64;
+            let keep = self.random.below(there + 1) as usize;
+            self.links[link].flows[end].segments.truncate(keep);
+            self.push_segment(link, end, Segment::Reset);
+        }
+    }
+
+    /// Flips a bit of something that is on its way, which a digest must notice.
+    pub fn corrupt_a_segment(&mut self) {
+        let mut candidates = Vec::new();
+        for (link, found) in self.links.iter().enumerate() {
+            for end in 0..2 {
+                for (at, segment) in found.flows[end].segments.iter().enumerate() {
+                    if matches!(segment, Segment::Bytes(bytes) if !bytes.is_empty()) {
+                        candidates.push((link, end, at));
+                    }
+                }
+            }
+        }
+        if candidates.is_empty() {
+            return;
+        }
+        let (link, end, at) = candidates[self.random.below(candidates.len() as u64) as usize];
+        let bit = self.random.next_u64();
+        if let Segment::Bytes(bytes) = &mut self.links[link].flows[end].segments[at] {
+            let byte = (bit >> 8) as usize % bytes.len();
+            bytes[byte] ^= 1 << (bit % 8);
+        }
+        self.trace.note(Instant(self.now), "corrupt", &[link as u64, end as u64, at as u64]);
+    }
+
+    /// Kills a host: its process only, or its power too.
+    pub fn kill(&mut self, host: usize, power: bool) {
+        self.trace.note(Instant(self.now), "kill", &[host as u64, u64::from(power)]);
+        let life = self.hosts[host].life;
+        let under_way: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| pending.host == host && pending.life == life)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in under_way {
+            let applied = self.pending[&id].outcome.is_some();
+            if !applied && self.planted.applies_late && self.random.chance(1, 2) {
+                self.plan_late_write(id);
+            } else if !applied && !power && self.random.chance(1, 2) {
+                // The kernel had it.
+                self.apply(id);
+            }
+            self.pending.remove(&id);
+        }
+        if power {
+            for disk in self.hosts[host].disks.values_mut() {
+                disk.cut_power(&mut self.random);
+            }
+        }
+        let nodes = core::mem::take(&mut self.hosts[host].nodes);
+        for node in nodes {
+            for open in node.sockets.into_iter().filter_map(|socket| socket.open) {
+                self.links[open.link].ends[open.end] = None;
+                // A process that dies is told of by its kernel; a machine without power says nothing.
+                if !power {
+                    self.push_segment(open.link, 1 - open.end, Segment::Reset);
+                } else if self.random.chance(1, 2) {
+                    self.push_segment(open.link, 1 - open.end, Segment::Reset);
+                } else {
+                    self.links[open.link].silent = true;
+                }
+            }
+        }
+    }
+
+    fn plan_late_write(&mut self, id: u64) {
+        let pending = &self.pending[&id];
+        let Operation::Write { extent, buffer, .. } = &pending.request.operation else { return };
+        let (host, disk) = (pending.host, pending.disk);
+        let bytes = self.hosts[host].nodes[pending.shard].memory.bytes(buffer);
+        let offset = extent.offset.0;
+        let delay = 3_000_000 * MICROSECOND + self.random.below(30_000_000 * MICROSECOND);
+        self.schedule(delay, What::LateWrite { host, disk, offset, bytes });
+    }
+
+    /// Requests that disks of this host have.
+    pub fn requests_below(&self, host: usize) -> usize {
+        let life = self.hosts[host].life;
+        self.pending.values().filter(|pending| pending.host == host && pending.life == life).count()
+    }
+}
+
+/// The bytes of a batch from `from` on: data are read now.
+fn bytes_of(
+    batch: &SendBatch,
+    from: u64,
+    length: u64,
+    memory: &crate::memory::SimMemory,
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length as usize);
+    let mut start = 0u64;
+    for segment in &batch.segments {
+        let (segment_length, head) = match *segment {
+            SendSegment::Head { length, .. } => (u64::from(length), true),
+            SendSegment::Data { length, .. } => (u64::from(length), false),
+        };
+        let end = start + segment_length;
+        let (low, high) = (from.max(start), (from + length).min(end));
+        if low < high {
+            let (skip, count) = ((low - start) as u32, (high - low) as usize);
+            match *segment {
+                SendSegment::Head { start, .. } => {
+                    let at = (start + skip) as usize;
+                    bytes.extend_from_slice(&batch.head[at..at + count]);
+                }
+                SendSegment::Data { buffer, at, .. } => {
+                    let mut part = vec![0; count];
+                    let buffer = &batch.buffers[buffer as usize];
+                    block::Memory::read(memory, buffer, at + skip, &mut part);
+                    bytes.extend_from_slice(&part);
+                }
+            }
+            debug_assert!(head || count > 0);
+        }
+        start = end;
+    }
+    assert_eq!(start, batch.length, "a batch's length is the sum of its segments");
+    bytes
+}

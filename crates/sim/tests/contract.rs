@@ -1,0 +1,127 @@
+//! The driver contract, kept by the simulator: the scenes that io_uring and epoll are held to, in virtual time.
+
+use std::net::SocketAddr;
+
+use block::{Random, ShardId};
+use contract::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report, Scripted};
+use contract::{DiskId, ListenerId, Loss};
+use sim::disk::{Behaviour, SimDisk};
+use sim::trace::Trace;
+use sim::world::{Timing, World};
+
+const HOST: usize = 0;
+
+struct Virtual {
+    world: World<Scripted>,
+    accepted: usize,
+}
+
+impl Virtual {
+    fn new(seed: u64) -> Virtual {
+        // Segments are as long as they may be: scenes count what is shown.
+        let timing = Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20 };
+        let mut world = World::new(Random::new(seed), timing, Trace::new(false));
+        world.cuts = false;
+        world.add_host();
+        world.start(HOST, vec![Scripted::new(), Scripted::new()]);
+        let address: SocketAddr = ([10, 0, 0, 1], 4420).into();
+        world.hosts[HOST].listeners = vec![(address, ListenerId(0))];
+        world.raw_listener = Some(([10, 8, 8, 8], 1).into());
+        let behaviour = Behaviour {
+            volatile: false,
+            latency_us: 300,
+            read_fails: 0,
+            write_fails: 0,
+            flush_fails: 0,
+            sticks: 0,
+            lies: false,
+            leases: seed.is_multiple_of(2),
+        };
+        world.hosts[HOST].disks.insert(DiskId(0), SimDisk::new(2 << 20, behaviour));
+        Virtual { world, accepted: 0 }
+    }
+
+    fn until<R>(&mut self, mut check: impl FnMut(&mut World<Scripted>) -> Option<R>) -> R {
+        loop {
+            if let Some(found) = check(&mut self.world) {
+                return found;
+            }
+            assert!(self.world.step().is_some(), "nothing happens any more");
+        }
+    }
+}
+
+impl Harness for Virtual {
+    fn connect(&mut self) -> Peer {
+        Peer(self.world.connect_raw(HOST))
+    }
+
+    fn refusing_address(&mut self) -> SocketAddr {
+        ([10, 7, 7, 7], 9).into()
+    }
+
+    fn listening_address(&mut self) -> SocketAddr {
+        self.accepted = self.world.raw_peers();
+        self.world.raw_listener.expect("set at the start")
+    }
+
+    fn accept(&mut self) -> Peer {
+        let before = self.accepted;
+        self.until(|world| (world.raw_peers() > before).then_some(()));
+        self.accepted += 1;
+        Peer(before)
+    }
+
+    fn send(&mut self, peer: Peer, bytes: &[u8]) {
+        self.world.send_raw(peer.0, bytes);
+    }
+
+    fn receive(&mut self, peer: Peer, count: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let missing = count - all.len();
+            all.extend(self.until(|world| world.receive_raw(peer.0, missing)));
+        }
+        all
+    }
+
+    fn receive_end(&mut self, peer: Peer) -> PeerEnd {
+        let (left, loss) = self.until(|world| world.raw_end(peer.0));
+        assert!(left == 0 || loss != Loss::EndOfStream, "{left} bytes come before the end");
+        match loss {
+            Loss::EndOfStream => PeerEnd::EndOfStream,
+            Loss::Error(_) => PeerEnd::Reset,
+        }
+    }
+
+    fn finish(&mut self, peer: Peer) {
+        self.world.end_raw(peer.0, false);
+    }
+
+    fn reset(&mut self, peer: Peer) {
+        self.world.end_raw(peer.0, true);
+    }
+
+    fn disk(&mut self) -> DiskId {
+        DiskId(0)
+    }
+
+    fn command(&mut self, to: ShardId, command: Command) {
+        self.world.order(HOST, to.index(), Note::Command(command));
+    }
+
+    fn report(&mut self) -> (ShardId, Report) {
+        self.until(|world| match world.hosts[HOST].control.pop_front() {
+            Some((from, Note::Report(report))) => Some((from, report)),
+            Some((_, other)) => panic!("a machine wrote {other:?}"),
+            None => None,
+        })
+    }
+}
+
+#[test]
+fn the_simulator_keeps_the_contract() {
+    for seed in 0..20 {
+        suite::run(|| Virtual::new(seed));
+    }
+}
