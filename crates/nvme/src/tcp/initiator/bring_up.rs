@@ -262,7 +262,7 @@ impl Initiator {
             Step::Queues => {
                 let granted = NumberOfQueues(reply.result as u32);
                 let least = granted.submission().min(granted.completion()).saturating_add(1);
-                let count = u32::from(self.settings.queues).min(least as u32);
+                let count = u32::from(self.settings.queues).min(least);
                 let queue = || Queue::new(self.settings.digests);
                 self.queues = (0..count).map(|_| queue()).collect();
                 let mask = AsyncEventMask::default().with_namespace_changed(true);

@@ -632,9 +632,8 @@ impl Initiator {
         let answered = self.queues.iter().any(|queue| queue.answered_period == self.period);
         self.period = self.period.wrapping_add(1);
         self.keep_alive_at = Some(now + self.settings.keep_alive / 2);
-        if !(answered && self.controller.counts_traffic())
-            && !self.admin.is_under_way(Purpose::KeepAlive)
-        {
+        let counts = answered && self.controller.counts_traffic();
+        if !counts && !self.admin.is_under_way(Purpose::KeepAlive) {
             self.admin.send(Purpose::KeepAlive, wire::nvme::Command::keep_alive(), &[]);
             self.keep_alive_by = Some(now + self.settings.keep_alive);
         }

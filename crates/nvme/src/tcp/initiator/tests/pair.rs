@@ -130,6 +130,8 @@ struct Wire {
     to_host: VecDeque<u8>,
     /// The network is down; the target hears nothing new, and of the loss only at this moment.
     cut: Option<Instant>,
+    /// What was in the pipe to the target at the cut arrives then: the network held it back.
+    late_at: Instant,
 }
 
 /// A target's request that its disk has not answered.
@@ -289,12 +291,14 @@ impl Pair {
 
     fn next_moment(&mut self) -> Instant {
         let cuts = self.wires.iter().filter_map(|wire| wire.cut.filter(|_| !wire.target.closed));
+        let late = self.wires.iter().filter(|wire| wire.cut.is_some()).map(|wire| wire.late_at);
         let machines = self.wires.iter().filter(|wire| !wire.target.closed);
         [self.initiator.poll_timeout(), self.controllers.poll_timeout()]
             .into_iter()
             .flatten()
             .chain(self.pending.iter().map(|pending| pending.due))
             .chain(cuts)
+            .chain(late)
             .chain(machines.filter_map(|wire| wire.machine.poll_timeout()))
             .filter(|at| *at > self.now)
             .min()
@@ -410,6 +414,7 @@ impl Pair {
             to_target: VecDeque::new(),
             to_host: VecDeque::new(),
             cut: None,
+            late_at: self.now,
         });
         self.initiator.handle_connected(self.now, token, id);
     }
@@ -444,8 +449,7 @@ impl Pair {
                 }
             }
         }
-        // What is in the pipe to the target arrives also for a while after a cut: the network held it back.
-        let late = wire.cut.is_none_or(|heard_of| now < heard_of && random.chance(1, 2));
+        let late = wire.cut.is_none_or(|heard_of| now >= wire.late_at && now < heard_of);
         let arriving = [
             (&mut wire.target, &mut wire.to_target, late),
             (&mut wire.host, &mut wire.to_host, up),
@@ -454,7 +458,7 @@ impl Pair {
             let count = Self::chunk(random, bytes, pipe.len());
             if open && count > 0 && !side.closed {
                 side.inbound.extend(pipe.drain(..count));
-                moved |= up;
+                moved = true;
             }
         }
         let id = self.host_id(index);
@@ -517,12 +521,18 @@ impl Pair {
         true
     }
 
-    /// Cuts a connection: the initiator hears of it at once, the target some time later.
+    /// Cuts a connection: the initiator hears of it at once, the target some time later. What the initiator's kernel had taken is on its way.
     pub(super) fn cut(&mut self, index: usize) {
+        self.settle_initiator();
         let late = self.random.below(self.chances.late.as_nanos() as u64 + 1);
         let wire = &mut self.wires[index];
         if wire.cut.is_none() {
+            if let Some((_, gone)) = &mut wire.host.out {
+                wire.to_target.extend(&wire.host.bytes_out[*gone..]);
+                *gone = wire.host.bytes_out.len();
+            }
             wire.cut = Some(self.now + Duration::from_nanos(late));
+            wire.late_at = self.now + Duration::from_nanos(self.random.below(late + 1));
         }
     }
 
