@@ -338,7 +338,7 @@ pub(crate) struct DemoArgs {
 #[command(after_help = "Examples:\n  \
     plateway sim --seed 7 --trace\n  \
     plateway sim --seed 0 --seeds 2000 --twice\n  \
-    plateway sim --seeds 200 --plant drop-flush\n\n\
+    plateway sim --seeds 200 --plant drops-flush\n\n\
     A failure prints its seed and the one command that replays it.")]
 pub(crate) struct SimArgs {
     /// The seed, or the first of several
@@ -473,7 +473,7 @@ mod tests {
             "copy file:/a ram:1GiB --no-verify --overwrite --resume --json --iodepth 8 --bs 1m",
             "discover nvme+tcp://127.0.0.1 --host-nqn nqn.2026-11.net.plateway:me",
             "demo --keep",
-            "sim --seed 1 --seeds 5 --twice --plant drop-flush --scenario kill --trace",
+            "sim --seed 1 --seeds 5 --twice --plant drops-flush --scenario kill --trace",
             "dissect a.pcap --json",
         ] {
             assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());

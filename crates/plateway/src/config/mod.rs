@@ -83,6 +83,16 @@ pub(crate) fn check(name: &str, text: &str, defaults: &Defaults) -> Result<Check
     check_texts(Some((name, text)), &Flags::default(), defaults)
 }
 
+/// Checks a configuration that is held as a text beside flags that override its `[server]`.
+pub(crate) fn check_with_flags(
+    name: &str,
+    text: &str,
+    flags: &Flags,
+    defaults: &Defaults,
+) -> Result<Checked, Mistakes> {
+    check_texts(Some((name, text)), flags, defaults)
+}
+
 fn check_texts(
     file: Option<(&str, &str)>,
     flags: &Flags,

@@ -1,0 +1,21 @@
+//! `plateway apply`: brings a running server to a configuration and prints what was done.
+
+use crate::cli::ApplyArgs;
+use crate::config::{self, defaults::Defaults};
+use crate::control::Client;
+
+/// Applies.
+pub(crate) fn run(args: &ApplyArgs) -> miette::Result<()> {
+    // Checked here first: so mistakes are shown with the text around them.
+    let checked = config::load(&args.file, &Defaults::of_this_machine())?;
+    let socket = args.control.as_ref().unwrap_or(&checked.args.server.control);
+    let changes = Client::new(socket).apply(&args.file, super::read(&args.file)?)?;
+    if args.json {
+        return super::print_json(&changes);
+    }
+    super::print_changes(&changes);
+    if !changes.steps.is_empty() {
+        super::print("applied\n");
+    }
+    Ok(())
+}

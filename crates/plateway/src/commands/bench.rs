@@ -1,0 +1,379 @@
+//! `plateway bench`: puts a load on a disk of any kind and says what it did and what it cost.
+//!
+//! The jobs run on shards of this process, at most one a CPU; a remote disk gets a connection for each job. Warm-up and window are the load's own
+//! (`lab::load`); processor time is read at the edges of the window, here by the shards and at the target over its control socket. Where a
+//! thread of the bench was busy for more than 90% of the window, the report says that it may have measured itself.
+//! Exit code 1: an error, a request that failed, or data that were wrong.
+
+mod environment;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::load::{Load, Plan, Tally, Verified};
+use lab::report::{CpuPerIo, Environment, Grouped, Latency, Report, Verify};
+use lab::workload::Workload;
+use lab::{Phase, Place, Progress, Task};
+
+use super::lodging::Reading;
+use super::session::{Outcome, Session, Wish};
+use crate::cli::BenchArgs;
+use crate::config::uri::DiskUri;
+use crate::control;
+
+pub(crate) use environment::environment;
+
+/// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
+const BUSY: f64 = 0.9;
+
+/// Measures.
+pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
+    let report = measure(args)?;
+    match args.json {
+        true => super::print_json(&report)?,
+        false => super::print(&format!("{report}\n")),
+    }
+    match report.is_good() {
+        true => Ok(()),
+        false => Err(miette::miette!("{}", what_failed(&report))),
+    }
+}
+
+/// Opens the disk, measures, and closes it.
+pub(crate) fn measure(args: &BenchArgs) -> miette::Result<Report> {
+    let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
+    let disk = with_queues(&args.disk, args, shards as u32);
+    let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
+    let wish = Wish {
+        disks: std::slice::from_ref(&disk),
+        config: args.config.as_deref(),
+        shards,
+        in_flight,
+    };
+    let session = Session::open(&wish)?;
+    let report = measure_in(&session, args);
+    let closed = session.close();
+    let report = report?;
+    closed?;
+    Ok(report)
+}
+
+fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
+    let site = session.sites()[0];
+    check_size(args, site.bytes, site.block_size)?;
+    let workload = Workload {
+        random: args.rw.random,
+        read_percent: args.rw.read_percent,
+        block_bytes: args.bs as u32,
+        range_bytes: site.bytes,
+    };
+    if workload.writes() {
+        if site.read_only {
+            return Err(miette::miette!("{} takes no writes", args.disk));
+        }
+        if !args.overwrite {
+            session.refuse_data(0, &args.disk)?;
+        }
+    }
+    let plan = Plan {
+        workload,
+        jobs: args.numjobs,
+        depth: args.iodepth,
+        rate: args.rate,
+        warm_up: Duration::from_secs(args.warmup),
+        time: Duration::from_secs(args.time),
+        verify: args.verify,
+        seed: seed(),
+    };
+    let target = Target::of(args);
+    let run = carry(session, plan, target.as_ref())?;
+    Ok(report(session, args, plan, run))
+}
+
+/// What a load came to, with the figures of the target.
+struct Run {
+    outcome: Outcome,
+    target_ns: Option<u64>,
+    stopped: bool,
+}
+
+/// Sends the jobs to the shards and watches them.
+fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Result<Run> {
+    let shards = usize::from(session.shards());
+    let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
+    let tasks = shares.iter().enumerate().map(|(index, progress)| {
+        let load = Load::new(plan, Place(0), index as u32, shards, progress.clone());
+        Task::Load(Box::new(load))
+    });
+    let interrupted = super::session::interrupt()?;
+    let mut line = Line::new(plan);
+    let (mut opened, mut closed) = (None, None);
+    let outcome = session.run(tasks.collect(), |reading| {
+        if interrupted.load(Relaxed) {
+            shares.iter().for_each(|progress| progress.stop());
+        }
+        match reading.map(|reading| reading.phase) {
+            Some(Phase::Measuring) if opened.is_none() => {
+                opened = target.and_then(Target::cpu_ns);
+            }
+            Some(Phase::Draining) if closed.is_none() => {
+                closed = target.and_then(Target::cpu_ns);
+            }
+            _ => {}
+        }
+        line.tell(&shares, reading);
+    })?;
+    line.end();
+    let target_ns = opened.zip(closed).map(|(opened, closed)| closed.saturating_sub(opened));
+    Ok(Run { outcome, target_ns, stopped: interrupted.load(Relaxed) })
+}
+
+/// The report of a load.
+fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
+    let Run { outcome, target_ns, stopped } = run;
+    let mut tally: Option<Tally> = None;
+    let mut verified = Verified::default();
+    let mut range_bytes = plan.workload.range_bytes;
+    for task in &outcome.tasks {
+        let Task::Load(load) = task else { continue };
+        match &mut tally {
+            Some(tally) => tally.add(load.tally()),
+            None => tally = Some(load.tally().clone()),
+        }
+        verified.add(load.verified());
+        range_bytes = load.range_bytes();
+    }
+    let empty = Report {
+        disk: args.disk.to_string(),
+        pattern: args.rw.to_string(),
+        block_bytes: plan.workload.block_bytes,
+        queue_depth: plan.depth,
+        jobs: plan.jobs,
+        shards: session.shards(),
+        closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
+        rate: plan.rate,
+        range_bytes,
+        seed: plan.seed,
+        seconds: 0.0,
+        requests: 0,
+        iops: 0.0,
+        bytes_per_second: 0.0,
+        latency_ns: Latency::default(),
+        read: None,
+        write: None,
+        cpu_us_per_io: CpuPerIo::default(),
+        bench_thread_busy: busy(&outcome.readings, session.shards()),
+        errors: 0,
+        first_error: None,
+        verify: plan.verify.then(|| Verify::of(&verified)),
+        notes: Vec::new(),
+        environment: Environment::default(),
+    };
+    let Some(tally) = tally else { return empty };
+    let mut report = empty.with_tally(&tally);
+    let each = |ns: u64| match report.requests {
+        0 => 0.0,
+        requests => ns as f64 / 1e3 / requests as f64,
+    };
+    report.cpu_us_per_io = CpuPerIo {
+        initiator: each(process_ns(&outcome.readings).unwrap_or(0)),
+        target: target_ns.map(each),
+    };
+    report.notes = notes(&report, &tally, plan, stopped);
+    report.environment = environment(session.driver());
+    report
+}
+
+/// What to know before believing the figures.
+fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if stopped {
+        notes.push("it was interrupted: the window is shorter than asked".to_owned());
+    }
+    let busiest = report.bench_thread_busy.iter().copied().fold(0.0, f64::max);
+    if busiest > BUSY {
+        let percent = busiest * 100.0;
+        notes.push(format!(
+            "a thread of the bench was busy for {percent:.0}% of the window: the bench itself was the limit"
+        ));
+    }
+    if let Some(rate) = plan.rate
+        && report.seconds > 0.0
+        && report.iops < rate as f64 * 0.99
+    {
+        notes.push(format!("the disk did not keep up with {} a second", Grouped(rate)));
+    }
+    if tally.stalls > 0 && !plan.verify {
+        notes
+            .push("memory was short at times: fewer requests were in flight than asked".to_owned());
+    }
+    if report.range_bytes < plan.workload.range_bytes {
+        notes.push(format!(
+            "only the first {} bytes were used, as --verify keeps a record of each block",
+            report.range_bytes
+        ));
+    }
+    if let Some(verify) = &report.verify
+        && verify.checked == 0
+    {
+        notes.push("nothing could be checked: write with --verify first".to_owned());
+    }
+    notes
+}
+
+/// Why the exit code is 1.
+pub(crate) fn what_failed(report: &Report) -> String {
+    let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
+    match (wrong, &report.first_error) {
+        (Some(verify), _) => {
+            let first = verify.first.as_deref().unwrap_or("unknown");
+            format!("{} blocks were wrong; first at {first}", verify.wrong)
+        }
+        (None, Some(first)) => format!("{} requests failed; first: {first}", report.errors),
+        (None, None) => format!("{} requests failed", report.errors),
+    }
+}
+
+/// Processor time of this process in the window, by the first shard's readings.
+fn process_ns(readings: &[Reading]) -> Option<u64> {
+    let (from, to) = window(readings, 0)?;
+    Some(to.process_ns.saturating_sub(from.process_ns))
+}
+
+/// Of one CPU, what each shard's thread used in the window.
+fn busy(readings: &[Reading], shards: u16) -> Vec<f64> {
+    let share = |shard| {
+        let (from, to) = window(readings, shard)?;
+        let time = to.now.since(from.now).as_nanos() as f64;
+        let used = to.thread_ns.saturating_sub(from.thread_ns) as f64;
+        (time > 0.0).then(|| (used / time * 1e3).round() / 1e3)
+    };
+    (0..shards).filter_map(share).collect()
+}
+
+/// What a shard read at the edges of its window.
+fn window(readings: &[Reading], shard: u16) -> Option<(Reading, Reading)> {
+    let mut own = readings.iter().filter(|reading| reading.shard.0 == shard);
+    let from = own.by_ref().find(|reading| reading.phase == Phase::Measuring)?;
+    let to = own.next()?;
+    Some((*from, *to))
+}
+
+/// The target's process, where it tells.
+struct Target {
+    client: control::Client,
+}
+
+impl Target {
+    /// The server behind `--control`, or on this machine's usual socket if it listens where the disk is.
+    fn of(args: &BenchArgs) -> Option<Target> {
+        if let Some(path) = &args.control {
+            let client = control::Client::new(path);
+            if let Err(error) = client.status() {
+                crate::run::log(&format!("{error}: its processor time is not counted"));
+                return None;
+            }
+            return Some(Target { client });
+        }
+        let DiskUri::NvmeTcp(uri) = args.disk.innermost() else { return None };
+        let client = control::Client::new(&super::socket(None));
+        let status = client.status().ok()?;
+        let wanted = format!("{}", uri.address);
+        let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
+        listens.then_some(Target { client })
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        self.client.status().ok().map(|status| status.cpu_ns)
+    }
+}
+
+/// A remote disk gets a connection for each job, and each connection the job's depth.
+fn with_queues(disk: &DiskUri, args: &BenchArgs, shards: u32) -> DiskUri {
+    let DiskUri::NvmeTcp(uri) = disk else { return disk.clone() };
+    let mut uri = uri.clone();
+    let queues = args.numjobs.div_ceil(shards) as u16;
+    uri.queues = uri.queues.max(queues);
+    uri.depth = uri.depth.max(args.iodepth as u16);
+    DiskUri::NvmeTcp(uri)
+}
+
+fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<()> {
+    if !args.bs.is_multiple_of(u64::from(block_size)) {
+        return Err(miette::miette!(
+            "--bs {}: expected a multiple of {block_size}, the block size of {}",
+            args.bs,
+            args.disk
+        ));
+    }
+    if bytes < args.bs {
+        return Err(miette::miette!(
+            "{} holds {bytes} bytes: expected at least one request of {}",
+            args.disk,
+            args.bs
+        ));
+    }
+    Ok(())
+}
+
+/// Different at each run: data of two runs must not be alike.
+fn seed() -> u64 {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = time.map_or(0, |time| time.as_nanos() as u64);
+    block::Random::new(nanos ^ u64::from(std::process::id()) << 48).next_u64()
+}
+
+/// The progress line on a terminal; nothing elsewhere.
+struct Line {
+    bar: ProgressBar,
+    plan: Plan,
+    last: (Instant, u64, u64),
+    rate: (f64, f64),
+    word: &'static str,
+}
+
+impl Line {
+    fn new(plan: Plan) -> Line {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new((plan.warm_up + plan.time).as_millis() as u64),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{bar:24} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Line { bar, plan, last: (Instant::now(), 0, 0), rate: (0.0, 0.0), word: "begins" }
+    }
+
+    fn tell(&mut self, shares: &[Arc<Progress>], reading: Option<&Reading>) {
+        if let Some(reading) = reading {
+            self.word = match reading.phase {
+                Phase::New | Phase::Warming => "warming up",
+                Phase::Measuring => "measuring",
+                Phase::Draining => "draining",
+                Phase::Verifying => "reading back",
+                Phase::Done => "done",
+            };
+        }
+        if self.bar.is_hidden() {
+            return;
+        }
+        let (then, requests, bytes) = self.last;
+        let seconds = then.elapsed().as_secs_f64();
+        if seconds >= 1.0 {
+            let sum = |of: fn(&Progress) -> u64| shares.iter().map(|one| of(one)).sum::<u64>();
+            let now = (sum(Progress::requests), sum(Progress::bytes));
+            self.rate = ((now.0 - requests) as f64 / seconds, (now.1 - bytes) as f64 / seconds);
+            self.last = (Instant::now(), now.0, now.1);
+        }
+        let iops = Grouped(self.rate.0 as u64);
+        let whole = (self.plan.warm_up + self.plan.time).as_millis() as u64;
+        self.bar.set_position((self.bar.elapsed().as_millis() as u64).min(whole));
+        self.bar.set_message(format!("{}  {iops} IOPS  {:.1} MB/s", self.word, self.rate.1 / 1e6));
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

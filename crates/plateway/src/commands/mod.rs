@@ -1,0 +1,79 @@
+//! The commands: one file each, with one entry point that takes what the command line said.
+//!
+//! A command prints its result to standard output and its errors, as a [`miette::Report`], to standard error with exit code 1.
+
+mod apply;
+mod bench;
+mod check;
+mod copy;
+mod demo;
+mod discover;
+mod disks;
+mod lodging;
+mod serve;
+mod session;
+mod sim;
+mod status;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use miette::IntoDiagnostic;
+use serde::Serialize;
+
+use crate::cli::Command;
+use crate::config::defaults::Defaults;
+use crate::control::Changes;
+
+/// Carries out a command.
+pub(crate) fn run(command: Command) -> miette::Result<()> {
+    match command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Apply(args) => apply::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Disks(args) => disks::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Copy(args) => copy::run(&args),
+        Command::Discover(args) => discover::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Dissect(_) => Err(miette::miette!("this command is not part of this build")),
+    }
+}
+
+/// The control socket that was named, or where `serve` puts it.
+fn socket(named: Option<&Path>) -> PathBuf {
+    named.map_or_else(|| Defaults::of_this_machine().control, Path::to_owned)
+}
+
+/// A configuration's text, which was readable a moment ago.
+fn read(file: &Path) -> miette::Result<String> {
+    std::fs::read_to_string(file).map_err(|error| {
+        miette::miette!("cannot read the configuration {}: {error}", file.display())
+    })
+}
+
+/// Prints steps, and warnings on standard error.
+fn print_changes(changes: &Changes) {
+    for line in &changes.warnings {
+        crate::run::log(line);
+    }
+    match changes.steps.as_slice() {
+        [] => print("nothing changes\n"),
+        steps => print(&format!("{}\n", steps.join("\n"))),
+    }
+}
+
+/// Prints a value as JSON.
+fn print_json(value: &impl Serialize) -> miette::Result<()> {
+    let text = serde_json::to_string_pretty(value).into_diagnostic()?;
+    print(&format!("{text}\n"));
+    Ok(())
+}
+
+/// Writes to standard output; a reader that has seen enough is no mistake.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

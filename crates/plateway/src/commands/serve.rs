@@ -1,0 +1,213 @@
+//! `plateway serve`: from flags or a file to a server that runs until SIGTERM.
+//!
+//! The main thread is the control thread: it sleeps until a signal or somebody on the control socket wants something, and does one thing after the
+//! other. Standard output has what is served, ending in a line `ready: nvme ADDRESS` for each address; standard error has the log.
+//! SIGTERM or SIGINT drains, flushes and ends with code 0, a second one ends at once with 130; SIGHUP reads the configuration again.
+
+use std::fmt::Write as _;
+use std::sync::mpsc::{self, Sender};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::ServeArgs;
+use crate::config::defaults::Defaults;
+use crate::config::model::HiArgs;
+use crate::config::quick::Flags;
+use crate::config::size::Size;
+use crate::config::{self, Checked};
+use crate::control::{self, Ask, Reply};
+use crate::run::{Applied, RunError, Running, log};
+
+/// What the control thread is asked.
+enum Input {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+    /// Somebody on the control socket.
+    Ask(Ask, control::Answering),
+}
+
+/// Serves.
+pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
+    abort_on_panic();
+    let defaults = Defaults::of_this_machine();
+    let flags = args.flags();
+    let checked = config::load_with_flags(args.config.as_deref(), &flags, &defaults)?;
+    checked.warnings.lines().for_each(|line| log(&line));
+    // First, so that two servers never touch the same disks, and signals are never lost.
+    let door = control::Door::open(&checked.args.server.control)?;
+    let (inputs, input) = mpsc::channel();
+    watch_signals(inputs.clone())
+        .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
+    let (mut running, warnings) = Running::start(&checked.args)?;
+    log(&running.driver().reason);
+    warnings.iter().for_each(|line| log(line));
+    let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
+    let _serving = door.serve(ask)?;
+    super::print(&introduction(&running));
+
+    let server = Server { args, flags, defaults };
+    while let Ok(input) = input.recv() {
+        match input {
+            Input::Stop => break,
+            Input::Reload => server.reload(&mut running),
+            Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
+        }
+    }
+    log("stopping: draining for at most 5 s; a second signal ends at once");
+    for line in running.shut_down() {
+        log(&line);
+    }
+    Ok(())
+}
+
+/// What it was started with, which every later configuration is read beside.
+struct Server<'a> {
+    args: &'a ServeArgs,
+    flags: Flags,
+    defaults: Defaults,
+}
+
+impl Server<'_> {
+    /// SIGHUP.
+    fn reload(&self, running: &mut Running) {
+        let path = self.args.config.as_deref();
+        match config::load_with_flags(path, &self.flags, &self.defaults) {
+            Ok(checked) => match apply(running, &checked) {
+                Ok(applied) => {
+                    applied.steps.iter().for_each(|line| log(line));
+                    let warnings = applied.warnings.iter().cloned();
+                    checked.warnings.lines().chain(warnings).for_each(|line| log(&line));
+                    log(&format!("the configuration was applied: {} steps", applied.steps.len()));
+                }
+                Err(why) => log(&format!("the configuration was not applied: {why}")),
+            },
+            Err(config::ConfigError::Wrong(mistakes)) => {
+                mistakes.lines().for_each(|line| log(&line));
+                log(&format!("the configuration was not applied: {mistakes}"));
+            }
+            Err(error) => log(&format!("the configuration was not applied: {error}")),
+        }
+    }
+
+    /// A configuration that came over the control socket; flags of `[server]` stand as they did at the start, disks on the command line do not.
+    fn read(&self, name: &str, text: &str) -> Result<Checked, String> {
+        let flags =
+            Flags { disks: Vec::new(), nvme: Vec::new(), hosts: None, ..self.flags.clone() };
+        config::check_with_flags(name, text, &flags, &self.defaults)
+            .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
+    }
+
+    fn answer(&self, running: &mut Running, ask: Ask) -> Reply {
+        let refuse = Reply::Refused;
+        match ask {
+            Ask::Status => match running.status() {
+                Ok(status) => Reply::Status(Box::new(status)),
+                Err(error) => refuse(error.line()),
+            },
+            Ask::Config => Reply::Text(control::config_text(running.args())),
+            Ask::Difference { name, text } => match self.read(&name, &text) {
+                Ok(checked) => match running.difference(&checked.args) {
+                    Ok(plan) => Reply::Changes(control::Changes {
+                        steps: plan.steps.iter().map(ToString::to_string).collect(),
+                        warnings: checked.warnings.lines().collect(),
+                    }),
+                    Err(error) => refuse(error.to_string()),
+                },
+                Err(mistakes) => refuse(mistakes),
+            },
+            Ask::Apply { name, text } => match self.read(&name, &text) {
+                Ok(checked) => match apply(running, &checked) {
+                    Ok(Applied { steps, warnings }) => {
+                        let all = checked.warnings.lines().chain(warnings).collect();
+                        Reply::Changes(control::Changes { steps, warnings: all })
+                    }
+                    Err(why) => refuse(why),
+                },
+                Err(mistakes) => refuse(mistakes),
+            },
+            Ask::Reopen { disk } => match running.reopen(&disk) {
+                Ok(done) => {
+                    log(&done);
+                    Reply::Text(done)
+                }
+                Err(error) => refuse(error.line()),
+            },
+        }
+    }
+}
+
+fn apply(running: &mut Running, checked: &Checked) -> Result<Applied, String> {
+    running.apply(&checked.args).map_err(|error| error.to_string())
+}
+
+/// What is served and what to type on a host; the last lines say where.
+fn introduction(running: &Running) -> String {
+    let args: &HiArgs = running.args();
+    let mut text = String::new();
+    let mut table = crate::control::table(&["export", "namespace", "volume", "size", "hosts"]);
+    for (export, bytes) in running.export_sizes() {
+        table.add_row([
+            export.subsystem.to_string(),
+            export.nsid.to_string(),
+            export.volume.clone(),
+            Size(bytes).to_string(),
+            export.hosts.to_string(),
+        ]);
+    }
+    if args.exports.is_empty() {
+        let _ = writeln!(text, "no exports: name some in the configuration, then: plateway apply");
+    } else {
+        let _ = writeln!(text, "{table}");
+    }
+    let addresses = running.addresses();
+    if let (Some(address), Some(export)) = (addresses.first(), args.exports.first()) {
+        let host = match address.ip() {
+            ip if ip.is_unspecified() => "ADDRESS".to_owned(),
+            ip => ip.to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "on a Linux host: nvme connect -t tcp -a {host} -s {} -n {}",
+            address.port(),
+            export.subsystem
+        );
+    }
+    for address in addresses {
+        let _ = writeln!(text, "ready: nvme {address}");
+    }
+    if args.listeners.is_empty() {
+        let _ = writeln!(text, "ready: no listener; give one with --nvme 127.0.0.1:4420");
+    }
+    text
+}
+
+/// A thread that turns signals into inputs; the second one to stop does not wait for anything.
+fn watch_signals(inputs: Sender<Input>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut stopping = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => drop(inputs.send(Input::Reload)),
+                _ if stopping => std::process::exit(130),
+                _ => {
+                    stopping = true;
+                    let _ = inputs.send(Input::Stop);
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// A server with a broken part would serve wrong answers or none: it ends, with a message, and is started again.
+fn abort_on_panic() {
+    let message = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        message(panic);
+        std::process::abort();
+    }));
+}

@@ -1,0 +1,277 @@
+//! Disks and volumes opened in this process for `bench` and `copy`, and guests of the lab sent to them.
+//!
+//! A disk of any URI is opened as a `single` volume of a configuration without exports, so everything between a request and the media is what hosts get
+//! too; `volume:NAME` takes its volume and the disks of it out of the configuration that names them, unless a server has them open.
+//! Units: bytes. Errors name the disk and what was seen.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use block::ShardId;
+use lab::probe::{Probe, Verdict};
+use lab::{Place, Progress, Task};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::lodging::{Carrier, Lobby, Reading, Told};
+use crate::config::defaults::Defaults;
+use crate::config::model::{
+    BLOCK_SIZE_DEFAULT, CONNECTIONS_DEFAULT, DiskConfig, DriverChoice, HiArgs, Layout,
+    MEMORY_DEFAULT, MEMORY_PER_SHARD_MIN, Server, Uuid, VolumeConfig,
+};
+use crate::config::uri::DiskUri;
+use crate::control;
+use crate::run::{RunError, Running, Site, log};
+
+/// How often a waiting command looks at progress and signals.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What to open.
+#[derive(Debug)]
+pub(crate) struct Wish<'a> {
+    /// The disks, in the order of their places.
+    pub(crate) disks: &'a [DiskUri],
+    /// The configuration that names volumes.
+    pub(crate) config: Option<&'a Path>,
+    /// Threads to carry the work.
+    pub(crate) shards: usize,
+    /// Bytes of payload that are in flight at most, on all shards together.
+    pub(crate) in_flight: u64,
+}
+
+/// Open disks, and shards that carry guests.
+pub(crate) struct Session {
+    running: Running,
+    lobby: Arc<Lobby>,
+    told: Receiver<Told>,
+    sites: Vec<Site>,
+    shards: u16,
+}
+
+/// What guests came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The guests that are done, by shard.
+    pub(crate) tasks: Vec<Task>,
+    /// What was read when they changed their phases, in order of arrival.
+    pub(crate) readings: Vec<Reading>,
+}
+
+impl Session {
+    /// Opens the disks.
+    pub(crate) fn open(wish: &Wish<'_>) -> miette::Result<Session> {
+        let first = match Session::open_with(wish, BLOCK_SIZE_DEFAULT) {
+            Ok(session) => return Ok(session),
+            Err(error) => error,
+        };
+        // Disks that only take blocks of 4096 bytes say so when they are opened, and not before.
+        match first.to_string().contains("block_size") {
+            true => Session::open_with(wish, 4096),
+            false => Err(first),
+        }
+    }
+
+    fn open_with(wish: &Wish<'_>, block_size: u32) -> miette::Result<Session> {
+        let (args, names) = configuration(wish, block_size)?;
+        let (lobby, told) = Lobby::new();
+        let door = lobby.clone();
+        let wrap = move |shard, visited| Carrier::new(shard, visited, &door);
+        let (running, warnings) = Running::start_with(&args, wrap)?;
+        warnings.iter().for_each(|line| log(line));
+        let sites: Result<Vec<Site>, RunError> =
+            names.iter().map(|name| running.site(name)).collect();
+        Ok(Session { sites: sites?, running, lobby, told, shards: args.server.shards.len() as u16 })
+    }
+
+    /// The volumes, by place.
+    pub(crate) fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// Threads that carry work.
+    pub(crate) fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    /// io_uring or epoll, and why.
+    pub(crate) fn driver(&self) -> String {
+        self.running.driver().reason.clone()
+    }
+
+    /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is called at every tick, and with every reading.
+    pub(crate) fn run(
+        &self,
+        tasks: Vec<Task>,
+        mut watch: impl FnMut(Option<&Reading>),
+    ) -> miette::Result<Outcome> {
+        assert!(tasks.len() <= usize::from(self.shards), "a shard carries one guest");
+        let volumes: Vec<_> = self.sites.iter().map(|site| site.volume).collect();
+        let mut left = tasks.len();
+        for (index, task) in tasks.into_iter().enumerate() {
+            self.lobby.put(ShardId(index as u16), task, volumes.clone());
+        }
+        self.running.wake()?;
+        let mut outcome = Outcome::default();
+        let mut done = Vec::new();
+        while left > 0 {
+            match self.told.recv_timeout(TICK) {
+                Ok(Told::Phase(reading)) => {
+                    watch(Some(&reading));
+                    outcome.readings.push(reading);
+                }
+                Ok(Told::Done(shard, task)) => {
+                    done.push((shard, *task));
+                    left -= 1;
+                }
+                Err(RecvTimeoutError::Timeout) => watch(None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(miette::miette!("the shards are gone"));
+                }
+            }
+        }
+        done.sort_by_key(|(shard, _)| *shard);
+        outcome.tasks = done.into_iter().map(|(_, task)| task).collect();
+        Ok(outcome)
+    }
+
+    /// Whether a disk is blank; what was found where it is not.
+    pub(crate) fn probe(&self, place: u8) -> miette::Result<Verdict> {
+        let size = self.sites[usize::from(place)].bytes;
+        let probe = Probe::new(Place(place), size, Arc::new(Progress::default()));
+        let outcome = self.run(vec![Task::Probe(probe)], |_| {})?;
+        match outcome.tasks.first() {
+            Some(Task::Probe(probe)) => {
+                probe.verdict().ok_or_else(|| miette::miette!("the disk was not looked at"))
+            }
+            _ => Err(miette::miette!("the disk was not looked at")),
+        }
+    }
+
+    /// An error unless the disk is blank or may be overwritten.
+    pub(crate) fn refuse_data(&self, place: u8, disk: &DiskUri) -> miette::Result<()> {
+        let seen = match self.probe(place)? {
+            Verdict::Blank => return Ok(()),
+            Verdict::Data(at) => format!("a byte that is not zero at offset {at}"),
+            Verdict::Unreadable(at, outcome) => format!("no answer at offset {at}: {outcome}"),
+        };
+        Err(miette::miette!(
+            help = "if what it holds may be lost, say so with --overwrite",
+            "{disk} holds data: expected zeros in its first and last MiB, seen {seen}"
+        ))
+    }
+
+    /// Makes everything durable and closes the disks.
+    pub(crate) fn close(self) -> miette::Result<()> {
+        match self.running.shut_down().as_slice() {
+            [] => Ok(()),
+            missed => Err(miette::miette!("{}", missed.join("\n"))),
+        }
+    }
+}
+
+/// A configuration that opens the disks, and the names of their volumes.
+fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Vec<String>)> {
+    let defaults = Defaults::of_this_machine();
+    let mut args = HiArgs {
+        server: server(wish, &defaults),
+        disks: Vec::new(),
+        volumes: Vec::new(),
+        listeners: Vec::new(),
+        exports: Vec::new(),
+    };
+    let mut names = Vec::new();
+    for (index, uri) in wish.disks.iter().enumerate() {
+        if let DiskUri::Volume { name } = uri {
+            names.push(take_volume(wish.config, name, &defaults, &mut args)?);
+            continue;
+        }
+        // Names that no configuration can have, so that they meet none.
+        let (disk, volume) = (format!("disk {}", index + 1), format!("{uri}"));
+        args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone() });
+        args.volumes.push(VolumeConfig {
+            name: volume.clone(),
+            layout: Layout::Single { disk },
+            block_size,
+            // Of no meaning without a network; it only keeps one from being stored.
+            uuid: Some(Uuid([0xb1; 16])),
+            size_bytes: None,
+        });
+        names.push(volume);
+    }
+    Ok((args, names))
+}
+
+/// Threads from the last CPU down: a server on the same machine begins with the first.
+fn server(wish: &Wish<'_>, defaults: &Defaults) -> Server {
+    let count = wish.shards.clamp(1, defaults.cpus.len());
+    let shards = defaults.cpus.iter().rev().take(count).copied().collect();
+    // Half as much again as is in flight, because the pool keeps a reserve.
+    let least = MEMORY_PER_SHARD_MIN * count as u64 * 2;
+    Server {
+        shards,
+        memory_bytes: MEMORY_DEFAULT.max(least).max(wish.in_flight.saturating_mul(3) / 2),
+        control: defaults.control.clone(),
+        state: defaults.state.clone(),
+        driver: DriverChoice::Auto,
+        connections_max: CONNECTIONS_DEFAULT,
+        connections_per_host_max: CONNECTIONS_DEFAULT,
+    }
+}
+
+/// Copies a volume and its disks out of a configuration.
+fn take_volume(
+    config: Option<&Path>,
+    name: &str,
+    defaults: &Defaults,
+    into: &mut HiArgs,
+) -> miette::Result<String> {
+    let Some(path) = config else {
+        return Err(miette::miette!(
+            help = "name it with --config plateway.toml",
+            "volume:{name}: expected the configuration that has this volume, seen none"
+        ));
+    };
+    let checked = crate::config::load(path, defaults)?;
+    checked.warnings.lines().for_each(|line| log(&line));
+    let args = checked.args;
+    let Some(volume) = args.volumes.iter().find(|volume| volume.name == name) else {
+        let names: Vec<&str> = args.volumes.iter().map(|volume| volume.name.as_str()).collect();
+        return Err(miette::miette!(
+            "{} has no volume {name}: expected one of {}",
+            path.display(),
+            names.join(", ")
+        ));
+    };
+    if control::Client::new(&args.server.control).status().is_ok() {
+        return Err(miette::miette!(
+            help = "reach it over the network, as nvme+tcp://..., or stop the server",
+            "volume:{name}: a server on {} has its disks open",
+            args.server.control.display()
+        ));
+    }
+    into.server.state = args.server.state;
+    if into.volumes.iter().any(|known| known.name == name) {
+        return Ok(name.to_owned());
+    }
+    for disk in &args.disks {
+        let used = volume.layout.disks().contains(&disk.name);
+        if used && !into.disks.iter().any(|known| known.name == disk.name) {
+            into.disks.push(disk.clone());
+        }
+    }
+    into.volumes.push(volume.clone());
+    Ok(name.to_owned())
+}
+
+/// A flag that SIGINT and SIGTERM raise; the second signal ends the process.
+pub(crate) fn interrupt() -> miette::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
+            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+            .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
+    }
+    Ok(flag)
+}

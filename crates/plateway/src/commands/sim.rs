@@ -1,0 +1,258 @@
+//! `plateway sim`: runs seeds of the simulator on all CPUs and says which fail, and how to run one again.
+//!
+//! Exit code 0: every seed passed, or a planted bug was found. 1: a seed failed, two runs of one seed differed, or a planted bug was not found.
+//! The hash that is printed is that of all traces together, whatever the order in which they ran.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use sim::{Failed, Passed, Plant, SCENARIOS};
+
+use crate::cli::SimArgs;
+
+/// Failures that are kept; a bug that breaks everything needs no more.
+const FAILURES_MAX: usize = 100;
+
+/// What `--json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    seeds: u64,
+    passed: u64,
+    steps: u64,
+    blocks_checked: u64,
+    requests: u64,
+    hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planted: Option<String>,
+    failures: Vec<Failure>,
+}
+
+/// A seed that failed.
+#[derive(Clone, Debug, Serialize)]
+struct Failure {
+    seed: u64,
+    scenario: String,
+    what: String,
+    replay: String,
+    #[serde(skip)]
+    trace: Vec<String>,
+}
+
+/// What the threads have found so far.
+#[derive(Debug, Default)]
+struct Found {
+    passed: u64,
+    steps: u64,
+    checked: u64,
+    requests: u64,
+    hash: u64,
+    failures: BTreeMap<u64, Failure>,
+}
+
+/// Runs seeds.
+pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
+    let plan = Plan::of(args)?;
+    // A panic in a simulated host is a finding, with its words in the report; only a replay shows where it happened at once.
+    if !args.trace {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let found = plan.run(args.seeds);
+    let _ = std::panic::take_hook();
+    if args.trace {
+        let lines = found.failures.values().flat_map(|failure| &failure.trace);
+        lines.for_each(|line| super::print(&format!("{line}\n")));
+    }
+    let summary = Summary {
+        seeds: args.seeds,
+        passed: found.passed,
+        steps: found.steps,
+        blocks_checked: found.checked,
+        requests: found.requests,
+        hash: format!("{:016x}", found.hash),
+        planted: args.plant.clone(),
+        failures: found.failures.into_values().collect(),
+    };
+    if args.json {
+        super::print_json(&summary)?;
+    }
+    plan.judge(args, &summary)
+}
+
+/// What every thread does.
+struct Plan<'a> {
+    args: &'a SimArgs,
+    scenario: Option<&'static str>,
+    plant: Option<Plant>,
+}
+
+impl Plan<'_> {
+    fn of(args: &SimArgs) -> miette::Result<Plan<'_>> {
+        let planted = match &args.plant {
+            None => None,
+            Some(name) => Some(find_plant(name)?),
+        };
+        let scenario = match &args.scenario {
+            Some(name) => Some(find_scenario(name)?),
+            // A bug is looked for where it can show.
+            None => planted.map(|(_, scenario)| scenario),
+        };
+        Ok(Plan { args, scenario, plant: planted.map(|(plant, _)| plant) })
+    }
+
+    /// Runs the seeds on all CPUs.
+    fn run(&self, seeds: u64) -> Found {
+        let threads = reactor::allowed_cpus().len().min(seeds as usize).max(1);
+        let bar = match std::io::stderr().is_terminal() && seeds > 1 {
+            true => ProgressBar::new(seeds),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} seeds  {msg}  {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let found = Mutex::new(Found::default());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        let index = next.fetch_add(1, Relaxed);
+                        if index >= seeds {
+                            return;
+                        }
+                        let result = self.seed(self.args.seed.wrapping_add(index));
+                        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        let enough = found.add(result, self.plant.is_some());
+                        bar.set_message(format!("{} failed", found.failures.len()));
+                        bar.inc(1);
+                        over.fetch_or(enough, Relaxed);
+                    }
+                });
+            }
+        });
+        bar.finish_and_clear();
+        found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a seed, twice where asked.
+    fn seed(&self, seed: u64) -> (u64, Result<Passed, Failure>) {
+        let once = || sim::run_seed(seed, self.scenario, self.plant, self.args.trace);
+        let failure = |failed: Failed| Failure {
+            seed,
+            replay: self.replay(seed, failed.scenario),
+            scenario: failed.scenario.to_owned(),
+            what: failed.what,
+            trace: failed.trace,
+        };
+        let first = match once() {
+            Ok(passed) => passed,
+            Err(failed) => return (seed, Err(failure(failed))),
+        };
+        if !self.args.twice {
+            return (seed, Ok(first));
+        }
+        let what = match once() {
+            Ok(second) if second == first => return (seed, Ok(first)),
+            Ok(second) => format!(
+                "two runs differ: hash {:016x} after {} steps, then {:016x} after {}",
+                first.hash, first.steps, second.hash, second.steps
+            ),
+            Err(failed) => format!("the second run failed where the first passed: {}", failed.what),
+        };
+        let scenario = self.scenario.unwrap_or("its own").to_owned();
+        let replay = format!("{} --twice", self.replay(seed, &scenario));
+        (seed, Err(Failure { seed, scenario, what, replay, trace: Vec::new() }))
+    }
+
+    /// The one command that runs it again.
+    fn replay(&self, seed: u64, scenario: &str) -> String {
+        let mut line = format!("plateway sim --seed {seed}");
+        if self.scenario.is_some() {
+            line.push_str(&format!(" --scenario {scenario}"));
+        }
+        if let Some(plant) = &self.args.plant {
+            line.push_str(&format!(" --plant {plant}"));
+        }
+        line + " --trace"
+    }
+
+    /// Says how it went, and whether that is well.
+    fn judge(&self, args: &SimArgs, summary: &Summary) -> miette::Result<()> {
+        let say = |text: String| {
+            if !args.json {
+                super::print(&text);
+            }
+        };
+        if let Some(planted) = &summary.planted {
+            return match summary.failures.first() {
+                Some(failure) => {
+                    let Failure { seed, what, .. } = failure;
+                    say(format!("{planted} was found by seed {seed}: {what}\n"));
+                    Ok(())
+                }
+                None => Err(miette::miette!("{planted} was not found in {} seeds", summary.seeds)),
+            };
+        }
+        let Summary { seeds, passed, steps, blocks_checked, requests, hash, .. } = summary;
+        let twice = if args.twice { ", each twice with the same trace" } else { "" };
+        say(format!(
+            "{passed} of {seeds} seeds passed{twice}: {steps} steps, {requests} requests, {blocks_checked} blocks checked, hash {hash}\n"
+        ));
+        let Some(first) = summary.failures.first() else { return Ok(()) };
+        for failure in &summary.failures {
+            let Failure { seed, scenario, what, replay, .. } = failure;
+            say(format!("seed {seed} ({scenario}): {what}\n  {replay}\n"));
+        }
+        Err(miette::miette!(
+            help = format!("run it again: {}", first.replay),
+            "{} of {seeds} seeds failed; seed {} ({}): {}",
+            summary.failures.len(),
+            first.seed,
+            first.scenario,
+            first.what
+        ))
+    }
+}
+
+impl Found {
+    /// Takes a result in; returns whether that is enough.
+    fn add(&mut self, (seed, result): (u64, Result<Passed, Failure>), planted: bool) -> bool {
+        match result {
+            Ok(passed) => {
+                self.passed += 1;
+                self.steps += passed.steps;
+                self.checked += passed.checked;
+                self.requests += passed.requests;
+                // Order does not matter, and equal traces of different seeds do not cancel out.
+                let own = passed.hash ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                self.hash = self.hash.wrapping_add(own.wrapping_mul(0xd6e8_feb8_6659_fd93));
+                false
+            }
+            Err(failure) => {
+                self.failures.insert(seed, failure);
+                planted || self.failures.len() >= FAILURES_MAX
+            }
+        }
+    }
+}
+
+fn find_plant(name: &str) -> miette::Result<(Plant, &'static str)> {
+    let found = Plant::ALL.iter().find(|(known, _, _)| *known == name);
+    found.map(|(_, plant, scenario)| (*plant, *scenario)).ok_or_else(|| {
+        let names: Vec<&str> = Plant::ALL.iter().map(|(name, _, _)| *name).collect();
+        miette::miette!("--plant: expected one of {}, seen {name:?}", names.join(", "))
+    })
+}
+
+fn find_scenario(name: &str) -> miette::Result<&'static str> {
+    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    found.map(|scenario| scenario.name).ok_or_else(|| {
+        let about =
+            |scenario: &sim::Scenario| format!("\n  {:<12} {}", scenario.name, scenario.about);
+        let list: String = SCENARIOS.iter().map(about).collect();
+        miette::miette!("--scenario: expected one of the following, seen {name:?}{list}")
+    })
+}

@@ -1,0 +1,138 @@
+//! The client's side of the control socket: one request, one answer, one connection.
+//!
+//! Errors say whether nobody answers there (a server may not be running, or under another path) or the server refused, with its words.
+
+use std::path::{Path, PathBuf};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+
+use super::status::{Changes, Status};
+
+/// A server's control socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    path: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub(crate) enum ClientError {
+    /// No server is there.
+    #[error("no server answers on the control socket {path}: {seen}")]
+    #[diagnostic(help(
+        "is `plateway serve` running? Name its socket with --control, or the configuration that names it"
+    ))]
+    Absent {
+        /// The socket.
+        path: String,
+        /// What the system said.
+        seen: String,
+    },
+    /// The server said no.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer is not one.
+    #[error("control socket {path}: expected an answer of plateway, seen {seen}")]
+    Strange {
+        /// The socket.
+        path: String,
+        /// What came.
+        seen: String,
+    },
+}
+
+impl Client {
+    /// The server behind `path`.
+    pub(crate) fn new(path: &Path) -> Client {
+        Client { path: path.to_owned() }
+    }
+
+    /// How things are.
+    pub(crate) fn status(&self) -> Result<Status, ClientError> {
+        self.json(Method::GET, "/v1/status", String::new())
+    }
+
+    /// What is served, as a configuration.
+    pub(crate) fn config(&self) -> Result<String, ClientError> {
+        self.ask(Method::GET, "/v1/config", String::new())
+    }
+
+    /// What `apply` of this configuration would do.
+    pub(crate) fn check(&self, name: &Path, text: String) -> Result<Changes, ClientError> {
+        self.json(Method::POST, &format!("/v1/check?name={}", escaped(name)), text)
+    }
+
+    /// Brings the server to this configuration.
+    pub(crate) fn apply(&self, name: &Path, text: String) -> Result<Changes, ClientError> {
+        self.json(Method::POST, &format!("/v1/apply?name={}", escaped(name)), text)
+    }
+
+    /// Lets a disk take writes again.
+    pub(crate) fn reopen(&self, disk: &str) -> Result<String, ClientError> {
+        let disk = escaped(Path::new(disk));
+        self.ask(Method::POST, &format!("/v1/disks/{disk}/reopen"), String::new())
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<T, ClientError> {
+        let text = self.ask(method, path, body)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(&error))
+    }
+
+    fn strange(&self, seen: &dyn std::fmt::Display) -> ClientError {
+        ClientError::Strange { path: self.path.display().to_string(), seen: seen.to_string() }
+    }
+
+    fn ask(&self, method: Method, path: &str, body: String) -> Result<String, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(|error| self.strange(&error))?;
+        runtime.block_on(async {
+            let absent = |error: std::io::Error| ClientError::Absent {
+                path: self.path.display().to_string(),
+                seen: error.to_string(),
+            };
+            let stream = tokio::net::UnixStream::connect(&self.path).await.map_err(absent)?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(|error| self.strange(&error))?;
+            let driving = tokio::spawn(connection);
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header(hyper::header::HOST, "plateway")
+                .body(Full::new(Bytes::from(body)))
+                .map_err(|error| self.strange(&error))?;
+            let response =
+                sender.send_request(request).await.map_err(|error| self.strange(&error))?;
+            let status = response.status();
+            let bytes = response.into_body().collect().await;
+            let bytes = bytes.map_err(|error| self.strange(&error))?.to_bytes();
+            driving.abort();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            match status {
+                StatusCode::OK => Ok(text),
+                _ => Err(ClientError::Refused(text)),
+            }
+        })
+    }
+}
+
+/// A name as a part of a URI: everything but letters, digits and `-._` as `%XX`.
+fn escaped(name: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let byte = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => (*byte as char).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    name.as_os_str().as_bytes().iter().map(byte).collect()
+}

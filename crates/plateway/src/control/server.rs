@@ -1,0 +1,157 @@
+//! The server's side of the control socket: one thread, asleep until somebody connects.
+//!
+//! A request becomes an [`Ask`] for the control thread, which answers with a [`Reply`] when it comes to it. Configurations are bounded to 4 MiB.
+
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::door::Owned;
+use super::status::{Changes, Status};
+
+/// The largest configuration.
+const CONFIG_MAX: usize = 4 << 20;
+
+/// What somebody wants of the control thread.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// How things are.
+    Status,
+    /// What is served.
+    Config,
+    /// What `apply` would do.
+    Difference {
+        /// What messages call the configuration.
+        name: String,
+        /// The configuration.
+        text: String,
+    },
+    /// To be brought to a configuration.
+    Apply {
+        /// What messages call the configuration.
+        name: String,
+        /// The configuration.
+        text: String,
+    },
+    /// That a disk takes writes again.
+    Reopen {
+        /// Its name.
+        disk: String,
+    },
+}
+
+/// The control thread's answer.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// How things are.
+    Status(Box<Status>),
+    /// Something for people.
+    Text(String),
+    /// Steps.
+    Changes(Changes),
+    /// It cannot be done, and why.
+    Refused(String),
+}
+
+/// Where a reply goes.
+#[derive(Debug)]
+pub(crate) struct Answering(oneshot::Sender<Reply>);
+
+impl Answering {
+    /// Answers; whoever asked may have left.
+    pub(crate) fn answer(self, reply: Reply) {
+        let _ = self.0.send(reply);
+    }
+}
+
+/// A control socket that is answered; it is removed with this value.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    _owned: Owned,
+}
+
+type Asking = Arc<dyn Fn(Ask, Answering) -> bool + Send + Sync>;
+
+#[derive(Deserialize)]
+struct Named {
+    name: Option<String>,
+}
+
+impl Named {
+    fn or_default(self) -> String {
+        self.name.unwrap_or_else(|| "plateway.toml".to_owned())
+    }
+}
+
+pub(super) fn serve(
+    listener: UnixListener,
+    owned: Owned,
+    ask: impl Fn(Ask, Answering) -> bool + Send + Sync + 'static,
+) -> std::io::Result<Serving> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let routes = routes(Arc::new(ask));
+    std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+        runtime.block_on(async move {
+            let served = match tokio::net::UnixListener::from_std(listener) {
+                Ok(listener) => axum::serve(listener, routes).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                crate::run::log(&format!("the control socket is not answered any more: {error}"));
+            }
+        });
+    })?;
+    Ok(Serving { _owned: owned })
+}
+
+fn routes(asking: Asking) -> Router {
+    Router::new()
+        .route("/v1/status", get(async |State(asking)| reply(&asking, Ask::Status).await))
+        .route("/v1/config", get(async |State(asking)| reply(&asking, Ask::Config).await))
+        .route(
+            "/v1/check",
+            post(async |State(asking), Query(named): Query<Named>, text: String| {
+                reply(&asking, Ask::Difference { name: named.or_default(), text }).await
+            }),
+        )
+        .route(
+            "/v1/apply",
+            post(async |State(asking), Query(named): Query<Named>, text: String| {
+                reply(&asking, Ask::Apply { name: named.or_default(), text }).await
+            }),
+        )
+        .route(
+            "/v1/disks/{name}/reopen",
+            post(async |State(asking), Path(disk): Path<String>| {
+                reply(&asking, Ask::Reopen { disk }).await
+            }),
+        )
+        .fallback(async || (StatusCode::BAD_REQUEST, "expected a request such as GET /v1/status\n"))
+        .layer(DefaultBodyLimit::max(CONFIG_MAX))
+        .with_state(asking)
+}
+
+async fn reply(asking: &Asking, ask: Ask) -> Response {
+    let (answer, answered) = oneshot::channel();
+    let ending = || (StatusCode::SERVICE_UNAVAILABLE, "the server is ending").into_response();
+    if !asking(ask, Answering(answer)) {
+        return ending();
+    }
+    match answered.await {
+        Ok(Reply::Status(status)) => Json(status).into_response(),
+        Ok(Reply::Changes(changes)) => Json(changes).into_response(),
+        Ok(Reply::Text(text)) => {
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+        }
+        Ok(Reply::Refused(why)) => (StatusCode::CONFLICT, why).into_response(),
+        Err(_) => ending(),
+    }
+}

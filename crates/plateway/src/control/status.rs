@@ -1,0 +1,222 @@
+//! How a server is, as the control socket and `--json` say it. Keys stay: later versions add keys and rename none.
+//!
+//! Units: bytes, nanoseconds and counts, as the names end. Counters begin with the object, and are sums over shards.
+
+use serde::{Deserialize, Serialize};
+
+/// How a server is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// Of the program.
+    pub(crate) version: String,
+    /// Of the server.
+    pub(crate) pid: u32,
+    /// `io_uring` or `epoll`.
+    pub(crate) driver: String,
+    /// Why that.
+    pub(crate) driver_reason: String,
+    /// CPUs of the shards.
+    pub(crate) shards: Vec<u32>,
+    /// Since the start.
+    pub(crate) uptime_ns: u64,
+    /// Processor time of all threads of the server.
+    pub(crate) cpu_ns: u64,
+    /// Of the data path.
+    pub(crate) memory: Memory,
+    /// Listening addresses.
+    pub(crate) listeners: Vec<Listener>,
+    /// Namespaces that hosts may see.
+    pub(crate) exports: Vec<Export>,
+    /// Sessions of hosts.
+    pub(crate) controllers: Vec<Controller>,
+    /// Connections of hosts.
+    pub(crate) connections: Vec<Connection>,
+    /// Connections since the start.
+    pub(crate) accepted: u64,
+    /// Connections that were closed because their peer broke the protocol or a time limit.
+    pub(crate) misbehaved: u64,
+    /// Connections that a bound refused.
+    pub(crate) refused: u64,
+    /// Volumes.
+    pub(crate) volumes: Vec<Volume>,
+    /// Disks.
+    pub(crate) disks: Vec<Disk>,
+    /// What each shard has done.
+    pub(crate) work: Vec<Work>,
+}
+
+/// The memory budget of the data path.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// `memory` of the configuration.
+    pub(crate) budget_bytes: u64,
+    /// Of the pools of all shards.
+    pub(crate) pool_bytes: u64,
+    /// Lent out now.
+    pub(crate) pool_used_bytes: u64,
+    /// The most of each shard at once, added up.
+    pub(crate) pool_used_max_bytes: u64,
+    /// How often somebody had to wait for memory.
+    pub(crate) waits: u64,
+    /// Connections that wait for memory now.
+    pub(crate) waiting: u64,
+    /// What sockets may make the kernel hold at most, of `max_connections` connections; none where the system does not let it be bounded.
+    pub(crate) sockets_max_bytes: Option<u64>,
+}
+
+/// A listening address.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Listener {
+    /// As configured.
+    pub(crate) nvme: String,
+    /// Where it really listens.
+    pub(crate) addresses: Vec<String>,
+    /// `poll_us`.
+    pub(crate) poll_us: u32,
+    /// Now.
+    pub(crate) connections: u64,
+    /// `max_connections`.
+    pub(crate) connections_max: u32,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Export {
+    /// SUBNQN.
+    pub(crate) subsystem: String,
+    /// NSID.
+    pub(crate) nsid: u32,
+    /// The volume's name.
+    pub(crate) volume: String,
+    /// `any`, `none` or NQNs.
+    pub(crate) hosts: String,
+    /// Controllers of hosts with this subsystem.
+    pub(crate) controllers: u64,
+}
+
+/// A host's session with a subsystem.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Controller {
+    /// SUBNQN.
+    pub(crate) subsystem: String,
+    /// CNTLID.
+    pub(crate) controller: u16,
+    /// HOSTNQN.
+    pub(crate) host: String,
+    /// HOSTID in hexadecimal.
+    pub(crate) host_id: String,
+    /// Its address.
+    pub(crate) peer: String,
+    /// What it is doing.
+    pub(crate) state: String,
+    /// KATO; 0 for none.
+    pub(crate) keep_alive_ms: u32,
+    /// I/O queues.
+    pub(crate) queues: u64,
+    /// The shard that owns it.
+    pub(crate) shard: u16,
+    /// Admin and Fabrics commands that failed.
+    pub(crate) errors: u64,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Connection {
+    /// Its other side.
+    pub(crate) peer: String,
+    /// The listener, as configured.
+    pub(crate) listener: String,
+    /// The shard that it is on.
+    pub(crate) shard: u16,
+    /// Of the pool.
+    pub(crate) pool_bytes: u64,
+}
+
+/// What went through.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Counters {
+    /// Requests.
+    pub(crate) reads: u64,
+    /// Requests that change data.
+    pub(crate) writes: u64,
+    /// Of disks: those that were really made.
+    pub(crate) flushes: u64,
+    /// Read.
+    pub(crate) read_bytes: u64,
+    /// Written.
+    pub(crate) write_bytes: u64,
+    /// Requests that did not end well.
+    pub(crate) errors: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Volume {
+    /// Its name.
+    pub(crate) name: String,
+    /// Layout and disks.
+    pub(crate) layout: String,
+    /// What hosts see.
+    pub(crate) bytes: u64,
+    /// Of a block.
+    pub(crate) block_size: u32,
+    /// Its identity.
+    pub(crate) uuid: String,
+    /// What went through.
+    pub(crate) counters: Counters,
+}
+
+/// A disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Disk {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where its blocks are.
+    pub(crate) uri: String,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// `well`, `slow`, `stuck`, or `closed`.
+    pub(crate) state: String,
+    /// Why it takes no writes, if so.
+    pub(crate) protected: Option<String>,
+    /// Whether a completed write may be lost until a flush.
+    pub(crate) cache: String,
+    /// The smallest unit that can be addressed.
+    pub(crate) logical_block: u32,
+    /// What is written atomically.
+    pub(crate) physical_block: u32,
+    /// `direct`, `cached`, `memory` or `remote`.
+    pub(crate) access: String,
+    /// How the connection of a remote disk is.
+    pub(crate) remote: Option<String>,
+    /// What went through.
+    pub(crate) counters: Counters,
+}
+
+/// What a shard has done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// Its number.
+    pub(crate) shard: u16,
+    /// Turns of its loop.
+    pub(crate) turns: u64,
+    /// System calls.
+    pub(crate) system_calls: u64,
+    /// Received.
+    pub(crate) received_bytes: u64,
+    /// Sent.
+    pub(crate) sent_bytes: u64,
+    /// Received straight into block buffers.
+    pub(crate) direct_bytes: u64,
+    /// Connections now.
+    pub(crate) connections: u64,
+}
+
+/// Steps that were, or would be, carried out.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Changes {
+    /// A line each; none where nothing changes.
+    pub(crate) steps: Vec<String>,
+    /// What is probably not meant, or was done without.
+    pub(crate) warnings: Vec<String>,
+}

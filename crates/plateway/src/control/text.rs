@@ -1,0 +1,146 @@
+//! Texts: a configuration written out again, and tables.
+
+use std::fmt::Write as _;
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::config::model::{HiArgs, Hosts, Layout, Server};
+use crate::config::nqn::Nqn;
+use crate::config::size::Size;
+
+/// An empty table without lines, as wide as its contents.
+pub(crate) fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(head.iter().copied());
+    table
+}
+
+/// The configuration that is served, every default filled in: what it is read from again is the same.
+pub(crate) fn config_text(args: &HiArgs) -> String {
+    let HiArgs { server, disks, volumes, listeners, exports } = args;
+    let mut text = server_text(server);
+    for disk in disks {
+        let (name, uri) = (quoted(&disk.name), quoted(&disk.uri.to_string()));
+        let _ = write!(text, "\n[[disk]]\nname = {name}\nuri = {uri}\n");
+    }
+    for volume in volumes {
+        let (word, chunk) = match &volume.layout {
+            Layout::Single { .. } => ("single", None),
+            Layout::Concat { .. } => ("concat", None),
+            Layout::Stripe { chunk_bytes, .. } => ("stripe", Some(*chunk_bytes)),
+        };
+        let name = quoted(&volume.name);
+        let disks = list(volume.layout.disks().iter().map(String::as_str));
+        let _ = write!(text, "\n[[volume]]\nname = {name}\nlayout = \"{word}\"\ndisks = {disks}\n");
+        if let Some(chunk) = chunk {
+            let _ = writeln!(text, "chunk = \"{}\"", Size(chunk));
+        }
+        let _ = writeln!(text, "block_size = {}", volume.block_size);
+        if let Some(uuid) = volume.uuid {
+            let _ = writeln!(text, "uuid = \"{uuid}\"");
+        }
+        if let Some(bytes) = volume.size_bytes {
+            let _ = writeln!(text, "size = \"{}\"", Size(bytes));
+        }
+    }
+    for listener in listeners {
+        let _ = write!(
+            text,
+            "\n[[listener]]\nnvme = \"{}\"\npoll_us = {}\nmax_connections = {}\n",
+            listener.address, listener.poll_us, listener.connections_max
+        );
+    }
+    for export in exports {
+        let hosts = match &export.hosts {
+            Hosts::Any => "\"any\"".to_owned(),
+            Hosts::List(hosts) => list(hosts.iter().map(Nqn::as_str)),
+        };
+        let (volume, subsystem) = (quoted(&export.volume), quoted(export.subsystem.as_str()));
+        let _ = write!(
+            text,
+            "\n[[export]]\nvolume = {volume}\nnvme = {{ subsystem = {subsystem}, nsid = {}, hosts = {hosts} }}\n",
+            export.nsid
+        );
+    }
+    text
+}
+
+fn server_text(server: &Server) -> String {
+    let path = |path: &std::path::Path| quoted(&path.display().to_string());
+    let mut text = String::from("[server]\n");
+    let _ = writeln!(text, "shards = {:?}", server.shards);
+    let _ = writeln!(text, "memory = \"{}\"", Size(server.memory_bytes));
+    let _ = writeln!(text, "control = {}", path(&server.control));
+    let _ = writeln!(text, "state = {}", path(&server.state));
+    let _ = writeln!(text, "driver = \"{}\"", server.driver);
+    let _ = writeln!(text, "max_connections = {}", server.connections_max);
+    let _ = writeln!(text, "max_connections_per_host = {}", server.connections_per_host_max);
+    text
+}
+
+fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words.map(quoted).collect();
+    format!("[{}]", words.join(", "))
+}
+
+/// A basic string of TOML.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(control));
+            }
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{check, defaults::Defaults};
+
+    #[test]
+    fn a_configuration_written_out_reads_back_as_the_same() {
+        let defaults =
+            Defaults { cpus: vec![0, 1], control: "/run/p.sock".into(), state: "/var/p".into() };
+        let text = r#"
+[[disk]]
+name = "a"
+uri = "delay:5,file:/srv/a \"b\".img?create=64MiB"
+[[disk]]
+name = "b"
+uri = "ram:64MiB"
+[[disk]]
+name = "c"
+uri = "ram:1MiB"
+[[volume]]
+name = "s"
+layout = "stripe"
+disks = ["a", "b"]
+block_size = 4096
+size = "8MiB"
+uuid = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"
+[[volume]]
+name = "one"
+disks = ["c"]
+[[listener]]
+nvme = "[::]:4420"
+poll_us = 50
+[[export]]
+volume = "s"
+nvme = { subsystem = "nqn.2026-11.net.plateway:s", nsid = 3, hosts = ["nqn.2026-11.net.plateway:me"] }
+[[export]]
+volume = "one"
+nvme = { subsystem = "nqn.2026-11.net.plateway:one", nsid = 1, hosts = "any" }
+"#;
+        let first = check("a", text, &defaults).unwrap().args;
+        let again = check("b", &config_text(&first), &defaults).unwrap().args;
+        assert_eq!(first, again);
+    }
+}

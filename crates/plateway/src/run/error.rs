@@ -1,0 +1,31 @@
+//! Why something of a running server could not be done: the object, what was expected, what was seen, and what to do next.
+
+/// A failure that people read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+#[error("{message}")]
+pub(crate) struct RunError {
+    message: String,
+    #[help]
+    help: Option<String>,
+}
+
+impl RunError {
+    /// What happened to which object.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
+    }
+
+    /// With what to do next.
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// One line for a log or an answer over the control socket.
+    pub(crate) fn line(&self) -> String {
+        match &self.help {
+            Some(help) => format!("{} ({help})", self.message),
+            None => self.message.clone(),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Identities of volumes that carry no label: `identities.toml` in the state directory.
+//!
+//! A UUID belongs to blocks, so it is kept by what holds them (`backing`): the same file or device is the same volume whatever it is called, and
+//! another one under the same name is another volume. A disk that was made a moment ago, and memory, get a new one: zeros under an old identity would be wrong
+//! data to whoever remembers it. The file is replaced as a whole (written beside, synced, renamed, directory synced) under a lock on the
+//! directory, so that servers may share it and a crash leaves the old or the new one. Errors name the file and what was seen.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::error::RunError;
+use crate::config::model::Uuid;
+use crate::config::uri::DiskUri;
+use crate::control::quoted;
+
+const FILE: &str = "identities.toml";
+const HEAD: &str = "# Identities of volumes, kept by plateway. Hosts know volumes by them: remove a line only with its volume.\n";
+
+/// The identities of a state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Identities {
+    directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(default)]
+    volume: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+struct Entry {
+    backing: String,
+    name: String,
+    uuid: String,
+}
+
+impl Identities {
+    /// Those of a directory, which need not exist yet.
+    pub(crate) fn new(directory: &Path) -> Identities {
+        Identities { directory: directory.to_owned() }
+    }
+
+    /// The identity of the blocks behind `backing`, drawn and stored if there is none or if they are `fresh`.
+    pub(crate) fn of(&self, backing: &str, name: &str, fresh: bool) -> Result<[u8; 16], RunError> {
+        let path = self.directory.join(FILE);
+        let fail = |doing: &str, seen: String| {
+            RunError::new(format!("volume {name}: cannot {doing} {}: {seen}", path.display()))
+                .help("name a directory that can be written with --state or [server] state, or give the volume a uuid")
+        };
+        create(&self.directory)
+            .map_err(|error| fail("make the directory of", error.to_string()))?;
+        let _lock = lock(&self.directory)
+            .map_err(|error| fail("lock the directory of", error.to_string()))?;
+        let mut entries = match fs::read_to_string(&path) {
+            Ok(text) => {
+                toml::from_str::<Stored>(&text)
+                    .map_err(|error| fail("understand", error.to_string()))?
+                    .volume
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(fail("read", error.to_string())),
+        };
+        if let Some(entry) = entries.iter().find(|entry| entry.backing == backing && !fresh) {
+            let uuid = entry.uuid.parse::<Uuid>();
+            return uuid.map(|uuid| uuid.0).map_err(|expected| {
+                fail("use", format!("expected {expected}, seen {:?}", entry.uuid))
+            });
+        }
+        let uuid = draw().map_err(|error| fail("draw an identity for", error.to_string()))?;
+        entries.retain(|entry| entry.backing != backing);
+        entries.push(Entry {
+            backing: backing.to_owned(),
+            name: name.to_owned(),
+            uuid: Uuid(uuid).to_string(),
+        });
+        store(&self.directory, &path, &entries)
+            .map_err(|error| fail("write", error.to_string()))?;
+        Ok(uuid)
+    }
+}
+
+/// What names the blocks of a disk for good; `None` where a restart loses them.
+pub(crate) fn backing(uri: &DiskUri) -> Option<String> {
+    match uri.innermost() {
+        // A null disk holds no blocks that anybody could know again.
+        DiskUri::Ram { .. } | DiskUri::Null { .. } | DiskUri::Volume { .. } => None,
+        DiskUri::File { path, .. } => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            Some(DiskUri::File { path, create_bytes: None }.to_string())
+        }
+        device @ DiskUri::BlockDevice { .. } => Some(device.to_string()),
+        DiskUri::NvmeTcp(remote) => {
+            let (address, nqn, nsid) = (&remote.address, &remote.subsystem, remote.nsid);
+            Some(format!("nvme+tcp://{address}/{nqn}/{nsid}"))
+        }
+        DiskUri::Delay { .. } | DiskUri::Faulty { .. } => None,
+    }
+}
+
+/// A random UUID (version 4).
+pub(crate) fn draw() -> io::Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut uuid)?;
+    uuid[6] = 0x40 | uuid[6] & 0x0f;
+    uuid[8] = 0x80 | uuid[8] & 0x3f;
+    Ok(uuid)
+}
+
+/// Makes the directory, for its owner alone if it is new.
+fn create(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// Held until the value is dropped.
+fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::open(directory)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn store(directory: &Path, path: &Path, entries: &[Entry]) -> io::Result<()> {
+    let mut text = HEAD.to_owned();
+    for Entry { backing, name, uuid } in entries {
+        let (backing, name) = (quoted(backing), quoted(name));
+        let _ =
+            write!(text, "\n[[volume]]\nbacking = {backing}\nname = {name}\nuuid = \"{uuid}\"\n");
+    }
+    let beside = directory.join(format!("{FILE}.new"));
+    let mut file = File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_blocks_keep_their_identity_and_others_get_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let identities = Identities::new(&directory.path().join("state"));
+        let first = identities.of("file:/a", "v0", false).unwrap();
+        let second = identities.of("file:/b \"odd\" \\ \u{7}", "v1", false).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(identities.of("file:/a", "renamed", false).unwrap(), first);
+        assert_eq!(identities.of("file:/b \"odd\" \\ \u{7}", "v1", false).unwrap(), second);
+    }
+
+    #[test]
+    fn a_disk_that_was_just_made_gets_a_new_identity() {
+        let directory = tempfile::tempdir().unwrap();
+        let identities = Identities::new(directory.path());
+        let old = identities.of("file:/a", "v0", false).unwrap();
+        let new = identities.of("file:/a", "v0", true).unwrap();
+        assert_ne!(old, new);
+        assert_eq!(identities.of("file:/a", "v0", false).unwrap(), new);
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        fs::write(&path, "volume = 3").unwrap();
+        let error = Identities::new(directory.path()).of("file:/a", "v0", false).unwrap_err();
+        assert!(error.line().contains("identities.toml"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "volume = 3");
+    }
+
+    #[test]
+    fn memory_has_no_identity_that_lasts() {
+        assert_eq!(backing(&"delay:3,ram:1MiB".parse().unwrap()), None);
+        let file = backing(&"delay:3,file:/srv/a.img?create=1MiB".parse().unwrap());
+        assert_eq!(file.as_deref(), Some("file:/srv/a.img"));
+    }
+}

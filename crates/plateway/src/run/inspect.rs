@@ -1,0 +1,231 @@
+//! How a running server is: the reports of all shards, added up, under the names of the configuration.
+
+use std::net::SocketAddr;
+
+use block::PAGE_SIZE;
+use contract::{Cache, ListenerId};
+use nvme::controllers::{ControllerReport, ControllerState};
+use reactor::disk::Access;
+use shard::Report;
+use volume::gate::{Counters, Health};
+
+use super::error::RunError;
+use super::{OpenDisk, OpenListener, Running, shape};
+use crate::config::model::{Export, Uuid};
+use crate::control::status::{self, Status};
+
+impl Running {
+    /// Where it listens, in the order of the configuration.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let listeners = self.args.listeners.iter();
+        let open = listeners.filter_map(|one| self.listeners.get(&one.address.to_string()));
+        open.flat_map(|listener| listener.addresses.clone()).collect()
+    }
+
+    /// What is exported, and how large it is.
+    pub(crate) fn export_sizes(&self) -> Vec<(Export, u64)> {
+        let size = |export: &Export| {
+            let volume = self.volumes.get(&export.volume)?;
+            Some((export.clone(), shape::size(&volume.config, &volume.layout).ok()?))
+        };
+        self.args.exports.iter().filter_map(size).collect()
+    }
+
+    /// How everything is.
+    pub(crate) fn status(&self) -> Result<Status, RunError> {
+        let reports = self.shards.reports()?;
+        let handle = self.shards.handle();
+        let stats = handle.stats();
+        let server = &self.args.server;
+        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+        let page = u64::from(PAGE_SIZE);
+        let controllers: Vec<status::Controller> =
+            reports.iter().flat_map(|report| &report.controllers).map(controller).collect();
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            driver: handle.choice().kind.to_string(),
+            driver_reason: handle.choice().reason.clone(),
+            shards: server.shards.clone(),
+            uptime_ns: nanoseconds(self.started.elapsed()),
+            cpu_ns: nanoseconds(handle.processor_time()),
+            memory: status::Memory {
+                budget_bytes: server.memory_bytes,
+                pool_bytes: sum(|report| report.pool.pages.into()) * page,
+                pool_used_bytes: sum(|report| report.pool.used.into()) * page,
+                pool_used_max_bytes: sum(|report| report.pool.used_max.into()) * page,
+                waits: sum(|report| report.pool.refusals),
+                waiting: sum(|report| report.pool.waiting as u64),
+                sockets_max_bytes: reactor::buffer_bound()
+                    .map(|bound| 2 * u64::from(bound) * u64::from(server.connections_max)),
+            },
+            listeners: self.listeners.values().map(|one| listener(one, &reports)).collect(),
+            exports: self.args.exports.iter().map(|one| export(one, &controllers)).collect(),
+            controllers,
+            connections: self.connections(&reports),
+            accepted: sum(|report| report.accepted),
+            misbehaved: sum(|report| report.misbehaved),
+            refused: stats.iter().map(|shard| shard.refused).sum(),
+            volumes: self.volume_statuses(&reports),
+            disks: self
+                .args
+                .disks
+                .iter()
+                .filter_map(|disk| self.disks.get(&disk.name))
+                .map(|disk| self.disk_status(disk, &reports))
+                .collect(),
+            work: stats
+                .iter()
+                .enumerate()
+                .map(|(shard, stats)| status::Work {
+                    shard: shard as u16,
+                    turns: stats.turns,
+                    system_calls: stats.system_calls,
+                    received_bytes: stats.bytes_in,
+                    sent_bytes: stats.bytes_out,
+                    direct_bytes: stats.bytes_direct,
+                    connections: stats.connections,
+                })
+                .collect(),
+        })
+    }
+
+    fn connections(&self, reports: &[Report]) -> Vec<status::Connection> {
+        let name = |id: ListenerId| {
+            let mut listeners = self.listeners.values();
+            let found = listeners.find(|one| one.ids.contains(&id) || one.former.contains(&id));
+            found.map_or_else(|| "removed".to_owned(), |one| one.config.address.to_string())
+        };
+        let mut connections = Vec::new();
+        for (shard, report) in reports.iter().enumerate() {
+            connections.extend(report.connections.iter().map(|one| status::Connection {
+                peer: one.peer.to_string(),
+                listener: name(one.listener),
+                shard: shard as u16,
+                pool_bytes: u64::from(one.pages) * u64::from(PAGE_SIZE),
+            }));
+        }
+        connections
+    }
+
+    fn volume_statuses(&self, reports: &[Report]) -> Vec<status::Volume> {
+        let one = |name: &String| {
+            let volume = self.volumes.get(name)?;
+            let mine = reports.iter().flat_map(|report| &report.volumes);
+            let counters = mine.filter(|(id, _)| *id == volume.id).map(|(_, counters)| *counters);
+            Some(status::Volume {
+                name: name.clone(),
+                layout: volume.config.layout.to_string(),
+                bytes: shape::size(&volume.config, &volume.layout).unwrap_or(0),
+                block_size: volume.config.block_size,
+                uuid: Uuid(volume.uuid).to_string(),
+                counters: added(counters),
+            })
+        };
+        self.args.volumes.iter().filter_map(|volume| one(&volume.name)).collect()
+    }
+
+    fn disk_status(&self, disk: &OpenDisk, reports: &[Report]) -> status::Disk {
+        let mine = || {
+            reports.iter().flat_map(|report| &report.disks).filter(|report| report.disk == disk.id)
+        };
+        let health = mine().map(|report| report.health).max().unwrap_or(Health::Well);
+        let remote = reports
+            .iter()
+            .enumerate()
+            .flat_map(|(shard, report)| report.imports.iter().map(move |import| (shard, import)))
+            .filter(|(_, import)| import.disk == disk.id)
+            .map(|(shard, import)| format!("shard {shard}: {}", import.state))
+            .collect::<Vec<_>>();
+        let access = match disk.local.as_ref().map(|local| local.access()) {
+            Some(Some(Access::Direct)) => "direct",
+            Some(Some(Access::Cached)) => "cached",
+            Some(None) => "memory",
+            None if disk.is_remote() => "remote",
+            None => "closed",
+        };
+        status::Disk {
+            name: disk.config.name.clone(),
+            uri: disk.config.uri.to_string(),
+            bytes: disk.facts.size.0,
+            state: match health {
+                _ if access == "closed" => "closed",
+                Health::Well => "well",
+                Health::Slow => "slow",
+                Health::Stuck => "stuck",
+            }
+            .to_owned(),
+            protected: mine().find_map(|report| report.protected).map(|why| why.to_string()),
+            cache: match disk.facts.cache {
+                Cache::None => "none",
+                Cache::Volatile => "volatile",
+            }
+            .to_owned(),
+            logical_block: disk.facts.logical_block,
+            physical_block: disk.facts.physical_block,
+            access: access.to_owned(),
+            remote: (!remote.is_empty()).then(|| remote.join("; ")),
+            counters: added(mine().map(|report| report.counters)),
+        }
+    }
+}
+
+fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
+    let is_mine = |id: ListenerId| one.ids.contains(&id) || one.former.contains(&id);
+    let all = reports.iter().flat_map(|report| &report.connections);
+    status::Listener {
+        nvme: one.config.address.to_string(),
+        addresses: one.addresses.iter().map(ToString::to_string).collect(),
+        poll_us: one.config.poll_us,
+        connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
+        connections_max: one.config.connections_max,
+    }
+}
+
+fn export(export: &Export, controllers: &[status::Controller]) -> status::Export {
+    let name = export.subsystem.as_str();
+    status::Export {
+        subsystem: name.to_owned(),
+        nsid: export.nsid,
+        volume: export.volume.clone(),
+        hosts: export.hosts.to_string(),
+        controllers: controllers.iter().filter(|one| one.subsystem == name).count() as u64,
+    }
+}
+
+fn controller(report: &ControllerReport) -> status::Controller {
+    status::Controller {
+        subsystem: report.subsystem.as_str().to_owned(),
+        controller: report.controller,
+        host: report.host.nqn.as_str().to_owned(),
+        host_id: report.host.id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        peer: report.peer.to_string(),
+        state: match report.state {
+            ControllerState::Disabled => "disabled",
+            ControllerState::Ready => "ready",
+            ControllerState::Resetting => "resetting",
+            ControllerState::ShutDown => "shut down",
+            ControllerState::Failed => "failed",
+        }
+        .to_owned(),
+        keep_alive_ms: report.keep_alive_ms,
+        queues: report.queues.len() as u64,
+        shard: report.shard.0,
+        errors: report.errors,
+    }
+}
+
+fn added(all: impl Iterator<Item = Counters>) -> status::Counters {
+    all.fold(status::Counters::default(), |sum, one| status::Counters {
+        reads: sum.reads + one.reads,
+        writes: sum.writes + one.writes,
+        flushes: sum.flushes + one.flushes,
+        read_bytes: sum.read_bytes + one.read_bytes,
+        write_bytes: sum.write_bytes + one.write_bytes,
+        errors: sum.errors + one.errors,
+    })
+}
+
+fn nanoseconds(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

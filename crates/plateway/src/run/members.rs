@@ -1,0 +1,385 @@
+//! Disks and volumes: opened, assembled, resized and taken apart, each as orders to all shards.
+//!
+//! A volume is removed by a hold: no shard lets anything new below, and when what is below has come back on all of them, it is forgotten.
+//! Errors name the object; whatever a failing step had begun is undone here before it is reported.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use block::VolumeId;
+use contract::{DiskFacts, DiskId};
+use reactor::disk::Disk;
+use shard::imports::ImportSettings;
+use shard::{Answer, Order};
+use volume::label::{LabelLayout, SetLabel};
+use volume::{Layout, Member};
+
+use super::error::RunError;
+use super::labels::{self, Seen};
+use super::open::{self, Target};
+use super::shape::{self, Part};
+use super::shards::ORDER_LIMIT;
+use super::{OpenDisk, OpenVolume, Running, identity};
+use crate::config::model::{self, DiskConfig, VolumeConfig};
+use crate::config::uri::DiskUri;
+
+/// How long what is below may take to come back when a volume is removed.
+const HOLD_LIMIT: Duration = Duration::from_secs(30);
+/// How long a disk that is removed may take to become durable, and then to give back what it was asked.
+const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+
+impl Running {
+    /// Opens a disk and makes it known to all shards.
+    pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
+        let id = self.numbers.disk();
+        self.shards.name_disk(id, &config.name);
+        let opened = match open::target(config)? {
+            Target::Local(spec) => {
+                // Whoever makes a file makes blocks that nobody knows yet.
+                let fresh = match config.uri.innermost() {
+                    DiskUri::File { path, .. } => !path.exists(),
+                    _ => false,
+                };
+                let disk = Disk::open(&spec, &self.arena)
+                    .map_err(|error| RunError::new(format!("disk {}: {error}", config.name)))?;
+                let disk = Arc::new(disk);
+                let facts = disk.facts();
+                self.shards.handle().add_disk(id, &disk);
+                self.order(&format!("add disk {}", config.name), || Order::AddDisk {
+                    disk: id,
+                    facts: facts.clone(),
+                })?;
+                OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh }
+            }
+            Target::Remote(settings) => {
+                let facts = self.add_import(id, config, &settings)?;
+                OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
+            }
+        };
+        self.disks.insert(config.name.clone(), opened);
+        self.args.disks.push(config.clone());
+        Ok(())
+    }
+
+    /// Has every shard reach a remote disk; if one cannot, none keeps it.
+    fn add_import(
+        &self,
+        disk: DiskId,
+        config: &DiskConfig,
+        settings: &ImportSettings,
+    ) -> Result<DiskFacts, RunError> {
+        let what = format!("reach disk {}", config.name);
+        let limit = ORDER_LIMIT + settings.connect_deadline;
+        let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
+        let mut reached = None;
+        let result = self.shards.order(&what, limit, add).and_then(|answers| {
+            for answer in answers {
+                match answer {
+                    Answer::Import(Ok(facts)) => reached = Some(facts),
+                    Answer::Import(Err(why)) => {
+                        let uri = &config.uri;
+                        return Err(RunError::new(format!("disk {} ({uri}): {why}", config.name))
+                            .help("plateway discover shows what a target has for us"));
+                    }
+                    Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
+                }
+            }
+            let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
+            reached.ok_or_else(nobody)
+        });
+        if result.is_err() {
+            self.order(&format!("let go of disk {}", config.name), || Order::RemoveDisk(disk))?;
+        }
+        result
+    }
+
+    /// Flushes and closes a disk that no volume uses. Returns what deserves to be told.
+    pub(super) fn remove_disk(&mut self, name: &str) -> Result<Option<String>, RunError> {
+        let Some(disk) = self.disks.remove(name) else { return Ok(None) };
+        self.args.disks.retain(|other| other.name != name);
+        let mut warning = None;
+        let whole = self.whole(disk.id, &disk.facts, name)?;
+        if let Err(why) = self.shards.flush(whole, CLOSE_LIMIT) {
+            warning = Some(format!("disk {name}: the last flush failed: {why}"));
+        }
+        self.drop_volume(whole, name)?;
+        if disk.local.is_some() && !self.shards.handle().remove_disk(disk.id, CLOSE_LIMIT) {
+            warning = Some(format!(
+                "disk {name}: a request has not come back after {} s; what it lies on stays in use until it does",
+                CLOSE_LIMIT.as_secs()
+            ));
+        }
+        self.order(&format!("remove disk {name}"), || Order::RemoveDisk(disk.id))?;
+        Ok(warning)
+    }
+
+    /// Brings a disk to another size in place.
+    pub(super) fn resize_disk(&mut self, name: &str, to: &DiskUri) -> Result<(), RunError> {
+        let disk = self.disk(name)?;
+        let id = disk.id;
+        if self.shards.newsroom().is_protected(id) {
+            return Err(RunError::new(format!(
+                "disk {name}: expected a disk that takes writes, seen one that a failure protects"
+            ))
+            .help(format!("plateway disks reopen {name}")));
+        }
+        let fail = |why: &dyn std::fmt::Display| {
+            RunError::new(format!("disk {name}: cannot resize it: {why}"))
+        };
+        match to.innermost() {
+            DiskUri::File { path, create_bytes: Some(bytes) } => {
+                let file = std::fs::OpenOptions::new().write(true).open(path);
+                let resized = file.and_then(|file| {
+                    file.set_len(*bytes)?;
+                    file.sync_all()
+                });
+                resized.map_err(|error| fail(&error))?;
+                self.refresh_disk(name)?;
+            }
+            DiskUri::Null { .. } => self.replace_null(name, to)?,
+            other => return Err(fail(&format!("expected file: or null:, seen {other}"))),
+        }
+        if let Some(disk) = self.disks.get_mut(name) {
+            disk.config.uri = to.clone();
+        }
+        if let Some(place) = self.args.disks.iter_mut().find(|disk| disk.name == name) {
+            place.uri = to.clone();
+        }
+        Ok(())
+    }
+
+    /// Looks at a disk's size again; whether it changed. Shards are told, volumes are not.
+    pub(super) fn refresh_disk(&mut self, name: &str) -> Result<bool, RunError> {
+        let Some(disk) = self.disks.get_mut(name) else { return Ok(false) };
+        let Some(local) = &disk.local else { return Ok(false) };
+        let facts = local.refresh().map_err(|error| {
+            RunError::new(format!("disk {name}: cannot ask for its size: {error}"))
+        })?;
+        if facts == disk.facts {
+            return Ok(false);
+        }
+        disk.facts = facts.clone();
+        let id = disk.id;
+        self.order(&format!("renew disk {name}"), || Order::RenewDisk {
+            disk: id,
+            facts: facts.clone(),
+        })?;
+        Ok(true)
+    }
+
+    /// A null disk of another size is another disk, which its volume takes over between two requests.
+    fn replace_null(&mut self, name: &str, to: &DiskUri) -> Result<(), RunError> {
+        let config = DiskConfig { name: name.to_owned(), uri: to.clone() };
+        let Some(old) = self.disks.remove(name) else { return Ok(()) };
+        let before = self.args.disks.clone();
+        let added = self.add_disk(&config);
+        self.args.disks = before;
+        if let Err(error) = added {
+            self.disks.insert(name.to_owned(), old);
+            return Err(error);
+        }
+        let user = |volume: &&OpenVolume| volume.config.layout.disks().iter().any(|d| d == name);
+        if let Some(volume) = self.volumes.values().find(user).map(|v| v.config.name.clone()) {
+            self.renew_layout(&volume)?;
+        }
+        self.shards.handle().remove_disk(old.id, CLOSE_LIMIT);
+        self.order(&format!("remove the former disk {name}"), || Order::RemoveDisk(old.id))
+    }
+
+    /// Assembles a volume, labelling or naming it where that is due.
+    pub(super) fn add_volume(&mut self, config: &VolumeConfig) -> Result<(), RunError> {
+        let parts = self.parts(config)?;
+        shape::check_blocks(config, &parts)?;
+        let given = config.uuid.map(|uuid| uuid.0);
+        let (uuid, labelled) = match &config.layout {
+            model::Layout::Single { disk } => (self.identity(config, disk)?, None),
+            model::Layout::Concat { .. } => {
+                self.labels(config, &parts, LabelLayout::Concat, 0, given)?
+            }
+            model::Layout::Stripe { chunk_bytes, .. } => {
+                self.labels(config, &parts, LabelLayout::Stripe, *chunk_bytes, given)?
+            }
+        };
+        if let Some(twin) = self.volumes.values().find(|volume| volume.uuid == uuid) {
+            return Err(RunError::new(format!(
+                "volume {}: expected an identity of its own, seen that of volume {}",
+                config.name, twin.config.name
+            ))
+            .help("a copy of a disk needs a uuid of its own"));
+        }
+        let layout = shape::layout(config, &parts, labelled.as_deref())?;
+        let id = self.numbers.volume();
+        self.order(&format!("add volume {}", config.name), || Order::AddVolume {
+            volume: id,
+            layout: layout.clone(),
+        })?;
+        let volume = OpenVolume { id, config: config.clone(), layout, uuid, labelled, held: false };
+        self.volumes.insert(config.name.clone(), volume);
+        self.args.volumes.push(config.clone());
+        Ok(())
+    }
+
+    /// The identity of a volume without labels.
+    fn identity(&mut self, config: &VolumeConfig, disk: &str) -> Result<[u8; 16], RunError> {
+        if let Some(uuid) = config.uuid {
+            return Ok(uuid.0);
+        }
+        let Some(disk) = self.disks.get_mut(disk) else { return self.disk(disk).map(|_| [0; 16]) };
+        match identity::backing(&disk.config.uri) {
+            Some(backing) => {
+                let uuid = self.identities.of(&backing, &config.name, disk.fresh)?;
+                // From now on they are known by it.
+                disk.fresh = false;
+                Ok(uuid)
+            }
+            None => identity::draw().map_err(|error| {
+                RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
+            }),
+        }
+    }
+
+    /// The identity of a volume whose members have labels, and the lengths of their data.
+    fn labels(
+        &self,
+        config: &VolumeConfig,
+        parts: &[Part],
+        layout: LabelLayout,
+        chunk: u64,
+        given: Option<[u8; 16]>,
+    ) -> Result<([u8; 16], Option<Vec<u64>>), RunError> {
+        let fail = |error| {
+            RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
+        };
+        let wanted = SetLabel {
+            uuid: given.map_or_else(|| identity::draw().map_err(fail), Ok)?,
+            name: config.name.clone(),
+            layout,
+            count: parts.len() as u32,
+            chunk,
+            generation: 0,
+        };
+        let mut seen: Vec<Seen<'_>> = Vec::new();
+        let mut result = Ok(());
+        for part in parts {
+            match self.whole(part.disk, &part.facts, &part.name) {
+                Ok(whole) => {
+                    let bytes = part.facts.size.0;
+                    seen.push(Seen { disk: &part.name, bytes, whole });
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        let set =
+            result.and_then(|()| labels::assemble(&self.shards, &seen, &wanted, given.is_some()));
+        for member in &seen {
+            self.drop_volume(member.whole, member.disk)?;
+        }
+        set.map(|set| (set.uuid, Some(set.lengths)))
+    }
+
+    /// A volume over the whole of a disk, for the control thread's own use.
+    fn whole(&self, disk: DiskId, facts: &DiskFacts, name: &str) -> Result<VolumeId, RunError> {
+        let volume = self.numbers.volume();
+        let layout = Layout::single(Member { disk, base: 0, length: facts.size.0 });
+        self.order(&format!("look at disk {name}"), || Order::AddVolume {
+            volume,
+            layout: layout.clone(),
+        })?;
+        Ok(volume)
+    }
+
+    /// Takes a volume away by a hold.
+    fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
+        self.shards.order(&format!("hold {name}"), HOLD_LIMIT, || Order::HoldVolume(volume))?;
+        self.order(&format!("forget {name}"), || Order::ForgetVolume(volume))
+    }
+
+    /// Lets nothing new go to a volume and waits for what is below.
+    pub(super) fn hold_volume(&mut self, name: &str) -> Result<(), RunError> {
+        let volume = self.volume(name)?;
+        if volume.held {
+            return Ok(());
+        }
+        let id = volume.id;
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.held = true;
+        }
+        let held =
+            self.shards.order(&format!("hold volume {name}"), HOLD_LIMIT, || Order::HoldVolume(id));
+        if let Err(error) = held {
+            self.revive_volume(name)?;
+            return Err(RunError::new(format!("{}: requests are still below", error.line()))
+                .help("plateway status shows the disks; one that is stuck holds its volumes"));
+        }
+        Ok(())
+    }
+
+    /// A volume that was held is served again, under a new number: what is late for the old one finds nothing.
+    pub(super) fn revive_volume(&mut self, name: &str) -> Result<(), RunError> {
+        let volume = self.volume(name)?;
+        if !volume.held {
+            return Ok(());
+        }
+        let layout = volume.layout.clone();
+        let id = self.numbers.volume();
+        self.order(&format!("add volume {name} again"), || Order::AddVolume {
+            volume: id,
+            layout: layout.clone(),
+        })?;
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.id = id;
+            volume.held = false;
+        }
+        self.show_exports_of(name)
+    }
+
+    /// Takes a volume apart that no export names.
+    pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), RunError> {
+        self.hold_volume(name)?;
+        let Some(volume) = self.volumes.remove(name) else { return Ok(()) };
+        self.args.volumes.retain(|other| other.name != name);
+        let id = volume.id;
+        self.order(&format!("forget volume {name}"), || Order::ForgetVolume(id))
+    }
+
+    /// Gives a volume another size; hosts get the event.
+    pub(super) fn resize_volume(&mut self, name: &str, to: Option<u64>) -> Result<(), RunError> {
+        let Some(volume) = self.volumes.get_mut(name) else { return Ok(()) };
+        let from = std::mem::replace(&mut volume.config.size_bytes, to);
+        if let Err(error) = self.renew_layout(name).and_then(|()| self.show_exports_of(name)) {
+            if let Some(volume) = self.volumes.get_mut(name) {
+                volume.config.size_bytes = from;
+            }
+            return Err(error);
+        }
+        if let Some(place) = self.args.volumes.iter_mut().find(|volume| volume.name == name) {
+            place.size_bytes = to;
+        }
+        Ok(())
+    }
+
+    /// Lays a volume out over its disks as they are now.
+    fn renew_layout(&mut self, name: &str) -> Result<(), RunError> {
+        let volume = self.volume(name)?;
+        let parts = self.parts(&volume.config)?;
+        let layout = shape::layout(&volume.config, &parts, volume.labelled.as_deref())?;
+        let id = volume.id;
+        self.order(&format!("resize volume {name}"), || Order::ResizeVolume {
+            volume: id,
+            layout: layout.clone(),
+        })?;
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.layout = layout;
+        }
+        Ok(())
+    }
+
+    /// The disks of a volume.
+    pub(super) fn parts(&self, config: &VolumeConfig) -> Result<Vec<Part>, RunError> {
+        let part = |name: &String| {
+            let disk = self.disk(name)?;
+            Ok(Part { name: name.clone(), disk: disk.id, facts: disk.facts.clone() })
+        };
+        config.layout.disks().iter().map(part).collect()
+    }
+}

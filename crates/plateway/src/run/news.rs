@@ -1,0 +1,168 @@
+//! News of the shards as log lines on standard error, and what they say of disks.
+//!
+//! Every shard tells its own view: a disk that three shards see slow is told once. Peers that misbehave are told of at a bounded rate,
+//! and what was left out is counted. Units: none; times by the system's clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use contract::DiskId;
+use shard::News;
+use volume::gate::Health;
+
+/// So many lines about peers are written at once ...
+const PEERS_BURST: u32 = 10;
+/// ... and then one for each of these.
+const PEERS_EVERY: Duration = Duration::from_secs(5);
+
+/// What was told so far.
+#[derive(Debug)]
+pub(super) struct Newsroom {
+    names: BTreeMap<DiskId, String>,
+    health: BTreeMap<DiskId, Health>,
+    protected: BTreeSet<DiskId>,
+    allowance: u32,
+    refilled: Instant,
+    left_out: u64,
+}
+
+impl Default for Newsroom {
+    fn default() -> Self {
+        Newsroom {
+            names: BTreeMap::new(),
+            health: BTreeMap::new(),
+            protected: BTreeSet::new(),
+            allowance: PEERS_BURST,
+            refilled: Instant::now(),
+            left_out: 0,
+        }
+    }
+}
+
+impl Newsroom {
+    /// A disk has this name.
+    pub(super) fn name(&mut self, disk: DiskId, name: &str) {
+        self.names.insert(disk, name.to_owned());
+    }
+
+    /// A disk was reopened: what was told of it is over.
+    pub(super) fn forget(&mut self, disk: DiskId) {
+        self.health.remove(&disk);
+        self.protected.remove(&disk);
+    }
+
+    /// Whether a disk takes no writes since something failed.
+    pub(super) fn is_protected(&self, disk: DiskId) -> bool {
+        self.protected.contains(&disk)
+    }
+
+    /// Tells what is new.
+    pub(super) fn tell(&mut self, news: &News) {
+        if let Some(line) = self.line(news, Instant::now()) {
+            log(&line);
+        }
+    }
+
+    fn line(&mut self, news: &News, now: Instant) -> Option<String> {
+        match news {
+            News::DiskHealth(disk, health) => {
+                let before = self.health.insert(*disk, *health).unwrap_or(Health::Well);
+                let name = self.name_of(*disk);
+                let slow = block::limits::DISK_SLOW.as_secs();
+                let stuck = block::limits::DISK_STUCK.as_secs();
+                match health {
+                    health if *health == before => None,
+                    Health::Well => Some(format!("disk {name} answers again")),
+                    Health::Slow => {
+                        Some(format!("disk {name} is slow: a request is older than {slow} s"))
+                    }
+                    Health::Stuck => Some(format!(
+                        "disk {name} is stuck: a request is older than {stuck} s, its paths are failed; \
+                         plateway disks list shows it"
+                    )),
+                }
+            }
+            News::DiskProtected(disk, failure) => {
+                let name = self.name_of(*disk);
+                self.protected.insert(*disk).then(|| {
+                    format!(
+                        "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
+                         plateway disks reopen {name}"
+                    )
+                })
+            }
+            News::Import(disk, what) => Some(format!("disk {}: {what}", self.name_of(*disk))),
+            News::Closed { peer, reason } => {
+                while self.allowance < PEERS_BURST && now >= self.refilled + PEERS_EVERY {
+                    self.allowance += 1;
+                    self.refilled += PEERS_EVERY;
+                }
+                if self.allowance == PEERS_BURST {
+                    self.refilled = now;
+                }
+                if self.allowance == 0 {
+                    self.left_out += 1;
+                    return None;
+                }
+                self.allowance -= 1;
+                let more = match std::mem::take(&mut self.left_out) {
+                    0 => String::new(),
+                    count => format!(" ({count} more like it were not shown)"),
+                };
+                Some(format!("connection of {peer} closed: {reason}{more}"))
+            }
+        }
+    }
+
+    fn name_of(&self, disk: DiskId) -> String {
+        self.names.get(&disk).cloned().unwrap_or_else(|| format!("number {}", disk.0))
+    }
+}
+
+/// Writes a line for people to standard error, which may be closed.
+pub(crate) fn log(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "plateway: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_several_shards_see_slow_is_told_once() {
+        let mut newsroom = Newsroom::default();
+        newsroom.name(DiskId(3), "d0");
+        let now = Instant::now();
+        let slow = News::DiskHealth(DiskId(3), Health::Slow);
+        assert!(newsroom.line(&slow, now).unwrap().contains("disk d0 is slow"));
+        assert_eq!(newsroom.line(&slow, now), None);
+        let well = News::DiskHealth(DiskId(3), Health::Well);
+        assert!(newsroom.line(&well, now).unwrap().contains("answers again"));
+    }
+
+    #[test]
+    fn a_protected_disk_is_told_with_the_next_command() {
+        let mut newsroom = Newsroom::default();
+        newsroom.name(DiskId(0), "d7");
+        let news = News::DiskProtected(DiskId(0), block::Failure::MediumWrite);
+        let line = newsroom.line(&news, Instant::now()).unwrap();
+        assert!(line.contains("plateway disks reopen d7"), "{line}");
+        assert!(newsroom.is_protected(DiskId(0)));
+        newsroom.forget(DiskId(0));
+        assert!(!newsroom.is_protected(DiskId(0)));
+    }
+
+    #[test]
+    fn peers_that_misbehave_are_told_at_a_bounded_rate_and_counted() {
+        let mut newsroom = Newsroom::default();
+        let start = Instant::now();
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let news = News::Closed { peer, reason: "garbage".to_owned() };
+        let told = (0..1000).filter(|_| newsroom.line(&news, start).is_some()).count();
+        assert_eq!(told, PEERS_BURST as usize);
+        let line = newsroom.line(&news, start + PEERS_EVERY).unwrap();
+        assert!(line.contains("990 more"), "{line}");
+        assert_eq!(newsroom.line(&news, start + PEERS_EVERY), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Reopening a disk that a failure has protected: the one way back to writes, and taken by a person.
+//!
+//! Where the descriptor still works the disk keeps it, so that reads see no gap; else the disk is closed and opened anew, and in between its
+//! requests are answered as removed. What was acknowledged since the last good flush may be lost: see docs/faults.md.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reactor::disk::Disk;
+use shard::Order;
+
+use super::Running;
+use super::error::RunError;
+use super::open::{self, Target};
+
+/// How long what a disk was asked may take to come back before it is opened anew.
+const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+
+impl Running {
+    /// Lets a disk take writes again. Returns what was done.
+    pub(crate) fn reopen(&mut self, name: &str) -> Result<String, RunError> {
+        let Some(disk) = self.disks.get(name) else {
+            let known: Vec<&str> = self.disks.keys().map(String::as_str).collect();
+            return Err(RunError::new(format!(
+                "disk {name}: expected one of {}, seen {name:?}",
+                known.join(", ")
+            ))
+            .help("plateway disks list"));
+        };
+        let id = disk.id;
+        if disk.is_remote() {
+            let facts = disk.facts.clone();
+            self.order(&format!("reopen disk {name}"), || Order::RenewDisk {
+                disk: id,
+                facts: facts.clone(),
+            })?;
+            self.shards.newsroom().forget(id);
+            return Ok(format!(
+                "disk {name} takes requests again; its connection is kept by itself"
+            ));
+        }
+        let done = match disk.local.as_ref().map(|local| local.refresh()) {
+            Some(Ok(facts)) => {
+                self.renewed(name, facts)?;
+                "is open as before"
+            }
+            Some(Err(_)) | None => {
+                self.open_anew(name)?;
+                "was opened anew"
+            }
+        };
+        self.shards.newsroom().forget(id);
+        Ok(format!(
+            "disk {name} {done} and takes writes; what was acknowledged since its last good flush may be lost"
+        ))
+    }
+
+    fn open_anew(&mut self, name: &str) -> Result<(), RunError> {
+        let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
+        let (id, config) = (disk.id, disk.config.clone());
+        if !self.shards.handle().remove_disk(id, CLOSE_LIMIT) {
+            return Err(RunError::new(format!(
+                "disk {name}: expected its requests back within {} s, seen one that is still below",
+                CLOSE_LIMIT.as_secs()
+            )));
+        }
+        // The lock on what it lies on goes with the last owner.
+        disk.local = None;
+        let Target::Local(spec) = open::target(&config)? else { return Ok(()) };
+        let opened = Disk::open(&spec, &self.arena).map_err(|error| {
+            RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))
+                .help(format!("plateway disks reopen {name}"))
+        })?;
+        let opened = Arc::new(opened);
+        self.shards.handle().add_disk(id, &opened);
+        let facts = opened.facts();
+        disk.local = Some(opened);
+        self.renewed(name, facts)
+    }
+
+    fn renewed(&mut self, name: &str, facts: contract::DiskFacts) -> Result<(), RunError> {
+        let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
+        disk.facts = facts.clone();
+        let id = disk.id;
+        self.order(&format!("reopen disk {name}"), || Order::RenewDisk {
+            disk: id,
+            facts: facts.clone(),
+        })
+    }
+}

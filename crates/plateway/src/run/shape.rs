@@ -1,0 +1,216 @@
+//! What a volume is like, derived from its disks: whether its blocks can be kept whole, its layout, and what hosts are told of it.
+//!
+//! The rule of blocks: for each disk, logical block <= block size <= what it writes atomically, so that nothing is ever read to be written
+//! back and no block is torn. A volume is as volatile as its most volatile disk and discards only what all of them discard.
+//! Units: bytes. Nothing here does I/O.
+
+use block::{BlockSize, ByteCount, VolumeId};
+use contract::{Cache, DiskFacts, DiskId};
+use nvme::subsystem::{Hosts, Namespace, Subsystem};
+use volume::label::LABEL_AREA;
+use volume::{Layout, Member};
+
+use super::error::RunError;
+use crate::config::model::{self, Export, VolumeConfig};
+use crate::config::size::Size;
+
+/// A disk of a volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its number.
+    pub(crate) disk: DiskId,
+    /// What is known of it.
+    pub(crate) facts: DiskFacts,
+}
+
+/// Checks the rule of blocks.
+pub(crate) fn check_blocks(volume: &VolumeConfig, parts: &[Part]) -> Result<(), RunError> {
+    let block = volume.block_size;
+    for Part { name, facts, .. } in parts {
+        let DiskFacts { logical_block, physical_block, .. } = *facts;
+        if block >= logical_block && block <= physical_block {
+            continue;
+        }
+        let message = format!(
+            "volume {}: block_size {block} on disk {name}: expected {}, seen {block}",
+            volume.name,
+            match logical_block == physical_block {
+                true => format!(
+                    "{logical_block}, the only block that it can address and writes atomically"
+                ),
+                false => format!(
+                    "{logical_block} (what it can address) to {physical_block} (what it writes atomically)"
+                ),
+            }
+        );
+        let fits =
+            [512, 4096].into_iter().find(|size| (logical_block..=physical_block).contains(size));
+        let help = match fits {
+            Some(size) => {
+                format!("write block_size = {size} in the [[volume]]; then: plateway check")
+            }
+            None => "this disk cannot be served in blocks of 512 or 4096 bytes".to_owned(),
+        };
+        return Err(RunError::new(message).help(help));
+    }
+    Ok(())
+}
+
+/// The layout over disks as they are now. `labelled` has the lengths of the members' data when they were labelled; `None` for a volume without labels.
+pub(crate) fn layout(
+    volume: &VolumeConfig,
+    parts: &[Part],
+    labelled: Option<&[u64]>,
+) -> Result<Layout, RunError> {
+    let room = |part: &Part| part.facts.size.0.saturating_sub(LABEL_AREA);
+    let member = |part: &Part, length: u64| Member { disk: part.disk, base: LABEL_AREA, length };
+    let layout = match (&volume.layout, labelled) {
+        (model::Layout::Concat { .. }, Some(lengths)) => {
+            // Only the last member may use what it grew by: otherwise the data after it would move.
+            let last = parts.len().saturating_sub(1);
+            let lengths = parts.iter().zip(lengths).enumerate();
+            let members = lengths.map(|(index, (part, length))| {
+                member(part, if index == last { room(part) } else { *length })
+            });
+            Layout::concat(members.collect())
+        }
+        (model::Layout::Stripe { chunk_bytes, .. }, Some(_)) => Layout::stripe(
+            parts.iter().map(|part| member(part, room(part))).collect(),
+            *chunk_bytes,
+        ),
+        _ => Ok(Layout::single(Member {
+            disk: parts[0].disk,
+            base: 0,
+            length: parts[0].facts.size.0,
+        })),
+    };
+    let layout =
+        layout.map_err(|error| RunError::new(format!("volume {}: {error}", volume.name)))?;
+    size(volume, &layout)?;
+    Ok(layout)
+}
+
+/// The bytes that hosts see: whole blocks, cut to `size` where the configuration says so.
+pub(crate) fn size(volume: &VolumeConfig, layout: &Layout) -> Result<u64, RunError> {
+    let there = layout.size().0;
+    let there = there - there % u64::from(volume.block_size);
+    match volume.size_bytes {
+        Some(wanted) if wanted > there => Err(RunError::new(format!(
+            "volume {}: size {}: expected at most the {} that its disks hold, seen {}",
+            volume.name,
+            Size(wanted),
+            Size(there),
+            Size(wanted)
+        ))),
+        Some(wanted) => Ok(wanted),
+        None if there == 0 => Err(RunError::new(format!(
+            "volume {}: expected disks with at least one block of {}, seen {} bytes",
+            volume.name,
+            volume.block_size,
+            layout.size().0
+        ))),
+        None => Ok(there),
+    }
+}
+
+/// What a host is told of an export.
+pub(crate) fn namespace(
+    export: &Export,
+    volume: &VolumeConfig,
+    id: VolumeId,
+    uuid: [u8; 16],
+    layout: &Layout,
+    parts: &[Part],
+) -> Result<Namespace, RunError> {
+    let block_size = BlockSize::new(u64::from(volume.block_size)).unwrap_or(BlockSize::B512);
+    let facts = || parts.iter().map(|part| &part.facts);
+    let atomic = facts().map(|facts| facts.physical_block).min().unwrap_or(volume.block_size);
+    Ok(Namespace {
+        nsid: export.nsid,
+        volume: id,
+        uuid,
+        block_size,
+        blocks: block_size.blocks_in(ByteCount(size(volume, layout)?)),
+        read_only: facts().any(|facts| facts.read_only),
+        cache_volatile: facts().any(|facts| facts.cache == Cache::Volatile),
+        discards: facts().all(|facts| facts.discards),
+        discard_zeroes: facts().all(|facts| facts.discards && facts.discard_zeroes),
+        physical_block: atomic.max(volume.block_size),
+    })
+}
+
+/// A subsystem of these namespaces.
+pub(crate) fn subsystem(export: &Export, namespaces: &[Namespace]) -> Subsystem {
+    let hosts = match &export.hosts {
+        model::Hosts::Any => Hosts::Any,
+        model::Hosts::List(list) => Hosts::List(list.iter().map(|nqn| nqn.to_wire()).collect()),
+    };
+    let empty = Subsystem::new(export.subsystem.to_wire(), hosts);
+    namespaces.iter().cloned().fold(empty, Subsystem::with_namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, disk: u32, logical: u32, physical: u32, size: u64) -> Part {
+        let facts = DiskFacts {
+            size: ByteCount(size),
+            logical_block: logical,
+            physical_block: physical,
+            cache: Cache::None,
+            read_only: false,
+            discards: true,
+            discard_zeroes: true,
+        };
+        Part { name: name.to_owned(), disk: DiskId(disk), facts }
+    }
+
+    fn config(layout: model::Layout, block_size: u32, size_bytes: Option<u64>) -> VolumeConfig {
+        VolumeConfig { name: "v0".to_owned(), layout, block_size, uuid: None, size_bytes }
+    }
+
+    fn single() -> model::Layout {
+        model::Layout::Single { disk: "d0".to_owned() }
+    }
+
+    #[test]
+    fn a_block_lies_between_what_a_disk_addresses_and_what_it_writes_atomically() {
+        let disk = |logical, physical| [part("d0", 0, logical, physical, 1 << 20)];
+        for (block, logical, physical, allowed) in [
+            (512, 512, 512, true),
+            (512, 512, 4096, true),
+            (4096, 512, 4096, true),
+            (4096, 4096, 4096, true),
+            (4096, 512, 512, false),
+            (512, 4096, 4096, false),
+        ] {
+            let seen = check_blocks(&config(single(), block, None), &disk(logical, physical));
+            assert_eq!(seen.is_ok(), allowed, "{block} on {logical}/{physical}");
+        }
+        let error = check_blocks(&config(single(), 512, None), &disk(4096, 4096)).unwrap_err();
+        assert!(error.line().contains("block_size = 4096"), "{}", error.line());
+    }
+
+    #[test]
+    fn a_disk_that_grows_in_the_middle_of_a_concat_moves_no_data() {
+        let concat = model::Layout::Concat { disks: vec!["d0".to_owned(), "d1".to_owned()] };
+        let volume = config(concat, 512, None);
+        let labelled = [1 << 20, 1 << 20];
+        let grown = [part("d0", 0, 512, 512, 5 << 20), part("d1", 1, 512, 512, 4 << 20)];
+        let layout = layout(&volume, &grown, Some(&labelled)).unwrap();
+        assert_eq!(layout.members()[0].length, 1 << 20);
+        assert_eq!(layout.size().0, (1 << 20) + (3 << 20));
+    }
+
+    #[test]
+    fn a_volume_is_cut_to_its_size_and_not_stretched() {
+        let disk = [part("d0", 0, 512, 512, 1 << 20)];
+        let cut = config(single(), 512, Some(4096));
+        let whole = layout(&cut, &disk, None).unwrap();
+        assert_eq!(size(&cut, &whole).unwrap(), 4096);
+        assert!(layout(&config(single(), 512, Some(2 << 20)), &disk, None).is_err());
+    }
+}

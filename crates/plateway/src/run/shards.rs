@@ -1,0 +1,190 @@
+//! The shards as the control thread sees them: orders to all of them, each answered by all before the next; visits; and news.
+//!
+//! A thread of its own takes the mail: answers go to the control thread, news are told at once, whatever the control thread is doing.
+//! Both threads sleep while nothing happens. Errors: an order that is not answered in time names the order and the shard.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use block::{Extent, Outcome, ShardId, VolumeId};
+use contract::DiskId;
+use reactor::Handle;
+use shard::{Answer, Mail, Order, Report};
+
+use super::error::RunError;
+use super::news::Newsroom;
+use super::visitor::{Visit, Wish};
+
+/// How long an order may take that waits for nothing below: long, since a machine may be loaded, and yet an end.
+pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(60);
+/// How long a visit may take: as long as a disk may take before it is stuck, and some more.
+pub(super) const VISIT_LIMIT: Duration = Duration::from_secs(90);
+
+type Letter = (ShardId, u64, Answer);
+
+/// The way to the shards.
+pub(super) struct Shards {
+    handle: Option<Arc<Handle<Mail>>>,
+    answers: Receiver<Letter>,
+    visits: Sender<Visit>,
+    number: AtomicU64,
+    newsroom: Arc<Mutex<Newsroom>>,
+    stopping: Arc<AtomicBool>,
+    postman: Option<JoinHandle<()>>,
+}
+
+impl Shards {
+    /// Takes over a reactor that runs, and the way to the visitor of its shard 0.
+    pub(super) fn new(handle: Handle<Mail>, visits: Sender<Visit>) -> std::io::Result<Shards> {
+        let handle = Arc::new(handle);
+        let newsroom = Arc::new(Mutex::new(Newsroom::default()));
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (to_control, answers) = mpsc::channel();
+        let postman = {
+            let (handle, newsroom, stopping) = (handle.clone(), newsroom.clone(), stopping.clone());
+            std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
+                while !stopping.load(Relaxed) {
+                    match handle.receive_mail(Duration::from_secs(86_400)) {
+                        Some((from, Mail::Answer { number, answer })) => {
+                            let _ = to_control.send((from, number, *answer));
+                        }
+                        Some((_, Mail::News(news))) => lock(&newsroom).tell(&news),
+                        Some((_, Mail::Volume(_) | Mail::Nvme(_) | Mail::Order { .. })) | None => {}
+                    }
+                }
+            })?
+        };
+        let number = AtomicU64::new(0);
+        let (handle, postman) = (Some(handle), Some(postman));
+        Ok(Shards { handle, answers, visits, number, newsroom, stopping, postman })
+    }
+
+    /// The reactor.
+    pub(super) fn handle(&self) -> &Handle<Mail> {
+        self.handle.as_deref().expect("it is taken only at the end")
+    }
+
+    /// What is known of disks from news, and their names.
+    pub(super) fn newsroom(&self) -> MutexGuard<'_, Newsroom> {
+        lock(&self.newsroom)
+    }
+
+    /// Sends an order to every shard and waits for every answer, in the order of the shards. A refusal is an error.
+    pub(super) fn order(
+        &self,
+        what: &str,
+        limit: Duration,
+        order: impl Fn() -> Order,
+    ) -> Result<Vec<Answer>, RunError> {
+        let number = self.number.fetch_add(1, Relaxed);
+        let count = self.handle().shards();
+        for shard in (0..count).map(ShardId) {
+            self.handle().send(shard, Mail::Order { number, order: Box::new(order()) });
+        }
+        let until = Instant::now() + limit;
+        let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
+        while answers.iter().any(Option::is_none) {
+            match self.answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((from, of, answer)) if of == number => answers[from.index()] = Some(answer),
+                // Of an order that was given up before.
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let silent: Vec<String> = (0..answers.len())
+                        .filter(|shard| answers[*shard].is_none())
+                        .map(|shard| shard.to_string())
+                        .collect();
+                    return Err(RunError::new(format!(
+                        "{what}: expected an answer within {} s, seen none of shard {}",
+                        limit.as_secs(),
+                        silent.join(", ")
+                    )));
+                }
+            }
+        }
+        let answers: Vec<Answer> = answers.into_iter().flatten().collect();
+        match answers.iter().find_map(|answer| match answer {
+            Answer::Refused(why) => Some(why),
+            _ => None,
+        }) {
+            Some(why) => Err(RunError::new(format!("{what}: {why}"))),
+            None => Ok(answers),
+        }
+    }
+
+    /// How things are on each shard.
+    pub(super) fn reports(&self) -> Result<Vec<Report>, RunError> {
+        let answers = self.order("report", ORDER_LIMIT, || Order::Report)?;
+        Ok(answers
+            .into_iter()
+            .map(|answer| match answer {
+                Answer::Report(report) => *report,
+                _ => Report::default(),
+            })
+            .collect())
+    }
+
+    /// Bytes of a volume.
+    pub(super) fn read(&self, volume: VolumeId, extent: Extent) -> Result<Vec<u8>, String> {
+        self.visit(volume, Wish::Read(extent), VISIT_LIMIT)
+    }
+
+    /// Puts bytes to a volume, durably.
+    pub(super) fn write(&self, volume: VolumeId, at: u64, bytes: Vec<u8>) -> Result<(), String> {
+        self.visit(volume, Wish::Write(at, bytes), VISIT_LIMIT).map(drop)
+    }
+
+    /// Makes durable what a volume was given.
+    pub(super) fn flush(&self, volume: VolumeId, limit: Duration) -> Result<(), String> {
+        self.visit(volume, Wish::Flush, limit).map(drop)
+    }
+
+    fn visit(&self, volume: VolumeId, wish: Wish, limit: Duration) -> Result<Vec<u8>, String> {
+        let (answer, told) = mpsc::channel();
+        let closed = |_| "the shard is gone".to_owned();
+        self.visits.send(Visit { volume, wish, answer }).map_err(closed)?;
+        // Any order wakes the shard, which then looks at its door; the answer is of no interest.
+        let number = self.number.fetch_add(1, Relaxed);
+        self.handle().send(ShardId(0), Mail::Order { number, order: Box::new(Order::Report) });
+        match told.recv_timeout(limit) {
+            Ok((Outcome::Done, bytes)) => Ok(bytes),
+            Ok((outcome, _)) => Err(outcome.to_string()),
+            Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+        }
+    }
+
+    /// Makes a disk known under a name in news.
+    pub(super) fn name_disk(&self, disk: DiskId, name: &str) {
+        self.newsroom().name(disk, name);
+    }
+
+    /// Ends the threads of the shards.
+    pub(super) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        self.stopping.store(true, Relaxed);
+        // An answer wakes the postman, who then sees that it is over.
+        handle.send(ShardId(0), Mail::Order { number: u64::MAX, order: Box::new(Order::Report) });
+        if let Some(postman) = self.postman.take() {
+            let _ = postman.join();
+        }
+        if let Some(handle) = Arc::into_inner(handle) {
+            handle.stop();
+        }
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn lock(newsroom: &Mutex<Newsroom>) -> MutexGuard<'_, Newsroom> {
+    newsroom.lock().unwrap_or_else(PoisonError::into_inner)
+}
