@@ -97,6 +97,8 @@ pub struct Client {
     pub done: u64,
     /// Requests that ended otherwise.
     pub failed: u64,
+    /// How the last of them ended.
+    pub last_failure: Option<Outcome>,
 }
 
 impl Client {
@@ -117,6 +119,7 @@ impl Client {
             log: Vec::new(),
             done: 0,
             failed: 0,
+            last_failure: None,
         }
     }
 
@@ -144,6 +147,15 @@ impl Client {
             )
         };
         self.visits.values().filter(writes).map(|v| (v.id, v.first, v.count)).collect()
+    }
+
+    /// What is under way, in words.
+    pub fn under_way(&self) -> String {
+        let visit = |visit: &Visit| {
+            let Visit { start, first, count, kind, .. } = visit;
+            format!("{kind:?} of {count} at {first} since {start}")
+        };
+        self.visits.values().map(visit).collect::<Vec<_>>().join(", ")
     }
 
     /// Blocks of the volume as it is now.
@@ -289,6 +301,7 @@ impl Client {
             self.done += 1;
         } else {
             self.failed += 1;
+            self.last_failure = Some(completion.outcome);
         }
         let at = now.0;
         match kind {

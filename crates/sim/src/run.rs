@@ -117,8 +117,8 @@ struct Run {
     /// Orders to the target that were not answered.
     unanswered: u64,
     orders: u64,
-    /// A removal of the volume: shards that still hold it.
-    replug: Option<u64>,
+    /// A removal of the volume under way: the numbers of its orders, and how many were not answered.
+    replug: Option<(core::ops::RangeInclusive<u64>, usize)>,
     clients: Vec<ClientState>,
     next_fault: [u64; 9],
     /// Requests that clients made in lives that are over.
@@ -308,10 +308,15 @@ impl Run {
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
-                if self.replug.is_some_and(|last| number <= last) && self.unanswered == 0 {
-                    self.replug = None;
-                    self.order_all(|| Order::ForgetVolume(VOLUME));
-                    self.add_volume();
+                if let Some((orders, left)) = &mut self.replug
+                    && orders.contains(&number)
+                {
+                    *left -= 1;
+                    if *left == 0 {
+                        self.replug = None;
+                        self.order_all(|| Order::ForgetVolume(VOLUME));
+                        self.add_volume();
+                    }
                 }
             }
         }
@@ -465,8 +470,10 @@ impl Run {
         if self.replug.is_some() {
             return;
         }
+        let first = self.orders + 1;
         self.order_all(|| Order::HoldVolume(VOLUME));
-        self.replug = Some(self.orders);
+        let shards = self.world.hosts[TARGET].nodes.len();
+        self.replug = Some((first..=self.orders, shards));
     }
 
     fn reopen(&mut self) {
@@ -509,14 +516,30 @@ impl Run {
                 let host = self.clients[index].host;
                 self.clients[index].working && client_of(&mut self.world, host).is_quiet()
             });
-            if quiet && self.replug.is_none() {
+            if quiet && self.unanswered == 0 {
                 return Ok(());
             }
             if self.world.now > until {
-                return Err("requests are not answered although all is well".to_owned());
+                return Err(self.explain_patience());
             }
             self.step()?;
         }
+    }
+
+    /// What the clients still wait for.
+    fn explain_patience(&mut self) -> String {
+        let mut text = "requests are not answered although all is well:".to_owned();
+        for index in 0..self.clients.len() {
+            let (host, working) = (self.clients[index].host, self.clients[index].working);
+            let client = client_of(&mut self.world, host);
+            let imports = client.shard().report().imports;
+            let under_way = client.under_way();
+            text += &format!(" client {index} (working: {working}) waits for {under_way}; {imports:?};");
+        }
+        for (shard, node) in self.world.hosts[TARGET].nodes.iter().enumerate() {
+            text += &format!(" target shard {shard}: {:?};", node.machine.shard().report());
+        }
+        text
     }
 
     /// Reads every block once more.
@@ -538,7 +561,10 @@ impl Run {
             let client = client_of(&mut self.world, host);
             if client.done == done {
                 let failures = client.failed - failed;
-                return Err(format!("block {first} cannot be read at the end ({failures} failed)"));
+                let why = client.last_failure;
+                return Err(format!(
+                    "block {first} cannot be read at the end ({failures} failed: {why:?})"
+                ));
             }
             first += count;
         }

@@ -551,7 +551,9 @@ impl Jobs {
         let (mut stuck, mut next) = (false, None::<Instant>);
         for (index, job) in self.table.iter().enumerate() {
             match job.state {
-                State::Free | State::Doubtful(_) => {}
+                State::Free => {}
+                // One past its deadline ends when the old association is dead; one before it may be asked again until then.
+                State::Doubtful(_) if job.deadline <= now => {}
                 State::Queued if job.deadline <= now => stuck = true,
                 State::Waiting | State::Blocked | State::Resting if is_over(job) => {
                     over.push(index as u32);

@@ -118,6 +118,21 @@ fn a_disk_that_never_answers_costs_the_association_and_the_write_is_unknown() {
     assert!(pair.now.since(asked_at) >= Duration::from_secs(5) + QUIESCE);
 }
 
+/// Found by the simulator: the only request was in doubt when deadlines were looked at, and was then replayed for ever.
+#[test]
+fn a_write_that_was_replayed_still_has_its_deadline() {
+    let mut pair = Pair::new(8, settings(Digests::NONE), false);
+    pair.connect();
+    pair.chances.disk = Duration::from_secs(100_000);
+    pair.write(1, 0, &[1; 4096]);
+    let asked_at = pair.now;
+    let_it_leave(&mut pair);
+    cut_all(&mut pair);
+    assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::TimedOut));
+    let deadline = Duration::from_secs(60);
+    assert!((deadline..=deadline + 2 * QUIESCE).contains(&pair.now.since(asked_at)));
+}
+
 #[test]
 fn after_a_break_the_next_flush_fails_once_if_completed_writes_were_volatile() {
     for (volatile, writes, expected) in [
