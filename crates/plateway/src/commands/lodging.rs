@@ -49,7 +49,7 @@ pub(crate) struct Reading {
     pub(crate) shard: ShardId,
     /// The phase that begins.
     pub(crate) phase: Phase,
-    /// The shard clock.
+    /// The guest's clock, which is the shard's read more often.
     pub(crate) now: Instant,
     /// Processor time of the shard's own thread so far.
     pub(crate) thread_ns: u64,
@@ -88,6 +88,9 @@ pub(crate) struct Carrier {
     lobby: Arc<Lobby>,
     told: Sender<Told>,
     guest: Option<Carried>,
+    /// The driver's time at the first settle, and when that was. The driver reads its clock once a turn, and a disk that answers at once answers many
+    /// times in a turn: to a guest that measures, each round has its own time.
+    clock: Option<(Instant, std::time::Instant)>,
 }
 
 #[derive(Debug)]
@@ -101,12 +104,14 @@ impl Carrier {
     /// A shard without a guest.
     pub(crate) fn new(shard: ShardId, visited: Visited, lobby: &Arc<Lobby>) -> Carrier {
         let (lobby, told) = (lobby.clone(), lobby.told.clone());
-        Carrier { shard, visited, lobby, told, guest: None }
+        Carrier { shard, visited, lobby, told, guest: None, clock: None }
     }
 
     /// Lets the guest work; returns whether it submitted anything.
     fn serve_guest(&mut self, now: Instant, memory: &mut dyn Memory) -> bool {
         let Some(Carried { task, volumes, phase }) = &mut self.guest else { return false };
+        let (base, since) = *self.clock.get_or_insert_with(|| (now, std::time::Instant::now()));
+        let now = base + since.elapsed();
         let mut submitted = false;
         while let Some(completion) = self.visited.poll_other() {
             let (shard, machine) = (self.visited.shard_mut(), self.shard);

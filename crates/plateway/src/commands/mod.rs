@@ -9,6 +9,7 @@ mod copy;
 mod demo;
 mod discover;
 mod disks;
+mod dissect;
 mod lodging;
 mod serve;
 mod session;
@@ -38,7 +39,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Discover(args) => discover::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
-        Command::Dissect(_) => Err(miette::miette!("this command is not part of this build")),
+        Command::Dissect(args) => dissect::run(&args),
     }
 }
 
