@@ -10,8 +10,15 @@ mod config;
 mod control;
 mod run;
 
+use std::io::IsTerminal;
+
 use clap::Parser;
 
 fn main() -> miette::Result<()> {
+    // In a log a line stays a line, so that it can be searched.
+    let wrap = std::io::stderr().is_terminal();
+    miette::set_hook(Box::new(move |_| {
+        Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())
+    }))?;
     commands::run(cli::Cli::parse().command)
 }

@@ -78,12 +78,13 @@ pub(crate) fn load_with_flags(
     }
 }
 
+#[cfg(test)]
 /// Checks a configuration that is held as a text; `name` is what messages call it.
 pub(crate) fn check(name: &str, text: &str, defaults: &Defaults) -> Result<Checked, Mistakes> {
     check_texts(Some((name, text)), &Flags::default(), defaults)
 }
 
-/// Checks a configuration that is held as a text beside flags that override its `[server]`.
+/// Checks a configuration that is held as a text beside flags that override its `[server]`; `name` is what messages call it.
 pub(crate) fn check_with_flags(
     name: &str,
     text: &str,

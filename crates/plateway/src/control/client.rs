@@ -55,11 +55,6 @@ impl Client {
         self.json(Method::GET, "/v1/status", String::new())
     }
 
-    /// What is served, as a configuration.
-    pub(crate) fn config(&self) -> Result<String, ClientError> {
-        self.ask(Method::GET, "/v1/config", String::new())
-    }
-
     /// What `apply` of this configuration would do.
     pub(crate) fn check(&self, name: &Path, text: String) -> Result<Changes, ClientError> {
         self.json(Method::POST, &format!("/v1/check?name={}", escaped(name)), text)

@@ -1,0 +1,216 @@
+//! A server as a process of its own, in a directory of its own, on a port that the system chooses.
+//!
+//! Nothing here waits by the clock: a server is ready when it says so, and what is awaited is asked for until it is there. The limit only
+//! ends a test that hangs.
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// After this a test is taken to hang.
+pub(crate) const HANG: Duration = Duration::from_secs(120);
+
+/// The program.
+pub(crate) fn plateway() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plateway"));
+    command.stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// A server that runs; it is killed with this value.
+pub(crate) struct Server {
+    child: Child,
+    /// The line `ready: nvme ADDRESS`, without its beginning.
+    pub(crate) address: String,
+    control: PathBuf,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `plateway serve` with these arguments beside a control socket, a state directory and a small budget below `directory`.
+    /// An error is what it said before it ended.
+    pub(crate) fn try_start(directory: &Path, name: &str, args: &[&str]) -> Result<Server, String> {
+        let control = directory.join(format!("{name}.sock"));
+        let log = directory.join(format!("{name}.log"));
+        let mut child = plateway()
+            .current_dir(directory)
+            .arg("serve")
+            .args(args)
+            .args(["--memory", "64MiB"])
+            .arg("--state")
+            .arg(directory.join("state"))
+            .arg("--control")
+            .arg(&control)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).expect("a log"))
+            .spawn()
+            .expect("the program starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let ready = lines.find_map(|line| {
+            line.ok()?
+                .strip_prefix("ready: ")
+                .map(|what| what.trim_start_matches("nvme ").to_owned())
+        });
+        let Some(address) = ready else {
+            child.wait().expect("it ended");
+            return Err(flat(&fs::read(&log).expect("a log")));
+        };
+        Ok(Server { child, address, control, log })
+    }
+
+    /// As [`try_start`](Self::try_start), of a server that must start.
+    pub(crate) fn start(directory: &Path, name: &str, args: &[&str]) -> Server {
+        Self::try_start(directory, name, args).unwrap_or_else(|log| panic!("{name}: {log}"))
+    }
+
+    /// A server of one disk in the quick way.
+    pub(crate) fn of(directory: &Path, name: &str, disk: &str) -> Server {
+        Self::start(directory, name, &[disk, "--nvme", "127.0.0.1:0", "--hosts", "any"])
+    }
+
+    /// `plateway` with these arguments and this server's control socket.
+    pub(crate) fn command(&self, args: &[&str]) -> Output {
+        plateway().args(args).arg("--control").arg(&self.control).output().expect("it runs")
+    }
+
+    /// The standard output of a command that must succeed.
+    pub(crate) fn ask(&self, args: &[&str]) -> String {
+        let output = self.command(args);
+        assert!(output.status.success(), "{args:?}: {}{}", text(&output.stderr), self.log());
+        text(&output.stdout)
+    }
+
+    /// The standard error of a command that must fail.
+    pub(crate) fn refuse(&self, args: &[&str]) -> String {
+        let output = self.command(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", text(&output.stdout));
+        flat(&output.stderr)
+    }
+
+    /// `status --json`.
+    pub(crate) fn status(&self) -> Value {
+        serde_json::from_str(&self.ask(&["status", "--json"])).expect("JSON")
+    }
+
+    /// Asks for the status until `wanted` is there.
+    pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + HANG;
+        loop {
+            let status = self.status();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < until, "{what} does not come: {status:#}");
+        }
+    }
+
+    /// The identity of the first volume.
+    pub(crate) fn uuid(&self) -> String {
+        self.status()["volumes"][0]["uuid"].as_str().expect("a volume").to_owned()
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// SIGTERM, which must end it with code 0.
+    pub(crate) fn stop(self) {
+        self.stop_by(Signal::TERM);
+    }
+
+    /// A signal, which must end it with code 0.
+    pub(crate) fn stop_by(mut self, signal: Signal) {
+        self.signal(signal);
+        let status = self.child.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0), "{}", self.log());
+        assert!(!self.control.exists(), "the control socket is left behind");
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).expect("a log")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A host that is connected and reads until it is dropped: `plateway bench` as a process of its own.
+pub(crate) struct Host(Child);
+
+impl Host {
+    /// Reads the first namespace of volume `v0`'s subsystem.
+    pub(crate) fn reads(server: &Server, subsystem: &str) -> Host {
+        let uri = format!("nvme+tcp://{}/{subsystem}/1", server.address);
+        let mut command = plateway();
+        command.args(["bench", &uri, "--rw", "randread", "--iodepth", "2", "--time", "3600"]);
+        command.args(["--warmup", "0"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        Host(command.spawn().expect("bench starts"))
+    }
+
+    /// Whether it still runs; what it said if not.
+    pub(crate) fn check(&mut self) {
+        if let Some(status) = self.0.try_wait().expect("it was started") {
+            let mut said = String::new();
+            let _ = self.0.stderr.take().map(|mut pipe| pipe.read_to_string(&mut said));
+            panic!("the host ended with {status}: {said}");
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Bytes as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a person reads: words one after the other, whatever the report's frame and line breaks.
+pub(crate) fn flat(bytes: &[u8]) -> String {
+    text(bytes).replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A configuration: disks as (name, URI), volumes as (name, rest of the table), all exported under their names.
+pub(crate) fn configuration(disks: &[(&str, &str)], volumes: &[(&str, &str)]) -> String {
+    let mut config = String::from("[[listener]]\nnvme = \"127.0.0.1:0\"\n");
+    for (name, uri) in disks {
+        config += &format!("[[disk]]\nname = \"{name}\"\nuri = \"{uri}\"\n");
+    }
+    for (name, rest) in volumes {
+        config += &format!("[[volume]]\nname = \"{name}\"\n{rest}\n");
+        config += &format!(
+            "[[export]]\nvolume = \"{name}\"\nnvme = {{ subsystem = \"nqn.2026-11.net.plateway:{name}\", nsid = 1, hosts = \"any\" }}\n"
+        );
+    }
+    config
+}
+
+/// Writes a configuration; returns its path.
+pub(crate) fn write(directory: &Path, text: &str) -> String {
+    let path = directory.join("plateway.toml");
+    fs::write(&path, text).expect("a configuration");
+    path.display().to_string()
+}

@@ -1,0 +1,240 @@
+//! `plateway apply`, `check` and SIGHUP: changes beside a host that is connected, changes that are refused, and changes that fail half-way.
+
+use crate::common::{Host, Server, configuration, write};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const V0: &str = "nqn.2026-11.net.plateway:v0";
+
+fn names(status: &Value, what: &str) -> Vec<String> {
+    let all = status[what].as_array().expect("a list").iter();
+    all.map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn ready(status: &Value) -> bool {
+    let controllers = status["controllers"].as_array().expect("a list");
+    controllers.iter().any(|one| one["state"] == "ready" && one["queues"].as_u64() > Some(0))
+}
+
+#[test]
+fn volumes_come_and_go_beside_a_host_that_notices_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let disks = [("d0", "ram:8MiB"), ("d1", "ram:8MiB"), ("d2", "ram:8MiB")];
+    let v0 = ("v0", "disks = [\"d0\"]");
+    let v1 = ("v1", "layout = \"stripe\"\ndisks = [\"d1\", \"d2\"]");
+    let path = write(directory.path(), &configuration(&disks[..1], &[v0]));
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let mut host = Host::reads(&server, V0);
+    let before = server.wait_for("the host", ready);
+
+    write(directory.path(), &configuration(&disks, &[v0, v1]));
+    let shown = server.ask(&["check", &path]);
+    assert!(shown.contains("+ volume v1: stripe over d1 d2"), "{shown}");
+    assert_eq!(names(&server.status(), "volumes"), ["v0"]);
+    let done = server.ask(&["apply", &path]);
+    assert!(done.contains("+ export v1") && done.contains("applied"), "{done}");
+    let status = server.status();
+    assert_eq!(names(&status, "volumes"), ["v0", "v1"]);
+    drop(Host::reads(&server, "nqn.2026-11.net.plateway:v1"));
+    assert!(server.ask(&["apply", &path]).contains("nothing changes"));
+
+    write(directory.path(), &configuration(&disks[..1], &[v0]));
+    let done = server.ask(&["apply", &path]);
+    assert!(done.contains("- volume v1") && done.contains("- disk d2"), "{done}");
+    let status = server.wait_for("the host alone", |status| {
+        status["controllers"].as_array().is_some_and(|all| all.len() == 1)
+    });
+    assert_eq!(names(&status, "disks"), ["d0"]);
+    assert_eq!(status["controllers"][0]["controller"], before["controllers"][0]["controller"]);
+    assert_eq!(status["controllers"][0]["peer"], before["controllers"][0]["peer"]);
+    host.check();
+    let reads = status["volumes"][0]["counters"]["reads"].as_u64();
+    server.wait_for("more reads", |status| {
+        status["volumes"][0]["counters"]["reads"].as_u64() > reads
+    });
+    host.check();
+    drop(host);
+    server.stop();
+}
+
+#[test]
+fn a_volume_that_is_read_is_removed_once_nothing_of_it_is_below() {
+    let directory = tempfile::tempdir().unwrap();
+    let disks = [("d0", "delay:2000,ram:8MiB")];
+    let path = write(directory.path(), &configuration(&disks, &[("v0", "disks = [\"d0\"]")]));
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let host = Host::reads(&server, V0);
+    server.wait_for("reads", |status| status["volumes"][0]["counters"]["reads"].as_u64() > Some(0));
+    write(directory.path(), &configuration(&[], &[]));
+    let done = server.ask(&["apply", &path]);
+    assert!(done.contains("- export v0") && done.contains("- disk d0"), "{done}");
+    drop(host);
+    let status = server.wait_for("no memory in use", |status| {
+        status["connections"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(status["memory"]["pool_used_bytes"], 0);
+    assert!(names(&status, "disks").is_empty());
+    server.stop();
+}
+
+#[test]
+fn a_step_that_fails_is_undone_with_those_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let v0 = ("v0", "disks = [\"d0\"]");
+    let good = configuration(&[("d0", "ram:8MiB")], &[v0]);
+    let path = write(directory.path(), &good);
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let disks = [("d0", "ram:8MiB"), ("d1", "file:new.img?create=8MiB"), ("d2", "file:no.img")];
+    let volumes = [v0, ("v1", "disks = [\"d1\"]"), ("v2", "disks = [\"d2\"]")];
+    write(directory.path(), &configuration(&disks, &volumes));
+    let refused = server.refuse(&["apply", &path]);
+    assert!(refused.contains("no.img") && refused.contains("undone"), "{refused}");
+    let status = server.status();
+    assert_eq!(names(&status, "disks"), ["d0"]);
+    assert_eq!(names(&status, "volumes"), ["v0"]);
+    // The file was let go of: it can be had again.
+    write(directory.path(), &configuration(&disks[..2], &volumes[..2]));
+    server.ask(&["apply", &path]);
+    assert_eq!(names(&server.status(), "volumes"), ["v0", "v1"]);
+    server.stop();
+}
+
+#[test]
+fn what_takes_a_restart_or_loses_data_is_refused_and_nothing_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let v0 = ("v0", "disks = [\"d0\"]");
+    let path = write(directory.path(), &configuration(&[("d0", "ram:8MiB")], &[v0]));
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    write(directory.path(), &configuration(&[("d0", "ram:16MiB")], &[v0]));
+    let refused = server.refuse(&["apply", &path]);
+    assert!(refused.contains("without losing its data"), "{refused}");
+    let more =
+        format!("[server]\nmax_connections = 7\n{}", configuration(&[("d0", "ram:8MiB")], &[v0]));
+    write(directory.path(), &more);
+    let refused = server.refuse(&["apply", &path]);
+    assert!(refused.contains("max_connections") && refused.contains("restart"), "{refused}");
+    write(directory.path(), "[[disk]]\nname = \"d0\"\nuri = \"rum:8MiB\"\n");
+    let refused = server.refuse(&["apply", &path]);
+    assert!(refused.contains("plateway.toml:3:"), "{refused}");
+    assert_eq!(server.status()["disks"][0]["bytes"], 8 << 20);
+    server.stop();
+}
+
+#[test]
+fn a_disk_that_grows_takes_its_volume_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let v0 = ("v0", "disks = [\"d0\"]");
+    let config = |uri| configuration(&[("d0", uri)], &[v0]);
+    let path = write(directory.path(), &config("file:a.img?create=8MiB"));
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let uuid = server.uuid();
+    write(directory.path(), &config("file:a.img?create=16MiB"));
+    let done = server.ask(&["apply", &path]);
+    assert!(done.contains("~ volume v0"), "{done}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20);
+    // From outside, as an administrator would grow a device.
+    let file =
+        std::fs::OpenOptions::new().write(true).open(directory.path().join("a.img")).unwrap();
+    file.set_len(32 << 20).unwrap();
+    let done = server.ask(&["apply", &path]);
+    assert!(done.contains("as it is now"), "{done}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 32 << 20);
+    assert_eq!(server.uuid(), uuid);
+    server.stop();
+}
+
+#[test]
+fn sighup_reads_the_configuration_again_with_the_same_flags() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), &configuration(&[], &[]));
+    let server = Server::start(directory.path(), "a", &["--config", &path, "--poll-us", "3"]);
+    write(directory.path(), &configuration(&[("n", "null:1GiB")], &[("v0", "disks = [\"n\"]")]));
+    server.signal(Signal::HUP);
+    let status = server.wait_for("the volume", |status| names(status, "volumes") == ["v0"]);
+    assert_eq!(status["listeners"][0]["poll_us"], 3);
+    write(directory.path(), "nonsense");
+    server.signal(Signal::HUP);
+    write(directory.path(), &configuration(&[("n", "null:2GiB")], &[("v0", "disks = [\"n\"]")]));
+    server.signal(Signal::HUP);
+    server.wait_for("the resized volume", |status| status["volumes"][0]["bytes"] == 2u64 << 30);
+    server.stop();
+}
+
+#[test]
+fn a_listener_changes_and_moves() {
+    let directory = tempfile::tempdir().unwrap();
+    let config =
+        |address: &str, more: &str| format!("[[listener]]\nnvme = \"{address}\"\n{more}\n");
+    let path = write(directory.path(), &config("127.0.0.1:0", ""));
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    write(directory.path(), &config("127.0.0.1:0", "poll_us = 5\nmax_connections = 9"));
+    server.ask(&["apply", &path]);
+    let status = server.status();
+    assert_eq!(status["listeners"][0]["connections_max"], 9);
+    assert_eq!(status["listeners"][0]["addresses"][0], server.address.as_str());
+    write(directory.path(), &config("localhost:0", ""));
+    server.ask(&["apply", &path]);
+    assert!(std::net::TcpStream::connect(&server.address).is_err());
+    server.stop();
+}
+
+#[test]
+fn a_disk_is_reopened_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
+    assert!(server.ask(&["disks", "reopen", "d0"]).contains("takes writes"));
+    let refused = server.refuse(&["disks", "reopen", "d7"]);
+    assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
+    server.stop();
+}
+
+#[test]
+fn a_volume_may_lie_on_disks_of_another_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let below = Server::start(
+        directory.path(),
+        "below",
+        &[
+            "file:x.img?create=8MiB",
+            "file:y.img?create=8MiB",
+            "--nvme",
+            "127.0.0.1:0",
+            "--hosts",
+            "any",
+        ],
+    );
+    let remote = |n: u32| format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v{n}/1", below.address);
+    let (x, y) = (remote(0), remote(1));
+    let disks = [("x", x.as_str()), ("y", y.as_str())];
+    let volume = ("s", "layout = \"stripe\"\ndisks = [\"x\", \"y\"]");
+    let path = write(directory.path(), &configuration(&disks, &[volume]));
+    let above = Server::start(directory.path(), "above", &["--config", &path]);
+    let uuid = above.uuid();
+    assert_eq!(above.status()["volumes"][0]["bytes"], 14 << 20);
+    let mut host = Host::reads(&above, "nqn.2026-11.net.plateway:s");
+    above.wait_for("reads", |status| status["volumes"][0]["counters"]["reads"].as_u64() > Some(9));
+    host.check();
+    drop(host);
+    above.stop();
+    let above = Server::start(directory.path(), "above", &["--config", &path]);
+    assert_eq!(above.uuid(), uuid);
+    above.stop();
+    below.stop();
+}
+
+#[test]
+fn check_without_a_server_shows_everything_as_new() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), &configuration(&[("d0", "ram:8MiB")], &[]));
+    let control =
+        format!("[server]\ncontrol = \"{}\"\n", directory.path().join("none.sock").display());
+    let text = control + &std::fs::read_to_string(&path).unwrap();
+    write(directory.path(), &text);
+    let output = crate::common::plateway().args(["check", &path]).output().unwrap();
+    assert!(output.status.success(), "{}", crate::common::text(&output.stderr));
+    let shown = crate::common::text(&output.stdout);
+    assert!(
+        shown.contains("no server answers") && shown.contains("+ disk d0: ram:8MiB"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,174 @@
+//! `plateway serve` from the outside: how it starts, what it refuses, how it ends, and what it is known by afterwards.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::common::{HANG, Server, configuration, write};
+use rustix::process::Signal;
+
+#[test]
+fn a_server_says_what_it_serves_and_ends_cleanly() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "ram:8MiB");
+    let status = server.status();
+    assert_eq!(status["exports"][0]["subsystem"], "nqn.2026-11.net.plateway:v0");
+    assert_eq!(status["volumes"][0]["bytes"], 8 << 20);
+    assert_eq!(status["listeners"][0]["addresses"][0], server.address.as_str());
+    assert_eq!(status["memory"]["budget_bytes"], 64 << 20);
+    assert_eq!(status["memory"]["pool_used_bytes"], 0);
+    assert!(server.log().contains("driver: "), "{}", server.log());
+    assert!(server.ask(&["status"]).contains("nqn.2026-11.net.plateway:v0"));
+    assert!(server.ask(&["disks", "list"]).contains("ram:8MiB"));
+    server.stop();
+}
+
+#[test]
+fn both_drivers_serve_and_say_why_they_were_chosen() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = ["ram:8MiB", "--nvme", "127.0.0.1:0", "--driver", "epoll"];
+    let server = Server::start(directory.path(), "a", &args);
+    assert!(server.log().contains("driver: epoll (as asked for)"), "{}", server.log());
+    assert_eq!(server.status()["driver"], "epoll");
+    server.stop();
+}
+
+#[test]
+fn an_interrupt_ends_it_as_cleanly_as_a_termination() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "ram:8MiB");
+    server.stop_by(Signal::INT);
+}
+
+#[test]
+fn a_mistake_is_shown_at_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "[server]\nmemmory = \"64MiB\"\n");
+    let log = Server::try_start(directory.path(), "a", &["--config", &path]).err().unwrap();
+    assert!(log.contains("memmory") && log.contains("memory"), "{log}");
+    assert!(log.contains(":2:"), "{log}");
+}
+
+#[test]
+fn a_wrong_uri_says_what_was_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Server::try_start(directory.path(), "a", &["ramm:8MiB"]).err().unwrap();
+    assert!(log.contains("did you mean ram?"), "{log}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Server::try_start(directory.path(), "a", &["file:no.img"]).err().unwrap();
+    assert!(log.contains("d0") && log.contains("no.img"), "{log}");
+}
+
+#[test]
+fn two_servers_on_a_file_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
+    let second = Server::try_start(directory.path(), "b", &["file:a.img"]).err().unwrap();
+    assert!(second.contains("in use by another server"), "{second}");
+    first.stop();
+}
+
+#[test]
+fn two_servers_on_a_control_socket_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::of(directory.path(), "a", "ram:8MiB");
+    let log = directory.path().join("a.log");
+    let before = fs::read_to_string(&log).unwrap();
+    let second = Server::try_start(directory.path(), "a", &["ram:8MiB"]).err().unwrap();
+    assert!(second.contains("control socket"), "{second}");
+    assert!(!before.contains("another one"));
+    first.stop();
+}
+
+#[test]
+fn a_killed_server_leaves_nothing_in_the_way_of_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Server::of(directory.path(), "a", "file:a.img?create=8MiB"));
+    Server::of(directory.path(), "a", "file:a.img?create=8MiB").stop();
+}
+
+#[test]
+fn a_restart_keeps_the_identity_of_a_file_and_never_that_of_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let uuid = |disk: &str| {
+        let server = Server::of(directory.path(), "a", disk);
+        let uuid = server.uuid();
+        server.stop();
+        uuid
+    };
+    let file = uuid("file:a.img?create=8MiB");
+    assert_eq!(uuid("file:a.img?create=8MiB"), file);
+    assert_eq!(uuid("delay:1,file:a.img"), file);
+    fs::remove_file(directory.path().join("a.img")).unwrap();
+    assert_ne!(uuid("file:a.img?create=8MiB"), file);
+    assert_ne!(uuid("ram:8MiB"), uuid("ram:8MiB"));
+}
+
+#[test]
+fn a_stripe_is_known_by_its_labels_and_swapped_members_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let disks = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
+    let serve = |members: &str, chunk: &str| {
+        let layout = format!("layout = \"stripe\"\ndisks = {members}\nchunk = \"{chunk}\"");
+        let path = write(directory.path(), &configuration(&disks, &[("s", &layout)]));
+        Server::try_start(directory.path(), "a", &["--config", &path])
+    };
+    let first = serve(r#"["a", "b"]"#, "64KiB").unwrap_or_else(|log| panic!("{log}"));
+    let uuid = first.uuid();
+    // A MiB of each member is its label's.
+    assert_eq!(first.status()["volumes"][0]["bytes"], 14 << 20);
+    first.stop();
+    let swapped = serve(r#"["b", "a"]"#, "64KiB").err().unwrap();
+    assert!(swapped.contains("index 0") && swapped.contains("index 1"), "{swapped}");
+    let other = serve(r#"["a", "b"]"#, "128KiB").err().unwrap();
+    assert!(other.contains("131072") && other.contains("65536"), "{other}");
+    let again = serve(r#"["a", "b"]"#, "64KiB").unwrap_or_else(|log| panic!("{log}"));
+    assert_eq!(again.uuid(), uuid);
+    again.stop();
+}
+
+#[test]
+fn data_that_nobody_labelled_are_not_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("b.img");
+    let mut bytes = vec![0; 8 << 20];
+    *bytes.last_mut().unwrap() = 1;
+    fs::write(&path, &bytes).unwrap();
+    let disks = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img")];
+    let config = configuration(&disks, &[("s", "layout = \"concat\"\ndisks = [\"a\", \"b\"]")]);
+    let config = write(directory.path(), &config);
+    let log = Server::try_start(directory.path(), "a", &["--config", &config]).err().unwrap();
+    assert!(log.contains("other data"), "{log}");
+    assert!(fs::read(&path).unwrap() == bytes, "the disk was touched");
+}
+
+/// How often the threads of a process went to sleep so far.
+fn sleeps(pid: rustix::process::Pid) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
+    let of = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    tasks.flatten().filter_map(of).sum()
+}
+
+#[test]
+fn an_idle_server_does_not_wake_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "ram:8MiB");
+    let until = Instant::now() + HANG;
+    loop {
+        let before = sleeps(server.pid());
+        // Not to wait for something, but to give it the time in which it must not wake up.
+        std::thread::sleep(Duration::from_millis(500));
+        if sleeps(server.pid()) == before {
+            break;
+        }
+        assert!(Instant::now() < until, "an idle server wakes up in every half second");
+    }
+    server.stop();
+}
