@@ -43,17 +43,8 @@ pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
 }
 
 /// Opens the disk, measures, and closes it.
-pub(crate) fn measure(args: &BenchArgs) -> miette::Result<Report> {
-    let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
-    let disk = with_queues(&args.disk, args, shards as u32);
-    let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
-    let wish = Wish {
-        disks: std::slice::from_ref(&disk),
-        config: args.config.as_deref(),
-        shards,
-        in_flight,
-    };
-    let session = Session::open(&wish)?;
+fn measure(args: &BenchArgs) -> miette::Result<Report> {
+    let session = open(args)?;
     let report = measure_in(&session, args);
     let closed = session.close();
     let report = report?;
@@ -61,7 +52,21 @@ pub(crate) fn measure(args: &BenchArgs) -> miette::Result<Report> {
     Ok(report)
 }
 
-fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
+/// Opens the disk, with shards and queues for the jobs.
+pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
+    let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
+    let disk = with_queues(&args.disk, args, shards as u32);
+    let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
+    Session::open(&Wish {
+        disks: std::slice::from_ref(&disk),
+        config: args.config.as_deref(),
+        shards,
+        in_flight,
+    })
+}
+
+/// Measures an open disk.
+pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
     let site = session.sites()[0];
     check_size(args, site.bytes, site.block_size)?;
     let workload = Workload {

@@ -15,6 +15,7 @@ use lab::report::{Grouped, Nanoseconds, Report};
 use serde::Serialize;
 
 use super::bench;
+use super::session::Session;
 use crate::cli::{BenchArgs, DemoArgs, Pattern};
 use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
@@ -97,17 +98,27 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         blocks_verified: 0,
         results: Vec::new(),
     };
+    let mut open: Option<(Session, bool)> = None;
     for case in &CASES {
         let bench = bench_args(case, &address, home.control())?;
-        let report = bench::measure(&bench)
-            .map_err(|error| error.wrap_err(format!("{}; {}", case.name, server.last_words())))?;
+        let failed = |error: miette::Report| {
+            error.wrap_err(format!("{}; {}", case.name, server.last_words()))
+        };
+        // One session with digests for what is verified, one without for what is measured.
+        let session = match open.take() {
+            Some((session, verified)) if verified == case.verify => session,
+            _ => bench::open(&bench).map_err(failed)?,
+        };
+        let report = bench::measure_in(&session, &bench).map_err(failed);
+        let report = report?;
+        open = Some((session, case.verify));
         if !report.is_good() {
             return Err(miette::miette!("{}: {}", case.name, bench::what_failed(&report)));
         }
         if let Some(verify) = &report.verify {
             demo.blocks_verified += verify.checked;
             say(&format!(
-                "{}: {} blocks written or read, {} read back and right",
+                "{}: {} requests, {} blocks read and right",
                 case.name,
                 Grouped(report.requests),
                 Grouped(verify.checked)
@@ -115,9 +126,11 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         }
         demo.results.push(report);
         if interrupted.load(Relaxed) {
-            server.end();
             return Err(miette::miette!("interrupted"));
         }
+    }
+    if let Some((session, _)) = open {
+        session.close()?;
     }
     match args.json {
         true => super::print_json(&demo)?,

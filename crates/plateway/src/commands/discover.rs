@@ -122,8 +122,10 @@ impl Talk {
     fn run(&mut self, mut machine: Discovery) -> Result<Vec<DiscoveryEntry>, String> {
         loop {
             machine.settle(self.now());
-            while let Some(effect) = machine.poll_effect() {
+            if let Some(effect) = machine.poll_effect() {
+                // What follows from it is wanted before anything is waited for.
                 self.perform(&mut machine, effect);
+                continue;
             }
             if let Some(result) = machine.poll_result() {
                 return result;

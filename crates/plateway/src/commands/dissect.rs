@@ -72,9 +72,9 @@ pub(crate) fn run(args: &DissectArgs) -> miette::Result<()> {
         }
         stream.feed(&piece[..count]);
         loop {
-            let packet = stream
-                .poll_packet()
-                .map_err(|error| miette::miette!("{path} after packet {}: {error}", capture.packets))?;
+            let packet = stream.poll_packet().map_err(|error| {
+                miette::miette!("{path} after packet {}: {error}", capture.packets)
+            })?;
             let Some(packet) = packet else { break };
             if capture.packet(&packet).is_err() {
                 // Whoever reads has seen enough.

@@ -187,15 +187,16 @@ fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Ve
             names.push(take_volume(wish.config, name, &defaults, &mut args)?);
             continue;
         }
-        // Names that no configuration can have, so that they meet none.
-        let (disk, volume) = (format!("disk {}", index + 1), format!("{uri}"));
+        // Names that no configuration can have, so that they meet none; the place tells two alike (two RAM disks) apart.
+        let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
+        let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
         args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone() });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },
             block_size,
             // Of no meaning without a network; it only keeps one from being stored.
-            uuid: Some(Uuid([0xb1; 16])),
+            uuid: Some(Uuid([0xb0 | (index as u8 + 1); 16])),
             size_bytes: None,
         });
         names.push(volume);

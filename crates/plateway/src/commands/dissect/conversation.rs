@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use wire::nvme::Command;
 use wire::nvme::fabrics::{Connect, ConnectData, FabricsType};
 use wire::nvme_tcp::{
-    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICReq, ICResp, PduType, R2T,
-    TermReq, expected_header_length,
+    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICReq, ICResp, PduType,
+    R2T, TermReq, expected_header_length,
 };
 
 use super::Said;
@@ -88,8 +88,9 @@ impl Conversation {
             PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => {
                 TermReq::parse(pdu).map(|pdu| pdu.to_string())
             }
-            PduType::CAPSULE_COMMAND => CapsuleCommand::parse(pdu)
-                .map(|capsule| format!("{}: {}", capsule.common, self.command(time_ns, &capsule, pdu))),
+            PduType::CAPSULE_COMMAND => CapsuleCommand::parse(pdu).map(|capsule| {
+                format!("{}: {}", capsule.common, self.command(time_ns, &capsule, pdu))
+            }),
             PduType::CAPSULE_RESPONSE => CapsuleResponse::parse(pdu).map(|capsule| {
                 let under = self.commands.remove(&capsule.completion.command_id);
                 latency_ns = under.as_ref().map(|under| time_ns.saturating_sub(under.since_ns));
@@ -154,7 +155,10 @@ impl Conversation {
 
 /// What is answered.
 fn answer(under: Option<&Under>) -> String {
-    under.map_or_else(|| " to a command that was not seen".to_owned(), |under| format!(" to {}", under.words))
+    under.map_or_else(
+        || " to a command that was not seen".to_owned(),
+        |under| format!(" to {}", under.words),
+    )
 }
 
 impl Cutter {
@@ -182,7 +186,9 @@ impl Cutter {
         }
         let common = CommonHeader::parse(&self.head).ok()?;
         if !believable(&common, from_host) {
-            let text = format!("expected a PDU, seen {common}: passed over to the next segment that begins with one");
+            let text = format!(
+                "expected a PDU, seen {common}: passed over to the next segment that begins with one"
+            );
             said.push(Said { text, ..Said::default() });
             self.lose();
             *rest = &[];

@@ -82,7 +82,8 @@ impl Direction {
     /// Takes what waited and is next now.
     fn catch_up(&mut self, given: &mut Vec<Given>) {
         let Some(mut next) = self.next else { return };
-        while let Some(at) = self.early.iter().position(|(sequence, ..)| ahead(*sequence, next) <= 0)
+        while let Some(at) =
+            self.early.iter().position(|(sequence, ..)| ahead(*sequence, next) <= 0)
         {
             let Some((sequence, bytes, missing)) = self.early.remove(at) else { return };
             self.early_bytes -= bytes.len();

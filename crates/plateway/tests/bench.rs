@@ -1,0 +1,164 @@
+//! `plateway bench`: its report, its refusals, and that it notices what is wrong.
+//!
+//! No figure is judged: only that figures are there, and that data are told to be right or wrong.
+
+#[allow(dead_code, unreachable_pub)]
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Output;
+
+use common::{Server, flat, plateway, text};
+use serde_json::Value;
+
+/// `plateway bench` for the shortest time that it takes.
+fn bench(directory: &Path, args: &[&str]) -> Output {
+    let mut command = plateway();
+    command.current_dir(directory).env("XDG_STATE_HOME", directory);
+    command.arg("bench").args(args).args(["--time", "1", "--warmup", "0"]);
+    command.output().expect("it runs")
+}
+
+fn report(directory: &Path, args: &[&str]) -> Value {
+    let output = bench(directory, &[args, &["--json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_report_has_its_figures_and_its_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = ["ram:16MiB", "--rw", "randrw=50", "--iodepth", "4", "--numjobs", "2"];
+    let report = report(directory.path(), &args);
+    for figure in [
+        "/iops",
+        "/bytes_per_second",
+        "/latency_ns/p50",
+        "/latency_ns/p99.99",
+        "/latency_ns/max",
+        "/cpu_us_per_io/initiator",
+        "/seconds",
+    ] {
+        assert!(report.pointer(figure).is_some_and(Value::is_number), "{figure}: {report:#}");
+    }
+    assert_eq!(report["errors"], 0);
+    assert_eq!(report["closed_or_open_loop"], "closed");
+    for word in
+        ["/environment/kernel", "/environment/cpu", "/environment/date", "/environment/version"]
+    {
+        assert!(report.pointer(word).is_some_and(Value::is_string), "{word}: {report:#}");
+    }
+}
+
+#[test]
+fn a_table_is_printed_for_people() {
+    let directory = tempfile::tempdir().unwrap();
+    let output =
+        bench(directory.path(), &["null:1GiB", "--rw", "read", "--bs", "128k", "--rate", "100"]);
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for word in ["IOPS", "MB/s", "p99.99", "CPU", "open loop at 100 a second"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+}
+
+#[test]
+fn a_disk_that_holds_data_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("disk");
+    let mut data = vec![0; 4 << 20];
+    data[3 << 20] = 1;
+    fs::write(&file, &data).unwrap();
+    let output = bench(directory.path(), &["file:disk", "--rw", "randwrite"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = flat(&output.stderr);
+    assert!(said.contains("offset 3145728") && said.contains("--overwrite"), "{said}");
+    assert!(fs::read(&file).unwrap() == data);
+    let output = bench(directory.path(), &["file:disk", "--rw", "randwrite", "--overwrite"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(fs::read(&file).unwrap() != data);
+}
+
+#[test]
+fn damage_between_two_runs_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = "file:disk?create=4MiB";
+    let written = report(directory.path(), &[disk, "--rw", "write", "--bs", "64k", "--verify"]);
+    assert!(written["verify"]["checked"].as_u64().is_some_and(|count| count > 0), "{written:#}");
+    assert_eq!(written["verify"]["wrong"], 0);
+    let read = ["file:disk", "--rw", "read", "--bs", "64k", "--verify", "--iodepth", "1"];
+    assert_eq!(report(directory.path(), &read)["verify"]["wrong"], 0);
+    // The first block is written first and read first, however slow the machine is.
+    let file = fs::File::options().read(true).write(true).open(directory.path().join("disk"));
+    let file = file.unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 1000).unwrap();
+    file.write_all_at(&[!byte[0]], 1000).unwrap();
+    file.sync_all().unwrap();
+    let output = bench(directory.path(), &read);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let said = flat(&output.stderr);
+    assert!(said.contains("offset 0") && said.contains("damage from its byte 1000"), "{said}");
+}
+
+#[test]
+fn a_volume_of_a_configuration_is_measured_without_a_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let disks: Vec<(String, String)> = (0..2)
+        .map(|number| (format!("d{number}"), format!("file:m{number}?create=8MiB")))
+        .collect();
+    let disks: Vec<(&str, &str)> =
+        disks.iter().map(|(name, uri)| (name.as_str(), uri.as_str())).collect();
+    let stripe = "layout = \"stripe\"\ndisks = [\"d0\", \"d1\"]\nchunk = \"64KiB\"";
+    let server = format!(
+        "[server]\nshards = {:?}\nmemory = \"64MiB\"\ncontrol = \"{}/control.sock\"\nstate = \"{}/state\"\n",
+        &reactor::allowed_cpus()[..1],
+        directory.path().display(),
+        directory.path().display()
+    );
+    let config = server + &common::configuration(&disks, &[("v0", stripe)]);
+    let config = common::write(directory.path(), &config);
+    let args = ["volume:v0", "--config", &config, "--rw", "randrw=50", "--bs", "16k", "--verify"];
+    let first = report(directory.path(), &args);
+    assert_eq!(first["verify"]["wrong"], 0);
+    // The labels are there now: the same volume is found again, with its data.
+    let output = bench(directory.path(), &["volume:v0", "--config", &config, "--rw", "write"]);
+    // What was written at random need not be at an end of the volume, so either answer is right here; but it must be one of the two.
+    let refused = flat(&output.stderr).contains("--overwrite");
+    assert!(output.status.success() || refused, "{}", text(&output.stderr));
+    let said = flat(&bench(directory.path(), &["volume:v9", "--config", &config]).stderr);
+    assert!(said.contains("has no volume v9"), "{said}");
+    let said = flat(&bench(directory.path(), &["volume:v0"]).stderr);
+    assert!(said.contains("--config"), "{said}");
+}
+
+#[test]
+fn a_remote_disk_is_measured_verified_and_its_target_asked_for_its_cpu() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "server", "ram:16MiB");
+    let disk = format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v0/1", server.address);
+    let control = directory.path().join("server.sock").display().to_string();
+    let args = [&disk, "--rw", "randrw=50", "--numjobs", "2", "--verify", "--control", &control];
+    let report = report(directory.path(), &args);
+    assert_eq!(report["verify"]["wrong"], 0);
+    assert_eq!(report["errors"], 0);
+    assert!(report["cpu_us_per_io"]["target"].is_number(), "{report:#}");
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    for (args, reason) in [
+        (&["file:missing"][..], "missing"),
+        (&["ram:512", "--bs", "4k"][..], "at least one request of 4096"),
+        (&["volume:v0", "--config", "missing.toml"][..], "missing.toml"),
+    ] {
+        let output = bench(directory.path(), args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = flat(&output.stderr);
+        assert!(said.contains(reason), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,112 @@
+//! `plateway copy` and `plateway discover`: what is copied is the same, and what must not be overwritten stays.
+
+#[allow(dead_code, unreachable_pub)]
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use common::{Server, flat, plateway, text};
+use serde_json::Value;
+
+fn copy(directory: &Path, args: &[&str]) -> Output {
+    let mut command = plateway();
+    command.current_dir(directory).env("XDG_STATE_HOME", directory).arg("copy").args(args);
+    command.output().expect("it runs")
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 7 + at / 4096) as u8 | 1).collect()
+}
+
+#[test]
+fn a_file_is_copied_and_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    // An odd end, so that the last piece is shorter.
+    let data = pattern((3 << 20) + 512);
+    fs::write(directory.path().join("a"), &data).unwrap();
+    let output = copy(directory.path(), &["file:a", "file:b?create=4MiB", "--json", "--bs", "64k"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["bytes"], data.len() as u64);
+    assert_eq!(report["verified"], true);
+    let copied = fs::read(directory.path().join("b")).unwrap();
+    assert!(copied[..data.len()] == data);
+    assert!(copied[data.len()..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_destination_that_holds_data_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a"), pattern(1 << 20)).unwrap();
+    let before = vec![9; 1 << 20];
+    fs::write(directory.path().join("b"), &before).unwrap();
+    let output = copy(directory.path(), &["file:a", "file:b"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(flat(&output.stderr).contains("--overwrite"), "{}", flat(&output.stderr));
+    assert!(fs::read(directory.path().join("b")).unwrap() == before);
+    let output = copy(directory.path(), &["file:a", "file:b", "--overwrite"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(fs::read(directory.path().join("b")).unwrap() == pattern(1 << 20));
+}
+
+#[test]
+fn what_cannot_be_copied_is_refused_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a"), pattern(1 << 20)).unwrap();
+    for (args, reason) in [
+        (&["file:a", "file:a"][..], "the same disk"),
+        (&["file:a", "ram:512KiB"][..], "too small"),
+        (&["file:a", "ram:1MiB", "--resume"][..], "nothing to resume"),
+        (&["file:missing", "ram:1MiB"][..], "missing"),
+    ] {
+        let output = copy(directory.path(), args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = flat(&output.stderr);
+        assert!(said.contains(reason), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_copy_goes_to_a_target_and_back_and_discovery_finds_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = pattern(2 << 20);
+    fs::write(directory.path().join("a"), &data).unwrap();
+    let server = Server::of(directory.path(), "server", "ram:2MiB");
+    let found = plateway()
+        .args(["discover", "--json", &format!("nvme+tcp://{}", server.address)])
+        .output()
+        .expect("it runs");
+    assert!(found.status.success(), "{}", text(&found.stderr));
+    let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
+    let entries = found.as_array().expect("a list");
+    let subsystem = "nqn.2026-11.net.plateway:v0";
+    assert!(entries.iter().any(|entry| entry["subsystem"] == subsystem), "{found:#}");
+    let remote = format!("nvme+tcp://{}/{subsystem}/1", server.address);
+    for (from, to) in [("file:a", remote.as_str()), (&remote, "file:b?create=2MiB")] {
+        let output = copy(directory.path(), &[from, to]);
+        assert!(output.status.success(), "{from} to {to}: {}", text(&output.stderr));
+    }
+    assert!(fs::read(directory.path().join("b")).unwrap() == data);
+    server.stop();
+}
+
+#[test]
+fn discovery_where_nobody_listens_says_so() {
+    // A socket that is bound and does not listen: the port stays ours, and whoever connects is refused.
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::STREAM,
+        None,
+    )
+    .unwrap();
+    rustix::net::bind(&socket, &any).unwrap();
+    let address = rustix::net::getsockname(&socket).unwrap();
+    let address = std::net::SocketAddr::try_from(address).unwrap();
+    let output = plateway().args(["discover", &format!("nvme+tcp://{address}")]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = flat(&output.stderr);
+    assert!(said.contains(&address.to_string()) && said.contains("no connection"), "{said}");
+}

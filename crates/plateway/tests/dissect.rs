@@ -1,0 +1,204 @@
+//! `plateway dissect`: a capture made here, with segments split, repeated and out of order.
+
+#[allow(dead_code, unreachable_pub)]
+mod common;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use common::{flat, plateway, text};
+use serde_json::Value;
+use wire::ethernet::LinkType;
+use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
+use wire::nvme::{Command, Completion, Nqn, Status};
+use wire::nvme_tcp::{
+    CapsuleCommand, CapsuleResponse, DataHeader, Digests, ICReq, ICResp, PduFlags,
+};
+use wire::pcap::{emit_file_header, emit_record_header};
+use wire::tcp::{TcpFlags, TcpHeader};
+
+const HOST: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
+const TARGET: ([u8; 4], u16) = ([10, 0, 0, 2], 4420);
+
+/// A capture of one connection; time goes on by 100 microseconds a packet.
+struct Capture {
+    bytes: Vec<u8>,
+    time_ns: u64,
+    next: [u32; 2],
+}
+
+impl Capture {
+    fn new() -> Capture {
+        Capture {
+            bytes: emit_file_header(LinkType::RAW).to_vec(),
+            time_ns: 1_700_000_000_000_000_000,
+            next: [1_000, u32::MAX - 200],
+        }
+    }
+
+    /// Sends bytes in order.
+    fn send(&mut self, from_host: bool, payload: &[u8]) {
+        let sequence = self.next[usize::from(from_host)];
+        self.next[usize::from(from_host)] = sequence.wrapping_add(payload.len() as u32);
+        self.segment(from_host, sequence, TcpFlags::ACK, payload);
+    }
+
+    fn segment(&mut self, from_host: bool, sequence: u32, flags: TcpFlags, payload: &[u8]) {
+        let (source, destination) = if from_host { (HOST, TARGET) } else { (TARGET, HOST) };
+        let tcp = TcpHeader {
+            source_port: source.1,
+            destination_port: destination.1,
+            sequence,
+            acknowledgement: 0,
+            header_length: 20,
+            flags,
+            window: 65_535,
+            checksum: 0,
+            urgent: 0,
+        };
+        let length = 40 + payload.len();
+        let mut ip = vec![0x45, 0];
+        ip.extend((length as u16).to_be_bytes());
+        ip.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        ip.extend(Ipv4Addr::from(source.0).octets());
+        ip.extend(Ipv4Addr::from(destination.0).octets());
+        self.bytes.extend(emit_record_header(self.time_ns, length as u32));
+        self.bytes.extend(ip);
+        self.bytes.extend(tcp.emit());
+        self.bytes.extend(payload);
+        self.time_ns += 100_000;
+    }
+}
+
+fn response(command_id: u16) -> [u8; 24] {
+    let completion = Completion::new(command_id, Status::SUCCESS);
+    CapsuleResponse::new(completion, Digests::NONE).emit()
+}
+
+/// An I/O queue is connected and reads 4 KiB twice; the second answer succeeds without a capsule.
+fn capture() -> Vec<u8> {
+    let mut capture = Capture::new();
+    let start = capture.next;
+    capture.segment(true, start[1].wrapping_sub(1), TcpFlags::SYN, &[]);
+    capture.segment(false, start[0].wrapping_sub(1), TcpFlags::SYN | TcpFlags::ACK, &[]);
+    capture.send(true, &ICReq::new(Digests::NONE, 0).emit());
+    capture.send(false, &ICResp::new(Digests::NONE, 131_072).emit());
+    let connect = Connect {
+        record_format: 0,
+        queue_id: 1,
+        sq_size: 31,
+        attributes: ConnectAttributes(0),
+        keep_alive_ms: 0,
+    };
+    let mut pdu =
+        CapsuleCommand::new(Command::connect(&connect), Digests::NONE, 1024).emit().to_vec();
+    let data = ConnectData {
+        host_id: [7; 16],
+        controller_id: 1,
+        subsystem: Nqn::new("nqn.2026-11.net.plateway:v0").unwrap(),
+        host: Nqn::new("nqn.2026-11.net.plateway:me").unwrap(),
+    };
+    pdu.extend(data.emit());
+    // In three segments, the last two the wrong way round and one of them twice.
+    let at = capture.next[1];
+    capture.send(true, &pdu[..50]);
+    capture.segment(true, at.wrapping_add(600), TcpFlags::ACK, &pdu[600..]);
+    capture.segment(true, at.wrapping_add(50), TcpFlags::ACK, &pdu[50..600]);
+    capture.segment(true, at.wrapping_add(50), TcpFlags::ACK, &pdu[50..600]);
+    capture.next[1] = at.wrapping_add(pdu.len() as u32);
+    capture.send(false, &response(0));
+    for (command_id, lba) in [(5, 8), (6, 16)] {
+        let command = Command::read(1, lba, 8, 4096).with_command_id(command_id);
+        capture.send(true, &CapsuleCommand::new(command, Digests::NONE, 0).emit());
+    }
+    let payload = [0x5a; 4096];
+    let mut answer = DataHeader::c2h(5, 0, 4096, PduFlags::LAST, Digests::NONE).emit().to_vec();
+    answer.extend(payload);
+    answer.extend(response(5));
+    let flags = PduFlags::LAST | PduFlags::SUCCESS;
+    answer.extend(DataHeader::c2h(6, 0, 4096, flags, Digests::NONE).emit());
+    answer.extend(payload);
+    answer.chunks(1448).for_each(|part| capture.send(false, part));
+    capture.bytes
+}
+
+fn dissect(directory: &Path, bytes: &[u8], args: &[&str]) -> (bool, String, String) {
+    let file = directory.join("a.pcap");
+    std::fs::write(&file, bytes).unwrap();
+    let output = plateway().arg("dissect").arg(&file).args(args).output().expect("it runs");
+    (output.status.success(), text(&output.stdout), flat(&output.stderr))
+}
+
+#[test]
+fn each_pdu_is_a_line_and_answers_name_their_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let (good, lines, errors) = dissect(directory.path(), &capture(), &["--json"]);
+    assert!(good, "{errors}");
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let pdus: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["pdu"].as_str())
+        .filter(|pdu| !pdu.is_empty())
+        .collect();
+    let expected = [
+        "ICReq",
+        "ICResp",
+        "CapsuleCmd",
+        "CapsuleResp",
+        "CapsuleCmd",
+        "CapsuleCmd",
+        "C2HData",
+        "CapsuleResp",
+        "C2HData",
+    ];
+    assert_eq!(pdus, expected);
+    let all = |part: &str| lines.iter().any(|line| line["text"].as_str().unwrap().contains(part));
+    for part in ["qid 1", "nqn.2026-11.net.plateway:v0", "lba 8 blocks 8", "lba 16 blocks 8"] {
+        assert!(all(part), "{part}: {lines:#?}");
+    }
+    let latencies: Vec<u64> = lines.iter().filter_map(|line| line["latency_ns"].as_u64()).collect();
+    assert_eq!(latencies.len(), 3, "connect and two reads: {lines:#?}");
+    assert!(latencies.iter().all(|ns| ns.is_multiple_of(100_000) && *ns > 0));
+}
+
+#[test]
+fn lines_for_people_say_when_who_and_what() {
+    let directory = tempfile::tempdir().unwrap();
+    let (good, lines, errors) = dissect(directory.path(), &capture(), &[]);
+    assert!(good, "{errors}");
+    assert!(lines.contains("0.000200 c0 > ICReq"), "{lines}");
+    assert!(lines.contains("0.000300 c0 < ICResp"), "{lines}");
+    assert!(lines.contains(" after ") && lines.contains("9 PDUs"), "{lines}");
+    let (_, other, _) = dissect(directory.path(), &capture(), &["--port", "1234"]);
+    assert!(other.contains("0 PDUs"), "{other}");
+}
+
+#[test]
+fn a_capture_with_a_hole_goes_on_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut capture = Capture::new();
+    let command = |id: u16| {
+        let command = Command::read(1, u64::from(id), 8, 4096).with_command_id(id);
+        CapsuleCommand::new(command, Digests::NONE, 0).emit()
+    };
+    // Begun in the middle: no SYN, and half a PDU first.
+    capture.send(true, &command(1)[30..]);
+    capture.send(true, &command(2));
+    capture.send(false, &response(2));
+    let (good, lines, errors) = dissect(directory.path(), &capture.bytes, &[]);
+    assert!(good, "{errors}");
+    assert!(lines.contains("expected a PDU"), "{lines}");
+    assert!(lines.contains("cid 2 nsid 1 lba 2") && lines.contains("2 PDUs"), "{lines}");
+}
+
+#[test]
+fn what_is_no_capture_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (good, _, errors) = dissect(directory.path(), b"this is not a capture at all", &[]);
+    assert!(!good && errors.contains("pcap"), "{errors}");
+    let cut = &capture()[..400];
+    let (good, lines, errors) = dissect(directory.path(), cut, &[]);
+    assert!(!good && errors.contains("ends within a packet"), "{errors}");
+    assert!(lines.contains("ICReq"), "{lines}");
+}

@@ -1,0 +1,41 @@
+//! `plateway sim`: seeds pass twice alike, planted bugs are found, and exit codes tell which.
+
+#[allow(dead_code, unreachable_pub)]
+mod common;
+
+use common::{flat, plateway, text};
+use serde_json::Value;
+
+#[test]
+fn seeds_pass_twice_with_the_same_hash_whatever_the_threads() {
+    let run = || {
+        let output = plateway()
+            .args(["sim", "--seed", "1", "--seeds", "4", "--scenario", "calm", "--twice", "--json"])
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(summary["passed"], 4);
+        summary["hash"].as_str().expect("a hash").to_owned()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_planted_bug_is_found() {
+    let output = plateway()
+        .args(["sim", "--seeds", "200", "--plant", "completes-twice"])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("completes-twice was found by seed"));
+}
+
+#[test]
+fn unknown_names_are_told_with_the_known_ones() {
+    for (flag, known) in [("--plant", "drops-flush"), ("--scenario", "calm")] {
+        let output = plateway().args(["sim", flag, "nonsense"]).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(flat(&output.stderr).contains(known), "{}", flat(&output.stderr));
+    }
+}
