@@ -407,7 +407,7 @@ impl Imports {
     /// request that came after the settle of its turn is not forgotten.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.unsettled {
+        if self.needs_settle() {
             return Some(Instant::ZERO);
         }
         self.all().filter_map(Import::poll_timeout).min()
@@ -523,6 +523,15 @@ mod tests {
         imports.settle(START, &mut NoMemory);
         assert_eq!(imports.disk_of(old), None, "the old one is gone");
         assert_eq!(imports.disk_of(new), Some(DISK));
+    }
+
+    #[test]
+    fn a_shard_without_imports_never_asks_to_be_woken_for_them() {
+        let mut imports = Imports::new(SHARD);
+        imports.close_all();
+        assert_eq!(imports.poll_timeout(), None, "a drain with nothing imported");
+        imports.connect_failed(START, 1 << 32, 111, &mut NoMemory);
+        assert_eq!(imports.poll_timeout(), None, "an answer for an import that is gone");
     }
 
     #[test]
