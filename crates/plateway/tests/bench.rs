@@ -2,7 +2,7 @@
 //!
 //! No figure is judged: only that figures are there, and that data are told to be right or wrong.
 
-#[allow(dead_code, unreachable_pub)]
+#[allow(unreachable_pub)]
 mod common;
 
 use std::fs;

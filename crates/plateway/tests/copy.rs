@@ -1,6 +1,6 @@
 //! `plateway copy` and `plateway discover`: what is copied is the same, and what must not be overwritten stays.
 
-#[allow(dead_code, unreachable_pub)]
+#[allow(unreachable_pub)]
 mod common;
 
 use std::fs;

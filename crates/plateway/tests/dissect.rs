@@ -1,6 +1,6 @@
 //! `plateway dissect`: a capture made here, with segments split, repeated and out of order.
 
-#[allow(dead_code, unreachable_pub)]
+#[allow(unreachable_pub)]
 mod common;
 
 use std::net::Ipv4Addr;

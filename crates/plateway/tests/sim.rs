@@ -1,6 +1,6 @@
 //! `plateway sim`: seeds pass twice alike, planted bugs are found, and exit codes tell which.
 
-#[allow(dead_code, unreachable_pub)]
+#[allow(unreachable_pub)]
 mod common;
 
 use common::{flat, plateway, text};
