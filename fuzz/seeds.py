@@ -162,3 +162,58 @@ LOGS["ana"] = struct.pack("<QH6x", 3, 1) + struct.pack("<IIQB15x", 1, 2, 3, 1) +
 for target, seeds in {"capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
     for name, data in seeds.items():
         seed(target, name, data)
+
+
+# The plays: lists of choices, as the targets named *_play read them. Zeros at the end are the plainest choices.
+ROUND = 0x1C  # everything that goes on by itself, once
+TARGET = {
+    # An admin queue, its controller enabled; an I/O queue on link 1; a read, a write in its capsule, a write that is asked for.
+    "session": bytes([0, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 1, ROUND, 0, 1, 0x21, 3, ROUND, 0x21, 0, ROUND,
+                      0x21, 0, 0, 3, 0, 0, 0x21, 0x23, 0, 3, 0, 0, 0x21, 3, 0, 10, 0, 0, ROUND, 0x29, ROUND]),
+    "fused-flow-control-off": bytes([1, 0, 0, 1, 0, ROUND, 1, 1, ROUND, 1, ROUND, 0, 1, 0x21, 0, ROUND, 0x21, 1, ROUND,
+                                     0x21, 11, 0, 0, 8, 0, ROUND, 0x21, 7, 0, 0, 0, 0, ROUND]),
+    "admin": bytes([0, 0, 0, 1, 0, ROUND, 1, 4, ROUND, 1, ROUND] + [b for k in range(24) for b in
+                   (1, k, k, 0, ROUND)] + [1, 7, 0, 0, 27, 2, ROUND, 1, 11, 2, 0, ROUND]),
+    "tampered": bytes([0, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 1, ROUND, 1, 0, 1, 0, 25, 1, 4, 3, ROUND]),
+    "lost": bytes([2, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 1, ROUND, 0, 1, 0x21, 0, ROUND, 0x21, 0, ROUND,
+                   0x21, 3, 0, 11, 0, 0, 0x2C, 200, 0x29, 0x2C, 255, 0x36, 0x37]),
+}
+SHARD = {
+    "session": bytes([1, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 1, ROUND, 0, 0x81, 0x21, 3, ROUND, 0x21, 0, ROUND, ROUND,
+                      0x21, 0, 0, 3, 0, 0, 0x21, 0x23, 3, 3, 0, 0, 0x21, 11, 0, 0, 0, 0, ROUND, 0x28, ROUND]),
+    "removed-and-added": bytes([1, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 1, ROUND, 0, 0x81, 0x21, 3, ROUND, 0x21, 0, ROUND,
+                                ROUND, 0x21, 3, 0, 3, 0, 0, 24, 0, ROUND, 24, 2, ROUND, 0x21, 0, 0, 3, 0, 0, ROUND]),
+    "early": bytes([9, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 22, 19, 20, 26, 3, ROUND]),
+    "resized": bytes([0, 0, 0, 1, 0, ROUND, 1, 0, ROUND, 1, ROUND, 24, 0x83, 24, 0x84, ROUND, 24, 5, ROUND, 24, 6, 24, 7]),
+}
+VOLUMES = {
+    "single": bytes([0, 3, 0, 0, 0, 0, 0, 14, 0, 0, 14, 0, 0, 9, 0, 0, 29]),
+    "concat-swap": bytes([0x11, 3, 5, 1, 0x1D, 12, 0, 0, 0x2C, 0, 0, 0x23, 1, 0, 21, 0, 14, 0, 7, 0x1D, 9, 0, 0]),
+    "stripe-failed-flush": bytes([0x22, 3, 5, 9, 0x29, 0, 0, 14, 0, 0, 14, 0, 7, 21, 0, 21, 0, 0x23, 0, 0, 27, 0, 0x1D]),
+    "held-and-resized": bytes([0x12, 12, 0, 0, 3, 5, 1, 0x39, 1, 0x1C, 0x3C, 0x5C, 21, 0, 0x1D, 0x1C]),
+}
+INITIATOR = {
+    "session": bytes([6] + [b for k in range(8) for b in (k, 0, 3, k, 0)] + [0x1F, 0, 0x1F, 0]),
+    "large": bytes([0x0E, 0, 0, 11, 0, 0, 3, 0, 11, 0, 0, 0x1F, 0, 9, 0, 0, 2, 0x1F, 0]),
+    "broken": bytes([0, 2, 0, 11, 0, 0, 0x1F, 0, 17, 0, 0, 0x15, 0, 5, 0x1F, 0]),
+    "bring-up-tampered": bytes([0x40, 8, 0] + [0x1F, 0] * 4 + [0x17, 0, 0, 2, 1, 0x1F, 0]),
+    "invented": bytes([0, 0, 0, 3, 0, 0, 25, 0, 0, 0, 0, 0, 0, 0, 25, 0, 1, 0, 0, 0, 0, 9, 9, 0]),
+}
+DISCOVERY = {
+    "plain": bytes([3]),
+    "many": bytes([0xF0] + [0] * 30),
+    "changing": bytes([0x50] + [0, 0, 0, 0x15, 0, 0, 0x35] * 4),
+    "tampered": bytes([0, 0, 0, 0, 0, 0, 12, 0, 2, 1]),
+    "lost": bytes([0, 0, 0, 0, 18]),
+}
+LABELS = {
+    "assembled": bytes([3, 0] + [2, 0, 0, 0] * 4),
+    "blank": bytes([3, 0, 0, 0, 0, 0]),
+    "swapped": bytes([1, 8, 0x42, 8, 0, 0, 2, 8, 0, 0]),
+    "forming": bytes([1, 8, 0x22, 8, 0, 0, 0, 0]),
+    "damaged": bytes([0, 0, 2, 0, 0x81, 20, 1, 0x81, 20, 1]),
+}
+for target, plays in [("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
+                      ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
+    for name, play in plays.items():
+        seed(target, name, play)

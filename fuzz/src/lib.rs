@@ -2,7 +2,22 @@
 //!
 //! A parser's contract, which every target checks for every structure: it never panics; what it accepts can be
 //! shown; and what it understood survives being written and read again (reserved bytes may differ, meaning may not).
+//!
+//! A machine's contract, which the targets named `*_play` check while an input chooses what happens next ([`Choices`]): it never
+//! panics; every request and every command is answered once; no buffer is lost; each byte is the one that was asked for.
+//! What such a target needs around the machine is here: [`pipe`] is the driver's side of a connection, [`host`] an
+//! NVMe/TCP host that knows what it may hear, [`target`] serving connections with volumes that answer later, [`peer`] what lies
+//! between those and a machine that asks.
 #![forbid(unsafe_code)]
+
+pub mod choices;
+pub mod content;
+pub mod host;
+pub mod peer;
+pub mod pipe;
+pub mod target;
+
+pub use choices::Choices;
 
 /// Checks the contract of a structure with `parse`, `emit` and `Debug` on these bytes; evaluates to the parsed value, if any.
 #[macro_export]

@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Search each target for this many seconds, from a new seed each time.
     #[arg(long, conflicts_with = "runs")]
     seconds: Option<u64>,
-    /// Search each target for this many executions, from seed 1.
+    /// Search each target for this many executions, from seed 1; fewer where one costs more (`cost` in fuzz/Cargo.toml).
     #[arg(long, default_value_t = 20_000)]
     runs: u64,
     /// Only these targets (names with commas between them).
@@ -67,6 +67,8 @@ struct Target {
     /// Where libFuzzer leaves the input of a crash.
     crashes: PathBuf,
     log: PathBuf,
+    /// How many executions of a parser one of it takes.
+    cost: u64,
 }
 
 /// What a target did, as libFuzzer reports it.
@@ -120,7 +122,9 @@ fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
                 fs::remove_dir_all(&target.found)?;
                 fs::create_dir_all(&target.found)?;
                 // Without -reload=0 it would look for other processes' finds whenever a second has passed.
-                search.args(["-seed=1", "-reload=0"]).arg(format!("-runs={}", options.runs))
+                search
+                    .args(["-seed=1", "-reload=0"])
+                    .arg(format!("-runs={}", options.runs / target.cost))
             }
         };
         search.arg(&target.found).arg(&target.stored);
@@ -228,7 +232,8 @@ fn report(log: &str) -> Report {
 
 /// Builds every target with coverage, and makes the folders of the chosen ones.
 fn build(tree: &Tree, only: &[String]) -> Result<Vec<Target>> {
-    let names = names(tree)?;
+    let metadata = metadata(tree)?;
+    let names = names(&metadata)?;
     for name in only {
         ensure!(
             names.contains(name),
@@ -254,6 +259,7 @@ fn build(tree: &Tree, only: &[String]) -> Result<Vec<Target>> {
             found: work.join("found").join(&name),
             crashes: work.join("crashes").join(&name),
             log: work.join(format!("{name}.log")),
+            cost: metadata["packages"][0]["metadata"]["cost"][&name].as_u64().unwrap_or(1).max(1),
             name,
         };
         fs::create_dir_all(&target.found)?;
@@ -263,15 +269,19 @@ fn build(tree: &Tree, only: &[String]) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// The names of the programs in `fuzz/Cargo.toml`.
-fn names(tree: &Tree) -> Result<Vec<String>> {
+/// What cargo tells of `fuzz/Cargo.toml`.
+fn metadata(tree: &Tree) -> Result<Value> {
     let output = tree
         .cargo(&["metadata", "--no-deps", "--format-version", "1"])
         .args(["--manifest-path", "fuzz/Cargo.toml"])
         .output()
         .context("cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The names of the programs in `fuzz/Cargo.toml`.
+fn names(metadata: &Value) -> Result<Vec<String>> {
     let targets = metadata["packages"][0]["targets"]
         .as_array()
         .context("fuzz/Cargo.toml holds one package")?;

@@ -32,7 +32,7 @@ pub(crate) enum Run {
 }
 
 /// The steps of `make lint`.
-pub(crate) const LINT: &[&str] = &["format", "format-fuzz", "rooms", "clippy"];
+pub(crate) const LINT: &[&str] = &["format", "format-fuzz", "rooms", "clippy", "clippy-fuzz"];
 
 /// Executions of each fuzz target in `make test`, after its corpus was replayed: a few seconds each.
 const FUZZ_RUNS: u64 = 20_000;
@@ -65,6 +65,16 @@ pub(crate) const STEPS: &[Step] = &[
         needs: None,
         run: Run::Command(|tree| {
             tree.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        }),
+    },
+    Step {
+        name: "clippy-fuzz",
+        proves: "nor in the fuzz targets, which are a workspace of their own",
+        needs: None,
+        run: Run::Command(|tree| {
+            let mut command = tree.cargo(&["clippy", "--manifest-path", "fuzz/Cargo.toml"]);
+            command.args(["--", "-D", "warnings"]);
+            command
         }),
     },
     Step {

@@ -1,0 +1,329 @@
+//! Serving connections under a driver, with the controllers of one shard and volumes that answer when they are told to.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use block::{BlockCount, BlockSize, Instant, MachineId, Pool, Request, ShardId, VolumeId};
+use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive};
+use nvme::controllers::Controllers;
+use nvme::subsystem::{Hosts, Namespace, Subsystem};
+use nvme::tcp::target::{Connection, ConnectionEffect, Context, Identity, Settings};
+use sim::memory::SimMemory;
+
+use crate::content::{Wish, carry_out};
+use crate::host::{SIZE, SUBSYSTEM, nqn};
+use crate::pipe::{Pipe, Shown};
+
+/// A connection with its driver's side.
+#[derive(Debug)]
+pub struct Link {
+    /// The machine.
+    pub connection: Connection,
+    /// The driver's side.
+    pub pipe: Pipe,
+    /// What left and nobody has taken yet.
+    pub said: Vec<u8>,
+}
+
+/// Connections of one shard.
+#[derive(Debug)]
+pub struct Target {
+    /// The present.
+    pub now: Instant,
+    /// The pages.
+    pub memory: SimMemory,
+    /// The budget.
+    pub pool: Pool,
+    /// The control side.
+    pub controllers: Controllers,
+    /// The connections.
+    pub links: Vec<Link>,
+    /// Requests that the volumes have.
+    pub held: VecDeque<(VolumeId, Request)>,
+    /// Whether what hosts write must be the pattern of its place.
+    pub strict: bool,
+    requests: Vec<(VolumeId, Request)>,
+    settings: Settings,
+}
+
+/// Namespace `nsid` of the play's subsystem, on the volume of its number.
+pub fn namespace(nsid: u32, size: u64) -> Namespace {
+    Namespace {
+        nsid,
+        volume: VolumeId(nsid),
+        uuid: [nsid as u8; 16],
+        block_size: BlockSize::B512,
+        blocks: BlockCount(size / 512),
+        read_only: false,
+        cache_volatile: nsid == 1,
+        discards: true,
+        discard_zeroes: true,
+        physical_block: 4096,
+    }
+}
+
+/// The play's subsystem: namespaces 1 and 2.
+pub fn subsystem() -> Subsystem {
+    Subsystem::new(nqn(SUBSYSTEM), Hosts::Any)
+        .with_namespace(namespace(1, SIZE))
+        .with_namespace(namespace(2, SIZE))
+}
+
+/// The two ends of a connection.
+pub fn endpoint() -> Endpoint {
+    let address = "127.0.0.1:4420".parse().expect("an address");
+    Endpoint { listener: ListenerId(0), peer: address, local: address }
+}
+
+impl Target {
+    /// No connections yet; a budget of `pages`.
+    pub fn new(pages: u32, max_h2c_data: u32) -> Target {
+        let now = Instant(1_000_000);
+        let mut controllers = Controllers::new(now, ShardId(0), 1);
+        controllers.set_subsystem(now, subsystem());
+        controllers.configuration_complete();
+        Target {
+            now,
+            memory: SimMemory::new(),
+            pool: Pool::new(pages),
+            controllers,
+            links: Vec::new(),
+            held: VecDeque::new(),
+            strict: true,
+            requests: Vec::new(),
+            settings: Settings { max_h2c_data },
+        }
+    }
+
+    /// Accepts a connection; its number.
+    pub fn accept(&mut self) -> usize {
+        let index = self.links.len() as u32;
+        let identity = Identity { machine: MachineId(index), generation: 3, shard: ShardId(0) };
+        let id = ConnectionId { slot: index, generation: 0 };
+        let connection = Connection::new(self.now, identity, id, endpoint(), self.settings);
+        self.links.push(Link { connection, pipe: Pipe::default(), said: Vec::new() });
+        self.links.len() - 1
+    }
+
+    fn with<R>(
+        &mut self,
+        link: usize,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> R {
+        let mut ctx = Context {
+            now: self.now,
+            memory: &mut self.memory,
+            pool: &mut self.pool,
+            controllers: &mut self.controllers,
+            requests: &mut self.requests,
+        };
+        let result = act(&mut self.links[link].connection, &mut ctx);
+        self.held.extend(self.requests.drain(..));
+        result
+    }
+
+    /// `count` bytes that were sent to the connection arrive and are shown. Returns whether anything was.
+    pub fn arrive(&mut self, link: usize, count: usize) -> bool {
+        let Link { connection, pipe, .. } = &mut self.links[link];
+        let moved = count.min(pipe.coming.len()) > 0;
+        pipe.arrive(count);
+        let (now, pool) = (self.now, &mut self.pool);
+        let (controllers, requests) = (&mut self.controllers, &mut self.requests);
+        let shown = pipe.show(&mut self.memory, |shown, memory| {
+            let mut ctx = Context {
+                now,
+                memory,
+                pool: &mut *pool,
+                controllers: &mut *controllers,
+                requests: &mut *requests,
+            };
+            match shown {
+                Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),
+                Shown::Direct(direct) => {
+                    Receive { consumed: 0, next: connection.handle_direct(direct, &mut ctx) }
+                }
+            }
+        });
+        self.held.extend(self.requests.drain(..));
+        self.settle();
+        moved || shown
+    }
+
+    /// The end of a turn: what the controllers and the machines want.
+    pub fn settle(&mut self) {
+        loop {
+            let mut moved = self.control();
+            for link in 0..self.links.len() {
+                if self.links[link].pipe.closed {
+                    continue;
+                }
+                self.with(link, |connection, ctx| connection.settle(ctx));
+                while let Some(effect) = self.links[link].connection.poll_effect() {
+                    moved = true;
+                    let pipe = &mut self.links[link].pipe;
+                    match effect {
+                        ConnectionEffect::Send(batch) => pipe.send(batch),
+                        ConnectionEffect::Resume => pipe.resume(),
+                        ConnectionEffect::Close { after_send } => pipe.end(after_send),
+                    }
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn control(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((key, reply)) = self.controllers.poll_reply() {
+            moved = true;
+            let link = key.machine.0 as usize;
+            self.with(link, |connection, ctx| connection.handle_reply(reply, ctx));
+        }
+        while let Some((key, reason)) = self.controllers.poll_close() {
+            moved = true;
+            let link = key.machine.0 as usize;
+            self.with(link, |connection, ctx| connection.close(reason, ctx));
+        }
+        while let Some(flush) = self.controllers.poll_flush() {
+            moved = true;
+            let link = flush.key.machine.0 as usize;
+            self.with(link, |connection, ctx| connection.handle_flush(flush.volume, ctx));
+        }
+        assert!(self.controllers.poll_message().is_none(), "one shard writes to nobody");
+        moved
+    }
+
+    /// A volume answers one of the requests that it has.
+    pub fn answer(&mut self, which: usize, wish: Wish, lease: bool) {
+        let Some((volume, request)) = self.held.remove(which) else { return };
+        let strict = self.strict;
+        let completion = carry_out(volume.0, SIZE, request, wish, lease, strict, &mut self.memory);
+        let link = completion.ticket.machine.0 as usize;
+        assert_eq!(completion.ticket.generation, 3, "the ticket comes back");
+        self.with(link, |connection, ctx| connection.handle_completion(completion, ctx));
+        self.settle();
+    }
+
+    /// The batch that is out leaves. Returns whether there was one.
+    pub fn leave(&mut self, link: usize) -> bool {
+        let Link { pipe, said, .. } = &mut self.links[link];
+        let Some((bytes, batch)) = pipe.leave(&self.memory) else { return false };
+        said.extend(bytes);
+        self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
+        self.settle();
+        true
+    }
+
+    /// Some of the batch that is out has left.
+    pub fn progress(&mut self, link: usize) {
+        if self.links[link].pipe.is_sending() && self.links[link].pipe.is_open() {
+            let now = self.now;
+            self.with(link, |connection, _| connection.handle_progress(now));
+        }
+    }
+
+    /// The connection carries nothing more.
+    pub fn lose(&mut self, link: usize, loss: Loss) {
+        let pipe = &mut self.links[link].pipe;
+        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+            self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
+            self.settle();
+        }
+    }
+
+    /// The driver closes what it was asked to. Returns whether it did.
+    pub fn shut(&mut self, link: usize) -> bool {
+        let pipe = &mut self.links[link].pipe;
+        if pipe.close.is_none() || pipe.closed {
+            return false;
+        }
+        let (direct, batch) = pipe.shut();
+        self.with(link, |connection, ctx| connection.handle_closed(direct, batch, ctx));
+        self.settle();
+        true
+    }
+
+    /// There may be memory again.
+    pub fn wake(&mut self) {
+        for link in 0..self.links.len() {
+            if self.links[link].connection.waits_for_memory() {
+                self.with(link, |connection, ctx| connection.handle_memory(ctx));
+            }
+        }
+        self.settle();
+    }
+
+    /// Time passes, and whoever wanted to be woken is.
+    pub fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        let now = self.now;
+        for link in 0..self.links.len() {
+            let due = self.links[link].connection.poll_timeout().is_some_and(|at| at <= now);
+            if due && !self.links[link].pipe.closed {
+                self.with(link, |connection, ctx| connection.handle_timeout(ctx));
+            }
+        }
+        if self.controllers.poll_timeout().is_some_and(|at| at <= now) {
+            self.controllers.handle_timeout(now);
+            let next = self.controllers.poll_timeout();
+            assert!(next.is_none_or(|at| at > now), "it wants to be woken in the past");
+        }
+        self.settle();
+    }
+
+    /// One round of everything that goes on by itself. Returns whether anything did.
+    pub fn go_on(&mut self) -> bool {
+        let mut moved = false;
+        for link in 0..self.links.len() {
+            moved |= self.arrive(link, usize::MAX);
+            moved |= self.leave(link);
+        }
+        while !self.held.is_empty() {
+            moved = true;
+            self.answer(0, Wish::Honest, false);
+        }
+        self.wake();
+        moved
+    }
+
+    /// Nothing is stuck: whoever still wants bytes can be shown them.
+    pub fn check_quiet(&self) {
+        for (index, link) in self.links.iter().enumerate() {
+            assert!(
+                !link.pipe.is_open() || link.pipe.lost || !link.pipe.is_paused(),
+                "link {index} is paused, and nothing is below: {:?}",
+                link.connection
+            );
+        }
+    }
+
+    /// Everything is lost and closed, and nothing is left.
+    pub fn end(mut self) {
+        for link in 0..self.links.len() {
+            self.lose(link, Loss::EndOfStream);
+        }
+        while !self.held.is_empty() {
+            self.answer(0, Wish::Honest, false);
+        }
+        for link in 0..self.links.len() {
+            self.leave(link);
+            self.leave(link);
+            if !self.links[link].pipe.closed {
+                assert!(self.shut(link), "link {link} does not close");
+            }
+        }
+        while !self.held.is_empty() {
+            self.answer(0, Wish::Honest, false);
+        }
+        for (index, link) in self.links.iter().enumerate() {
+            assert!(link.connection.is_gone(), "link {index} is not gone");
+            assert_eq!(link.connection.pages(), 0, "link {index} holds pages");
+            assert_eq!(link.connection.outstanding(), 0, "link {index} has commands");
+        }
+        assert_eq!(self.pool.used(), 0, "pages are lost to the pool");
+        assert_eq!(self.memory.held(), 0, "pages are lost to the memory");
+        assert_eq!(self.controllers.queue_count(), 0, "queues are left");
+    }
+}
