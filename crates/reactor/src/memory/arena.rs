@@ -3,8 +3,8 @@
 //! **Address space and memory.** The address space (up to 1 TiB) is reserved at start and costs nothing. [`Arena::grow`] opens
 //! as much of it as pools and RAM disks may use together; the kernel commits a page when it is first touched, and
 //! [`Arena::give_back`] returns free pages to it. A page is named by its number; it never moves.
-//! Transparent huge pages are not asked for: 4 KiB random reads and writes over 512 MiB gained less than the measurement's noise (about 5%), and
-//! what is given back page by page would split them again.
+//! Transparent huge pages are asked for: the kernel's copies to and from pages all over a RAM volume otherwise miss the translation cache
+//! each time. What is given back page by page splits them again, which only an idle process does.
 //!
 //! **Who owns a page.** At any moment a page is exactly one of:
 //!
@@ -214,6 +214,7 @@ impl Arena {
             let state = size_of::<AtomicU32>();
             allow(self.states.cast(), from * state, count * state)?;
             allow(self.pages, from * PAGE, count * PAGE)?;
+            ask_for_huge_pages(self.pages, from * PAGE, count * PAGE);
             supply.open = open;
         }
         supply.limit += pages;
@@ -430,6 +431,14 @@ fn allow(base: NonNull<u8>, offset: usize, bytes: usize) -> Result<(), ArenaErro
         )
     };
     done.map_err(|errno| ArenaError::Refused { bytes: bytes as u64, source: errno.into() })
+}
+
+/// Asks for huge pages in a range that was allowed; a kernel without them goes on with small ones.
+fn ask_for_huge_pages(base: NonNull<u8>, offset: usize, bytes: usize) {
+    // SAFETY: the range lies in the reservation that `base` begins, as `allow` has just checked; the advice changes no contents.
+    let _ = unsafe {
+        rustix::mm::madvise(base.as_ptr().add(offset).cast(), bytes, Advice::LinuxHugepage)
+    };
 }
 
 fn unmap(base: NonNull<u8>, bytes: usize) {

@@ -192,7 +192,7 @@ impl Connection {
     fn start_granted(&mut self, command: &Command, phase: u32, ctx: &mut Context<'_>) {
         match self.transfer_memory(command.sgl().length, phase, ctx) {
             Some(buffer) => {
-                let grant = Grant { command: *command, data: Incoming::new(buffer) };
+                let grant = Box::new(Grant { command: *command, data: Incoming::new(buffer) });
                 let slot = self.occupy(command, State::Granted(grant));
                 self.ask_for_data(slot, ctx);
             }

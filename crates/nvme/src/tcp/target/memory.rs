@@ -127,16 +127,17 @@ impl Connection {
 
     /// Puts a command in line for memory.
     pub(super) fn wait(&mut self, command: &Command) {
-        let slot = self.occupy(command, State::Waiting(*command));
+        let slot = self.occupy(command, State::Waiting(Box::new(*command)));
         self.counters.waits += 1;
         self.waiting.push_back(slot);
     }
 
     /// The command in `slot` is the first in line: judges it anew and takes its memory. False when there is none.
     fn go_on(&mut self, slot: u16, ctx: &mut Context<'_>) -> bool {
-        let State::Waiting(command) = *self.slots.state(slot) else {
+        let State::Waiting(command) = self.slots.state(slot) else {
             panic!("slot {slot} is in line for memory and does not wait");
         };
+        let command = **command;
         let (volume, work) = match self.judge_again(&command, ctx) {
             Ok(judged) => judged,
             Err(status) => {
@@ -158,7 +159,7 @@ impl Connection {
             }
             _ => {
                 let data = Incoming::new(buffer);
-                *self.slots.state(slot) = State::Granted(Grant { command, data });
+                *self.slots.state(slot) = State::Granted(Box::new(Grant { command, data }));
                 self.ask_for_data(slot, ctx);
             }
         }

@@ -119,6 +119,18 @@ pub struct Counters {
     pub waits: u64,
 }
 
+impl Counters {
+    /// Adds what another connection did.
+    pub fn add(&mut self, other: &Counters) {
+        self.commands += other.commands;
+        self.failed += other.failed;
+        self.data_in += other.data_in;
+        self.data_out += other.data_out;
+        self.corrupt += other.corrupt;
+        self.waits += other.waits;
+    }
+}
+
 /// How far the connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
