@@ -338,6 +338,8 @@ impl Shard {
             if place.machine.waits_for_memory() && !place.in_line {
                 place.in_line = true;
                 self.line.push_back(slot);
+                // Memory may have come back since it tried: the line is served at once, whatever the pool's use was.
+                self.line_served_at = u32::MAX;
             }
             self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
             if place.machine.is_gone() && place.socket.is_none() {
@@ -746,7 +748,8 @@ impl Machine for Shard {
             self.route_controllers(now, memory);
             self.route_imports(now, memory);
             self.route_requests(now, memory);
-            if self.touched.is_empty() && !self.imports.needs_settle() {
+            let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
+            if self.touched.is_empty() && !self.imports.needs_settle() && served {
                 break;
             }
         }
