@@ -3,6 +3,7 @@
 use block::VolumeId;
 use contract::{ConnectionId, DiskId, ListenerId};
 use nvme::controllers::ControllerReport;
+use nvme::tcp::target;
 use volume::gate::{Counters, Health};
 
 /// How things are on one shard.
@@ -22,6 +23,8 @@ pub struct Report {
     pub accepted: u64,
     /// Connections that were closed because their peer broke the protocol or a time limit.
     pub misbehaved: u64,
+    /// What all NVMe connections did since the start, also those that are gone.
+    pub served: target::Counters,
     /// Imports.
     pub imports: Vec<ImportReport>,
 }

@@ -15,7 +15,7 @@ use block::{
 };
 use contract::{ConnectionId, Direct, DiskId, Effect, Endpoint, Event, Machine, Next, Receive};
 use nvme::controllers::{CloseReason, Controllers, MachineKey};
-use nvme::tcp::target::{Connection, ConnectionEffect, Context, Identity, Reason};
+use nvme::tcp::target::{Connection, ConnectionEffect, Context, Counters, Identity, Reason};
 use volume::gate::Health;
 use volume::{Layout, Notice, Outbox, Volumes};
 
@@ -90,6 +90,8 @@ pub struct Shard {
     draining: bool,
     accepted: u64,
     misbehaved: u64,
+    /// What connections did that are gone.
+    served: Counters,
 }
 
 impl Shard {
@@ -117,6 +119,7 @@ impl Shard {
             draining: false,
             accepted: 0,
             misbehaved: 0,
+            served: Counters::default(),
         }
     }
 
@@ -343,6 +346,7 @@ impl Shard {
             }
             self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
             if place.machine.is_gone() && place.socket.is_none() {
+                self.served.add(place.machine.counters());
                 self.places.remove(slot);
             }
         }
@@ -519,6 +523,8 @@ impl Shard {
             })
         };
         let gates = self.disks();
+        let mut served = self.served;
+        self.places.iter().for_each(|(_, place)| served.add(place.machine.counters()));
         Report {
             connections: self.places.iter().filter_map(|(_, place)| listener_of(place)).collect(),
             controllers: self.controllers.report(),
@@ -540,6 +546,7 @@ impl Shard {
             },
             accepted: self.accepted,
             misbehaved: self.misbehaved,
+            served,
             imports: self.imports.report(),
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use block::{
     Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
-    Request, Ticket, VolumeId,
+    Request, ShardId, Ticket, VolumeId,
 };
 use contract::{ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
 use shard::{Mail, Shard, machine};
@@ -19,10 +19,18 @@ pub const VOLUME: VolumeId = VolumeId(0);
 
 /// A simulated shard: a target's, or a client's.
 #[derive(Debug)]
-pub enum Simulated {
-    /// A target's.
+pub struct Simulated {
+    role: Role,
+    /// Payloads that were received straight into their buffers.
+    pub direct: u64,
+    /// A planted error: the shard says that it holds, and does not.
+    pub forgets_holds: bool,
+    planted: Vec<(ShardId, Mail)>,
+}
+
+#[derive(Debug)]
+enum Role {
     Target(Box<Shard>),
-    /// A client's.
     Client(Box<Client>),
 }
 
@@ -31,6 +39,10 @@ pub enum Simulated {
 pub struct Work {
     /// Blocks of the volume that it works on.
     pub blocks: u64,
+    /// Blocks of a logical block of the volume: extents begin and end at multiples of it.
+    pub unit: u64,
+    /// Blocks at the front of the volume that half of the requests go to.
+    pub hot: u64,
     /// Requests under way at most.
     pub depth: usize,
     /// The largest request, in blocks.
@@ -52,6 +64,8 @@ pub(crate) enum Log {
     Flushed { start: u64 },
     /// A read returned.
     Read { start: u64, end: u64, first: u64, bytes: Vec<u8> },
+    /// A compare-and-write, one step by itself, found `expected`.
+    Swapped { start: u64, end: u64, first: u64, id: WriteId, expected: Vec<u8> },
 }
 
 /// A request under way.
@@ -97,7 +111,7 @@ pub struct Client {
     pub done: u64,
     /// Requests that ended otherwise.
     pub failed: u64,
-    /// How the last of them ended.
+    /// How the last of them ended, apart from compares that found something else.
     pub last_failure: Option<Outcome>,
 }
 
@@ -181,10 +195,7 @@ impl Client {
     fn draw(&mut self, now: Instant, memory: &mut dyn Memory) {
         let Some(work) = self.work else { return };
         while !self.stopping && self.visits.len() < work.depth && self.next_at <= now {
-            let count =
-                if self.random.chance(1, 3) { 1 } else { 1 + self.random.below(work.request_max) }
-                    .min(work.blocks);
-            let first = self.random.below(work.blocks - count + 1);
+            let (first, count) = self.draw_extent(work);
             let durable = self.random.chance(1, 4);
             let kind = match self.random.below(100) {
                 0..36 => Kind::Read,
@@ -196,7 +207,8 @@ impl Client {
                 92..98 => Kind::CompareAndWrite,
                 _ => Kind::Verify,
             };
-            let count = if kind == Kind::CompareAndWrite { count.min(4) } else { count };
+            let few = 4 * work.unit;
+            let count = if kind == Kind::CompareAndWrite { count.min(few) } else { count };
             if !self.ask(now, kind, first, count, Some(memory)) {
                 break;
             }
@@ -207,6 +219,18 @@ impl Client {
                 self.next_at = now + core::time::Duration::from_nanos(pause);
             }
         }
+    }
+
+    /// First block and count of a request's extent.
+    fn draw_extent(&mut self, work: Work) -> (u64, u64) {
+        let units = work.blocks / work.unit;
+        let most = (work.request_max / work.unit).clamp(1, units);
+        let count = if self.random.chance(1, 3) { 1 } else { 1 + self.random.below(most) };
+        let hot = (work.hot / work.unit).max(1);
+        let places = units - count + 1;
+        let places = if self.random.chance(1, 2) { places.min(hot) } else { places };
+        let first = self.random.below(places);
+        (first * work.unit, count * work.unit)
     }
 
     fn take_buffer(&mut self, first: u64, count: u64) -> Option<Buffer> {
@@ -301,7 +325,9 @@ impl Client {
             self.done += 1;
         } else {
             self.failed += 1;
-            self.last_failure = Some(completion.outcome);
+            if !matches!(completion.outcome, Outcome::Miscompare(_)) {
+                self.last_failure = Some(completion.outcome);
+            }
         }
         let at = now.0;
         match kind {
@@ -321,6 +347,9 @@ impl Client {
             }
             Kind::Read | Kind::Compare | Kind::Verify => {}
             Kind::Write { durable } | Kind::Zeroes { durable } => {
+                if done {
+                    self.remember(kind, id, first, count);
+                }
                 self.log.push(Log::End { at, id, first, count, done, durable: durable && done });
             }
             Kind::Discard => {
@@ -329,7 +358,12 @@ impl Client {
             }
             Kind::CompareAndWrite => match completion.outcome {
                 Outcome::Miscompare(_) => self.log.push(Log::Never { id, first, count }),
-                _ => self.log.push(Log::End { at, id, first, count, done, durable: false }),
+                _ => {
+                    if done {
+                        self.remember(kind, id, first, count);
+                    }
+                    self.log.push(Log::End { at, id, first, count, done, durable: false });
+                }
             },
             Kind::Flush if done => self.log.push(Log::Flushed { start }),
             Kind::Flush => {}
@@ -341,6 +375,19 @@ impl Client {
     }
 }
 
+impl Client {
+    /// What it wrote itself is what it expects to find.
+    fn remember(&mut self, kind: Kind, id: WriteId, first: u64, count: u64) {
+        for block in first..first + count {
+            let mut bytes = vec![0; SECTOR];
+            if !matches!(kind, Kind::Zeroes { .. }) {
+                Oracle::pattern(id, block, &mut bytes);
+            }
+            self.seen.insert(block, bytes);
+        }
+    }
+}
+
 fn fill(memory: &mut dyn Memory, buffer: &mut Buffer, id: WriteId, first: u64) {
     let mut bytes = vec![0; buffer.len() as usize];
     Oracle::pattern(id, first, &mut bytes);
@@ -348,26 +395,40 @@ fn fill(memory: &mut dyn Memory, buffer: &mut Buffer, id: WriteId, first: u64) {
 }
 
 impl Simulated {
+    /// A shard of a target.
+    pub fn target(shard: Shard) -> Simulated {
+        Simulated::new(Role::Target(Box::new(shard)))
+    }
+
+    /// A client's shard.
+    pub fn visited(client: Client) -> Simulated {
+        Simulated::new(Role::Client(Box::new(client)))
+    }
+
+    fn new(role: Role) -> Simulated {
+        Simulated { role, direct: 0, forgets_holds: false, planted: Vec::new() }
+    }
+
     /// The shard.
     pub fn shard(&self) -> &Shard {
-        match self {
-            Simulated::Target(shard) => shard,
-            Simulated::Client(client) => &client.shard,
+        match &self.role {
+            Role::Target(shard) => shard,
+            Role::Client(client) => &client.shard,
         }
     }
 
     fn shard_mut(&mut self) -> &mut Shard {
-        match self {
-            Simulated::Target(shard) => shard,
-            Simulated::Client(client) => &mut client.shard,
+        match &mut self.role {
+            Role::Target(shard) => shard,
+            Role::Client(client) => &mut client.shard,
         }
     }
 
     /// The client, if it is one.
     pub fn client(&mut self) -> Option<&mut Client> {
-        match self {
-            Simulated::Target(_) => None,
-            Simulated::Client(client) => Some(client),
+        match &mut self.role {
+            Role::Target(_) => None,
+            Role::Client(client) => Some(client),
         }
     }
 }
@@ -376,6 +437,16 @@ impl Machine for Simulated {
     type Mail = Mail;
 
     fn handle_event(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
+        if self.forgets_holds
+            && let Event::Mail {
+                from,
+                mail: Mail::Volume(volume::Message::Hold { volume, hold, .. }),
+            } = &event
+        {
+            let ready = volume::Message::HoldReady { volume: *volume, hold: *hold };
+            self.planted.push((*from, Mail::Volume(ready)));
+            return;
+        }
         self.shard_mut().handle_event(now, event, memory);
     }
 
@@ -396,6 +467,7 @@ impl Machine for Simulated {
         direct: Direct,
         memory: &mut dyn Memory,
     ) -> Next {
+        self.direct += 1;
         self.shard_mut().handle_direct(now, connection, direct, memory)
     }
 
@@ -408,7 +480,7 @@ impl Machine for Simulated {
 
     fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
         self.shard_mut().settle(now, memory);
-        if let Simulated::Client(client) = self {
+        if let Role::Client(client) = &mut self.role {
             loop {
                 let mut moved = false;
                 while let Some(completion) = client.shard.poll_visit() {
@@ -426,12 +498,15 @@ impl Machine for Simulated {
     }
 
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
+        if let Some((to, mail)) = self.planted.pop() {
+            return Some(Effect::Mail { to, mail });
+        }
         self.shard_mut().poll_effect()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let own = match self {
-            Simulated::Client(client)
+        let own = match &self.role {
+            Role::Client(client)
                 if client.work.is_some_and(|work| client.visits.len() < work.depth)
                     && !client.stopping =>
             {

@@ -44,6 +44,9 @@ pub struct SimDisk {
     cache: BTreeMap<u64, [u8; SECTOR]>,
     /// Set for good by a plant: flushes are dropped.
     pub drops_flushes: bool,
+    /// Set for good by a plant: now and then a sector is read as it was before the last write of it.
+    pub serves_stale: bool,
+    previous: BTreeMap<u64, [u8; SECTOR]>,
 }
 
 impl SimDisk {
@@ -54,6 +57,8 @@ impl SimDisk {
             media: vec![0; size as usize],
             cache: BTreeMap::new(),
             drops_flushes: false,
+            serves_stale: false,
+            previous: BTreeMap::new(),
         }
     }
 
@@ -95,6 +100,9 @@ impl SimDisk {
     }
 
     fn write_sector(&mut self, number: u64, bytes: &[u8], durable: bool) {
+        if self.serves_stale {
+            self.previous.insert(number, self.read_sector(number));
+        }
         let at = number as usize * SECTOR;
         if self.behaviour.volatile && !durable {
             self.cache.insert(number, bytes.try_into().expect("a sector"));
@@ -127,7 +135,13 @@ impl SimDisk {
                 if random.chance(behaviour.read_fails, 1000) {
                     return Outcome::NotDone(Failure::MediumRead);
                 }
-                let bytes = self.read(*extent);
+                let mut bytes = self.read(*extent);
+                if self.serves_stale && random.chance(1, 8) {
+                    for (number, sector) in sectors(*extent).zip(bytes.chunks_mut(SECTOR)) {
+                        let previous = self.previous.get(&number);
+                        sector.copy_from_slice(previous.map_or(&[0; SECTOR], |old| old));
+                    }
+                }
                 if behaviour.leases {
                     memory.lease(buffer, &bytes);
                 } else {

@@ -1,6 +1,7 @@
 //! The simulator: whole hosts in virtual time, with faults drawn from one seed, and an oracle that knows what each block may hold.
 //!
-//! The hosts run the same [`shard::Shard`] that the reactor runs: targets with disks, and clients whose disk is the target's namespace, imported by our initiator.
+//! The hosts run the same [`shard::Shard`] that the reactor runs: targets with disks, clients whose disk is the target's namespace, imported by our initiator,
+//! raw hosts that do what our initiator never does, and peers that talk garbage.
 //! Between them lie a network that delays, splits and cuts, disks that are slow, fail, tear and forget, and mail that takes its time.
 //! Same seed, same trace. What does not live here: real sockets, files, clocks, threads.
 //! Read [`world`] first, then [`scenario`] and [`oracle`].
@@ -8,14 +9,17 @@
 
 pub mod client;
 pub mod disk;
+mod faults;
+pub mod garbage;
 pub mod memory;
 pub mod network;
 pub mod node;
 pub mod oracle;
+pub mod raw_host;
 pub mod run;
 pub mod scenario;
 pub mod trace;
 pub mod world;
 
-pub use run::{Failed, Passed, Plant, run_seed};
+pub use run::{Activity, Failed, Passed, Plant, run_seed};
 pub use scenario::{SCENARIOS, Scenario};

@@ -4,6 +4,9 @@
 //! that began before the read ended and was not *superseded* before the read began. A write is superseded by one that began after it ended and is
 //! known to have happened: it was completed as done, or somebody read it. So each block behaves as one register (linearizable), across clients, shards and kills.
 //!
+//! A compare-and-write that succeeded is one step: no other one replaced the same write, and whatever began after the replaced write had ended comes after
+//! the new one.
+//!
 //! A power cut takes that knowledge away from everything that was not made durable by a flush or a durable write: then older values may come back. A write
 //! whose outcome is *not done* or *unknown* may have happened and supersedes nothing; after its completion no more happens to it.
 
@@ -31,6 +34,17 @@ struct Entry {
     /// Since when it is known to have happened.
     known: Option<u64>,
     durable: bool,
+    /// The compare-and-write that replaced it.
+    swapped: Option<WriteId>,
+    /// Of a compare-and-write: when the write that it replaced had ended. Nothing comes between the two, so what began after that comes after both.
+    follows: Option<u64>,
+}
+
+impl Entry {
+    /// What began after this moment comes after it.
+    fn order_end(&self) -> Option<u64> {
+        self.follows.into_iter().chain(self.end).min()
+    }
 }
 
 /// The history of every block of one volume.
@@ -53,6 +67,8 @@ impl Oracle {
             end: Some(0),
             known: Some(0),
             durable: true,
+            swapped: None,
+            follows: None,
         };
         Oracle { blocks: vec![vec![first]; blocks as usize], next: 1, flushes_count, checked: 0 }
     }
@@ -71,7 +87,16 @@ impl Oracle {
     /// A write of `count` blocks from `first` on begins.
     pub fn begin(&mut self, now: u64, id: WriteId, content: Content, first: u64, count: u64) {
         for block in &mut self.blocks[first as usize..(first + count) as usize] {
-            block.push(Entry { id, content, start: now, end: None, known: None, durable: false });
+            block.push(Entry {
+                id,
+                content,
+                start: now,
+                end: None,
+                known: None,
+                durable: false,
+                swapped: None,
+                follows: None,
+            });
         }
     }
 
@@ -104,6 +129,38 @@ impl Oracle {
         }
     }
 
+    /// A compare-and-write from `start` to `end` found `expected` in the blocks from `first` on, and replaced it in one step. So no other one may have
+    /// replaced the same writes: two that did would not have been one step each.
+    pub fn swapped(
+        &mut self,
+        (start, end): (u64, u64),
+        first: u64,
+        id: WriteId,
+        expected: &[u8],
+    ) -> Result<(), String> {
+        self.check(start, end, first, expected)?;
+        for (number, bytes) in (first..).zip(expected.chunks(SECTOR)) {
+            let seen = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            // One that is not over may be carried out again (docs/decisions/0006): then it is replaced twice.
+            let is_replaced = |entry: &&mut Entry| {
+                let over = entry.end.is_some_and(|end| end < start);
+                entry.content == Content::Pattern && entry.id == seen && over
+            };
+            let block = &mut self.blocks[number as usize];
+            let Some(entry) = block.iter_mut().find(is_replaced) else { continue };
+            if let Some(other) = entry.swapped.replace(id) {
+                return Err(format!(
+                    "block {number}: the compare-and-writes {other} and {id} both replaced write {seen}"
+                ));
+            }
+            let follows = entry.end;
+            for entry in block.iter_mut().filter(|entry| entry.id == id) {
+                entry.follows = follows;
+            }
+        }
+        Ok(())
+    }
+
     /// A flush that began at `start` is done: what had ended by then lasts.
     pub fn flushed(&mut self, start: u64) {
         if !self.flushes_count {
@@ -123,7 +180,10 @@ impl Oracle {
     /// The target lost its power: what does not last may be gone.
     pub fn power_cut(&mut self) {
         for entry in self.blocks.iter_mut().flatten() {
-            if !entry.durable && entry.end.is_some() {
+            // What was replaced may be back.
+            (entry.swapped, entry.follows) = (None, None);
+            // Also what is under way and was already read: it lay in the cache.
+            if !entry.durable {
                 entry.known = None;
             }
         }
@@ -177,8 +237,8 @@ impl Oracle {
             }
             found = true;
             let by = block.iter().find(|other| {
-                let later = entry.end.is_some_and(|end| other.start > end);
-                later && other.known.is_some_and(|known| known < start)
+                let later = entry.order_end().is_some_and(|end| other.start > end);
+                later && other.id != entry.id && other.known.is_some_and(|known| known < start)
             });
             match by {
                 Some(by) => superseded = Some((entry.id, by.id)),
@@ -270,6 +330,15 @@ mod tests {
     }
 
     #[test]
+    fn a_power_cut_takes_what_was_read_before_it_was_answered() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
+        oracle.power_cut();
+        assert!(oracle.check(13, 14, 0, &block(0)).is_ok());
+    }
+
+    #[test]
     fn a_torn_block_is_noticed() {
         let mut oracle = Oracle::new(1, true);
         for id in [1, 2] {
@@ -278,6 +347,34 @@ mod tests {
         let mut torn = block(1);
         torn[256..].copy_from_slice(&block(2)[256..]);
         assert!(oracle.check(20, 21, 0, &torn).unwrap_err().contains("torn"));
+    }
+
+    #[test]
+    fn only_one_compare_and_write_replaces_a_write() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        oracle.end(20, 1, 0, 1, true, false);
+        for id in [2, 3] {
+            oracle.begin(30, id, Content::Pattern, 0, 1);
+        }
+        assert!(oracle.swapped((30, 40), 0, 2, &block(1)).is_ok());
+        let twice = oracle.swapped((30, 41), 0, 3, &block(1)).unwrap_err();
+        assert!(twice.contains("both replaced write 1"), "{twice}");
+    }
+
+    #[test]
+    fn nothing_comes_between_a_compare_and_its_write() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        oracle.end(20, 1, 0, 1, true, false);
+        oracle.begin(30, 2, Content::Pattern, 0, 1);
+        oracle.begin(32, 3, Content::Pattern, 0, 1);
+        oracle.end(35, 3, 0, 1, true, false);
+        assert!(oracle.swapped((30, 40), 0, 2, &block(1)).is_ok());
+        oracle.end(40, 2, 0, 1, true, false);
+        // Write 3 came after write 1, so after the swap: it must be what is left.
+        assert!(oracle.check(50, 51, 0, &block(3)).is_ok());
+        assert!(oracle.check(50, 51, 0, &block(2)).is_err());
     }
 
     #[test]

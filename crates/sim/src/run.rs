@@ -6,27 +6,31 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::{BlockCount, BlockSize, Random, ShardId};
-use contract::{DiskId, ListenerId};
+use contract::{DiskFacts, DiskId, ListenerId};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
+use nvme::tcp::target::Counters;
 use shard::imports::ImportSettings;
-use shard::{Answer, Mail, Order, Settings, Shard};
+use shard::{Answer, Mail, News, Order, Settings, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::client::{Client, Log, Simulated, VOLUME};
-use crate::disk::{Behaviour, SECTOR, SimDisk};
+use crate::disk::{SECTOR, SimDisk};
+use crate::faults::FAULTS;
+use crate::garbage::Garbage;
 use crate::oracle::Oracle;
+use crate::raw_host::{Deeds, Manners, RawHost};
 use crate::scenario::{SCENARIOS, Scenario, Setup};
 use crate::trace::Trace;
-use crate::world::{Planted, World};
+use crate::world::{Mishaps, Planted, World};
 
 /// The target is the first host.
-const TARGET: usize = 0;
+pub(crate) const TARGET: usize = 0;
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
-const MILLISECOND: u64 = 1_000_000;
+pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time limit together.
-const PATIENCE: u64 = 900_000 * MILLISECOND;
+pub(crate) const PATIENCE: u64 = 900_000 * MILLISECOND;
 
 /// More than any seed needs.
 const STEPS_MAX: u64 = 1_000_000;
@@ -40,14 +44,20 @@ pub enum Plant {
     CompletesTwice,
     /// A write that was under way when the target died is applied long after.
     AppliesLate,
+    /// A disk answers some reads from before the last write.
+    ServesStale,
+    /// A shard says that it holds changes back for a compare-and-write of another shard, and does not.
+    ForgetsHold,
 }
 
 impl Plant {
     /// All of them, with their names on the command line and the scenario in which they show.
-    pub const ALL: [(&'static str, Plant, &'static str); 3] = [
+    pub const ALL: [(&'static str, Plant, &'static str); 5] = [
         ("drops-flush", Plant::DropsFlush, "power"),
         ("completes-twice", Plant::CompletesTwice, "calm"),
         ("applies-late", Plant::AppliesLate, "kills"),
+        ("serves-stale", Plant::ServesStale, "calm"),
+        ("forgets-hold", Plant::ForgetsHold, "fused"),
     ];
 }
 
@@ -60,8 +70,35 @@ pub struct Passed {
     pub steps: u64,
     /// Blocks that were read and found right.
     pub checked: u64,
-    /// Requests that clients made.
+    /// Requests that clients and raw hosts made.
     pub requests: u64,
+    /// What happened, in numbers.
+    pub did: Activity,
+}
+
+/// What happened in a run: whether a scenario does what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Requests of clients that ended as asked.
+    pub done: u64,
+    /// Those that ended otherwise.
+    pub failed: u64,
+    /// What the target's connections did.
+    pub served: Counters,
+    /// Payloads that a target received straight into their buffers: H2CData after an R2T.
+    pub direct_in: u64,
+    /// The same for clients: C2HData of a read.
+    pub direct_out: u64,
+    /// Shards of the target.
+    pub shards: u16,
+    /// Connections that the target closed because their peers misbehaved.
+    pub misbehaved: u64,
+    /// Peers that talked garbage.
+    pub garbage: u64,
+    /// Cuts, kills and so on.
+    pub mishaps: Mishaps,
+    /// What raw hosts did.
+    pub raw: Deeds,
 }
 
 /// A seed that failed.
@@ -106,31 +143,36 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// The state of a run.
-struct Run {
-    world: World<Simulated>,
-    setup: Setup,
-    oracle: Oracle,
-    random: Random,
-    healed: bool,
+pub(crate) struct Run {
+    pub(crate) world: World<Simulated>,
+    pub(crate) setup: Setup,
+    pub(crate) oracle: Oracle,
+    pub(crate) random: Random,
+    pub(crate) healed: bool,
     /// Bytes of the volume now, and the layout's generation.
-    size: u64,
+    pub(crate) size: u64,
     /// Orders to the target that were not answered.
     unanswered: u64,
-    orders: u64,
+    pub(crate) orders: u64,
     /// A removal of the volume under way: the numbers of its orders, and how many were not answered.
-    replug: Option<(core::ops::RangeInclusive<u64>, usize)>,
-    clients: Vec<ClientState>,
-    next_fault: [u64; 9],
-    /// Requests that clients made in lives that are over.
-    requests: u64,
+    pub(crate) replug: Option<(core::ops::RangeInclusive<u64>, usize)>,
+    pub(crate) clients: Vec<ClientState>,
+    pub(crate) next_fault: [u64; FAULTS],
+    pub(crate) raw_hosts: Vec<RawHost>,
+    pub(crate) garbage: Garbage,
+    plant: Option<Plant>,
+    /// What was done in lives that are over.
+    did: Activity,
 }
 
 /// What the run knows of a client.
-struct ClientState {
-    host: usize,
+pub(crate) struct ClientState {
+    pub(crate) host: usize,
     working: bool,
+    /// What its import said of the disk.
+    facts: Option<DiskFacts>,
     /// The number of its next write after a restart.
-    next_id: u64,
+    pub(crate) next_id: u64,
     lives: u64,
 }
 
@@ -148,6 +190,7 @@ impl Run {
             .map(|index| ClientState {
                 host: world.add_host(),
                 working: false,
+                facts: None,
                 next_id: index as u64 + 1,
                 lives: 0,
             })
@@ -155,10 +198,19 @@ impl Run {
         for disk in 0..setup.disks {
             let mut made = SimDisk::new(setup.disk_size, setup.behaviour);
             made.drops_flushes = plant == Some(Plant::DropsFlush);
+            made.serves_stale = plant == Some(Plant::ServesStale);
             world.hosts[TARGET].disks.insert(DiskId(disk), made);
         }
         let size = layout_of(&setup, &world).size().0;
         let most = size + 8 * setup.disk_size * u64::from(setup.disks);
+        let writers = (setup.clients + setup.raw_hosts) as u64;
+        let raw_hosts = (0..setup.raw_hosts)
+            .map(|index| {
+                let ids = ((setup.clients + index) as u64 + 1, writers);
+                let manners = manners(&setup);
+                RawHost::new(random.fork(), manners, subsystem_name(), index, ids)
+            })
+            .collect();
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
         Run {
@@ -172,8 +224,11 @@ impl Run {
             orders: 0,
             replug: None,
             clients,
-            next_fault: [0; 9],
-            requests: 0,
+            next_fault: [0; FAULTS],
+            raw_hosts,
+            garbage: Garbage::default(),
+            plant,
+            did: Activity::default(),
         }
     }
 
@@ -182,6 +237,7 @@ impl Run {
         for index in 0..self.clients.len() {
             self.start_client(index);
         }
+        self.world.raw_news = true;
         let begin = self.world.now;
         let heal_at = begin + self.setup.trouble_ms * MILLISECOND;
         self.draw_faults();
@@ -192,17 +248,43 @@ impl Run {
         self.heal();
         self.finish(self.world.now + PATIENCE)?;
         for index in 0..self.clients.len() {
-            let client = client_of(&mut self.world, self.clients[index].host);
-            self.requests += client.done + client.failed;
+            self.collect(self.clients[index].host);
         }
         self.look_at_everything()?;
+        self.collect(TARGET);
         self.shut_down()?;
         Ok(Passed {
             hash: self.world.trace.hash(),
             steps: self.world.trace.steps(),
             checked: self.oracle.checked(),
-            requests: self.requests,
+            requests: self.did.done + self.did.failed + self.did.raw.answered,
+            did: self.did,
         })
+    }
+
+    /// Adds up what a host did in a life that is over.
+    pub(crate) fn collect(&mut self, host: usize) {
+        for node in &mut self.world.hosts[host].nodes {
+            let report = node.machine.shard().report();
+            self.did.served.add(&report.served);
+            self.did.misbehaved += report.misbehaved;
+            let direct = node.machine.direct;
+            match node.machine.client() {
+                Some(client) => {
+                    self.did.direct_out += direct;
+                    self.did.done += client.done;
+                    self.did.failed += client.failed;
+                }
+                None => self.did.direct_in += direct,
+            }
+        }
+        self.did.shards = self.setup.shards;
+        self.did.garbage = self.garbage.sent;
+        self.did.mishaps = self.world.mishaps;
+        self.did.raw = Deeds::default();
+        for raw in &self.raw_hosts {
+            self.did.raw.add(&raw.deeds);
+        }
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -215,7 +297,20 @@ impl Run {
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
         }
-        self.read_control();
+        if core::mem::take(&mut self.world.raw_news) {
+            self.drive_raw_hosts()?;
+        }
+        self.read_control()
+    }
+
+    fn drive_raw_hosts(&mut self) -> Result<(), String> {
+        for raw in &mut self.raw_hosts {
+            raw.drive(&mut self.world, TARGET)?;
+            for log in raw.log.drain(..) {
+                tell(&mut self.oracle, log)?;
+            }
+        }
+        self.garbage.drive(&mut self.world, self.healed);
         Ok(())
     }
 
@@ -223,13 +318,15 @@ impl Run {
         Settings { shard: ShardId(shard), shards, pages, seed: self.random.next_u64() }
     }
 
-    fn start_target(&mut self) {
+    pub(crate) fn start_target(&mut self) {
         let now = self.world.instant();
         let shards = self.setup.shards;
         let machines = (0..shards)
             .map(|shard| {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
-                Simulated::Target(Box::new(Shard::new(now, settings)))
+                let mut made = Simulated::target(Shard::new(now, settings));
+                made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
+                made
             })
             .collect();
         self.world.start(TARGET, machines);
@@ -253,7 +350,7 @@ impl Run {
         self.export();
     }
 
-    fn export(&mut self) {
+    pub(crate) fn export(&mut self) {
         let block_size = BlockSize::new(self.setup.block_size).expect("512 or 4096");
         let namespace = Namespace {
             nsid: 1,
@@ -267,12 +364,11 @@ impl Run {
             discard_zeroes: true,
             physical_block: self.setup.block_size as u32,
         };
-        let nqn = Nqn::new(NQN).expect("a valid name");
-        let subsystem = Subsystem::new(nqn, Hosts::Any).with_namespace(namespace);
+        let subsystem = Subsystem::new(subsystem_name(), Hosts::Any).with_namespace(namespace);
         self.order_all(|| Order::SetSubsystem(Box::new(subsystem.clone())));
     }
 
-    fn order_all(&mut self, order: impl Fn() -> Order) {
+    pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
         for shard in 0..self.world.hosts[TARGET].nodes.len() {
             self.orders += 1;
             self.unanswered += 1;
@@ -281,14 +377,14 @@ impl Run {
         }
     }
 
-    fn start_client(&mut self, index: usize) {
+    pub(crate) fn start_client(&mut self, index: usize) {
         let now = self.world.instant();
         let settings = self.shard_settings(0, 1, 4 * block::limits::POOL_PAGES_MIN);
         let random = self.random.fork();
         let (host, first) = (self.clients[index].host, self.clients[index].next_id);
-        let step = self.clients.len() as u64;
+        let step = (self.clients.len() + self.raw_hosts.len()) as u64;
         let client = Client::new(Shard::new(now, settings), random, first, step);
-        self.world.start(host, vec![Simulated::Client(Box::new(client))]);
+        self.world.start(host, vec![Simulated::visited(client)]);
         self.clients[index].working = false;
         self.clients[index].lives += 1;
         self.import(index);
@@ -303,8 +399,15 @@ impl Run {
     }
 
     /// Takes what shards wrote to the control thread.
-    fn read_control(&mut self) {
+    fn read_control(&mut self) -> Result<(), String> {
         while let Some((_, mail)) = self.world.hosts[TARGET].control.pop_front() {
+            if let Mail::News(news) = &mail
+                && let News::Closed { peer, reason } = &**news
+                && self.setup.is_strict()
+                && self.setup.faults.garbage_ms == 0
+            {
+                return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
+            }
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
@@ -323,9 +426,19 @@ impl Run {
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
             while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
-                let Mail::Answer { answer, .. } = mail else { continue };
+                let answer = match mail {
+                    Mail::Answer { answer, .. } => answer,
+                    Mail::News(news) => {
+                        if matches!(*news, News::DiskProtected(..)) {
+                            self.reopen_import(index);
+                        }
+                        continue;
+                    }
+                    _ => continue,
+                };
                 match *answer {
                     Answer::Import(Ok(facts)) => {
+                        self.clients[index].facts = Some(facts.clone());
                         let member = Member { disk: DiskId(0), base: 0, length: facts.size.0 };
                         let layout = Layout::single(member);
                         self.orders += 1;
@@ -334,6 +447,7 @@ impl Run {
                         self.world.order(host, 0, mail);
                     }
                     Answer::Import(Err(_)) => self.import(index),
+                    _ if self.clients[index].working => {}
                     _ => {
                         let mut work = self.setup.work;
                         let client = client_of(&mut self.world, host);
@@ -348,6 +462,16 @@ impl Run {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A flush failed, since the target may have lost what it had acknowledged: somebody looks at it, and lets writes pass again.
+    fn reopen_import(&mut self, index: usize) {
+        let Some(facts) = self.clients[index].facts.clone() else { return };
+        self.orders += 1;
+        let order = Box::new(Order::RenewDisk { disk: DiskId(0), facts });
+        let mail = Mail::Order { number: self.orders, order };
+        self.world.order(self.clients[index].host, 0, mail);
     }
 
     /// Tells the oracle what a client did in its turn.
@@ -355,157 +479,13 @@ impl Run {
         let node = self.world.hosts[host].nodes.get_mut(shard);
         let Some(client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
         for log in client.log.drain(..) {
-            match log {
-                Log::Begin { at, id, content, first, count } => {
-                    self.oracle.begin(at, id, content, first, count);
-                }
-                Log::End { at, id, first, count, done, durable } => {
-                    self.oracle.end(at, id, first, count, done, durable);
-                }
-                Log::Never { id, first, count } => self.oracle.never(id, first, count),
-                Log::Flushed { start } => self.oracle.flushed(start),
-                Log::Read { start, end, first, bytes } => {
-                    self.oracle.check(start, end, first, &bytes)?;
-                }
+            tell(&mut self.oracle, log)?;
+        }
+        match client.last_failure {
+            Some(outcome) if self.setup.is_strict() => {
+                Err(format!("a request ended {outcome:?} and nothing was wrong"))
             }
-        }
-        Ok(())
-    }
-
-    fn intervals(&self) -> [u64; 9] {
-        let faults = self.setup.faults;
-        [
-            faults.cut_ms,
-            faults.silence_ms,
-            faults.corrupt_ms,
-            faults.kill_ms,
-            faults.power_ms,
-            faults.kill_client_ms,
-            faults.grow_ms,
-            faults.replug_ms,
-            faults.reopen_ms,
-        ]
-    }
-
-    fn draw_faults(&mut self) {
-        for (at, most) in self.intervals().into_iter().enumerate() {
-            self.next_fault[at] = self.draw_fault(most);
-        }
-    }
-
-    fn draw_fault(&mut self, most_ms: u64) -> u64 {
-        if most_ms == 0 {
-            return u64::MAX;
-        }
-        self.world.now + self.random.below(most_ms * MILLISECOND) + 1
-    }
-
-    /// Lets go wrong what is due.
-    fn fault(&mut self) {
-        for (at, most) in self.intervals().into_iter().enumerate() {
-            if self.world.now < self.next_fault[at] {
-                continue;
-            }
-            self.next_fault[at] = self.draw_fault(most);
-            match at {
-                0 => self.world.cut_a_link(false),
-                1 => self.world.cut_a_link(true),
-                2 => self.world.corrupt_a_segment(),
-                3 => self.kill_target(false),
-                4 => self.kill_target(true),
-                5 => {
-                    let index = self.random.below(self.clients.len() as u64) as usize;
-                    self.kill_client(index);
-                }
-                6 => self.grow(),
-                7 => self.unplug(),
-                _ => self.reopen(),
-            }
-        }
-    }
-
-    fn kill_target(&mut self, power: bool) {
-        self.world.kill(TARGET, power);
-        if power {
-            self.oracle.power_cut();
-        }
-        self.start_target();
-    }
-
-    fn kill_client(&mut self, index: usize) {
-        let host = self.clients[index].host;
-        let now = self.world.now;
-        let client = client_of(&mut self.world, host);
-        self.clients[index].next_id = client.next_id();
-        // What was under way may still happen: on its way, in the target, or below it.
-        let under_way = client.writes_under_way();
-        self.requests += client.done + client.failed;
-        self.world.kill(host, false);
-        for (id, first, count) in under_way {
-            self.oracle.end(now + PATIENCE, id, first, count, false, false);
-        }
-        self.start_client(index);
-    }
-
-    fn grow(&mut self) {
-        if self.replug.is_some() || self.size > 6 * self.setup.disk_size {
-            return;
-        }
-        let more = u64::from(self.setup.disks) * self.setup.chunk.max(64 << 10);
-        for disk in 0..self.setup.disks {
-            let disk = DiskId(disk);
-            let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
-            let size = found.facts().size.0 + more;
-            found.grow(size);
-            let facts = found.facts();
-            self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
-        }
-        let layout = layout_of(&self.setup, &self.world);
-        self.size = layout.size().0;
-        self.order_all(|| Order::ResizeVolume { volume: VOLUME, layout: layout.clone() });
-        self.export();
-    }
-
-    fn unplug(&mut self) {
-        if self.replug.is_some() {
-            return;
-        }
-        let first = self.orders + 1;
-        self.order_all(|| Order::HoldVolume(VOLUME));
-        let shards = self.world.hosts[TARGET].nodes.len();
-        self.replug = Some((first..=self.orders, shards));
-    }
-
-    fn reopen(&mut self) {
-        for disk in 0..self.setup.disks {
-            let disk = DiskId(disk);
-            let facts = self.world.hosts[TARGET].disks[&disk].facts();
-            self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
-        }
-    }
-
-    /// Nothing goes wrong any more; what is broken is mended.
-    fn heal(&mut self) {
-        self.healed = true;
-        for disk in self.world.hosts[TARGET].disks.values_mut() {
-            let calm = Behaviour {
-                read_fails: 0,
-                write_fails: 0,
-                flush_fails: 0,
-                sticks: 0,
-                latency_us: 100,
-                ..disk.behaviour()
-            };
-            disk.set_behaviour(calm);
-        }
-        if self.setup.behaviour.sticks > 0 {
-            // Only a new process gets rid of requests that are never answered.
-            self.kill_target(false);
-        }
-        self.reopen();
-        for index in 0..self.clients.len() {
-            let host = self.clients[index].host;
-            client_of(&mut self.world, host).stop();
+            _ => Ok(()),
         }
     }
 
@@ -516,7 +496,8 @@ impl Run {
                 let host = self.clients[index].host;
                 self.clients[index].working && client_of(&mut self.world, host).is_quiet()
             });
-            if quiet && self.unanswered == 0 {
+            let raws = self.raw_hosts.iter().all(RawHost::is_quiet);
+            if quiet && raws && self.unanswered == 0 {
                 return Ok(());
             }
             if self.world.now > until {
@@ -534,7 +515,12 @@ impl Run {
             let client = client_of(&mut self.world, host);
             let imports = client.shard().report().imports;
             let under_way = client.under_way();
-            text += &format!(" client {index} (working: {working}) waits for {under_way}; {imports:?};");
+            text += &format!(
+                " client {index} (working: {working}) waits for {under_way}; {imports:?};"
+            );
+        }
+        for raw in &self.raw_hosts {
+            text += &format!(" raw host: {};", raw.state());
         }
         for (shard, node) in self.world.hosts[TARGET].nodes.iter().enumerate() {
             text += &format!(" target shard {shard}: {:?};", node.machine.shard().report());
@@ -548,17 +534,23 @@ impl Run {
         let blocks = client_of(&mut self.world, host).blocks();
         let per_request = 8 * (self.setup.block_size / SECTOR as u64);
         let mut first = 0;
+        let failed_before = client_of(&mut self.world, host).failed;
         while first < blocks {
             let count = per_request.min(blocks - first);
             let now = self.world.instant();
             let client = client_of(&mut self.world, host);
             let (done, failed) = (client.done, client.failed);
+            // A connection that went silent before is noticed only now, by a request that is not answered until its deadline.
+            let again = failed < failed_before + 3;
             if !client.read_now(now, first, count) {
                 return Err("there is no memory for the last look".to_owned());
             }
             self.world.nudge(host);
             self.finish(self.world.now + PATIENCE)?;
             let client = client_of(&mut self.world, host);
+            if client.done == done && again {
+                continue;
+            }
             if client.done == done {
                 let failures = client.failed - failed;
                 let why = client.last_failure;
@@ -620,12 +612,48 @@ impl Run {
     }
 }
 
-fn client_of(world: &mut World<Simulated>, host: usize) -> &mut Client {
+/// Tells the oracle of one thing that was done.
+fn tell(oracle: &mut Oracle, log: Log) -> Result<(), String> {
+    match log {
+        Log::Begin { at, id, content, first, count } => oracle.begin(at, id, content, first, count),
+        Log::End { at, id, first, count, done, durable } => {
+            oracle.end(at, id, first, count, done, durable);
+        }
+        Log::Never { id, first, count } => oracle.never(id, first, count),
+        Log::Flushed { start } => oracle.flushed(start),
+        Log::Read { start, end, first, bytes } => oracle.check(start, end, first, &bytes)?,
+        Log::Swapped { start, end, first, id, expected } => {
+            oracle.swapped((start, end), first, id, &expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// How raw hosts behave in this world.
+fn manners(setup: &Setup) -> Manners {
+    Manners {
+        unit: setup.work.unit,
+        span: 4,
+        queues: setup.queues,
+        depth: 1 + setup.work.depth / 2,
+        interval_us: setup.work.interval_us / 2,
+        resets: setup.raw_resets,
+        digests: Digests { header: setup.digests, data: setup.digests },
+        strict: setup.is_strict(),
+    }
+}
+
+/// The target's subsystem.
+pub(crate) fn subsystem_name() -> Nqn {
+    Nqn::new(NQN).expect("a valid name")
+}
+
+pub(crate) fn client_of(world: &mut World<Simulated>, host: usize) -> &mut Client {
     world.hosts[host].nodes[0].machine.client().expect("the host is a client")
 }
 
 /// The target's volume over its disks as they are.
-fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
+pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
     let member = |(disk, found): (&DiskId, &SimDisk)| Member {
         disk: *disk,
         base: 0,
@@ -641,14 +669,16 @@ fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
 /// Where a client finds the target's volume.
 fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-client-{client}");
-    let (subsystem, host) = (Nqn::new(NQN), Nqn::new(&name));
+    let host = Nqn::new(&name);
     let mut settings = ImportSettings::new(
         ([10, 0, 0, 1], 4420).into(),
-        subsystem.expect("a valid name"),
+        subsystem_name(),
         1,
         host.expect("a valid name"),
         [client as u8 + 1; 16],
     );
+    settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
+    settings.quiesce = settings.keep_alive * 2;
     settings.queues = setup.queues;
     settings.depth = setup.depth;
     settings.digests = Digests { header: setup.digests, data: setup.digests };

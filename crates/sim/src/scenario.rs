@@ -3,7 +3,7 @@
 use block::Random;
 
 use crate::client::Work;
-use crate::disk::Behaviour;
+use crate::disk::{Behaviour, SECTOR};
 use crate::world::Timing;
 
 /// A kind of world.
@@ -45,14 +45,32 @@ pub struct Setup {
     pub depth: u16,
     /// Whether header and data digests are on.
     pub digests: bool,
+    /// KATO of the clients, in milliseconds.
+    pub keep_alive_ms: u64,
+    /// Hosts that speak NVMe/TCP by themselves, and whether their lives end soon.
+    pub raw_hosts: usize,
+    /// Whether the lives of raw hosts end soon, in resets and losses.
+    pub raw_resets: bool,
+    /// Requests that each client makes, about.
+    pub requests: u64,
     /// What goes wrong.
     pub faults: Faults,
     /// For how long things go wrong, in virtual milliseconds.
     pub trouble_ms: u64,
 }
 
+impl Setup {
+    /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was not asked to.
+    pub fn is_strict(&self) -> bool {
+        let garbage_ms = self.faults.garbage_ms;
+        let Behaviour { read_fails, write_fails, flush_fails, sticks, .. } = self.behaviour;
+        let disks_are_well = read_fails + write_fails + flush_fails + sticks == 0;
+        self.faults == Faults { garbage_ms, ..Faults::default() } && disks_are_well
+    }
+}
+
 /// What goes wrong: the longest time between two of each, in milliseconds; 0 is never.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A connection is reset.
     pub cut_ms: u64,
@@ -72,6 +90,8 @@ pub struct Faults {
     pub replug_ms: u64,
     /// Disks that were failed for writes are reopened.
     pub reopen_ms: u64,
+    /// A peer that means no good connects.
+    pub garbage_ms: u64,
 }
 
 /// All scenarios; a seed picks one by its number.
@@ -81,16 +101,20 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "cuts",
         about: "connections are reset or go silent",
         draw: |random, setup| {
-            setup.faults.cut_ms = 100 + random.below(900);
-            setup.faults.silence_ms = if random.chance(1, 2) { 4_000 } else { 0 };
+            setup.trouble_ms *= 3;
+            setup.faults.cut_ms = 300 + random.below(3_000);
+            setup.faults.silence_ms = if random.chance(1, 2) { 8_000 } else { 0 };
         },
     },
     Scenario {
         name: "kills",
         about: "the target's process dies and comes back",
         draw: |random, setup| {
-            setup.faults.kill_ms = 500 + random.below(3_000);
-            setup.faults.cut_ms = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.trouble_ms *= 4;
+            setup.faults.kill_ms = 2_000 + random.below(8_000);
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            setup.faults.cut_ms = if random.chance(1, 2) { 4_000 } else { 0 };
+            setup.raw_hosts = random.below(2) as usize;
         },
     },
     Scenario {
@@ -99,14 +123,17 @@ pub const SCENARIOS: &[Scenario] = &[
         draw: |random, setup| {
             setup.behaviour.volatile = true;
             setup.behaviour.leases = false;
-            setup.faults.power_ms = 1_000 + random.below(3_000);
+            setup.trouble_ms *= 5;
+            setup.faults.power_ms = 4_000 + random.below(10_000);
+            setup.raw_hosts = random.below(2) as usize;
         },
     },
     Scenario {
         name: "clients",
         about: "clients die in mid-write and come back",
         draw: |random, setup| {
-            setup.faults.kill_client_ms = 500 + random.below(2_000);
+            setup.trouble_ms *= 2;
+            setup.faults.kill_client_ms = 1_000 + random.below(5_000);
             setup.clients = 2;
         },
     },
@@ -115,7 +142,8 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "bits flip on the wire, and digests notice",
         draw: |random, setup| {
             setup.digests = true;
-            setup.faults.corrupt_ms = 100 + random.below(1_000);
+            setup.trouble_ms *= 2;
+            setup.faults.corrupt_ms = 50 + random.below(1_000);
         },
     },
     Scenario {
@@ -138,7 +166,8 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.behaviour.volatile = true;
             setup.behaviour.lies = true;
             setup.behaviour.leases = false;
-            setup.faults.power_ms = 1_000 + random.below(3_000);
+            setup.trouble_ms *= 4;
+            setup.faults.power_ms = 4_000 + random.below(8_000);
         },
     },
     Scenario {
@@ -161,6 +190,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.work.depth = 24;
             setup.queues = 1 + random.below(4) as u16;
             setup.timing.segment_max = 64 << 10;
+            setup.requests = 20 + random.below(40);
         },
     },
     Scenario {
@@ -169,6 +199,33 @@ pub const SCENARIOS: &[Scenario] = &[
         draw: |random, setup| {
             setup.faults.grow_ms = 300 + random.below(1_000);
             setup.faults.replug_ms = if random.chance(1, 2) { 3_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "fused",
+        about: "raw hosts send compare-and-write pairs, halves of them and aborts, beside the clients",
+        draw: |random, setup| {
+            setup.clients = 1;
+            setup.raw_hosts = 1 + random.below(3) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(4);
+        },
+    },
+    Scenario {
+        name: "resets",
+        about: "raw hosts reset and shut down their controllers, and lose queues, with commands under way",
+        draw: |random, setup| {
+            setup.trouble_ms *= 2;
+            setup.raw_hosts = 1 + random.below(2) as usize;
+            setup.raw_resets = true;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+        },
+    },
+    Scenario {
+        name: "garbage",
+        about: "peers that mean no good connect beside the good ones",
+        draw: |random, setup| {
+            setup.raw_hosts = random.below(2) as usize;
+            setup.faults.garbage_ms = 20 + random.below(300);
         },
     },
     Scenario {
@@ -181,16 +238,20 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.behaviour.read_fails = 5;
             setup.behaviour.write_fails = 5;
             setup.behaviour.flush_fails = 20;
+            setup.trouble_ms = 60_000;
+            setup.raw_hosts = random.below(2) as usize;
+            setup.raw_resets = random.chance(1, 2);
             setup.faults = Faults {
-                cut_ms: 1_000,
-                silence_ms: 6_000,
-                corrupt_ms: if setup.digests { 2_000 } else { 0 },
-                kill_ms: 4_000,
-                power_ms: 4_000,
-                kill_client_ms: 5_000,
-                grow_ms: 3_000,
-                replug_ms: 0,
+                cut_ms: 8_000,
+                silence_ms: 20_000,
+                corrupt_ms: if setup.digests { 8_000 } else { 0 },
+                kill_ms: 30_000,
+                power_ms: 30_000,
+                kill_client_ms: 30_000,
+                grow_ms: 10_000,
+                replug_ms: if random.chance(1, 3) { 30_000 } else { 0 },
                 reopen_ms: 1_000,
+                garbage_ms: if random.chance(1, 2) { 5_000 } else { 0 },
             };
         },
     },
@@ -231,20 +292,26 @@ impl Scenario {
             },
             work: Work {
                 blocks: 0,
+                unit: 1,
+                hot: 8 << random.below(5),
                 depth: 1 + random.below(24) as usize,
-                request_max: 1 << random.below(8),
+                request_max: 2 << random.below(8),
                 interval_us: 0,
             },
             queues: 1 + random.below(4) as u16,
             depth: 2 << random.below(6),
             digests: random.chance(1, 2),
+            keep_alive_ms: 1_000 + random.below(4_000),
+            raw_hosts: 0,
+            raw_resets: false,
+            requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
         };
         (self.draw)(random, &mut setup);
         // Enough to do for the time of trouble, and not more.
-        let requests = 40 + random.below(160);
-        setup.work.interval_us = setup.trouble_ms * 1_000 / requests;
+        setup.work.interval_us = setup.trouble_ms * 1_000 / setup.requests;
+        setup.work.unit = setup.block_size / SECTOR as u64;
         if setup.behaviour.leases {
             setup.behaviour.volatile = false;
         }

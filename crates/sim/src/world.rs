@@ -6,16 +6,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use block::{Buffer, Failure, Instant, Operation, Outcome, Random, Request, ShardId};
+use block::{Buffer, Instant, Operation, Random, ShardId};
 use contract::{
     ConnectionId, DiskId, Effect, Endpoint, Event, ListenerId, Loss, Machine, SendBatch,
-    SendSegment,
 };
 
+mod disks;
+mod faults;
+mod raw;
+
 use crate::disk::SimDisk;
-use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW};
+use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW, bytes_of};
 use crate::node::{Node, Sending, Want};
 use crate::trace::Trace;
+use disks::Pending;
+use raw::Raw;
 
 const MICROSECOND: u64 = 1_000;
 
@@ -51,17 +56,6 @@ pub struct Host<M: Machine> {
     mail_arrival: BTreeMap<(ShardId, ShardId), u64>,
 }
 
-/// A request that a disk has.
-#[derive(Debug)]
-struct Pending {
-    host: usize,
-    life: u32,
-    shard: usize,
-    disk: DiskId,
-    request: Request,
-    outcome: Option<Outcome>,
-}
-
 /// What can happen next.
 #[derive(Debug)]
 enum What<Mail> {
@@ -73,15 +67,7 @@ enum What<Mail> {
     Mail { host: usize, life: u32, to: usize, from: ShardId, mail: Mail },
     Connect { host: usize, life: u32, shard: usize, token: u64, address: SocketAddr },
     LateWrite { host: usize, disk: DiskId, offset: u64, bytes: Vec<u8> },
-}
-
-/// An end of a connection without a host, for scripts: bytes in, bytes out.
-#[derive(Debug)]
-struct Raw {
-    link: usize,
-    end: End,
-    received: VecDeque<u8>,
-    ended: Option<Loss>,
+    Alarm,
 }
 
 /// Errors that the world plants, to see that they are found.
@@ -91,6 +77,19 @@ pub struct Planted {
     pub completes_twice: bool,
     /// A write that was under way when its host died is applied long after.
     pub applies_late: bool,
+}
+
+/// What went wrong in a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mishaps {
+    /// Connections that were cut.
+    pub cuts: u64,
+    /// Bits that were flipped.
+    pub corruptions: u64,
+    /// Processes that were killed.
+    pub kills: u64,
+    /// Hosts that lost their power.
+    pub power_cuts: u64,
 }
 
 /// Hosts in virtual time.
@@ -108,10 +107,15 @@ pub struct World<M: Machine> {
     pub timing: Timing,
     /// Planted errors.
     pub planted: Planted,
+    /// What went wrong so far.
+    pub mishaps: Mishaps,
     /// Whether what has come may be shown in parts: off for those who count showings.
     pub cuts: bool,
     /// Where a raw peer listens.
     pub raw_listener: Option<SocketAddr>,
+    /// Set when something came for a raw peer, or an alarm was due; whoever plays the peers takes it back.
+    pub raw_news: bool,
+    corrupt_next: bool,
     raws: Vec<Raw>,
     links: Vec<Link>,
     queue: BTreeMap<(u64, u64), What<M::Mail>>,
@@ -129,8 +133,11 @@ impl<M: Machine> World<M> {
             hosts: Vec::new(),
             timing,
             planted: Planted::default(),
+            mishaps: Mishaps::default(),
             cuts: true,
             raw_listener: None,
+            raw_news: false,
+            corrupt_next: false,
             raws: Vec::new(),
             links: Vec::new(),
             queue: BTreeMap::new(),
@@ -249,6 +256,10 @@ impl<M: Machine> World<M> {
                 if self.is_alive(host, life) {
                     self.connect(host, shard, token, address);
                 }
+            }
+            What::Alarm => {
+                self.trace.note(Instant(at), "alarm", &[]);
+                self.raw_news = true;
             }
             What::LateWrite { host, disk, offset, bytes } => {
                 self.trace.note(Instant(at), "late write", &[host as u64, offset]);
@@ -402,76 +413,6 @@ impl<M: Machine> World<M> {
         self.schedule_at(at, What::Mail { host, life, to: to.index(), from, mail });
     }
 
-    fn submit(&mut self, host: usize, shard: usize, disk: DiskId, mut request: Request) -> bool {
-        let life = self.hosts[host].life;
-        let Some(behaviour) = self.hosts[host].disks.get(&disk).map(SimDisk::behaviour) else {
-            let gone = request.complete(Outcome::NotDone(Failure::Removed));
-            self.hosts[host].nodes[shard].completed(gone);
-            return true;
-        };
-        // While it is lent, a buffer for reading is full of rubbish.
-        if let Operation::Read { buffer, .. } = &mut request.operation {
-            let memory = &mut self.hosts[host].nodes[shard].memory;
-            memory.fill_with_rubbish(buffer, &mut self.random);
-        }
-        self.next_number += 1;
-        let id = self.next_number;
-        let pending = Pending { host, life, shard, disk, request, outcome: None };
-        self.pending.insert(id, pending);
-        if self.random.chance(behaviour.sticks, 1000) {
-            self.trace.note(Instant(self.now), "stuck", &[host as u64, u64::from(disk.0)]);
-            return false;
-        }
-        if behaviour.latency_us == 0 || (behaviour.leases && self.random.chance(3, 4)) {
-            self.apply(id);
-            self.answer(id);
-            return true;
-        }
-        let apply = self.draw_us(behaviour.latency_us);
-        self.schedule(apply, What::Apply { id });
-        let more = self.draw_us(behaviour.latency_us / 2);
-        self.schedule(apply + more, What::Answer { id });
-        false
-    }
-
-    /// A disk's request takes effect.
-    fn apply(&mut self, id: u64) {
-        let Some(pending) = self.pending.get_mut(&id) else { return };
-        let host = &mut self.hosts[pending.host];
-        let memory = &mut host.nodes[pending.shard].memory;
-        let disk = host.disks.get_mut(&pending.disk).expect("disks stay");
-        let outcome = disk.perform(&mut pending.request.operation, memory, &mut self.random);
-        pending.outcome = Some(outcome);
-        // What comes back from a write may hold anything, or be gone.
-        if let Operation::Write { buffer, .. } = &mut pending.request.operation {
-            if disk.behaviour().leases {
-                memory.keep_pages(buffer);
-            } else {
-                memory.fill_with_rubbish(buffer, &mut self.random);
-            }
-        }
-        let extent = pending.request.operation.extent().unwrap_or_default();
-        self.trace.note(
-            Instant(self.now),
-            "disk",
-            &[pending.host as u64, u64::from(pending.disk.0), extent.offset.0, extent.length.0],
-        );
-    }
-
-    /// A disk answers.
-    fn answer(&mut self, id: u64) {
-        let Some(pending) = self.pending.remove(&id) else { return };
-        let Pending { host, shard, request, outcome, .. } = pending;
-        let outcome = outcome.expect("an answer follows its effect");
-        let node = &mut self.hosts[host].nodes[shard];
-        if self.planted.completes_twice && self.random.chance(1, 50) {
-            let ticket = request.ticket;
-            node.completed(block::Completion::new(ticket, outcome, Buffer::empty()));
-        }
-        node.completed(request.complete(outcome));
-        self.wake(host, shard);
-    }
-
     fn send(&mut self, host: usize, shard: usize, connection: ConnectionId, batch: SendBatch) {
         let node = &mut self.hosts[host].nodes[shard];
         let open = node.find(connection).expect("a machine sends on what is open");
@@ -528,7 +469,12 @@ impl<M: Machine> World<M> {
         }
     }
 
-    fn push_segment(&mut self, link: usize, to: End, segment: Segment) {
+    fn push_segment(&mut self, link: usize, to: End, mut segment: Segment) {
+        if self.corrupt_next
+            && let Segment::Bytes(bytes) = &mut segment
+        {
+            self.corrupt(link, to, bytes);
+        }
         let delay = self.draw_us(self.timing.network_us);
         let flow = &mut self.links[link].flows[to];
         let at = (self.now + delay).max(flow.last_arrival + 1);
@@ -543,13 +489,7 @@ impl<M: Machine> World<M> {
             return;
         }
         if let Some(raw) = self.links[link].raw[to] {
-            let raw = &mut self.raws[raw];
-            match segment {
-                Segment::Bytes(bytes) => raw.received.extend(bytes),
-                Segment::End => raw.ended = raw.ended.or(Some(Loss::EndOfStream)),
-                Segment::Reset => raw.ended = Some(Loss::Error(104)),
-            }
-            return;
+            return self.deliver_to_raw(raw, segment);
         }
         let Some(Attachment { host, life, shard, connection }) = self.links[link].ends[to] else {
             return;
@@ -576,7 +516,9 @@ impl<M: Machine> World<M> {
             _ => None,
         };
         let batch = open.sending.map(|sending| sending.batch);
-        let lost_data = batch.is_some() || !open.received.is_empty();
+        // After last words, what still comes in is read and dropped; otherwise a close over unread bytes is a reset.
+        let unread = open.closing != Some(true) && !open.received.is_empty();
+        let lost_data = batch.is_some() || unread;
         node.inbox.push_back(Event::Closed { connection, direct, batch });
         self.links[open.link].ends[open.end] = None;
         let last = if lost_data { Segment::Reset } else { Segment::End };
@@ -627,228 +569,4 @@ impl<M: Machine> World<M> {
         self.wake(host, shard);
         self.wake(target, far_shard);
     }
-
-    fn connect_to_raw(&mut self, host: usize, shard: usize, token: u64) {
-        let link = self.links.len();
-        let life = self.hosts[host].life;
-        let connection = self.hosts[host].nodes[shard].open(link, 0, &mut self.random);
-        let end = Attachment { host, life, shard, connection };
-        self.links.push(Link {
-            ends: [Some(end), None],
-            flows: [Flow::default(), Flow::default()],
-            raw: [None, Some(self.raws.len())],
-            silent: false,
-        });
-        self.raws.push(Raw { link, end: 1, received: VecDeque::new(), ended: None });
-        let local = self.hosts[host].address;
-        let connected = Event::Connected { token, connection, local };
-        self.hosts[host].nodes[shard].inbox.push_back(connected);
-        self.wake(host, shard);
-    }
-
-    /// Connects a raw peer to a host that listens; returns its number.
-    pub fn connect_raw(&mut self, target: usize) -> usize {
-        let (address, listener) = self.hosts[target].listeners[0];
-        let link = self.links.len();
-        let shard = self.hosts[target].accepted % self.hosts[target].nodes.len();
-        self.hosts[target].accepted += 1;
-        let life = self.hosts[target].life;
-        let connection = self.hosts[target].nodes[shard].open(link, 1, &mut self.random);
-        let end = Attachment { host: target, life, shard, connection };
-        self.links.push(Link {
-            ends: [None, Some(end)],
-            flows: [Flow::default(), Flow::default()],
-            raw: [Some(self.raws.len()), None],
-            silent: false,
-        });
-        let peer = SocketAddr::from(([10, 9, 9, 9], 50_000));
-        let endpoint = Endpoint { listener, peer, local: address };
-        self.hosts[target].nodes[shard].accepted(connection, endpoint);
-        self.wake(target, shard);
-        self.raws.push(Raw { link, end: 0, received: VecDeque::new(), ended: None });
-        self.raws.len() - 1
-    }
-
-    /// Raw peers that there are.
-    pub fn raw_peers(&self) -> usize {
-        self.raws.len()
-    }
-
-    /// A raw peer sends.
-    pub fn send_raw(&mut self, raw: usize, bytes: &[u8]) {
-        let Raw { link, end, .. } = self.raws[raw];
-        self.links[link].flows[1 - end].outstanding += bytes.len();
-        self.push_segment(link, 1 - end, Segment::Bytes(bytes.to_vec()));
-    }
-
-    /// A raw peer takes bytes that have come, if there are as many.
-    pub fn receive_raw(&mut self, raw: usize, count: usize) -> Option<Vec<u8>> {
-        let Raw { link, end, .. } = self.raws[raw];
-        let there = self.raws[raw].received.len().min(count);
-        if there < count && there < WINDOW / 2 {
-            return None;
-        }
-        let bytes = self.raws[raw].received.drain(..there).collect();
-        let flow = &mut self.links[link].flows[end];
-        flow.outstanding -= there;
-        if core::mem::take(&mut flow.blocked) {
-            self.schedule(0, What::Transmit { link, from: 1 - end });
-        }
-        Some(bytes)
-    }
-
-    /// How a raw peer's connection ended, once all that came was taken.
-    pub fn raw_end(&self, raw: usize) -> Option<(usize, Loss)> {
-        let raw = &self.raws[raw];
-        raw.ended.map(|loss| (raw.received.len(), loss))
-    }
-
-    /// A raw peer closes its direction, or resets the connection.
-    pub fn end_raw(&mut self, raw: usize, reset: bool) {
-        let Raw { link, end, .. } = self.raws[raw];
-        let segment = if reset { Segment::Reset } else { Segment::End };
-        self.push_segment(link, 1 - end, segment);
-    }
-
-    /// Breaks a connection that is up, if there is one: with a reset to both ends, or silently.
-    pub fn cut_a_link(&mut self, silent: bool) {
-        let up: Vec<usize> = (0..self.links.len())
-            .filter(|link| self.links[*link].ends.iter().all(Option::is_some))
-            .collect();
-        if up.is_empty() {
-            return;
-        }
-        let link = up[self.random.below(up.len() as u64) as usize];
-        self.trace.note(Instant(self.now), "cut", &[link as u64, u64::from(silent)]);
-        if silent {
-            self.links[link].silent = true;
-            return;
-        }
-        for end in 0..2 {
-            // Of what is on its way, a first part still arrives.
-            let there = self.links[link].flows[end].segments.len() as u64;
-            let keep = self.random.below(there + 1) as usize;
-            self.links[link].flows[end].segments.truncate(keep);
-            self.push_segment(link, end, Segment::Reset);
-        }
-    }
-
-    /// Flips a bit of something that is on its way, which a digest must notice.
-    pub fn corrupt_a_segment(&mut self) {
-        let mut candidates = Vec::new();
-        for (link, found) in self.links.iter().enumerate() {
-            for end in 0..2 {
-                for (at, segment) in found.flows[end].segments.iter().enumerate() {
-                    if matches!(segment, Segment::Bytes(bytes) if !bytes.is_empty()) {
-                        candidates.push((link, end, at));
-                    }
-                }
-            }
-        }
-        if candidates.is_empty() {
-            return;
-        }
-        let (link, end, at) = candidates[self.random.below(candidates.len() as u64) as usize];
-        let bit = self.random.next_u64();
-        if let Segment::Bytes(bytes) = &mut self.links[link].flows[end].segments[at] {
-            let byte = (bit >> 8) as usize % bytes.len();
-            bytes[byte] ^= 1 << (bit % 8);
-        }
-        self.trace.note(Instant(self.now), "corrupt", &[link as u64, end as u64, at as u64]);
-    }
-
-    /// Kills a host: its process only, or its power too.
-    pub fn kill(&mut self, host: usize, power: bool) {
-        self.trace.note(Instant(self.now), "kill", &[host as u64, u64::from(power)]);
-        let life = self.hosts[host].life;
-        let under_way: Vec<u64> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| pending.host == host && pending.life == life)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in under_way {
-            let applied = self.pending[&id].outcome.is_some();
-            if !applied && self.planted.applies_late && self.random.chance(1, 2) {
-                self.plan_late_write(id);
-            } else if !applied && !power && self.random.chance(1, 2) {
-                // The kernel had it.
-                self.apply(id);
-            }
-            self.pending.remove(&id);
-        }
-        if power {
-            for disk in self.hosts[host].disks.values_mut() {
-                disk.cut_power(&mut self.random);
-            }
-        }
-        let nodes = core::mem::take(&mut self.hosts[host].nodes);
-        for node in nodes {
-            for open in node.sockets.into_iter().filter_map(|socket| socket.open) {
-                self.links[open.link].ends[open.end] = None;
-                // A process that dies is told of by its kernel; a machine without power says nothing.
-                if !power {
-                    self.push_segment(open.link, 1 - open.end, Segment::Reset);
-                } else if self.random.chance(1, 2) {
-                    self.push_segment(open.link, 1 - open.end, Segment::Reset);
-                } else {
-                    self.links[open.link].silent = true;
-                }
-            }
-        }
-    }
-
-    fn plan_late_write(&mut self, id: u64) {
-        let pending = &self.pending[&id];
-        let Operation::Write { extent, buffer, .. } = &pending.request.operation else { return };
-        let (host, disk) = (pending.host, pending.disk);
-        let bytes = self.hosts[host].nodes[pending.shard].memory.bytes(buffer);
-        let offset = extent.offset.0;
-        let delay = 3_000_000 * MICROSECOND + self.random.below(30_000_000 * MICROSECOND);
-        self.schedule(delay, What::LateWrite { host, disk, offset, bytes });
-    }
-
-    /// Requests that disks of this host have.
-    pub fn requests_below(&self, host: usize) -> usize {
-        let life = self.hosts[host].life;
-        self.pending.values().filter(|pending| pending.host == host && pending.life == life).count()
-    }
-}
-
-/// The bytes of a batch from `from` on: data are read now.
-fn bytes_of(
-    batch: &SendBatch,
-    from: u64,
-    length: u64,
-    memory: &crate::memory::SimMemory,
-) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(length as usize);
-    let mut start = 0u64;
-    for segment in &batch.segments {
-        let (segment_length, head) = match *segment {
-            SendSegment::Head { length, .. } => (u64::from(length), true),
-            SendSegment::Data { length, .. } => (u64::from(length), false),
-        };
-        let end = start + segment_length;
-        let (low, high) = (from.max(start), (from + length).min(end));
-        if low < high {
-            let (skip, count) = ((low - start) as u32, (high - low) as usize);
-            match *segment {
-                SendSegment::Head { start, .. } => {
-                    let at = (start + skip) as usize;
-                    bytes.extend_from_slice(&batch.head[at..at + count]);
-                }
-                SendSegment::Data { buffer, at, .. } => {
-                    let mut part = vec![0; count];
-                    let buffer = &batch.buffers[buffer as usize];
-                    block::Memory::read(memory, buffer, at + skip, &mut part);
-                    bytes.extend_from_slice(&part);
-                }
-            }
-            debug_assert!(head || count > 0);
-        }
-        start = end;
-    }
-    assert_eq!(start, batch.length, "a batch's length is the sum of its segments");
-    bytes
 }

@@ -1,0 +1,169 @@
+//! What goes wrong in a run, when, and how it is mended.
+
+use contract::DiskId;
+use shard::Order;
+
+use crate::disk::Behaviour;
+use crate::raw_host::RawHost;
+use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, client_of, layout_of, subsystem_name};
+
+/// Kinds of faults.
+pub(crate) const FAULTS: usize = 10;
+
+impl Run {
+    fn intervals(&self) -> [u64; FAULTS] {
+        let faults = self.setup.faults;
+        [
+            faults.cut_ms,
+            faults.silence_ms,
+            faults.corrupt_ms,
+            faults.kill_ms,
+            faults.power_ms,
+            faults.kill_client_ms,
+            faults.grow_ms,
+            faults.replug_ms,
+            faults.reopen_ms,
+            faults.garbage_ms,
+        ]
+    }
+
+    pub(crate) fn draw_faults(&mut self) {
+        for (at, most) in self.intervals().into_iter().enumerate() {
+            self.next_fault[at] = self.draw_fault(most);
+        }
+    }
+
+    fn draw_fault(&mut self, most_ms: u64) -> u64 {
+        if most_ms == 0 {
+            return u64::MAX;
+        }
+        self.world.now + self.random.below(most_ms * MILLISECOND) + 1
+    }
+
+    /// Lets go wrong what is due.
+    pub(crate) fn fault(&mut self) {
+        for (at, most) in self.intervals().into_iter().enumerate() {
+            if self.world.now < self.next_fault[at] {
+                continue;
+            }
+            // A target dies when it hurts: with something below, if that comes soon.
+            let patience = self.next_fault[at].saturating_add(2_000 * MILLISECOND);
+            if matches!(at, 3 | 4)
+                && self.world.requests_below(TARGET) == 0
+                && self.world.now < patience
+            {
+                continue;
+            }
+            self.next_fault[at] = self.draw_fault(most);
+            match at {
+                0 => self.world.cut_a_link(false),
+                1 => self.world.cut_a_link(true),
+                2 => self.world.corrupt_a_segment(),
+                3 => self.kill_target(false),
+                4 => self.kill_target(true),
+                5 => {
+                    let index = self.random.below(self.clients.len() as u64) as usize;
+                    self.kill_client(index);
+                }
+                6 => self.grow(),
+                7 => self.unplug(),
+                8 => self.reopen(),
+                _ => {
+                    let (world, random) = (&mut self.world, &mut self.random);
+                    self.garbage.send(world, TARGET, &subsystem_name(), random);
+                }
+            }
+        }
+    }
+
+    fn kill_target(&mut self, power: bool) {
+        self.collect(TARGET);
+        self.world.kill(TARGET, power);
+        if power {
+            self.oracle.power_cut();
+        }
+        self.start_target();
+    }
+
+    fn kill_client(&mut self, index: usize) {
+        let host = self.clients[index].host;
+        let now = self.world.now;
+        let client = client_of(&mut self.world, host);
+        self.clients[index].next_id = client.next_id();
+        // What was under way may still happen: on its way, in the target, or below it.
+        let under_way = client.writes_under_way();
+        self.collect(host);
+        self.world.kill(host, false);
+        for (id, first, count) in under_way {
+            self.oracle.end(now + PATIENCE, id, first, count, false, false);
+        }
+        self.start_client(index);
+    }
+
+    fn grow(&mut self) {
+        if self.replug.is_some() || self.size > 6 * self.setup.disk_size {
+            return;
+        }
+        let more = u64::from(self.setup.disks) * self.setup.chunk.max(64 << 10);
+        for disk in 0..self.setup.disks {
+            let disk = DiskId(disk);
+            let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
+            let size = found.facts().size.0 + more;
+            found.grow(size);
+            let facts = found.facts();
+            self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
+        }
+        let layout = layout_of(&self.setup, &self.world);
+        self.size = layout.size().0;
+        self.order_all(|| Order::ResizeVolume {
+            volume: crate::client::VOLUME,
+            layout: layout.clone(),
+        });
+        self.export();
+    }
+
+    fn unplug(&mut self) {
+        if self.replug.is_some() {
+            return;
+        }
+        let first = self.orders + 1;
+        self.order_all(|| Order::HoldVolume(crate::client::VOLUME));
+        let shards = self.world.hosts[TARGET].nodes.len();
+        self.replug = Some((first..=self.orders, shards));
+    }
+
+    fn reopen(&mut self) {
+        for disk in 0..self.setup.disks {
+            let disk = DiskId(disk);
+            let facts = self.world.hosts[TARGET].disks[&disk].facts();
+            self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
+        }
+    }
+
+    /// Nothing goes wrong any more; what is broken is mended.
+    pub(crate) fn heal(&mut self) {
+        self.healed = true;
+        for disk in self.world.hosts[TARGET].disks.values_mut() {
+            let calm = Behaviour {
+                read_fails: 0,
+                write_fails: 0,
+                flush_fails: 0,
+                sticks: 0,
+                latency_us: 100,
+                ..disk.behaviour()
+            };
+            disk.set_behaviour(calm);
+        }
+        if self.setup.behaviour.sticks > 0 {
+            // Only a new process gets rid of requests that are never answered.
+            self.kill_target(false);
+        }
+        self.reopen();
+        for index in 0..self.clients.len() {
+            let host = self.clients[index].host;
+            client_of(&mut self.world, host).stop();
+        }
+        self.raw_hosts.iter_mut().for_each(RawHost::stop);
+        self.world.raw_news = true;
+    }
+}

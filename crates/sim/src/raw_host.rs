@@ -1,0 +1,574 @@
+//! A host of our own making that speaks NVMe/TCP to the target and does what our initiator never does: fused compare-and-write pairs, aborts, resets
+//! (CC.EN 1 to 0) and shutdowns (CC.SHN) with commands under way, and the loss of an admin queue or of one I/O queue.
+//!
+//! ```text
+//!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> I/O queues -> live -> reset -> (live again, or resting)
+//!      ^                                                              |----> shutdown -----------> resting
+//!      |<-------------------------------------------------------------+----> a connection is cut -----|
+//! ```
+//! It tells the oracle of its writes. A write ends with its answer; with the answer to a reset that covers it, or to an abort that says that it
+//! succeeded (after either nothing may reach the media any more, P3); or, when connections are lost, after [`QUIESCE`].
+//! It is strict: an answer that was not asked for, data out of place, a wrong digest, or a C2HTermReq fails the run. While nothing
+//! else goes wrong (*strict* in [`Manners`]), so does every status that it did not provoke.
+//! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the wire; virtual nanoseconds.
+
+mod line;
+mod work;
+
+use std::collections::BTreeMap;
+
+use block::Random;
+use contract::Machine;
+use wire::nvme::fabrics::{
+    Configuration, Connect, ConnectAttributes, ConnectData, ConnectResult, ControllerStatus,
+    Register,
+};
+use wire::nvme::{Command, Completion, Nqn};
+use wire::nvme_tcp::Digests;
+
+use crate::client::Log;
+use crate::disk::SECTOR;
+use crate::oracle::WriteId;
+use crate::world::World;
+pub(crate) use line::seal;
+use line::{Line, Said};
+use work::{Asked, Pair};
+
+const MILLISECOND: u64 = 1_000_000;
+/// After the loss of its connections nothing of a host reaches the media any more: resets arrive within milliseconds, and disks answer within a second.
+const QUIESCE: u64 = 10_000 * MILLISECOND;
+/// So long the target may be silent while something is asked.
+const PATIENCE: u64 = 120_000 * MILLISECOND;
+
+/// How a raw host behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Manners {
+    /// Sectors of a logical block.
+    pub unit: u64,
+    /// Logical blocks that it works on, from the first on.
+    pub span: u64,
+    /// I/O queues.
+    pub queues: u16,
+    /// Commands under way at most.
+    pub depth: usize,
+    /// Mean time between two commands, in microseconds.
+    pub interval_us: u64,
+    /// Whether lives end soon, in resets, shutdowns and losses.
+    pub resets: bool,
+    /// Digests to ask for.
+    pub digests: Digests,
+    /// Whether nothing else goes wrong: then every error must have been provoked.
+    pub strict: bool,
+}
+
+/// What a raw host did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deeds {
+    /// Commands that were answered.
+    pub answered: u64,
+    /// Fused pairs that wrote.
+    pub swaps: u64,
+    /// Fused pairs whose compare failed.
+    pub miscompares: u64,
+    /// Aborts that succeeded.
+    pub aborts: u64,
+    /// Resets that were answered.
+    pub resets: u64,
+    /// Commands that were under way at a reset.
+    pub reset_commands: u64,
+    /// Shutdowns that were completed.
+    pub shutdowns: u64,
+    /// Times that it cut a connection.
+    pub losses: u64,
+    /// R2Ts.
+    pub grants: u64,
+}
+
+impl Deeds {
+    /// Adds what another raw host did.
+    pub fn add(&mut self, other: &Deeds) {
+        self.answered += other.answered;
+        self.swaps += other.swaps;
+        self.miscompares += other.miscompares;
+        self.aborts += other.aborts;
+        self.resets += other.resets;
+        self.reset_commands += other.reset_commands;
+        self.shutdowns += other.shutdowns;
+        self.losses += other.losses;
+        self.grants += other.grants;
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Resting(u64),
+    Admin,
+    Queues,
+    Live,
+    /// CC.EN=0 was sent.
+    Resetting,
+    /// CC.SHN was sent, at this moment.
+    ShuttingDown(u64),
+    /// The admin connection was cut: the target must close the others.
+    Orphaned,
+    Done,
+}
+
+/// What the admin queue is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Connect,
+    Enable,
+    Ready,
+    Queue(usize),
+    Disable,
+    Disabled,
+    Shutdown,
+    ShutdownStatus,
+}
+
+/// A host; see the module.
+#[derive(Debug)]
+pub struct RawHost {
+    random: Random,
+    manners: Manners,
+    nqn: Nqn,
+    subsystem: Nqn,
+    host_id: [u8; 16],
+    phase: Phase,
+    /// The admin connection, then one for each I/O queue.
+    lines: Vec<Line>,
+    controller: u16,
+    pairs: BTreeMap<u64, Pair>,
+    next_pair: u64,
+    /// What each logical block was last seen to hold.
+    seen: BTreeMap<u64, Vec<u8>>,
+    next_id: WriteId,
+    id_step: u64,
+    /// Commands until this life ends.
+    left: u64,
+    next_at: u64,
+    poll_at: Option<u64>,
+    heard_at: u64,
+    alarm: Option<u64>,
+    stopping: bool,
+    /// What it did, to be told to the oracle in order.
+    pub(crate) log: Vec<Log>,
+    /// What it did, in numbers.
+    pub deeds: Deeds,
+}
+
+impl RawHost {
+    /// Host number `index`, whose writes are numbered `first_id`, `first_id + id_step` and so on.
+    pub fn new(
+        random: Random,
+        manners: Manners,
+        subsystem: Nqn,
+        index: usize,
+        (first_id, id_step): (WriteId, u64),
+    ) -> RawHost {
+        let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-raw-{index}");
+        RawHost {
+            random,
+            manners,
+            nqn: Nqn::new(&name).expect("a valid name"),
+            subsystem,
+            host_id: [0x80 + index as u8; 16],
+            phase: Phase::Resting(0),
+            lines: Vec::new(),
+            controller: 0,
+            pairs: BTreeMap::new(),
+            next_pair: 0,
+            seen: BTreeMap::new(),
+            next_id: first_id,
+            id_step,
+            left: 0,
+            next_at: 0,
+            poll_at: None,
+            heard_at: 0,
+            alarm: None,
+            stopping: false,
+            log: Vec::new(),
+            deeds: Deeds::default(),
+        }
+    }
+
+    /// Begins nothing new; it leaves when all is answered.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether it has left.
+    pub fn is_quiet(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// How it is, in words.
+    pub fn state(&self) -> String {
+        let asked: Vec<String> =
+            self.lines.iter().map(|line| format!("{:?}", line.asked)).collect();
+        format!("{:?}, asked {}", self.phase, asked.join("; "))
+    }
+
+    /// Hears what came, and goes on. An error is the target's fault.
+    pub fn drive<M: Machine>(&mut self, world: &mut World<M>, target: usize) -> Result<(), String> {
+        let now = world.now;
+        self.hear(world, now)?;
+        self.notice_losses(world, now)?;
+        match self.phase {
+            Phase::Resting(_) if self.stopping => self.phase = Phase::Done,
+            Phase::Resting(until) if until <= now => self.begin(world, target, now),
+            Phase::Live => self.live(world, now),
+            _ => {}
+        }
+        self.poll(world, now);
+        for line in &mut self.lines {
+            line.serve_grants(world, now, &mut self.random, &self.pairs);
+        }
+        let asked = self.lines.iter().any(|line| !line.asked.is_empty());
+        if asked && now > self.heard_at + PATIENCE {
+            if self.manners.strict {
+                return Err(format!("a raw host is not answered: {}", self.state()));
+            }
+            self.lose(world, now);
+        }
+        self.set_alarm(world, now);
+        Ok(())
+    }
+
+    fn set_alarm<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        let phase = match self.phase {
+            Phase::Resting(until) => Some(until),
+            Phase::Orphaned => Some(self.heard_at + PATIENCE + 1),
+            Phase::Live if !self.stopping && self.under_way() < self.manners.depth => {
+                Some(self.next_at)
+            }
+            _ => None,
+        };
+        let asked = self.lines.iter().any(|line| !line.asked.is_empty());
+        let patience = asked.then_some(self.heard_at + PATIENCE + 1);
+        let grants = self.lines.iter().filter_map(Line::next_grant);
+        let next = phase.into_iter().chain(patience).chain(self.poll_at).chain(grants).min();
+        let Some(next) = next else { return };
+        if self.alarm.is_none_or(|alarm| alarm <= now || next < alarm) {
+            let next = next.max(now + 1);
+            self.alarm = Some(next);
+            world.alarm_at(next);
+        }
+    }
+
+    /// Commands on I/O queues that are not answered.
+    fn under_way(&self) -> usize {
+        self.lines.iter().skip(1).map(|line| line.asked.len()).sum()
+    }
+
+    fn begin<M: Machine>(&mut self, world: &mut World<M>, target: usize, now: u64) {
+        self.lines = vec![Line::connect(world, target, self.manners.digests, &mut self.random)];
+        (self.phase, self.heard_at) = (Phase::Admin, now);
+        self.target_for_queues(target);
+    }
+
+    fn target_for_queues(&mut self, target: usize) {
+        self.lines[0].target = target;
+    }
+
+    fn hear<M: Machine>(&mut self, world: &mut World<M>, now: u64) -> Result<(), String> {
+        for at in 0..self.lines.len() {
+            if self.lines.get_mut(at).is_some_and(|line| line.take(world)) {
+                self.heard_at = now;
+            }
+            while let Some(said) = self.lines.get_mut(at).and_then(|line| line.next().transpose()) {
+                let why = match said {
+                    Ok(Said::Term(term)) => format!("a raw host was terminated: {term:?}"),
+                    Err(why) => format!("a raw host heard nonsense: {why}"),
+                    Ok(said) => {
+                        self.handle(world, now, at, said)?;
+                        continue;
+                    }
+                };
+                if self.manners.strict {
+                    return Err(why);
+                }
+                // Bits flip on the wire, and digests told so.
+                self.lose(world, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn handle<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        at: usize,
+        said: Said,
+    ) -> Result<(), String> {
+        match said {
+            Said::Greeted => {
+                let step = if at == 0 { Step::Connect } else { Step::Queue(at) };
+                let controller =
+                    if at == 0 { ConnectData::CONTROLLER_ANY } else { self.controller };
+                let connect = Connect {
+                    record_format: 0,
+                    queue_id: at as u16,
+                    sq_size: 31,
+                    attributes: ConnectAttributes::default(),
+                    keep_alive_ms: 0,
+                };
+                let data = ConnectData {
+                    host_id: self.host_id,
+                    controller_id: controller,
+                    subsystem: self.subsystem.clone(),
+                    host: self.nqn.clone(),
+                };
+                let command = Command::connect(&connect);
+                let asked = Asked::Step(step);
+                self.lines[at].ask(world, &mut self.random, command, &data.emit(), asked);
+                Ok(())
+            }
+            Said::Term(_) => unreachable!("a C2HTermReq ends the line"),
+            Said::Response(entry) => match self.lines[at].asked.remove(&entry.command_id) {
+                None => Err(format!("an answer to nothing: {entry}")),
+                Some(Asked::Step(step)) => self.stepped(world, now, step, &entry),
+                Some(asked) => {
+                    self.deeds.answered += 1;
+                    self.answered(now, asked, &entry)
+                }
+            },
+            Said::Data(header, bytes) => self.lines[at].take_data(&header, &bytes),
+            Said::Grant(grant) => {
+                self.deeds.grants += 1;
+                self.lines[at].grant(now, grant, &mut self.random, &self.pairs)
+            }
+        }
+    }
+
+    fn ask_admin<M: Machine>(&mut self, world: &mut World<M>, step: Step, command: Command) {
+        self.lines[0].ask(world, &mut self.random, command, &[], Asked::Step(step));
+    }
+
+    /// An answer on the way up or down.
+    fn stepped<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        step: Step,
+        entry: &Completion,
+    ) -> Result<(), String> {
+        if !entry.status.is_success() {
+            // A target that is just starting, or that drains an old association of ours, asks us to come again: without DNR.
+            let comes_again = matches!(step, Step::Connect | Step::Queue(_)) && !entry.status.dnr();
+            if self.manners.strict && !comes_again {
+                return Err(format!("{step:?} of a raw host was answered: {entry}"));
+            }
+            self.lose(world, now);
+            return Ok(());
+        }
+        let status = ControllerStatus(entry.result as u32);
+        match step {
+            Step::Connect => {
+                self.controller = ConnectResult(entry.result as u32).controller_id() as u16;
+                self.ask_admin(world, Step::Enable, configure(true, 0));
+            }
+            Step::Enable => self.ask_admin(world, Step::Ready, controller_status()),
+            Step::Ready if status.ready() => {
+                self.phase = Phase::Queues;
+                let target = self.lines[0].target;
+                for _ in 0..self.manners.queues {
+                    let digests = self.manners.digests;
+                    self.lines.push(Line::connect(world, target, digests, &mut self.random));
+                }
+            }
+            Step::Queue(at) => {
+                self.lines[at].live = true;
+                if self.lines.iter().skip(1).all(|line| line.live) {
+                    self.phase = Phase::Live;
+                    self.next_at = now;
+                    let most = if self.manners.resets { 40 } else { 400 };
+                    self.left = 1 + self.random.below(most);
+                }
+            }
+            Step::Disable if self.phase == Phase::Resetting => self.reset_done(world, now),
+            Step::Disabled if self.phase == Phase::Resetting && !status.ready() => {
+                self.reset_done(world, now);
+            }
+            Step::ShutdownStatus => {
+                let Phase::ShuttingDown(start) = self.phase else { return Ok(()) };
+                if status.shst() == SHUTDOWN_COMPLETE {
+                    self.deeds.shutdowns += 1;
+                    // What was acknowledged before is durable now.
+                    self.log.push(Log::Flushed { start });
+                    self.hang_up(world, now, false);
+                    return Ok(());
+                }
+                if status.fatal() {
+                    if self.manners.strict {
+                        return Err("a shutdown ends in CSTS.CFS".to_owned());
+                    }
+                    self.lose(world, now);
+                    return Ok(());
+                }
+                self.poll_at = Some(now + 5 * MILLISECOND);
+            }
+            Step::Ready => self.poll_at = Some(now + 5 * MILLISECOND),
+            Step::Shutdown => self.poll_at = Some(now),
+            Step::Disable | Step::Disabled => {}
+        }
+        Ok(())
+    }
+
+    /// Asks again for what takes its time.
+    fn poll<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        if self.poll_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.poll_at = None;
+        match self.phase {
+            Phase::Admin => self.ask_admin(world, Step::Ready, controller_status()),
+            Phase::ShuttingDown(_) => {
+                self.ask_admin(world, Step::ShutdownStatus, controller_status());
+            }
+            _ => {}
+        }
+    }
+
+    /// The target says that the controller is reset: from now on nothing of it reaches the media.
+    fn reset_done<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        self.deeds.resets += 1;
+        self.deeds.reset_commands += self.under_way() as u64;
+        for mut line in self.lines.split_off(1) {
+            self.abandon(&mut line, now);
+            line.hang_up(world, false);
+        }
+        if self.stopping || self.random.chance(1, 2) {
+            self.hang_up(world, now, false);
+        } else {
+            self.phase = Phase::Admin;
+            self.ask_admin(world, Step::Enable, configure(true, 0));
+        }
+    }
+
+    /// Lives on, or ends this life in one of the ways that there are.
+    fn live<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        while !self.stopping
+            && self.left > 0
+            && self.next_at <= now
+            && self.under_way() < self.manners.depth
+        {
+            self.left -= 1;
+            self.work(world, now);
+            if self.random.chance(1, self.manners.depth as u64) {
+                let most = 2 * self.manners.interval_us * self.manners.depth as u64 * 1_000;
+                self.next_at = now + self.random.below(most + 1);
+            }
+        }
+        if self.stopping {
+            if self.under_way() == 0 {
+                self.shut_down(world, now);
+            }
+            return;
+        }
+        if self.left > 0 {
+            return;
+        }
+        // Life ends while commands are under way, mostly.
+        if self.under_way() > 0 && self.random.chance(1, 4) {
+            return;
+        }
+        match self.random.below(if self.manners.resets { 6 } else { 2 }) {
+            0 => self.shut_down(world, now),
+            1..=3 => self.reset(world),
+            4 => {
+                self.deeds.losses += 1;
+                let mut admin = self.lines.remove(0);
+                admin.hang_up(world, true);
+                self.abandon(&mut admin, now + QUIESCE);
+                self.phase = Phase::Orphaned;
+                self.heard_at = now;
+            }
+            _ => {
+                // One queue is lost, and the controller reset: its answer covers that queue, too.
+                self.deeds.losses += 1;
+                let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
+                self.lines[at].hang_up(world, true);
+                self.reset(world);
+            }
+        }
+    }
+
+    fn reset<M: Machine>(&mut self, world: &mut World<M>) {
+        self.phase = Phase::Resetting;
+        for line in &mut self.lines[1..] {
+            line.may_end = true;
+        }
+        self.ask_admin(world, Step::Disable, configure(false, 0));
+        if self.random.chance(1, 2) {
+            self.ask_admin(world, Step::Disabled, controller_status());
+        }
+    }
+
+    fn shut_down<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        self.phase = Phase::ShuttingDown(now);
+        for line in &mut self.lines[1..] {
+            line.may_end = true;
+        }
+        self.ask_admin(world, Step::Shutdown, configure(true, 1));
+    }
+
+    fn notice_losses<M: Machine>(&mut self, world: &mut World<M>, now: u64) -> Result<(), String> {
+        if self.phase == Phase::Orphaned {
+            if self.lines.iter().all(|line| line.is_over(world)) {
+                self.hang_up(world, now, false);
+            } else if now > self.heard_at + PATIENCE {
+                if !self.manners.strict {
+                    self.lose(world, now);
+                    return Ok(());
+                }
+                return Err("the queues of a lost admin queue are not closed".to_owned());
+            }
+            return Ok(());
+        }
+        let lost = self.lines.iter().any(|line| !line.may_end && line.is_over(world));
+        if lost {
+            if self.manners.strict {
+                return Err(format!("the target left a raw host: {}", self.state()));
+            }
+            self.lose(world, now);
+        }
+        Ok(())
+    }
+
+    /// Gives an association up that broke.
+    fn lose<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        self.hang_up(world, now, true);
+    }
+
+    /// Leaves: every connection is closed, and what was under way may happen for a while.
+    fn hang_up<M: Machine>(&mut self, world: &mut World<M>, now: u64, reset: bool) {
+        for mut line in core::mem::take(&mut self.lines) {
+            self.abandon(&mut line, now + QUIESCE);
+            line.hang_up(world, reset);
+        }
+        self.poll_at = None;
+        let rest = self.random.below(500 * MILLISECOND);
+        self.phase = if self.stopping { Phase::Done } else { Phase::Resting(now + rest) };
+    }
+}
+
+/// CSTS.SHST: the shutdown is complete.
+const SHUTDOWN_COMPLETE: u32 = 2;
+
+fn configure(enable: bool, shutdown: u32) -> Command {
+    let value = Configuration::default().with_enable(enable).with_iosqes(6).with_iocqes(4);
+    Command::property_set(Register::CC.0, value.with_shn(shutdown).0)
+}
+
+fn controller_status() -> Command {
+    Command::property_get(Register::CSTS.0, false)
+}
+
+/// Bytes of `count` logical blocks.
+fn bytes_of(unit: u64, count: u64) -> usize {
+    (unit * count) as usize * SECTOR
+}

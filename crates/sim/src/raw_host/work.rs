@@ -1,0 +1,414 @@
+//! What a raw host asks on its I/O queues, and what it makes of the answers.
+
+use contract::Machine;
+use nvme::io::COMPARE_AND_WRITE_MAX;
+use wire::nvme::command::{Fuse, SglDescriptor};
+use wire::nvme::{Command, Completion, Status};
+
+use super::{RawHost, Step, bytes_of};
+use crate::client::Log;
+use crate::disk::SECTOR;
+use crate::oracle::{Content, Oracle, WriteId};
+use crate::world::World;
+
+use super::line::Line;
+
+/// The namespace.
+const NSID: u32 = 1;
+/// Data of a command that may lie in its capsule.
+const IN_CAPSULE_MAX: usize = 8192;
+
+/// A command that is not answered. `first` and `count` are logical blocks.
+pub(super) enum Asked {
+    Step(Step),
+    Read {
+        start: u64,
+        first: u64,
+        bytes: Vec<u8>,
+        received: usize,
+    },
+    /// `over`: the target said that it aborted it.
+    Write {
+        id: WriteId,
+        first: u64,
+        count: u64,
+        data: Vec<u8>,
+        durable: bool,
+        over: bool,
+    },
+    /// Half of a fused pair.
+    Pair {
+        number: u64,
+        second: bool,
+    },
+    /// The first of a pair that has no second.
+    Single,
+    Flush {
+        start: u64,
+    },
+    /// On the admin queue: of that command of that line.
+    Abort {
+        line: usize,
+        id: u16,
+    },
+}
+
+impl core::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Asked::Step(step) => write!(f, "{step:?}"),
+            Asked::Read { start, first, received, .. } => {
+                write!(f, "read at {first} since {start}, {received} bytes received")
+            }
+            Asked::Write { id, first, count, .. } => {
+                write!(f, "write {id} of {count} at {first}")
+            }
+            Asked::Pair { number, second: false } => write!(f, "compare of pair {number}"),
+            Asked::Pair { number, second: true } => write!(f, "write of pair {number}"),
+            Asked::Single => f.write_str("half a pair"),
+            Asked::Flush { start } => write!(f, "flush since {start}"),
+            Asked::Abort { line, id } => write!(f, "abort of {id} on queue {line}"),
+        }
+    }
+}
+
+/// A compare-and-write.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) start: u64,
+    pub(super) first: u64,
+    pub(super) count: u64,
+    pub(super) id: WriteId,
+    pub(super) expected: Vec<u8>,
+    pub(super) data: Vec<u8>,
+    statuses: [Option<Status>; 2],
+    over: bool,
+}
+
+impl RawHost {
+    /// Asks one thing.
+    pub(super) fn work<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
+        let span = self.manners.span;
+        let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
+        let count = 1 + self.random.below(most);
+        let first = self.random.below(span - count + 1);
+        match self.random.below(100) {
+            0..15 => self.read(world, now, at, first, count),
+            15..40 => self.write(world, now, at, first, count),
+            40..85 => {
+                // What the target's NACWU allows.
+                let most = u64::from(COMPARE_AND_WRITE_MAX) / bytes_of(self.manners.unit, 1) as u64;
+                let count = count.min(most);
+                // What is not known is looked at first: a compare with a guess would only fail.
+                if (first..first + count).all(|block| self.seen.contains_key(&block)) {
+                    self.compare_and_write(world, now, at, first, count);
+                } else {
+                    self.read(world, now, at, first, count);
+                }
+            }
+            85..92 => {
+                let asked = Asked::Flush { start: now };
+                self.lines[at].ask(world, &mut self.random, Command::flush(NSID), &[], asked);
+            }
+            92..94 => {
+                // A first without second: the next command on the queue tells.
+                let bytes = bytes_of(self.manners.unit, 1);
+                let compare = Command::compare(NSID, first, 1, bytes as u32)
+                    .with_sgl(SglDescriptor::in_capsule(bytes as u32))
+                    .with_fuse(Fuse::FIRST);
+                let data = vec![0x11; bytes];
+                self.lines[at].ask(world, &mut self.random, compare, &data, Asked::Single);
+                let asked = Asked::Flush { start: now };
+                self.lines[at].ask(world, &mut self.random, Command::flush(NSID), &[], asked);
+            }
+            _ => self.abort(world),
+        }
+    }
+
+    fn read<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        at: usize,
+        first: u64,
+        count: u64,
+    ) {
+        let bytes = vec![0; bytes_of(self.manners.unit, count)];
+        let command = Command::read(NSID, first, count as u32, bytes.len() as u32);
+        let asked = Asked::Read { start: now, first, bytes, received: 0 };
+        self.lines[at].ask(world, &mut self.random, command, &[], asked);
+    }
+
+    fn begin_write(&mut self, now: u64, first: u64, count: u64) -> (WriteId, Vec<u8>) {
+        let id = self.next_id;
+        self.next_id += self.id_step;
+        let unit = self.manners.unit;
+        let (at, number) = (first * unit, count * unit);
+        self.log.push(Log::Begin {
+            at: now,
+            id,
+            content: Content::Pattern,
+            first: at,
+            count: number,
+        });
+        let mut data = vec![0; bytes_of(unit, count)];
+        Oracle::pattern(id, at, &mut data);
+        (id, data)
+    }
+
+    /// The command, with its data in the capsule or to be asked for.
+    fn carry(&mut self, command: Command, data: &[u8]) -> (Command, bool) {
+        let in_capsule = data.len() <= IN_CAPSULE_MAX && self.random.chance(1, 2);
+        match in_capsule {
+            true => (command.with_sgl(SglDescriptor::in_capsule(data.len() as u32)), true),
+            false => (command, false),
+        }
+    }
+
+    fn write<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        at: usize,
+        first: u64,
+        count: u64,
+    ) {
+        let (id, data) = self.begin_write(now, first, count);
+        let durable = self.random.chance(1, 4);
+        let command = Command::write(NSID, first, count as u32, data.len() as u32);
+        let (command, in_capsule) = self.carry(command.with_force_unit_access(durable), &data);
+        let with = if in_capsule { data.clone() } else { Vec::new() };
+        let asked = Asked::Write { id, first, count, data, durable, over: false };
+        self.lines[at].ask(world, &mut self.random, command, &with, asked);
+    }
+
+    fn compare_and_write<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        at: usize,
+        first: u64,
+        count: u64,
+    ) {
+        let (id, data) = self.begin_write(now, first, count);
+        let expected: Vec<u8> =
+            (first..first + count).flat_map(|block| self.seen[&block].clone()).collect();
+        let (blocks, bytes) = (count as u32, data.len() as u32);
+        let compare = Command::compare(NSID, first, blocks, bytes).with_fuse(Fuse::FIRST);
+        let write = Command::write(NSID, first, blocks, bytes).with_fuse(Fuse::SECOND);
+        let ((compare, compare_with), (write, write_with)) =
+            (self.carry(compare, &expected), self.carry(write, &data));
+        let number = self.next_pair;
+        self.next_pair += 1;
+        let first_data = if compare_with { expected.clone() } else { Vec::new() };
+        let second_data = if write_with { data.clone() } else { Vec::new() };
+        let statuses = [None; 2];
+        let pair = Pair { start: now, first, count, id, expected, data, statuses, over: false };
+        self.pairs.insert(number, pair);
+        let (line, random) = (&mut self.lines[at], &mut self.random);
+        line.ask(world, random, compare, &first_data, Asked::Pair { number, second: false });
+        line.ask(world, random, write, &second_data, Asked::Pair { number, second: true });
+    }
+
+    fn abort<M: Machine>(&mut self, world: &mut World<M>) {
+        let under_way: Vec<(usize, u16)> = self
+            .lines
+            .iter()
+            .enumerate()
+            .skip(1)
+            .flat_map(|(at, line)| line.asked.keys().map(move |id| (at, *id)))
+            .collect();
+        if under_way.is_empty() {
+            return;
+        }
+        let (line, id) = under_way[self.random.below(under_way.len() as u64) as usize];
+        let command = Command::abort(line as u16, id);
+        let asked = Asked::Abort { line, id };
+        self.lines[0].ask(world, &mut self.random, command, &[], asked);
+    }
+
+    /// A command was answered.
+    pub(super) fn answered(
+        &mut self,
+        now: u64,
+        asked: Asked,
+        entry: &Completion,
+    ) -> Result<(), String> {
+        let (status, unit) = (entry.status, self.manners.unit);
+        let done = status.is_success();
+        match asked {
+            Asked::Step(_) => unreachable!("steps are answered elsewhere"),
+            Asked::Read { start, first, bytes, received, .. } => {
+                self.expect(status, "a read")?;
+                if !done {
+                    return Ok(());
+                }
+                if received != bytes.len() {
+                    return Err(format!(
+                        "a read succeeded with {received} of {} bytes",
+                        bytes.len()
+                    ));
+                }
+                self.remember(first, &bytes);
+                self.log.push(Log::Read { start, end: now, first: first * unit, bytes });
+            }
+            Asked::Write { id, first, count, data, durable, over } => {
+                if over {
+                    return aborted(status, "a write");
+                }
+                self.expect(status, "a write")?;
+                if done {
+                    self.remember(first, &data);
+                }
+                let (first, count) = (first * unit, count * unit);
+                self.log.push(Log::End {
+                    at: now,
+                    id,
+                    first,
+                    count,
+                    done,
+                    durable: durable && done,
+                });
+            }
+            Asked::Flush { start } => {
+                self.expect(status, "a flush")?;
+                if done {
+                    self.log.push(Log::Flushed { start });
+                }
+            }
+            Asked::Single => {
+                if done {
+                    return Err("half of a fused pair succeeded".to_owned());
+                }
+            }
+            Asked::Pair { number, second } => {
+                let pair = self.pairs.get_mut(&number).expect("a pair stays until it is judged");
+                pair.statuses[usize::from(second)] = Some(status);
+                if let [Some(compare), Some(write)] = pair.statuses {
+                    let pair = self.pairs.remove(&number).expect("just seen");
+                    return self.judge(now, pair, compare, write);
+                }
+            }
+            Asked::Abort { line, id } => {
+                self.expect(status, "an abort")?;
+                if done && entry.result32() & 1 == 0 {
+                    self.deeds.aborts += 1;
+                    self.note_aborted(now, line, id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An abort succeeded: the command is dead, though its answer may be on its way.
+    fn note_aborted(&mut self, now: u64, line: usize, command: u16) {
+        let unit = self.manners.unit;
+        let end = |id: WriteId, first: u64, count: u64| {
+            let (first, count) = (first * unit, count * unit);
+            Log::End { at: now, id, first, count, done: false, durable: false }
+        };
+        match self.lines.get_mut(line).and_then(|line| line.asked.get_mut(&command)) {
+            Some(Asked::Write { id, first, count, over, .. }) => {
+                *over = true;
+                self.log.push(end(*id, *first, *count));
+            }
+            Some(Asked::Pair { number, .. }) => {
+                let pair = self.pairs.get_mut(number).expect("a pair stays until it is judged");
+                if !core::mem::replace(&mut pair.over, true) {
+                    self.log.push(end(pair.id, pair.first, pair.count));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Both halves of a pair were answered.
+    fn judge(
+        &mut self,
+        now: u64,
+        pair: Pair,
+        compare: Status,
+        write: Status,
+    ) -> Result<(), String> {
+        let Pair { start, first, count, id, expected, data, over, .. } = pair;
+        let unit = self.manners.unit;
+        let (at, number) = (first * unit, count * unit);
+        if over {
+            aborted(compare, "a compare")?;
+            return aborted(write, "a fused write");
+        }
+        if compare.is_success() && write.is_success() {
+            self.deeds.swaps += 1;
+            self.remember(first, &data);
+            self.log.push(Log::Swapped { start, end: now, first: at, id, expected });
+            let durable = false;
+            self.log.push(Log::End { at: now, id, first: at, count: number, done: true, durable });
+            return Ok(());
+        }
+        if write.is_success() {
+            return Err(format!("a fused write was done although its compare ended {compare}"));
+        }
+        if compare.code() == Status::COMPARE_FAILURE.code() {
+            self.deeds.miscompares += 1;
+            for block in first..first + count {
+                self.seen.remove(&block);
+            }
+            self.log.push(Log::Never { id, first: at, count: number });
+            return Ok(());
+        }
+        self.expect(compare, "a compare")?;
+        self.expect(write, "a fused write")?;
+        let (done, durable) = (false, false);
+        self.log.push(Log::End { at: now, id, first: at, count: number, done, durable });
+        Ok(())
+    }
+
+    /// A status must be provoked when nothing else goes wrong: success, or the end of what was aborted or reset.
+    fn expect(&self, status: Status, what: &str) -> Result<(), String> {
+        let provoked = [
+            Status::SUCCESS,
+            Status::ABORT_REQUESTED,
+            Status::SQ_DELETED,
+            Status::FUSED_FAILED,
+            Status::COMMAND_SEQUENCE_ERROR,
+        ];
+        let is_provoked = provoked.iter().any(|known| known.code() == status.code());
+        if self.manners.strict && !is_provoked {
+            return Err(format!("{what} was answered with {status} and nothing was wrong"));
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, first: u64, bytes: &[u8]) {
+        let one = self.manners.unit as usize * SECTOR;
+        for (block, bytes) in (first..).zip(bytes.chunks(one)) {
+            self.seen.insert(block, bytes.to_vec());
+        }
+    }
+
+    /// Nobody waits any more for what is asked on a line: nothing of it happens after `end`.
+    pub(super) fn abandon(&mut self, line: &mut Line, end: u64) {
+        let unit = self.manners.unit;
+        for asked in line.give_up().into_values() {
+            let (id, first, count) = match asked {
+                Asked::Write { id, first, count, over: false, .. } => (id, first, count),
+                Asked::Pair { number, .. } => match self.pairs.remove(&number) {
+                    Some(Pair { id, first, count, over: false, .. }) => (id, first, count),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            let (first, count) = (first * unit, count * unit);
+            self.log.push(Log::End { at: end, id, first, count, done: false, durable: false });
+        }
+    }
+}
+
+/// What was said to be aborted must say so itself.
+fn aborted(status: Status, what: &str) -> Result<(), String> {
+    if status.is_success() {
+        return Err(format!("{what} was said to be aborted, and succeeded"));
+    }
+    Ok(())
+}
