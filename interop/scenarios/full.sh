@@ -24,7 +24,7 @@ say "what nvme-cli asks"
 answers() { "$@" >/tmp/answer 2>&1 || { cat /tmp/answer; die "no answer: $*"; }; }
 says() { grep -qE "$1" /tmp/answer || { cat /tmp/answer; die "expected $1 in the answer to $2"; }; }
 answers nvme id-ctrl "/dev/$ctrl" -H && says "^subnqn\s*: $NQN" id-ctrl && says "^mdts\s*: 8" id-ctrl
-answers nvme id-ns "$disk" -H && says "^nsze\s*: 0x80000$|^nsze\s*: 0x7[0-9a-f]{4}$" id-ns
+answers nvme id-ns "$disk" -H && says "^nsze\s*: 0x7e000\b" id-ns
 answers nvme ns-descs "$disk" && says "^uuid\s*: " ns-descs && ! grep -q "uuid\s*: 00000000-0000" /tmp/answer || die "ns-descs without a UUID"
 answers nvme list-ns "/dev/$ctrl" && says "0x1$" list-ns
 answers nvme list && says "$disk" list
