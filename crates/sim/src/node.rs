@@ -33,7 +33,7 @@ pub(crate) struct Open {
     pub(crate) link: usize,
     pub(crate) end: End,
     /// What arrived and was not consumed.
-    pub(crate) received: Vec<u8>,
+    pub(crate) received: Received,
     /// How much of it was shown.
     pub(crate) shown: usize,
     pub(crate) want: Want,
@@ -43,6 +43,40 @@ pub(crate) struct Open {
     pub(crate) sending: Option<Sending>,
     /// Set once the machine closed: whether what is out should leave first.
     pub(crate) closing: Option<bool>,
+}
+
+/// Bytes that came and were not consumed.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    all: Vec<u8>,
+    /// How many at the front are consumed: they are moved out now and then, not at every step.
+    consumed: usize,
+}
+
+impl Received {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.all[self.consumed..]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() - self.consumed
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.all.extend_from_slice(bytes);
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.consumed += count;
+        if self.consumed > self.all.len() / 2 {
+            self.all.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
 }
 
 /// What the machine wants of the stream.
@@ -87,7 +121,7 @@ impl<M: Machine> Node<M> {
         socket.open = Some(Open {
             link,
             end,
-            received: Vec::new(),
+            received: Received::default(),
             shown: 0,
             want: Want::Stream { at_least: 1, at_most: usize::MAX },
             loss: None,
@@ -136,8 +170,9 @@ impl<M: Machine> Node<M> {
                         break;
                     }
                     let at = direct.at + *filled;
-                    let bytes: Vec<u8> = open.received.drain(..there).collect();
-                    block::Memory::write(&mut self.memory, &mut direct.buffer, at, &bytes);
+                    let bytes = &open.received.bytes()[..there];
+                    block::Memory::write(&mut self.memory, &mut direct.buffer, at, bytes);
+                    open.received.consume(there);
                     consumed += there;
                     *filled += there as u32;
                     if there < missing {
@@ -172,7 +207,7 @@ impl<M: Machine> Node<M> {
                     let receive = self.machine.handle_received(
                         now,
                         connection,
-                        &bytes[..visible],
+                        &bytes.bytes()[..visible],
                         &mut self.memory,
                     );
                     assert!(
@@ -182,7 +217,7 @@ impl<M: Machine> Node<M> {
                     );
                     let open = self.sockets[slot].open.as_mut().expect("it stays while shown");
                     open.received = bytes;
-                    open.received.drain(..receive.consumed);
+                    open.received.consume(receive.consumed);
                     open.shown = visible - receive.consumed;
                     if let Next::Stream { at_least, .. } = receive.next {
                         // Else it would be shown the same for ever.

@@ -10,6 +10,8 @@
 //! A power cut takes that knowledge away from everything that was not made durable by a flush or a durable write: then older values may come back. A write
 //! whose outcome is *not done* or *unknown* may have happened and supersedes nothing; after its completion no more happens to it.
 
+use std::collections::BTreeSet;
+
 use crate::disk::SECTOR;
 
 /// A write's number; 0 is what the disk held at first: zeros.
@@ -51,7 +53,8 @@ impl Entry {
 #[derive(Debug)]
 pub struct Oracle {
     blocks: Vec<Vec<Entry>>,
-    next: WriteId,
+    /// Blocks that hold what a flush has not covered.
+    dirty: BTreeSet<u64>,
     /// Whether flushes mean anything: not when the disks lie about them.
     flushes_count: bool,
     checked: u64,
@@ -70,7 +73,12 @@ impl Oracle {
             swapped: None,
             follows: None,
         };
-        Oracle { blocks: vec![vec![first]; blocks as usize], next: 1, flushes_count, checked: 0 }
+        Oracle {
+            blocks: vec![vec![first]; blocks as usize],
+            dirty: BTreeSet::new(),
+            flushes_count,
+            checked: 0,
+        }
     }
 
     /// Blocks that were read and found right.
@@ -78,14 +86,9 @@ impl Oracle {
         self.checked
     }
 
-    /// A number for a write.
-    pub fn number(&mut self) -> WriteId {
-        self.next += 1;
-        self.next - 1
-    }
-
     /// A write of `count` blocks from `first` on begins.
     pub fn begin(&mut self, now: u64, id: WriteId, content: Content, first: u64, count: u64) {
+        self.dirty.extend(first..first + count);
         for block in &mut self.blocks[first as usize..(first + count) as usize] {
             block.push(Entry {
                 id,
@@ -166,15 +169,15 @@ impl Oracle {
         if !self.flushes_count {
             return;
         }
-        for block in &mut self.blocks {
+        let blocks = &mut self.blocks;
+        self.dirty.retain(|number| {
+            let block = &mut blocks[*number as usize];
             for entry in block.iter_mut() {
-                if entry.known.is_some() && entry.end.is_some_and(|end| end < start) {
-                    entry.durable = true;
-                    entry.known = entry.known.or(Some(start));
-                }
+                entry.durable |= entry.known.is_some() && entry.end.is_some_and(|end| end < start);
             }
             prune(block);
-        }
+            block.iter().any(|entry| !entry.durable)
+        });
     }
 
     /// The target lost its power: what does not last may be gone.

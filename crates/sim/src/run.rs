@@ -202,7 +202,9 @@ impl Run {
             world.hosts[TARGET].disks.insert(DiskId(disk), made);
         }
         let size = layout_of(&setup, &world).size().0;
-        let most = size + 8 * setup.disk_size * u64::from(setup.disks);
+        // Room for all that `grow` may add.
+        let grown = 8 * setup.disk_size * u64::from(setup.disks);
+        let most = if setup.faults.grow_ms == 0 { size } else { size + grown };
         let writers = (setup.clients + setup.raw_hosts) as u64;
         let raw_hosts = (0..setup.raw_hosts)
             .map(|index| {
@@ -532,7 +534,8 @@ impl Run {
     fn look_at_everything(&mut self) -> Result<(), String> {
         let host = self.clients[0].host;
         let blocks = client_of(&mut self.world, host).blocks();
-        let per_request = 8 * (self.setup.block_size / SECTOR as u64);
+        let unit = self.setup.work.unit;
+        let per_request = (8 * unit).max((blocks / 64).next_multiple_of(unit)).min(2048);
         let mut first = 0;
         let failed_before = client_of(&mut self.world, host).failed;
         while first < blocks {

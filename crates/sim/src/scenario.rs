@@ -190,7 +190,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.work.depth = 24;
             setup.queues = 1 + random.below(4) as u16;
             setup.timing.segment_max = 64 << 10;
-            setup.requests = 20 + random.below(40);
+            setup.requests = 10 + random.below(40);
         },
     },
     Scenario {

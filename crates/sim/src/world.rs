@@ -499,7 +499,7 @@ impl<M: Machine> World<M> {
         }
         let Some(open) = self.hosts[host].nodes[shard].find(connection) else { return };
         match segment {
-            Segment::Bytes(bytes) => open.received.extend_from_slice(&bytes),
+            Segment::Bytes(bytes) => open.received.push(&bytes),
             Segment::End => open.loss = open.loss.or(Some(Loss::EndOfStream)),
             Segment::Reset => open.loss = Some(Loss::Error(104)),
         }
