@@ -9,6 +9,7 @@
 
 pub mod client;
 pub mod disk;
+mod ending;
 mod faults;
 pub mod garbage;
 pub mod memory;

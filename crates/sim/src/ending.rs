@@ -1,0 +1,131 @@
+//! The end of a run: what is under way ends, every block is looked at, everybody drains, and nothing may be left over.
+
+use shard::{Mail, Order};
+
+use crate::raw_host::RawHost;
+use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET, client_of};
+
+impl Run {
+    /// Lets everything that is under way end.
+    pub(crate) fn finish(&mut self, until: u64) -> Result<(), String> {
+        loop {
+            let quiet = (0..self.clients.len()).all(|index| {
+                let host = self.clients[index].host;
+                self.clients[index].working && client_of(&mut self.world, host).is_quiet()
+            });
+            let raws = self.raw_hosts.iter().all(RawHost::is_quiet);
+            if quiet && raws && self.unanswered == 0 {
+                return Ok(());
+            }
+            if self.world.now > until {
+                return Err(self.explain_patience());
+            }
+            self.step()?;
+        }
+    }
+
+    /// What the clients still wait for.
+    fn explain_patience(&mut self) -> String {
+        let mut text = "requests are not answered although all is well:".to_owned();
+        for index in 0..self.clients.len() {
+            let (host, working) = (self.clients[index].host, self.clients[index].working);
+            let client = client_of(&mut self.world, host);
+            let imports = client.shard().report().imports;
+            let under_way = client.under_way();
+            text += &format!(
+                " client {index} (working: {working}) waits for {under_way}; {imports:?};"
+            );
+        }
+        for raw in &self.raw_hosts {
+            text += &format!(" raw host: {};", raw.state());
+        }
+        for (shard, node) in self.world.hosts[TARGET].nodes.iter().enumerate() {
+            text += &format!(" target shard {shard}: {:?};", node.machine.shard().report());
+        }
+        text
+    }
+
+    /// Reads every block once more.
+    pub(crate) fn look_at_everything(&mut self) -> Result<(), String> {
+        let host = self.clients[0].host;
+        let blocks = client_of(&mut self.world, host).blocks();
+        let unit = self.setup.work.unit;
+        let per_request = (8 * unit).max((blocks / 64).next_multiple_of(unit)).min(2048);
+        let mut first = 0;
+        let failed_before = client_of(&mut self.world, host).failed;
+        while first < blocks {
+            let count = per_request.min(blocks - first);
+            let now = self.world.instant();
+            let client = client_of(&mut self.world, host);
+            let (done, failed) = (client.done, client.failed);
+            // A connection that went silent before is noticed only now, by a request that is not answered until its deadline.
+            let again = failed < failed_before + 3;
+            if !client.read_now(now, first, count) {
+                return Err("there is no memory for the last look".to_owned());
+            }
+            self.world.nudge(host);
+            self.finish(self.world.now + PATIENCE)?;
+            let client = client_of(&mut self.world, host);
+            if client.done == done && again {
+                continue;
+            }
+            if client.done == done {
+                let failures = client.failed - failed;
+                let why = client.last_failure;
+                return Err(format!(
+                    "block {first} cannot be read at the end ({failures} failed: {why:?})"
+                ));
+            }
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Drains everybody: nothing may be left over.
+    pub(crate) fn shut_down(&mut self) -> Result<(), String> {
+        let hosts = self.clients.iter().map(|client| client.host).chain([TARGET]);
+        for host in hosts.collect::<Vec<_>>() {
+            for shard in 0..self.world.hosts[host].nodes.len() {
+                self.orders += 1;
+                let order = Box::new(Order::Drain);
+                self.world.order(host, shard, Mail::Order { number: self.orders, order });
+            }
+            let expected = self.world.hosts[host].nodes.len();
+            let until = self.world.now + PATIENCE;
+            let mut answered = 0;
+            while answered < expected {
+                if self.world.now > until || self.world.trace.steps() > STEPS_MAX {
+                    let node = &self.world.hosts[host].nodes[0];
+                    return Err(format!(
+                        "host {host} does not drain: {:?} at {}, wants to be woken at {:?}",
+                        node.machine.shard().report(),
+                        self.world.now,
+                        contract::Machine::poll_timeout(&node.machine)
+                    ));
+                }
+                let Some(turn) = self.world.step() else {
+                    return Err(format!("host {host} does not drain, and nothing happens"));
+                };
+                if let Some((host, shard)) = turn {
+                    self.tell_oracle(host, shard)?;
+                }
+                while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
+                    answered += usize::from(
+                        matches!(mail, Mail::Answer { number, .. } if number + expected as u64 > self.orders),
+                    );
+                }
+            }
+            for (shard, node) in self.world.hosts[host].nodes.iter().enumerate() {
+                let machine = node.machine.shard();
+                let (pages, held) = (machine.pages_used(), node.memory.held());
+                if pages != 0 || held != 0 || machine.in_flight() != 0 {
+                    return Err(format!(
+                        "host {host} shard {shard} is drained and holds {pages} pages of its pool, {held} of its memory, {} requests",
+                        machine.in_flight()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
