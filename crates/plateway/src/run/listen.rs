@@ -4,6 +4,7 @@ use reactor::ListenOptions;
 use shard::Order;
 
 use super::error::RunError;
+use super::patience::insist;
 use super::{OpenListener, Running, open};
 use crate::config::model::Listener;
 
@@ -36,11 +37,11 @@ impl Running {
         };
         let mut listen = |address: std::net::SocketAddr| {
             let id = self.numbers.listener();
-            let bound = self
-                .shards
-                .handle()
-                .listen(address, id, options)
-                .map_err(|error| format!("cannot listen at {address}: {error}"))?;
+            let bound = insist(
+                || self.shards.handle().listen(address, id, options),
+                |error| error.kind() == std::io::ErrorKind::AddrInUse,
+            )
+            .map_err(|error| format!("cannot listen at {address}: {error}"))?;
             opened.addresses.push(bound);
             opened.ids.push(id);
             Ok::<_, String>(bound)

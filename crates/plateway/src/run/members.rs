@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use block::VolumeId;
 use contract::{DiskFacts, DiskId};
-use reactor::disk::Disk;
+use reactor::disk::{Disk, OpenError};
 use shard::imports::ImportSettings;
 use shard::{Answer, Order};
 use volume::label::{LabelLayout, SetLabel};
@@ -17,6 +17,7 @@ use volume::{Layout, Member};
 use super::error::RunError;
 use super::labels::{self, Seen};
 use super::open::{self, Target};
+use super::patience::insist;
 use super::shape::{self, Part};
 use super::shards::ORDER_LIMIT;
 use super::{OpenDisk, OpenVolume, Running, identity};
@@ -40,8 +41,11 @@ impl Running {
                     DiskUri::File { path, .. } => !path.exists(),
                     _ => false,
                 };
-                let disk = Disk::open(&spec, &self.arena)
-                    .map_err(|error| RunError::new(format!("disk {}: {error}", config.name)))?;
+                let disk = insist(
+                    || Disk::open(&spec, &self.arena),
+                    |error| matches!(error, OpenError::InUse { .. }),
+                )
+                .map_err(|error| RunError::new(format!("disk {}: {error}", config.name)))?;
                 let disk = Arc::new(disk);
                 let facts = disk.facts();
                 self.shards.handle().add_disk(id, &disk);

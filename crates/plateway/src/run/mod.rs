@@ -15,6 +15,7 @@ mod listen;
 mod members;
 mod news;
 pub(crate) mod open;
+mod patience;
 mod reopen;
 mod shape;
 mod shards;
