@@ -7,7 +7,7 @@
 //!      |<-------------------------------------------------------------+----> a connection is cut -----|
 //! ```
 //! It tells the oracle of its writes. A write ends with its answer; with the answer to a reset that covers it, or to an abort that says that it
-//! succeeded (after either nothing may reach the media any more, P3); or, when connections are lost, after [`QUIESCE`].
+//! succeeded (after either nothing may reach the media any more, P3); or, when connections are lost, after a quiesce time.
 //! It is strict: an answer that was not asked for, data out of place, a wrong digest, or a C2HTermReq fails the run. While nothing
 //! else goes wrong (*strict* in [`Manners`]), so does every status that it did not provoke.
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the wire; virtual nanoseconds.

@@ -1,5 +1,5 @@
-//! One seed, from an empty world to a verdict: set up, trouble ([`faults`](crate::faults)), healing, and the last look at every block
-//! ([`ending`](crate::ending)).
+//! One seed, from an empty world to a verdict: set up, trouble (`faults`), healing, and the last look at every block
+//! (`ending`).
 //!
 //! It orders what a control thread would order, and tells the oracle what clients and raw hosts did.
 //! A seed fails when a read returns what it must not, when a request is not answered although the world has healed, when memory or requests are left over,

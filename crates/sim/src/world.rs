@@ -499,6 +499,8 @@ impl<M: Machine> World<M> {
         }
         let Some(open) = self.hosts[host].nodes[shard].find(connection) else { return };
         match segment {
+            // After a reset nothing arrives: what was between was lost, and a stream has no holes.
+            Segment::Bytes(_) if open.loss.is_some() => return,
             Segment::Bytes(bytes) => open.received.push(&bytes),
             Segment::End => open.loss = open.loss.or(Some(Loss::EndOfStream)),
             Segment::Reset => open.loss = Some(Loss::Error(104)),

@@ -112,6 +112,7 @@ impl<M: Machine> World<M> {
         self.raw_news = true;
         let raw = &mut self.raws[raw];
         match segment {
+            Segment::Bytes(_) if raw.ended.is_some() => {}
             Segment::Bytes(bytes) => raw.received.extend(bytes),
             Segment::End => raw.ended = raw.ended.or(Some(Loss::EndOfStream)),
             Segment::Reset => raw.ended = Some(Loss::Error(104)),
