@@ -63,6 +63,8 @@ struct Play {
     mail: BTreeMap<(usize, usize), VecDeque<Message>>,
     memory: SimMemory,
     oracle: Oracle,
+    /// The number of the last write.
+    last_write: u64,
     random: Random,
     visits: BTreeMap<u32, Visit>,
     next: u32,
@@ -86,6 +88,12 @@ fn now(time: u64) -> Instant {
 }
 
 impl Play {
+    /// A number for a write.
+    fn next_write(&mut self) -> u64 {
+        self.last_write += 1;
+        self.last_write
+    }
+
     fn new(choices: &mut Choices<'_>) -> Play {
         let way = choices.byte();
         let shards = 1 + u16::from(way & 3).min(2);
@@ -124,6 +132,7 @@ impl Play {
         Play {
             time: 1,
             volumes: volumes.collect(),
+            last_write: 0,
             oracle: Oracle::new(layout.size().0 / SECTOR as u64, true),
             small: make(true),
             layout,
@@ -212,17 +221,17 @@ impl Play {
         let (operation, kind) = match what {
             0..=2 => (Operation::Read { extent, buffer: buffer(extent) }, Kind::Read),
             3..=6 => {
-                let id = self.oracle.number();
+                let id = self.next_write();
                 let buffer = self.pattern(id, extent);
                 (Operation::Write { extent, buffer, durable }, Kind::Change { id, durable })
             }
             7 => {
-                let id = self.oracle.number();
+                let id = self.next_write();
                 let operation = Operation::WriteZeroes { extent, deallocate: false, durable };
                 (operation, Kind::Change { id, durable })
             }
             8 => {
-                let id = self.oracle.number();
+                let id = self.next_write();
                 (Operation::Discard { extents: vec![extent] }, Kind::Discard { id })
             }
             9 | 10 => (Operation::Flush, Kind::Flush),
@@ -234,7 +243,7 @@ impl Play {
             12 => {
                 let extent = Extent::new(extent.offset.0, SECTOR as u64);
                 let expected = self.seen.get(&first).copied().unwrap_or(0);
-                let id = self.oracle.number();
+                let id = self.next_write();
                 let (old, new) = (self.pattern(expected, extent), self.pattern(id, extent));
                 let operation =
                     Operation::CompareAndWrite { extent, expected: old, replacement: new, durable };
