@@ -36,6 +36,8 @@ struct Entry {
     /// Since when it is known to have happened.
     known: Option<u64>,
     durable: bool,
+    /// A power cut came before its answer, which may be older than the cut: then it says nothing of what is there now.
+    shaken: bool,
     /// The compare-and-write that replaced it.
     swapped: Option<WriteId>,
     /// Of a compare-and-write: when the write that it replaced had ended. Nothing comes between the two, so what began after that comes after both.
@@ -70,6 +72,7 @@ impl Oracle {
             end: Some(0),
             known: Some(0),
             durable: true,
+            shaken: false,
             swapped: None,
             follows: None,
         };
@@ -97,6 +100,7 @@ impl Oracle {
                 end: None,
                 known: None,
                 durable: false,
+                shaken: false,
                 swapped: None,
                 follows: None,
             });
@@ -117,8 +121,10 @@ impl Oracle {
             for entry in block.iter_mut().filter(|entry| entry.id == id) {
                 entry.end = Some(now);
                 if done {
-                    entry.known = Some(now);
                     entry.durable |= durable && self.flushes_count;
+                    if entry.durable || !entry.shaken {
+                        entry.known = Some(now);
+                    }
                 }
             }
             prune(block);
@@ -188,6 +194,7 @@ impl Oracle {
             // Also what is under way and was already read: it lay in the cache.
             if !entry.durable {
                 entry.known = None;
+                entry.shaken = true;
             }
         }
     }
@@ -339,6 +346,16 @@ mod tests {
         assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
         oracle.power_cut();
         assert!(oracle.check(13, 14, 0, &block(0)).is_ok());
+    }
+
+    #[test]
+    fn an_answer_that_was_on_its_way_at_a_power_cut_proves_nothing() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        oracle.power_cut();
+        oracle.end(20, 1, 0, 1, true, false);
+        oracle.flushed(30);
+        assert!(oracle.check(40, 41, 0, &block(0)).is_ok());
     }
 
     #[test]

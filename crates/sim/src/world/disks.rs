@@ -15,6 +15,9 @@ pub(super) struct Pending {
     pub(super) disk: DiskId,
     pub(super) request: Request,
     pub(super) outcome: Option<Outcome>,
+    /// It is never answered, and takes no effect, not even when its host dies: how long a disk may hang and still write is a promise about the
+    /// disk that nobody on the wire can check (docs/decisions/0006).
+    pub(super) stuck: bool,
 }
 
 impl<M: Machine> World<M> {
@@ -38,9 +41,10 @@ impl<M: Machine> World<M> {
         }
         self.next_number += 1;
         let id = self.next_number;
-        let pending = Pending { host, life, shard, disk, request, outcome: None };
+        let stuck = self.random.chance(behaviour.sticks, 1000);
+        let pending = Pending { host, life, shard, disk, request, outcome: None, stuck };
         self.pending.insert(id, pending);
-        if self.random.chance(behaviour.sticks, 1000) {
+        if stuck {
             self.trace.note(Instant(self.now), "stuck", &[host as u64, u64::from(disk.0)]);
             return false;
         }

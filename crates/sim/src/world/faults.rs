@@ -83,10 +83,10 @@ impl<M: Machine> World<M> {
             .map(|(id, _)| *id)
             .collect();
         for id in under_way {
-            let applied = self.pending[&id].outcome.is_some();
+            let (applied, stuck) = (self.pending[&id].outcome.is_some(), self.pending[&id].stuck);
             if !applied && self.planted.applies_late && self.random.chance(1, 2) {
                 self.plan_late_write(id);
-            } else if !applied && !power && self.random.chance(1, 2) {
+            } else if !applied && !power && !stuck && self.random.chance(1, 2) {
                 // The kernel had it.
                 self.apply(id);
             }
