@@ -7,6 +7,10 @@
 //! The way of a plain request: [`Volumes::handle_request`] finds the volume, checks size, gate and holds, finds that all of it lies on one
 //! disk, notes a flight and submits it under a ticket of its own; [`Volumes::handle_completion`] finds the flight and gives the asker's ticket back.
 
+mod flushes;
+mod holding;
+mod pieces;
+
 use std::collections::BTreeMap;
 
 use block::limits::{DISK_SLOW, DISK_STUCK};
@@ -16,10 +20,10 @@ use block::{
 };
 use contract::{DiskFacts, DiskId};
 
-use crate::flight::{CompareAndWrite, Flight, Join, Step, What};
-use crate::gate::{Counters, Gate, Health, Start, Waiter};
+use crate::flight::{Flight, What};
+use crate::gate::{Counters, Gate, Health, Waiter};
 use crate::hold::{Held, Server, owner};
-use crate::layout::{Layout, Piece};
+use crate::layout::Layout;
 use crate::message::{HoldId, Message};
 
 /// What volumes want done. Whoever calls them empties it.
@@ -329,271 +333,6 @@ impl Volumes {
         }
     }
 
-    fn dispatch_pieces(
-        &mut self,
-        now: Instant,
-        index: u32,
-        extent: Extent,
-        request: Request,
-        out: &mut Outbox,
-    ) {
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        let changes_data = request.operation.changes_data();
-        let pieces: Vec<Piece> = volume.layout.pieces(extent).collect();
-        let protected = |piece: &Piece| {
-            let gate = self.gates[piece.disk.0 as usize].as_ref();
-            gate.expect("a member's disk is there").protected().is_some()
-        };
-        if changes_data && pieces.iter().any(protected) {
-            self.refuse(request, Failure::WriteProtected, now, out);
-            return;
-        }
-        volume.below += 1;
-        let Request { ticket, operation } = request;
-        let mut join = Box::new(Join::new());
-        let mut start = 0u64;
-        for piece in &pieces {
-            join.push(start as u32);
-            start += piece.extent.length.0;
-        }
-        let durable = is_durable(&operation);
-        let parent = self.flights.insert(Flight {
-            ticket,
-            volume: index,
-            disk: pieces[0].disk,
-            extent,
-            number: self.next_number,
-            begun: now,
-            changes_data,
-            durable: false,
-            what: What::Joined(join),
-        });
-        self.next_number += 1;
-        let mut rest = Some(operation);
-        for (piece_index, piece) in pieces.iter().enumerate() {
-            let whole = rest.take().expect("an operation has as many parts as pieces");
-            let (part, more) = cut(whole, piece.extent.length.0);
-            rest = more;
-            let gate = self.gates[piece.disk.0 as usize].as_mut();
-            gate.expect("a member's disk is there").count(changes_data, piece.extent.length.0);
-            let ticket = self.take_off(Flight {
-                ticket: Ticket::default(),
-                volume: index,
-                disk: piece.disk,
-                extent,
-                number: 0,
-                begun: now,
-                changes_data: false,
-                durable,
-                what: What::Piece { parent, index: piece_index as u32 },
-            });
-            out.submit.push((piece.disk, Request { ticket, operation: at(part, piece.extent) }));
-        }
-    }
-
-    fn discard(&mut self, now: Instant, index: u32, request: Request, out: &mut Outbox) {
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        let Request { ticket, operation: Operation::Discard { extents } } = request else {
-            unreachable!("only discards come here");
-        };
-        let size = volume.layout.size();
-        let mut by_disk: BTreeMap<DiskId, Vec<Extent>> = BTreeMap::new();
-        for piece in extents.iter().flat_map(|extent| volume.layout.pieces(*extent)) {
-            by_disk.entry(piece.disk).or_default().push(piece.extent);
-        }
-        let gates = &self.gates;
-        let gate =
-            |disk: DiskId| gates[disk.0 as usize].as_ref().expect("a member's disk is there");
-        if by_disk.keys().any(|disk| gate(*disk).protected().is_some()) {
-            let request = Request { ticket, operation: Operation::Discard { extents } };
-            self.refuse(request, Failure::WriteProtected, now, out);
-            return;
-        }
-        // A discard is a hint: a disk that cannot give space back has done it.
-        by_disk.retain(|disk, _| gate(*disk).facts().discards);
-        if by_disk.is_empty() {
-            self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
-            return;
-        }
-        volume.below += 1;
-        let mut join = Box::new(Join::new());
-        for _ in &by_disk {
-            join.push(0);
-        }
-        let first = *by_disk.keys().next().expect("it is not empty");
-        let parent = self.flights.insert(Flight {
-            ticket,
-            volume: index,
-            disk: first,
-            extent: Extent::new(0, size.0),
-            number: self.next_number,
-            begun: now,
-            changes_data: true,
-            durable: false,
-            what: What::Joined(join),
-        });
-        self.next_number += 1;
-        for (piece_index, (disk, extents)) in by_disk.into_iter().enumerate() {
-            let bytes = extents.iter().map(|extent| extent.length.0).sum();
-            self.gate_mut(disk).expect("a member's disk is there").count(true, bytes);
-            let ticket = self.take_off(Flight {
-                ticket: Ticket::default(),
-                volume: index,
-                disk,
-                extent: Extent::default(),
-                number: 0,
-                begun: now,
-                changes_data: false,
-                durable: false,
-                what: What::Piece { parent, index: piece_index as u32 },
-            });
-            let operation = Operation::Discard { extents };
-            out.submit.push((disk, Request { ticket, operation }));
-        }
-    }
-
-    fn flush(&mut self, now: Instant, index: u32, ticket: Ticket, out: &mut Outbox) {
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        let gates = &self.gates;
-        let gate =
-            |disk: DiskId| gates[disk.0 as usize].as_ref().expect("a member's disk is there");
-        let disks: Vec<DiskId> = volume.layout.members().iter().map(|member| member.disk).collect();
-        // After a failed flush nothing may claim that what was written before is durable.
-        if disks
-            .iter()
-            .any(|disk| gate(*disk).protected().is_some() && !gate(*disk).facts().read_only)
-        {
-            let failed = Outcome::NotDone(Failure::MediumWrite);
-            self.deliver(now, Completion::new(ticket, failed, Buffer::empty()), out);
-            return;
-        }
-        let volatile: Vec<DiskId> =
-            disks.into_iter().filter(|disk| !gate(*disk).is_write_through()).collect();
-        let Some(first) = volatile.first().copied() else {
-            self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
-            return;
-        };
-        volume.below += 1;
-        let mut join = Box::new(Join::new());
-        for _ in &volatile {
-            join.push(0);
-        }
-        let parent = self.flights.insert(Flight {
-            ticket,
-            volume: index,
-            disk: first,
-            extent: Extent::default(),
-            number: self.next_number,
-            begun: now,
-            changes_data: false,
-            durable: false,
-            what: What::Joined(join),
-        });
-        self.next_number += 1;
-        for (piece_index, disk) in volatile.into_iter().enumerate() {
-            let ticket = self.take_off(Flight {
-                ticket: Ticket::default(),
-                volume: index,
-                disk,
-                extent: Extent::default(),
-                number: 0,
-                begun: now,
-                changes_data: false,
-                durable: false,
-                what: What::Piece { parent, index: piece_index as u32 },
-            });
-            self.join_flush(disk, Waiter::Here(ticket), out);
-        }
-    }
-
-    /// Lets somebody wait for the disk's next flush, and starts it if none runs.
-    fn join_flush(&mut self, disk: DiskId, waiter: Waiter, out: &mut Outbox) {
-        let gate = self.gate_mut(disk).expect("the caller found the disk");
-        if gate.flush(waiter) == Start::Flush {
-            self.start_flush(disk, out);
-        }
-    }
-
-    fn start_flush(&mut self, disk: DiskId, out: &mut Outbox) {
-        let owner = disk.owner(self.shards);
-        if owner != self.shard {
-            out.messages.push((owner, Message::FlushAsk { disk }));
-            return;
-        }
-        let ticket =
-            Ticket { machine: self.gates_machine, generation: 0, slot: disk.0, shard: self.shard };
-        out.submit.push((disk, Request { ticket, operation: Operation::Flush }));
-    }
-
-    /// The flush that a gate waited for is over.
-    fn flushed(&mut self, now: Instant, disk: DiskId, failure: Option<Failure>, out: &mut Outbox) {
-        let Some(gate) = self.gate_mut(disk) else { return };
-        let (mut waiters, start) = gate.flushed();
-        if start == Start::Flush {
-            self.start_flush(disk, out);
-        }
-        let outcome = failure.map_or(Outcome::Done, Outcome::NotDone);
-        for waiter in waiters.drain(..) {
-            match waiter {
-                Waiter::Here(ticket) => {
-                    let completion = Completion::new(ticket, outcome, Buffer::empty());
-                    self.handle_completion(now, completion, out);
-                }
-                Waiter::Shard(shard) => {
-                    out.messages.push((shard, Message::FlushAnswer { disk, failure }));
-                }
-            }
-        }
-        if let Some(gate) = self.gate_mut(disk) {
-            gate.reuse(waiters);
-        }
-    }
-
-    /// A disk failed to make writes durable: no more writes, on any shard.
-    fn protect(&mut self, disk: DiskId, failure: Failure, tell: bool, out: &mut Outbox) {
-        let Some(gate) = self.gate_mut(disk) else { return };
-        if !gate.protect(failure) {
-            return;
-        }
-        out.notices.push(Notice::Protected(disk, failure));
-        if tell {
-            let shard = self.shard;
-            let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
-            out.messages.extend(others.map(|other| (other, Message::Protect { disk, failure })));
-        }
-    }
-
-    fn compare_and_write(&mut self, now: Instant, index: u32, request: Request, out: &mut Outbox) {
-        let Request { ticket, operation } = request;
-        let Operation::CompareAndWrite { extent, expected, replacement, durable } = operation
-        else {
-            unreachable!("only compare-and-writes come here");
-        };
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        volume.below += 1;
-        let disk = volume.layout.first_piece(extent).disk;
-        let hold = HoldId { shard: self.shard, number: self.next_hold };
-        self.next_hold += 1;
-        let step = Step::Holding;
-        let what =
-            What::CompareAndWrite(Box::new(CompareAndWrite { hold, expected, replacement, step }));
-        let slot = self.flights.insert(Flight {
-            ticket,
-            volume: index,
-            disk,
-            extent,
-            number: self.next_number,
-            begun: now,
-            changes_data: false,
-            durable,
-            what,
-        });
-        self.next_number += 1;
-        self.holding.push((hold, slot));
-        let ask = Message::HoldAsk { volume: VolumeId(index), hold, extent };
-        self.send(now, owner(index, self.shards), ask, out);
-    }
-
     /// Sends a message; to this shard itself, by handling it.
     fn send(&mut self, now: Instant, to: ShardId, message: Message, out: &mut Outbox) {
         if to == self.shard {
@@ -607,64 +346,6 @@ impl Volumes {
         for shard in 0..self.shards {
             self.send(now, ShardId(shard), message, out);
         }
-    }
-
-    /// The hold of a compare-and-write stands: it compares.
-    fn begin_compare(&mut self, now: Instant, hold: HoldId, out: &mut Outbox) {
-        let Some((_, slot)) = self.holding.iter().find(|(holding, _)| *holding == hold) else {
-            return;
-        };
-        let (slot, ticket) = (*slot, self.flight_ticket(*slot));
-        let flight = self.flights.get_mut(slot).expect("what holds is in flight");
-        let What::CompareAndWrite(work) = &mut flight.what else {
-            unreachable!("only compare-and-writes hold");
-        };
-        work.step = Step::Comparing;
-        let (index, extent) = (flight.volume, flight.extent);
-        let buffer = core::mem::take(&mut work.expected);
-        let operation = Operation::Compare { extent, buffer };
-        self.dispatch(now, index, extent, Request { ticket, operation }, out);
-    }
-
-    /// A step of a compare-and-write came back.
-    fn next_step(&mut self, now: Instant, slot: Slot, completion: Completion, out: &mut Outbox) {
-        let ticket = self.flight_ticket(slot);
-        let flight = self.flights.get_mut(slot).expect("its step came back");
-        let (index, extent, durable) = (flight.volume, flight.extent, flight.durable);
-        let What::CompareAndWrite(work) = &mut flight.what else {
-            unreachable!("only compare-and-writes have steps");
-        };
-        match work.step {
-            Step::Holding => unreachable!("a step came back before the hold stood"),
-            Step::Comparing => {
-                work.expected = completion.buffer;
-                if completion.outcome.is_done() {
-                    work.step = Step::Writing;
-                    let buffer = core::mem::take(&mut work.replacement);
-                    let operation = Operation::Write { extent, buffer, durable };
-                    self.dispatch(now, index, extent, Request { ticket, operation }, out);
-                    return;
-                }
-            }
-            Step::Writing => work.replacement = completion.buffer,
-        }
-        let flight = self.flights.remove(slot).expect("it was there");
-        let What::CompareAndWrite(work) = flight.what else {
-            unreachable!("only compare-and-writes have steps");
-        };
-        self.holding.retain(|(hold, _)| *hold != work.hold);
-        if let Some(volume) = self.volume_mut(index) {
-            volume.below -= 1;
-        }
-        let whole = Completion {
-            ticket: flight.ticket,
-            outcome: completion.outcome,
-            buffer: work.replacement,
-            expected: Some(Box::new(work.expected)),
-        };
-        out.complete.push(whole);
-        let release = Message::Release { volume: VolumeId(index), hold: work.hold };
-        self.send(now, owner(index, self.shards), release, out);
     }
 
     /// A disk answered a request that came from here.
@@ -788,69 +469,7 @@ impl Volumes {
             },
             Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure, out),
             Message::Protect { disk, failure } => self.protect(disk, failure, false, out),
-            Message::HoldAsk { volume, hold, extent } => {
-                let server = self.servers.entry(volume.0).or_default();
-                if server.ask(hold, extent, self.shards) {
-                    self.send_all(now, Message::Hold { volume, hold, extent }, out);
-                }
-            }
-            Message::Hold { volume, hold, extent } => {
-                let (since, index) = (self.next_number, volume.0);
-                let overlapping = |flight: &Flight| {
-                    flight.volume == index && flight.changes_data && flight.extent.overlaps(extent)
-                };
-                let below =
-                    self.flights.iter().filter(|(_, flight)| overlapping(flight)).count() as u32;
-                // A shard that does not know the volume (yet, or any more) has nothing of it below.
-                let ready = match self.volume_mut(index) {
-                    Some(volume) => volume.held.begin(hold, extent, since, below),
-                    None => true,
-                };
-                if ready {
-                    let message = Message::HoldReady { volume, hold };
-                    self.send(now, owner(index, self.shards), message, out);
-                }
-            }
-            Message::HoldReady { volume, hold } => {
-                let server = self.servers.entry(volume.0).or_default();
-                if server.ready(hold) {
-                    self.send(now, hold.shard, Message::HoldGranted { volume, hold }, out);
-                }
-            }
-            Message::HoldGranted { hold, .. } => self.begin_compare(now, hold, out),
-            Message::Release { volume, hold } => {
-                // From the asker to the owner, and from the owner to everybody: an owner that hears it from itself or
-                // as the first tells the others.
-                let is_owner = owner(volume.0, self.shards) == self.shard;
-                if is_owner {
-                    for shard in (0..self.shards).map(ShardId).filter(|s| *s != self.shard) {
-                        out.messages.push((shard, message));
-                    }
-                }
-                self.end_hold(now, volume, hold, out);
-                if is_owner {
-                    let server = self.servers.entry(volume.0).or_default();
-                    for (hold, extent) in server.release(hold, self.shards) {
-                        self.send_all(now, Message::Hold { volume, hold, extent }, out);
-                    }
-                }
-            }
-        }
-    }
-
-    fn end_hold(&mut self, now: Instant, volume: VolumeId, hold: HoldId, out: &mut Outbox) {
-        let Some(found) = self.volume_mut(volume.0) else { return };
-        for request in found.held.end(hold) {
-            // What waited was counted when it came.
-            let extent = request.operation.extent();
-            match extent {
-                Some(extent) if found_blocks(self.volume_mut(volume.0), extent) => {
-                    let volume = self.volume_mut(volume.0).expect("it blocks");
-                    volume.held.wait(request);
-                }
-                Some(extent) => self.dispatch(now, volume.0, extent, request, out),
-                None => self.handle_request(now, volume, request, out),
-            }
+            message => self.handle_hold(now, message, out),
         }
     }
 
@@ -887,10 +506,6 @@ impl Volumes {
     }
 }
 
-fn found_blocks(volume: Option<&mut Volume>, extent: Extent) -> bool {
-    volume.is_some_and(|volume| volume.held.blocks(extent))
-}
-
 fn is_durable(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -915,48 +530,5 @@ fn at(operation: Operation, extent: Extent) -> Operation {
     }
 }
 
-/// Cuts an operation after `length` bytes: the part before, and what is left.
-fn cut(operation: Operation, length: u64) -> (Operation, Option<Operation>) {
-    let extent = operation.extent().expect("only operations with an extent are cut");
-    if extent.length.0 == length {
-        return (operation, None);
-    }
-    let head = Extent::new(extent.offset.0, length);
-    let tail = Extent::new(extent.offset.0 + length, extent.length.0 - length);
-    let cut_at = u32::try_from(length).unwrap_or(u32::MAX);
-    match operation {
-        Operation::Read { mut buffer, .. } => {
-            let rest = buffer.split_off(cut_at);
-            (
-                Operation::Read { extent: head, buffer },
-                Some(Operation::Read { extent: tail, buffer: rest }),
-            )
-        }
-        Operation::Write { mut buffer, durable, .. } => {
-            let rest = buffer.split_off(cut_at);
-            (
-                Operation::Write { extent: head, buffer, durable },
-                Some(Operation::Write { extent: tail, buffer: rest, durable }),
-            )
-        }
-        Operation::Compare { mut buffer, .. } => {
-            let rest = buffer.split_off(cut_at);
-            (
-                Operation::Compare { extent: head, buffer },
-                Some(Operation::Compare { extent: tail, buffer: rest }),
-            )
-        }
-        Operation::WriteZeroes { deallocate, durable, .. } => (
-            Operation::WriteZeroes { extent: head, deallocate, durable },
-            Some(Operation::WriteZeroes { extent: tail, deallocate, durable }),
-        ),
-        Operation::Verify { .. } => {
-            (Operation::Verify { extent: head }, Some(Operation::Verify { extent: tail }))
-        }
-        other => unreachable!("{} is not cut", other.name()),
-    }
-}
-
 #[cfg(test)]
-#[path = "volumes_tests.rs"]
 mod tests;
