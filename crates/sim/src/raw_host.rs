@@ -226,7 +226,7 @@ impl RawHost {
         for line in &mut self.lines {
             line.serve_grants(world, now, &mut self.random, &self.pairs);
         }
-        let asked = self.lines.iter().any(|line| !line.asked.is_empty());
+        let asked = self.lines.iter().any(Line::is_waiting);
         if asked && now > self.heard_at + PATIENCE {
             if self.manners.strict {
                 return Err(format!("a raw host is not answered: {}", self.state()));
@@ -246,7 +246,7 @@ impl RawHost {
             }
             _ => None,
         };
-        let asked = self.lines.iter().any(|line| !line.asked.is_empty());
+        let asked = self.lines.iter().any(Line::is_waiting);
         let patience = asked.then_some(self.heard_at + PATIENCE + 1);
         let grants = self.lines.iter().filter_map(Line::next_grant);
         let next = phase.into_iter().chain(patience).chain(self.poll_at).chain(grants).min();

@@ -107,6 +107,11 @@ impl Line {
         id
     }
 
+    /// Whether the target owes an answer: to the greeting, or to a command.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.greeted || !self.asked.is_empty()
+    }
+
     /// Takes what came in; returns whether something did.
     pub(super) fn take<M: Machine>(&mut self, world: &mut World<M>) -> bool {
         let bytes = world.take_raw(self.raw, usize::MAX);
