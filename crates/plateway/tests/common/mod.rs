@@ -34,16 +34,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `plateway serve` with these arguments beside a control socket, a state directory and a small budget below `directory`.
+    /// Starts `plateway serve` with these arguments beside a control socket, a state directory and, if they name none, a small budget
+    /// below `directory`.
     /// An error is what it said before it ended.
     pub(crate) fn try_start(directory: &Path, name: &str, args: &[&str]) -> Result<Server, String> {
         let control = directory.join(format!("{name}.sock"));
         let log = directory.join(format!("{name}.log"));
+        let budget: &[&str] = if args.contains(&"--memory") { &[] } else { &["--memory", "64MiB"] };
         let mut child = plateway()
             .current_dir(directory)
             .arg("serve")
             .args(args)
-            .args(["--memory", "64MiB"])
+            .args(budget)
             .arg("--state")
             .arg(directory.join("state"))
             .arg("--control")
