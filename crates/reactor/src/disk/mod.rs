@@ -199,6 +199,8 @@ impl Disk {
     /// Gives it a request. The request's payload comes back with the answer.
     #[inline]
     pub fn submit(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
+        // Other threads may see the request's pages from here on.
+        memory.fence();
         if self.instruments.is_empty() {
             return self.submit_plain(memory, request);
         }
