@@ -233,7 +233,10 @@ impl Bench {
         match server {
             Some(server) => {
                 let name = server.subsystem;
-                command.arg(format!("nvme+tcp://{}/{name}/1?queues=1&depth=32", server.address));
+                command.arg(format!(
+                    "nvme+tcp://{}/{name}/1?hdgst=0&ddgst=0&queues=1&depth=32",
+                    server.address
+                ));
             }
             None => {
                 command.arg("volume:v0").arg("--config").arg(self.stripe_of_files()?);
