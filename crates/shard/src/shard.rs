@@ -8,6 +8,8 @@
 //! Names: a *connection* has the driver's [`ConnectionId`] while its socket lives, and a [`Slot`] on the switchboard (its machine number) until nothing
 //! of it is below any more; the driver may use its name again before that.
 
+mod orders;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use block::{
@@ -19,11 +21,11 @@ use nvme::tcp::target::{Connection, ConnectionEffect, Context, Counters, Identit
 use volume::gate::Health;
 use volume::{Layout, Notice, Outbox, Volumes};
 
-use crate::imports::{Import, Imports};
+use crate::imports::Imports;
 use crate::machine;
-use crate::mail::{Answer, Mail, News, Order};
-use crate::report::{ConnectionReport, DiskReport, PoolReport, Report};
+use crate::mail::{Answer, Mail, News};
 use crate::timers::Timers;
+use orders::Pending;
 
 /// What a shard has to know at its start.
 #[derive(Clone, Copy, Debug)]
@@ -55,13 +57,6 @@ struct Place {
 enum Owner {
     Target(Slot),
     Import(DiskId),
-}
-
-/// An order that is answered later.
-#[derive(Debug)]
-enum Pending {
-    Hold { number: u64, volume: VolumeId },
-    Drain { number: u64 },
 }
 
 /// One core's machines.
@@ -278,16 +273,6 @@ impl Shard {
         volumes.map(|(volume, _)| VolumeId(*volume)).collect()
     }
 
-    fn tell(&mut self, news: News) {
-        let mail = Mail::News(Box::new(news));
-        self.effects.push_back(Effect::Mail { to: ShardId::CONTROL, mail });
-    }
-
-    fn answer(&mut self, number: u64, answer: Answer) {
-        let mail = Mail::Answer { number, answer: Box::new(answer) };
-        self.effects.push_back(Effect::Mail { to: ShardId::CONTROL, mail });
-    }
-
     /// Carries what the controllers want: messages, late replies, closes, flushes.
     fn route_controllers(&mut self, now: Instant, memory: &mut dyn Memory) {
         while let Some((to, message)) = self.controllers.poll_message() {
@@ -422,143 +407,6 @@ impl Shard {
         let news = News::Closed { peer: place.endpoint.peer, reason: reason.to_string() };
         self.misbehaved += 1;
         self.tell(news);
-    }
-
-    fn handle_order(&mut self, now: Instant, number: u64, order: Order, memory: &mut dyn Memory) {
-        match order {
-            Order::AddDisk { disk, facts } => self.volumes.add_disk(disk, facts),
-            Order::AddImport { disk, settings } => {
-                let import = Import::new(now, disk, number, *settings, self.settings);
-                self.imports.insert(disk, import);
-                return;
-            }
-            Order::RenewDisk { disk, facts } => self.volumes.renew_disk(disk, facts),
-            Order::RemoveDisk(disk) => {
-                self.volumes.remove_disk(disk);
-                self.imports.close(disk);
-            }
-            Order::AddVolume { volume, layout } => {
-                self.members.insert(volume.0, layout.clone());
-                self.volumes.add_volume(volume, layout);
-            }
-            Order::ResizeVolume { volume, layout } => {
-                self.members.insert(volume.0, layout.clone());
-                self.volumes.resize_volume(volume, layout);
-            }
-            Order::HoldVolume(volume) => {
-                self.volumes.remove_volume(volume, &mut self.outbox);
-                self.pending.push(Pending::Hold { number, volume });
-                return;
-            }
-            Order::ForgetVolume(volume) => {
-                self.members.remove(&volume.0);
-                self.volumes.forget_volume(volume);
-            }
-            Order::SetSubsystem(subsystem) => self.controllers.set_subsystem(now, *subsystem),
-            Order::RemoveSubsystem(nqn) => self.controllers.remove_subsystem(now, &nqn),
-            Order::ConfigurationComplete => self.controllers.configuration_complete(),
-            Order::RemoveListener(listener) => {
-                let reason = CloseReason::ListenerRemoved;
-                self.close_where(now, reason, memory, |place| place.endpoint.listener == listener);
-            }
-            Order::Drain => {
-                self.draining = true;
-                self.pending.push(Pending::Drain { number });
-                self.close_where(now, CloseReason::ServerStopping, memory, |_| true);
-                self.imports.close_all();
-                return;
-            }
-            Order::Report => {
-                let report = Box::new(self.report());
-                self.answer(number, Answer::Report(report));
-                return;
-            }
-        }
-        self.answer(number, Answer::Done);
-    }
-
-    /// Asks the connections that `which` names to finish what is below and close.
-    fn close_where(
-        &mut self,
-        now: Instant,
-        reason: CloseReason,
-        memory: &mut dyn Memory,
-        which: impl Fn(&Place) -> bool,
-    ) {
-        let named = self.places.iter().filter(|(_, place)| which(place));
-        let named: Vec<Slot> = named.map(|(slot, _)| slot).collect();
-        for slot in named {
-            self.with_connection(now, slot, memory, |connection, context| {
-                connection.close(reason, context);
-            });
-        }
-    }
-
-    /// Answers orders that waited for something to drain.
-    fn answer_pending(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        for pending in core::mem::take(&mut self.pending) {
-            match pending {
-                Pending::Hold { number, volume } if self.volumes.is_drained(volume) => {
-                    self.answer(number, Answer::Done);
-                }
-                Pending::Drain { number } if self.places.is_empty() && self.imports.is_quiet() => {
-                    self.answer(number, Answer::Done);
-                }
-                waits => self.pending.push(waits),
-            }
-        }
-    }
-
-    /// How things are.
-    pub fn report(&self) -> Report {
-        let listener_of = |place: &Place| {
-            Some(ConnectionReport {
-                connection: place.socket?,
-                listener: place.endpoint.listener,
-                peer: place.endpoint.peer,
-                pages: place.machine.pages(),
-            })
-        };
-        let gates = self.disks();
-        let mut served = self.served;
-        self.places.iter().for_each(|(_, place)| served.add(place.machine.counters()));
-        Report {
-            connections: self.places.iter().filter_map(|(_, place)| listener_of(place)).collect(),
-            controllers: self.controllers.report(),
-            disks: gates,
-            volumes: self
-                .members
-                .keys()
-                .filter_map(|volume| {
-                    let volume = VolumeId(*volume);
-                    Some((volume, self.volumes.counters(volume)?))
-                })
-                .collect(),
-            pool: PoolReport {
-                pages: self.pool.total(),
-                used: self.pool.used(),
-                used_max: self.pool.used_max(),
-                refusals: self.pool.refusals(),
-                waiting: self.line.len(),
-            },
-            accepted: self.accepted,
-            misbehaved: self.misbehaved,
-            served,
-            imports: self.imports.report(),
-        }
-    }
-
-    fn disks(&self) -> Vec<DiskReport> {
-        let report = |gate: &volume::gate::Gate| DiskReport {
-            disk: gate.disk(),
-            health: gate.health(),
-            protected: gate.protected(),
-            counters: gate.counters(),
-        };
-        self.volumes.gates().map(report).collect()
     }
 
     /// Takes what imports want, and hands their completions to the volumes.

@@ -7,3 +7,6 @@
 pub mod initiator;
 pub mod pdu_stream;
 pub mod target;
+
+#[cfg(test)]
+mod test_pages;

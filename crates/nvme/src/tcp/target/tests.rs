@@ -10,6 +10,5 @@ mod handshake;
 mod host;
 mod hostile;
 mod memory;
-mod pages;
 mod transfer;
 mod world;

@@ -4,7 +4,6 @@
 mod breaks;
 mod chaos;
 mod discovering;
-mod pages;
 mod pair;
 mod scripted;
 mod transfers;

@@ -15,12 +15,12 @@ use contract::{
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
-use super::pages::Pages;
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
 use crate::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
 use crate::tcp::target;
 use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity};
+use crate::tcp::test_pages::Pages;
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.

@@ -9,12 +9,12 @@ use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment};
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
 
-use super::pages::Pages;
 use crate::tcp::initiator::facts::Limits;
 use crate::tcp::initiator::jobs::Jobs;
 use crate::tcp::initiator::link::{Fault, Socket};
 use crate::tcp::initiator::plan::{Plan, plan};
 use crate::tcp::initiator::queue::Queue;
+use crate::tcp::test_pages::Pages;
 
 const NOW: Instant = Instant(1_000);
 

@@ -15,7 +15,7 @@ use wire::nvme_tcp::{Digests, ICReq, R2T};
 
 use super::host::hear;
 pub(super) use super::host::{Said, capsule, host_data, pattern, seal};
-use super::pages::Pages;
+use crate::tcp::test_pages::Pages;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};

@@ -1,4 +1,4 @@
-//! The memory of the dialogues: pages in a vector, each of which has one owner.
+//! Memory for the tests of both ends: pages in a vector, each of which has one owner.
 
 use block::checksum::Crc32c;
 use block::{Buffer, Memory, PAGE_SIZE, PageId};

@@ -1,0 +1,174 @@
+//! What the control thread orders and is told: changes of disks, volumes, exports and listeners, draining, reports.
+//!
+//! An order is answered exactly once, most at once; those that wait for something to drain are [`Pending`].
+
+use block::{Instant, Memory, ShardId, Slot, VolumeId};
+use contract::Effect;
+use nvme::controllers::CloseReason;
+
+use super::{Place, Shard};
+use crate::imports::Import;
+use crate::mail::{Answer, Mail, News, Order};
+use crate::report::{ConnectionReport, DiskReport, PoolReport, Report};
+
+/// An order that is answered later.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Hold { number: u64, volume: VolumeId },
+    Drain { number: u64 },
+}
+
+impl Shard {
+    pub(super) fn tell(&mut self, news: News) {
+        let mail = Mail::News(Box::new(news));
+        self.effects.push_back(Effect::Mail { to: ShardId::CONTROL, mail });
+    }
+
+    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
+        let mail = Mail::Answer { number, answer: Box::new(answer) };
+        self.effects.push_back(Effect::Mail { to: ShardId::CONTROL, mail });
+    }
+
+    pub(super) fn handle_order(
+        &mut self,
+        now: Instant,
+        number: u64,
+        order: Order,
+        memory: &mut dyn Memory,
+    ) {
+        match order {
+            Order::AddDisk { disk, facts } => self.volumes.add_disk(disk, facts),
+            Order::AddImport { disk, settings } => {
+                let import = Import::new(now, disk, number, *settings, self.settings);
+                self.imports.insert(disk, import);
+                return;
+            }
+            Order::RenewDisk { disk, facts } => self.volumes.renew_disk(disk, facts),
+            Order::RemoveDisk(disk) => {
+                self.volumes.remove_disk(disk);
+                self.imports.close(disk);
+            }
+            Order::AddVolume { volume, layout } => {
+                self.members.insert(volume.0, layout.clone());
+                self.volumes.add_volume(volume, layout);
+            }
+            Order::ResizeVolume { volume, layout } => {
+                self.members.insert(volume.0, layout.clone());
+                self.volumes.resize_volume(volume, layout);
+            }
+            Order::HoldVolume(volume) => {
+                self.volumes.remove_volume(volume, &mut self.outbox);
+                self.pending.push(Pending::Hold { number, volume });
+                return;
+            }
+            Order::ForgetVolume(volume) => {
+                self.members.remove(&volume.0);
+                self.volumes.forget_volume(volume);
+            }
+            Order::SetSubsystem(subsystem) => self.controllers.set_subsystem(now, *subsystem),
+            Order::RemoveSubsystem(nqn) => self.controllers.remove_subsystem(now, &nqn),
+            Order::ConfigurationComplete => self.controllers.configuration_complete(),
+            Order::RemoveListener(listener) => {
+                let reason = CloseReason::ListenerRemoved;
+                self.close_where(now, reason, memory, |place| place.endpoint.listener == listener);
+            }
+            Order::Drain => {
+                self.draining = true;
+                self.pending.push(Pending::Drain { number });
+                self.close_where(now, CloseReason::ServerStopping, memory, |_| true);
+                self.imports.close_all();
+                return;
+            }
+            Order::Report => {
+                let report = Box::new(self.report());
+                self.answer(number, Answer::Report(report));
+                return;
+            }
+        }
+        self.answer(number, Answer::Done);
+    }
+
+    /// Asks the connections that `which` names to finish what is below and close.
+    fn close_where(
+        &mut self,
+        now: Instant,
+        reason: CloseReason,
+        memory: &mut dyn Memory,
+        which: impl Fn(&Place) -> bool,
+    ) {
+        let named = self.places.iter().filter(|(_, place)| which(place));
+        let named: Vec<Slot> = named.map(|(slot, _)| slot).collect();
+        for slot in named {
+            self.with_connection(now, slot, memory, |connection, context| {
+                connection.close(reason, context);
+            });
+        }
+    }
+
+    /// Answers orders that waited for something to drain.
+    pub(super) fn answer_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        for pending in core::mem::take(&mut self.pending) {
+            match pending {
+                Pending::Hold { number, volume } if self.volumes.is_drained(volume) => {
+                    self.answer(number, Answer::Done);
+                }
+                Pending::Drain { number } if self.places.is_empty() && self.imports.is_quiet() => {
+                    self.answer(number, Answer::Done);
+                }
+                waits => self.pending.push(waits),
+            }
+        }
+    }
+
+    /// How things are.
+    pub fn report(&self) -> Report {
+        let listener_of = |place: &Place| {
+            Some(ConnectionReport {
+                connection: place.socket?,
+                listener: place.endpoint.listener,
+                peer: place.endpoint.peer,
+                pages: place.machine.pages(),
+            })
+        };
+        let gates = self.disks();
+        let mut served = self.served;
+        self.places.iter().for_each(|(_, place)| served.add(place.machine.counters()));
+        Report {
+            connections: self.places.iter().filter_map(|(_, place)| listener_of(place)).collect(),
+            controllers: self.controllers.report(),
+            disks: gates,
+            volumes: self
+                .members
+                .keys()
+                .filter_map(|volume| {
+                    let volume = VolumeId(*volume);
+                    Some((volume, self.volumes.counters(volume)?))
+                })
+                .collect(),
+            pool: PoolReport {
+                pages: self.pool.total(),
+                used: self.pool.used(),
+                used_max: self.pool.used_max(),
+                refusals: self.pool.refusals(),
+                waiting: self.line.len(),
+            },
+            accepted: self.accepted,
+            misbehaved: self.misbehaved,
+            served,
+            imports: self.imports.report(),
+        }
+    }
+
+    fn disks(&self) -> Vec<DiskReport> {
+        let report = |gate: &volume::gate::Gate| DiskReport {
+            disk: gate.disk(),
+            health: gate.health(),
+            protected: gate.protected(),
+            counters: gate.counters(),
+        };
+        self.volumes.gates().map(report).collect()
+    }
+}
