@@ -1,7 +1,8 @@
 //! Bytes to values and back, for every wire Plateway speaks or listens to.
 //!
 //! Here: [`nvme_tcp`] (the PDUs of the TCP transport), [`nvme`] (commands, completions and the data
-//! structures they carry), and what a capture needs to be read: [`pcap`], [`ethernet`], [`ip`],
+//! structures they carry), [`aoe`] (what follows the Ethernet header of an AoE frame) with [`ata`] (the
+//! registers and IDENTIFY DEVICE), and what a capture needs to be read: [`pcap`], [`ethernet`], [`ip`],
 //! [`tcp`]. Read `nvme_tcp.rs` first: it is the outermost layer and the pattern of all others.
 //!
 //! Deliberately not here: state (a parser never remembers the previous PDU, except that a
@@ -12,13 +13,15 @@
 //! named constants, so they can be logged and refused properly. A [`ParseError`] names the field,
 //! its offset, what was expected and what was seen. A header is one table of offsets
 //! (`field::layout!`), checked at compile time to be ascending, disjoint and inside its size.
-//! NVMe is little-endian, Ethernet, IP and TCP are big-endian.
+//! NVMe and ATA are little-endian, Ethernet, AoE, IP and TCP are big-endian.
 #![forbid(unsafe_code)]
 
 mod error;
 #[macro_use]
 mod field;
 
+pub mod aoe;
+pub mod ata;
 pub mod ethernet;
 pub mod ip;
 pub mod nvme;
