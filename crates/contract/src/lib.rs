@@ -8,6 +8,7 @@
 
 pub mod connection;
 pub mod disk;
+pub mod link;
 pub mod machine;
 pub mod suite;
 
@@ -15,4 +16,5 @@ pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
 pub use disk::{Cache, DiskFacts, DiskId};
+pub use link::{FrameBatch, InFrame, LinkFacts, LinkId, OutFrame};
 pub use machine::{Effect, Event, Loss, Machine};

@@ -2,19 +2,23 @@
 //!
 //! What lives here: the layouts (single, concat, stripe), the table of requests in flight, holds (which make compare-and-write,
 //! removal and resize one step across shards), the gate before each disk (grouped flushes, no writes after a failed
-//! one, slow and stuck disks), and the label that a member carries. What does not: protocols, I/O, threads, clocks.
+//! one, slow and stuck disks), the label that a member carries, and reservations, on which all shards and all protocols agree. What does not: protocols, I/O, threads, clocks.
 //! Read [`volumes`] first: it is a shard's part of all volumes.
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 mod flight;
 pub mod gate;
 pub mod hold;
 pub mod label;
 pub mod layout;
 pub mod message;
+pub mod reservation;
 pub mod survey;
 pub mod volumes;
 
+pub use agreement::{Agreed, Agreement};
 pub use layout::{Layout, LayoutError, Member};
 pub use message::Message;
+pub use reservation::Reservation;
 pub use volumes::{Notice, Outbox, Volumes};

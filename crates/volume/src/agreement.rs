@@ -1,0 +1,433 @@
+//! Agreement: a small value that all shards hold a copy of, that one of them changes, and that survives a restart. Reservations are one; the config
+//! string and MAC mask of an AoE export are another.
+//!
+//! ```text
+//!   asker              owner of the key                  program        every shard (asker and owner too)
+//!     |--- Ask ---------->|  judges the change               |               |
+//!     |                   |--- store ----------------------->|               |
+//!     |                   |<-- handle_stored ----------------|               |
+//!     |                   |--- Install ------------------------------------->|  takes the copy over, and answers once
+//!     |                   |<--------------------------------- Installed -----|  nothing is below that it forbids
+//!     |<-- Answer --------|  when all have
+//! ```
+//!
+//! So a change is answered only when it is stored and no shard acts on the old value any more: after a reservation is answered, no command of a
+//! stranger reaches the media. Changes of one key are made one after the other, in the order in which they reach the owner. A change that alters
+//! nothing is answered at once, with the value that stands. A change that cannot be stored is not made. Whoever changes two keys at once gets no promise about
+//! their order. Mailboxes are first in, first out, which this relies on.
+//!
+//! In: asks, messages, what the program stored. Out: an [`Outbox`], which the caller empties. Not here: what a value means ([`Agreed`]).
+
+use core::fmt;
+use std::collections::{BTreeMap, VecDeque};
+
+use block::ShardId;
+
+/// Asks for one key that wait at its owner; who comes later is told that it is busy.
+pub const ASKS_MAX: usize = 64;
+
+/// A value that shards agree on.
+pub trait Agreed: Clone + fmt::Debug {
+    /// What may be asked of it.
+    type Change: Clone + fmt::Debug;
+    /// What the asker is told.
+    type Answer: Clone + fmt::Debug;
+
+    /// Judges a change: the value that follows, or `None` if this one stays, and the answer.
+    fn judge(&self, change: &Self::Change) -> (Option<Self>, Self::Answer);
+}
+
+/// An answer to an ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<A, V> {
+    /// It was judged: the answer, and the value that stands now.
+    Judged(A, V),
+    /// The change could not be stored, and was not made.
+    NotStored,
+    /// Too many asks wait.
+    Busy,
+    /// There is no such key any more.
+    Gone,
+}
+
+/// What shards write to each other.
+#[derive(Clone, Debug)]
+pub enum Message<V: Agreed> {
+    /// To the owner: a change.
+    Ask {
+        /// Of which value.
+        key: u32,
+        /// The asker's own number of it.
+        number: u64,
+        /// What.
+        change: V::Change,
+    },
+    /// To every shard: take this over.
+    Install {
+        /// Which value.
+        key: u32,
+        /// Counts up with every change.
+        version: u64,
+        /// The value.
+        value: V,
+    },
+    /// To the owner: it is in force here.
+    Installed {
+        /// Which value.
+        key: u32,
+        /// Of the change.
+        version: u64,
+    },
+    /// To the asker.
+    Answer {
+        /// The number of the ask.
+        number: u64,
+        /// The answer.
+        answer: Answer<V::Answer, V>,
+    },
+}
+
+/// What an agreement wants done. Whoever calls it empties it.
+#[derive(Debug)]
+pub struct Outbox<V: Agreed> {
+    /// Messages for other shards.
+    pub messages: Vec<(ShardId, Message<V>)>,
+    /// Values to store, on the owner: key, version, value. Answered by [`Agreement::handle_stored`].
+    pub store: Vec<(u32, u64, V)>,
+    /// Values that are in force on this shard from now on: key, version, value. Answered by [`Agreement::installed`] once nothing is below that
+    /// they forbid.
+    pub install: Vec<(u32, u64, V)>,
+    /// Answers to asks of this shard, by number.
+    pub answers: Vec<(u64, Answer<V::Answer, V>)>,
+}
+
+impl<V: Agreed> Default for Outbox<V> {
+    fn default() -> Self {
+        Outbox { messages: Vec::new(), store: Vec::new(), install: Vec::new(), answers: Vec::new() }
+    }
+}
+
+/// A shard's part of the agreement on the values of one kind.
+#[derive(Debug)]
+pub struct Agreement<V: Agreed> {
+    shard: ShardId,
+    shards: u16,
+    /// The values that this shard owns.
+    owned: BTreeMap<u32, Owned<V>>,
+}
+
+#[derive(Debug)]
+struct Owned<V: Agreed> {
+    value: V,
+    version: u64,
+    running: Option<Running<V>>,
+    waiting: VecDeque<Ask<V>>,
+}
+
+#[derive(Debug)]
+struct Ask<V: Agreed> {
+    from: ShardId,
+    number: u64,
+    change: V::Change,
+}
+
+/// The change that is being made.
+#[derive(Debug)]
+struct Running<V: Agreed> {
+    from: ShardId,
+    number: u64,
+    answer: V::Answer,
+    next: V,
+    /// Shards that have not installed it; `None` while it is being stored.
+    left: Option<u16>,
+}
+
+/// The shard that owns key `key`.
+pub fn owner(key: u32, shards: u16) -> ShardId {
+    ShardId((key % u32::from(shards.max(1))) as u16)
+}
+
+impl<V: Agreed> Agreement<V> {
+    /// No values yet.
+    pub fn new(shard: ShardId, shards: u16) -> Agreement<V> {
+        Agreement { shard, shards, owned: BTreeMap::new() }
+    }
+
+    /// A value is there, as it was stored or new; every shard is told, and only the owner keeps it.
+    pub fn add(&mut self, key: u32, value: V) {
+        if owner(key, self.shards) == self.shard {
+            let owned = Owned { value, version: 0, running: None, waiting: VecDeque::new() };
+            self.owned.insert(key, owned);
+        }
+    }
+
+    /// A value is gone; who waits is told.
+    pub fn remove(&mut self, key: u32, out: &mut Outbox<V>) {
+        let Some(owned) = self.owned.remove(&key) else { return };
+        let running = owned.running.map(|running| (running.from, running.number));
+        let waiting = owned.waiting.into_iter().map(|ask| (ask.from, ask.number));
+        for (from, number) in running.into_iter().chain(waiting) {
+            self.answer(from, number, Answer::Gone, out);
+        }
+    }
+
+    /// The value, on its owner.
+    pub fn value(&self, key: u32) -> Option<&V> {
+        self.owned.get(&key).map(|owned| &owned.value)
+    }
+
+    /// Asks for a change; answered under `number` in the outbox of this shard.
+    pub fn ask(&mut self, key: u32, number: u64, change: V::Change, out: &mut Outbox<V>) {
+        let to = owner(key, self.shards);
+        self.send(to, Message::Ask { key, number, change }, out);
+    }
+
+    /// The program stored what it was given, or could not.
+    pub fn handle_stored(&mut self, key: u32, version: u64, stored: bool, out: &mut Outbox<V>) {
+        let Some(owned) = self.owned.get_mut(&key) else { return };
+        let due = |running: &Running<V>| running.left.is_none() && owned.version + 1 == version;
+        if !owned.running.as_ref().is_some_and(due) {
+            return;
+        }
+        if !stored {
+            let running = owned.running.take().expect("it was there");
+            self.answer(running.from, running.number, Answer::NotStored, out);
+            return self.go_on(key, out);
+        }
+        let running = owned.running.as_mut().expect("it was there");
+        running.left = Some(self.shards.max(1));
+        owned.version = version;
+        owned.value = running.next.clone();
+        let value = owned.value.clone();
+        for shard in 0..self.shards.max(1) {
+            let message = Message::Install { key, version, value: value.clone() };
+            self.send(ShardId(shard), message, out);
+        }
+    }
+
+    /// A value that the outbox said to install is in force on this shard.
+    pub fn installed(&mut self, key: u32, version: u64, out: &mut Outbox<V>) {
+        let to = owner(key, self.shards);
+        self.send(to, Message::Installed { key, version }, out);
+    }
+
+    /// A message from another shard (or from this one).
+    pub fn handle_message(&mut self, from: ShardId, message: Message<V>, out: &mut Outbox<V>) {
+        match message {
+            Message::Ask { key, number, change } => {
+                let Some(owned) = self.owned.get_mut(&key) else {
+                    return self.answer(from, number, Answer::Gone, out);
+                };
+                if owned.waiting.len() >= ASKS_MAX {
+                    return self.answer(from, number, Answer::Busy, out);
+                }
+                owned.waiting.push_back(Ask { from, number, change });
+                self.go_on(key, out);
+            }
+            Message::Install { key, version, value } => out.install.push((key, version, value)),
+            Message::Installed { key, version } => {
+                let Some(owned) = self.owned.get_mut(&key) else { return };
+                let Some(running) = &mut owned.running else { return };
+                let Some(left) = &mut running.left else { return };
+                if owned.version != version {
+                    return;
+                }
+                *left -= 1;
+                if *left == 0 {
+                    let Running { from, number, answer, next, .. } =
+                        owned.running.take().expect("it was there");
+                    self.answer(from, number, Answer::Judged(answer, next), out);
+                    self.go_on(key, out);
+                }
+            }
+            Message::Answer { number, answer } => out.answers.push((number, answer)),
+        }
+    }
+
+    /// Begins the next change of a key, if none runs.
+    fn go_on(&mut self, key: u32, out: &mut Outbox<V>) {
+        loop {
+            let Some(owned) = self.owned.get_mut(&key) else { return };
+            if owned.running.is_some() {
+                return;
+            }
+            let Some(Ask { from, number, change }) = owned.waiting.pop_front() else { return };
+            match owned.value.judge(&change) {
+                (Some(next), answer) => {
+                    out.store.push((key, owned.version + 1, next.clone()));
+                    owned.running = Some(Running { from, number, answer, next, left: None });
+                }
+                (None, answer) => {
+                    let answer = Answer::Judged(answer, owned.value.clone());
+                    self.answer(from, number, answer, out);
+                }
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        to: ShardId,
+        number: u64,
+        answer: Answer<V::Answer, V>,
+        out: &mut Outbox<V>,
+    ) {
+        self.send(to, Message::Answer { number, answer }, out);
+    }
+
+    /// Sends a message; to this shard itself, by handling it.
+    fn send(&mut self, to: ShardId, message: Message<V>, out: &mut Outbox<V>) {
+        if to == self.shard {
+            self.handle_message(to, message, out);
+        } else {
+            out.messages.push((to, message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number that may only grow.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Growing(u32);
+
+    impl Agreed for Growing {
+        type Change = u32;
+        type Answer = bool;
+
+        fn judge(&self, change: &u32) -> (Option<Growing>, bool) {
+            ((*change > self.0).then_some(Growing(*change)), *change >= self.0)
+        }
+    }
+
+    struct World {
+        shards: Vec<(Agreement<Growing>, Outbox<Growing>)>,
+    }
+
+    impl World {
+        fn new(count: u16) -> World {
+            let shard = |number| {
+                let mut agreement = Agreement::new(ShardId(number), count);
+                agreement.add(7, Growing(0));
+                (agreement, Outbox::default())
+            };
+            World { shards: (0..count).map(shard).collect() }
+        }
+
+        fn ask(&mut self, shard: usize, number: u64, change: u32) {
+            let (agreement, out) = &mut self.shards[shard];
+            agreement.ask(7, number, change, out);
+            self.carry();
+        }
+
+        /// Carries messages until none is left.
+        fn carry(&mut self) {
+            loop {
+                let mut mail = Vec::new();
+                for (from, (_, out)) in self.shards.iter_mut().enumerate() {
+                    let from = ShardId(from as u16);
+                    mail.extend(out.messages.drain(..).map(|(to, message)| (from, to, message)));
+                }
+                if mail.is_empty() {
+                    return;
+                }
+                for (from, to, message) in mail {
+                    let (agreement, out) = &mut self.shards[to.index()];
+                    agreement.handle_message(from, message, out);
+                }
+            }
+        }
+
+        fn owner(&mut self) -> &mut (Agreement<Growing>, Outbox<Growing>) {
+            let owner = owner(7, self.shards.len() as u16);
+            &mut self.shards[owner.index()]
+        }
+
+        fn stored(&mut self, well: bool) {
+            let (agreement, out) = self.owner();
+            let (key, version, _) = out.store.remove(0);
+            agreement.handle_stored(key, version, well, out);
+            self.carry();
+        }
+
+        fn installed(&mut self, shard: usize) {
+            let (agreement, out) = &mut self.shards[shard];
+            let (key, version, _) = out.install.remove(0);
+            agreement.installed(key, version, out);
+            self.carry();
+        }
+
+        fn answers(&mut self, shard: usize) -> Vec<(u64, Answer<bool, Growing>)> {
+            core::mem::take(&mut self.shards[shard].1.answers)
+        }
+    }
+
+    #[test]
+    fn a_change_is_answered_once_it_is_stored_and_in_force_everywhere() {
+        let mut world = World::new(3);
+        world.ask(2, 41, 5);
+        assert!(world.shards.iter().all(|(_, out)| out.install.is_empty()));
+        world.stored(true);
+        for shard in 0..3 {
+            assert_eq!(world.answers(2), []);
+            assert_eq!(world.shards[shard].1.install[0], (7, 1, Growing(5)));
+            world.installed(shard);
+        }
+        assert_eq!(world.answers(2), [(41, Answer::Judged(true, Growing(5)))]);
+        assert_eq!(world.owner().0.value(7), Some(&Growing(5)));
+    }
+
+    #[test]
+    fn changes_of_one_key_are_made_one_after_the_other() {
+        let mut world = World::new(2);
+        world.ask(0, 1, 5);
+        world.ask(1, 2, 4);
+        world.ask(0, 3, 6);
+        assert_eq!(world.owner().1.store.len(), 1);
+        world.stored(true);
+        world.installed(0);
+        world.installed(1);
+        assert_eq!(world.answers(0), [(1, Answer::Judged(true, Growing(5)))]);
+        // The second was judged by what the first left, and changed nothing.
+        assert_eq!(world.answers(1), [(2, Answer::Judged(false, Growing(5)))]);
+        assert_eq!(world.owner().1.store, [(7, 2, Growing(6))]);
+    }
+
+    #[test]
+    fn what_cannot_be_stored_is_not_changed() {
+        let mut world = World::new(1);
+        world.ask(0, 1, 5);
+        world.ask(0, 2, 3);
+        world.stored(false);
+        assert_eq!(world.answers(0), [(1, Answer::NotStored)]);
+        world.stored(true);
+        world.installed(0);
+        assert_eq!(world.answers(0), [(2, Answer::Judged(true, Growing(3)))]);
+    }
+
+    #[test]
+    fn who_waits_for_a_value_that_goes_away_is_told() {
+        let mut world = World::new(1);
+        world.ask(0, 1, 5);
+        world.ask(0, 2, 6);
+        let (agreement, out) = world.owner();
+        agreement.remove(7, out);
+        agreement.handle_stored(7, 1, true, out);
+        assert_eq!(world.answers(0), [(1, Answer::Gone), (2, Answer::Gone)]);
+        world.ask(0, 3, 7);
+        assert_eq!(world.answers(0), [(3, Answer::Gone)]);
+    }
+
+    #[test]
+    fn asks_that_wait_are_bounded() {
+        let mut world = World::new(1);
+        for number in 0..100 {
+            world.ask(0, number, number as u32 + 1);
+        }
+        let busy = world.answers(0);
+        assert_eq!(busy.len(), 100 - 1 - ASKS_MAX);
+        assert!(busy.iter().all(|(_, answer)| *answer == Answer::Busy));
+    }
+}
