@@ -48,6 +48,7 @@ const ROOMS: &[Room] = &[
     Room::pure("contract", &["block"]),
     Room::pure("volume", &["block", "contract"]),
     Room::pure("nvme", &["block", "contract", "wire"]),
+    Room::pure("aoe", &["block", "contract", "volume", "wire"]),
     Room::pure("shard", &["block", "contract", "nvme", "volume", "wire"]),
     Room::with_unsafe(
         "reactor",

@@ -53,8 +53,8 @@ pub struct InFrame<'a> {
 pub struct FrameBatch {
     /// The bytes of headers and small payloads.
     pub head: Vec<u8>,
-    /// Payloads. They come back with the batch.
-    pub buffers: Vec<Buffer>,
+    /// Payloads, each with the machine's own mark. They come back with the batch.
+    pub buffers: Vec<(Buffer, u32)>,
     /// The frames, in order.
     pub frames: Vec<OutFrame>,
 }
@@ -138,10 +138,10 @@ impl FrameBatch {
         }
     }
 
-    /// Takes a buffer in, for frames to name; returns its number.
+    /// Takes a buffer in, for frames to name, with a mark for the machine itself; returns its number.
     #[inline]
-    pub fn push_buffer(&mut self, buffer: Buffer) -> u32 {
-        self.buffers.push(buffer);
+    pub fn push_buffer(&mut self, buffer: Buffer, mark: u32) -> u32 {
+        self.buffers.push((buffer, mark));
         (self.buffers.len() - 1) as u32
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let mut batch = FrameBatch::default();
         batch.push(LinkId(3), &[1; 24]);
         batch.pad(60);
-        let buffer = batch.push_buffer(Buffer::reserved(1024, 0));
+        let buffer = batch.push_buffer(Buffer::reserved(1024, 0), 9);
         batch.push_with_data(LinkId(4), &[2; 36], buffer, 512, 512);
         batch.pad(60);
         assert_eq!(batch.head.len(), 96);

@@ -1,0 +1,4 @@
+//! initiator
+/// x
+#[derive(Debug)]
+pub struct Initiator;

@@ -1,0 +1,96 @@
+//! Frames on their way out: gathered during a turn, handed out as a batch, and the memory of batches used over and over.
+
+use std::collections::VecDeque;
+
+use block::Buffer;
+use contract::{FrameBatch, LinkId};
+use wire::aoe::FRAME_MIN;
+use wire::ethernet::EtherType;
+
+/// Frames that are gathered while the driver does not take them; more are dropped.
+const FRAMES_MAX: usize = 8192;
+/// Batches that may be out at once.
+const OUT_MAX: u32 = 8;
+
+/// Bytes of the shortest frame with this head: without its tag it is still long enough.
+#[inline]
+fn shortest(head: &[u8]) -> u32 {
+    let is_tagged = head[12..14] == EtherType::VLAN.0.to_be_bytes();
+    FRAME_MIN as u32 + if is_tagged { 4 } else { 0 }
+}
+
+/// The outbox of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    gathering: FrameBatch,
+    ready: VecDeque<FrameBatch>,
+    spare: Vec<FrameBatch>,
+    out: u32,
+}
+
+impl Outbox {
+    /// Whether no frame may be added.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.gathering.frames.len() >= FRAMES_MAX
+    }
+
+    /// Appends a frame of these bytes, padded to the shortest that there is.
+    #[inline]
+    pub(crate) fn push(&mut self, link: LinkId, bytes: &[u8]) {
+        self.gathering.push(link, bytes);
+        self.gathering.pad(shortest(bytes));
+    }
+
+    /// Appends a frame of a head and more bytes.
+    pub(crate) fn push_two(&mut self, link: LinkId, head: &[u8], body: &[u8]) {
+        self.gathering.push(link, head);
+        self.extend(body);
+        self.gathering.pad(shortest(head));
+    }
+
+    /// Appends bytes to the last frame's own.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        let frame = self.gathering.frames.last_mut().expect("a frame was pushed");
+        self.gathering.head.extend_from_slice(bytes);
+        frame.head_length += bytes.len() as u32;
+    }
+
+    /// Appends a frame of a head and all of a buffer, which comes back with `mark`.
+    #[inline]
+    pub(crate) fn push_buffer(&mut self, link: LinkId, head: &[u8], buffer: Buffer, mark: u32) {
+        let length = buffer.len();
+        let number = self.gathering.push_buffer(buffer, mark);
+        self.gathering.push_with_data(link, head, number, 0, length);
+    }
+
+    /// The batch that is being gathered.
+    #[inline]
+    pub(crate) fn gathering(&mut self) -> &mut FrameBatch {
+        &mut self.gathering
+    }
+
+    /// The end of a turn: what was gathered is ready.
+    #[inline]
+    pub(crate) fn hand_out(&mut self) {
+        if !self.gathering.is_empty() && self.out < OUT_MAX {
+            let next = self.spare.pop().unwrap_or_default();
+            self.ready.push_back(core::mem::replace(&mut self.gathering, next));
+            self.out += 1;
+        }
+    }
+
+    /// A batch to send.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Option<FrameBatch> {
+        self.ready.pop_front()
+    }
+
+    /// Keeps the memory of a batch that came back, whose buffers were taken out. What was gathered meanwhile is ready then.
+    #[inline]
+    pub(crate) fn take_back(&mut self, mut batch: FrameBatch) {
+        batch.clear();
+        self.spare.push(batch);
+        self.out -= 1;
+    }
+}

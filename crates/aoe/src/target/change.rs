@@ -1,0 +1,350 @@
+//! Changes that initiators ask for (config string, MAC mask, reservation), and what was agreed on.
+//!
+//! A change is an [`Ask`] that leaves the target: the shard has it agreed on by all shards and stored (`volume::agreement`), and brings the answer
+//! back, which answers the frame. A frame that asks again meanwhile is dropped; one that asks again later finds its change made, and is
+//! answered as the first was.
+
+use block::{Slot, VolumeId};
+use contract::LinkId;
+use volume::agreement::Answer;
+use volume::reservation::{InitiatorId, Scheme, Verdict as Reserved};
+use volume::{Reservation, reservation};
+use wire::aoe::{
+    ConfigCommand, Directive, DirectiveCommand, ErrorCode, Header, MaskArgument, MaskCommand,
+    MaskError, ReserveArgument, ReserveCommand,
+};
+use wire::ethernet::MacAddress;
+
+use super::flights::Stage;
+use super::receive::Received;
+use super::{Context, Target};
+use crate::control::{self, Control, Verdict};
+use crate::export::ExportId;
+
+/// Changes that may be under way; more are dropped.
+const PENDING_MAX: usize = 64;
+/// Addresses that a reserve list may have: it fits into a frame of MTU 1500.
+pub const RESERVE_MAX: usize = 240;
+
+/// A change that is to be agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Of a config string or mask; answered by [`Target::handle_control_answer`].
+    Control {
+        /// Of this export.
+        export: ExportId,
+        /// The target's number of it.
+        number: u64,
+        /// What.
+        change: control::Change,
+    },
+    /// Of a reservation; answered by [`Target::handle_reservation_answer`].
+    Reservation {
+        /// Of this volume.
+        volume: VolumeId,
+        /// The target's number of it.
+        number: u64,
+        /// What.
+        change: reservation::Change,
+    },
+}
+
+/// A frame that is answered once its change was agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    link: LinkId,
+    tag: Option<u16>,
+    source: MacAddress,
+    header: Header,
+    export: ExportId,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Config(ConfigCommand),
+    Mask,
+    Reserve(ReserveCommand),
+}
+
+/// A reservation that was installed while commands of those whom it shuts out were below.
+#[derive(Debug)]
+pub(super) struct Drain {
+    volume: VolumeId,
+    version: u64,
+    exports: Vec<ExportId>,
+}
+
+impl Target {
+    /// Set or force a config string.
+    pub(super) fn change_config(
+        &mut self,
+        received: &Received<'_>,
+        id: ExportId,
+        command: ConfigCommand,
+        string: &[u8],
+    ) {
+        let Some(number) = self.pend(received, id, What::Config(command)) else { return };
+        let change = control::Change::Config { command, string: string.to_vec() };
+        self.asks.push_back(Ask::Control { export: id, number, change });
+    }
+
+    /// MAC mask.
+    pub(super) fn mask(&mut self, received: &Received<'_>, id: ExportId) {
+        let Ok(argument) = MaskArgument::parse(received.body) else {
+            self.drops.runt += 1;
+            return;
+        };
+        let length = usize::from(argument.count) * Directive::SIZE;
+        match argument.command {
+            MaskCommand::READ => {
+                self.counters.queries += 1;
+                let control = self.exported(id).control.clone();
+                self.tell_mask(received, id, MaskCommand::READ, &control);
+            }
+            MaskCommand::EDIT => {
+                let Some(list) = received.body[MaskArgument::SIZE..].get(..length) else {
+                    return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
+                };
+                let directives = list.chunks_exact(Directive::SIZE).map(Directive::parse);
+                let Ok(directives) = directives.collect() else { return };
+                let Some(number) = self.pend(received, id, What::Mask) else { return };
+                let change = control::Change::Mask(directives);
+                self.asks.push_back(Ask::Control { export: id, number, change });
+            }
+            _ => self.refuse(received, id, ErrorCode::BAD_ARGUMENT),
+        }
+    }
+
+    /// Reserve or release.
+    pub(super) fn reserve(&mut self, received: &Received<'_>, id: ExportId) {
+        let Ok(argument) = ReserveArgument::parse(received.body) else {
+            self.drops.runt += 1;
+            return;
+        };
+        if argument.command == ReserveCommand::READ {
+            self.counters.queries += 1;
+            let reservation = self.exported(id).reservation.clone().unwrap_or_default();
+            return self.tell_reservation(received, id, ReserveCommand::READ, &reservation);
+        }
+        let length = usize::from(argument.count) * 6;
+        let list = received.body[ReserveArgument::SIZE..].get(..length);
+        let is_known = argument.command <= ReserveCommand::FORCE;
+        let is_short = usize::from(argument.count) <= RESERVE_MAX;
+        let (Some(list), true, true) = (list, is_known, is_short) else {
+            return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
+        };
+        let what = What::Reserve(argument.command);
+        let Some(number) = self.pend(received, id, what) else { return };
+        let list = list.chunks_exact(6).map(|mac| InitiatorId::new(Scheme::Mac, mac)).collect();
+        let change = match argument.command {
+            ReserveCommand::SET => {
+                let by = InitiatorId::new(Scheme::Mac, &received.source.0);
+                reservation::Change::SetList { by, list }
+            }
+            _ => reservation::Change::ForceList { list },
+        };
+        let volume = self.exported(id).export.volume;
+        self.asks.push_back(Ask::Reservation { volume, number, change });
+    }
+
+    /// Notes who is to be answered; `None` and counted if it is asked already, or too many ask.
+    fn pend(&mut self, received: &Received<'_>, id: ExportId, what: What) -> Option<u64> {
+        let Received { link, tag, source, header, .. } = *received;
+        let is_same = |other: &Pending| {
+            (other.source, other.export, other.header, other.what) == (source, id, header, what)
+        };
+        let is_asked = self.pending.iter().any(|(_, other)| is_same(other));
+        if is_asked || self.pending.len() >= PENDING_MAX {
+            self.drops.busy += 1;
+            return None;
+        }
+        self.counters.changes += 1;
+        let pending = Pending { link, tag, source, header, export: id, what };
+        let Slot { index, generation } = self.pending.insert(pending);
+        Some(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// Who asked for a change, as the frame in which it was asked; `None` if nobody waits, or the export is gone.
+    fn asker(&mut self, number: u64) -> Option<(Received<'static>, ExportId, What)> {
+        let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
+        let Pending { link, tag, source, header, export, what } = self.pending.remove(slot)?;
+        let is_there = self.export(export).is_some();
+        let received = Received { link, tag, source, is_broadcast: false, header, body: &[] };
+        is_there.then_some((received, export, what))
+    }
+
+    /// A change of a config string or mask was agreed on, or not.
+    pub fn handle_control_answer(&mut self, number: u64, answer: Answer<Verdict, Control>) {
+        let Some((received, id, what)) = self.asker(number) else { return };
+        let (verdict, control) = match answer {
+            Answer::Judged(verdict, control) => (verdict, control),
+            Answer::NotStored => return self.refuse(&received, id, ErrorCode::DEVICE_UNAVAILABLE),
+            Answer::Busy | Answer::Gone => {
+                self.drops.busy += 1;
+                return;
+            }
+        };
+        match (verdict, what) {
+            (Verdict::Refused(code), _) => self.refuse(&received, id, code),
+            (Verdict::Stopped(error, done), _) => {
+                let command = MaskCommand::EDIT;
+                let argument = MaskArgument { command, error, count: done };
+                if let Some(head) = self.head(&received, id) {
+                    self.send_two(received.link, head.bytes(), &argument.emit());
+                }
+            }
+            (Verdict::Done, What::Config(command)) => {
+                let Received { link, source, tag, header, .. } = received;
+                self.tell(link, source, tag, &header, id, command);
+            }
+            (Verdict::Done, _) => self.tell_mask(&received, id, MaskCommand::EDIT, &control),
+        }
+    }
+
+    /// A change of a reservation was agreed on, or not.
+    pub fn handle_reservation_answer(
+        &mut self,
+        number: u64,
+        answer: Answer<Reserved, Reservation>,
+    ) {
+        let Some((received, id, what)) = self.asker(number) else { return };
+        match (answer, what) {
+            (Answer::Judged(Reserved::Done, reservation), What::Reserve(command)) => {
+                self.tell_reservation(&received, id, command, &reservation);
+            }
+            (Answer::Judged(..), _) => self.refuse(&received, id, ErrorCode::RESERVED),
+            (Answer::NotStored, _) => self.refuse(&received, id, ErrorCode::DEVICE_UNAVAILABLE),
+            (Answer::Busy | Answer::Gone, _) => self.drops.busy += 1,
+        }
+    }
+
+    fn tell_mask(
+        &mut self,
+        received: &Received<'_>,
+        id: ExportId,
+        command: MaskCommand,
+        control: &Control,
+    ) {
+        let count = control.mask().len() as u8;
+        let mut body = MaskArgument { command, error: MaskError::NONE, count }.emit().to_vec();
+        for mac in control.mask() {
+            let directive = Directive { command: DirectiveCommand::NONE, mac: *mac };
+            body.extend_from_slice(&directive.emit());
+        }
+        if let Some(head) = self.head(received, id) {
+            self.send_two(received.link, head.bytes(), &body);
+        }
+    }
+
+    fn tell_reservation(
+        &mut self,
+        received: &Received<'_>,
+        id: ExportId,
+        command: ReserveCommand,
+        reservation: &Reservation,
+    ) {
+        let stations = reservation.registrants().filter(|id| id.scheme() == Scheme::Mac);
+        let mut body = ReserveArgument { command, count: 0 }.emit().to_vec();
+        for station in stations.take(RESERVE_MAX) {
+            body.extend_from_slice(station.bytes());
+            body[1] += 1;
+        }
+        if let Some(head) = self.head(received, id) {
+            self.send_two(received.link, head.bytes(), &body);
+        }
+    }
+
+    /// A config string and mask that were agreed on are in force.
+    pub fn install_control(&mut self, id: ExportId, control: Control) {
+        if let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            exported.set_control(control);
+        }
+    }
+
+    /// A reservation that was agreed on is in force: who is shut out is refused from now on, and what of theirs waits, too.
+    /// [`poll_drained`](Self::poll_drained) tells when nothing of theirs is below any more.
+    pub fn install_reservation(
+        &mut self,
+        volume: VolumeId,
+        version: u64,
+        reservation: &Reservation,
+        ctx: &mut Context<'_>,
+    ) {
+        let mut exports = Vec::new();
+        for index in 0..self.exports.len() {
+            let id = ExportId(index as u32);
+            let Some(exported) = self.exports[index].as_deref_mut() else { continue };
+            if exported.export.volume != volume {
+                continue;
+            }
+            exported.reservation = (!reservation.is_free()).then(|| Box::new(reservation.clone()));
+            exports.push(id);
+            exported.draining = true;
+            let waiting = core::mem::take(&mut exported.waiting);
+            for slot in waiting {
+                if self.is_shut_out(id, slot) {
+                    let flight = self.flights.get_mut(slot);
+                    let (link, head) = (flight.link, flight.head.refused(ErrorCode::RESERVED));
+                    self.counters.refused += 1;
+                    self.send(link, head.bytes());
+                    self.drop_waiting(slot, ctx);
+                } else {
+                    self.exported_mut(id).waiting.push_back(slot);
+                }
+            }
+            self.start_waiting(id, ctx);
+        }
+        self.drains.push(Drain { volume, version, exports });
+        self.check_drains();
+    }
+
+    /// Whether a command is one that the reservation of its export does not allow.
+    fn is_shut_out(&mut self, id: ExportId, slot: u32) -> bool {
+        let place = self.flights.get_mut(slot).place as usize;
+        let exported = self.exported(id);
+        exported.shuts_out(&exported.active[place])
+    }
+
+    /// Tells of installed reservations that nothing below contradicts any more.
+    #[cold]
+    pub(super) fn check_drains(&mut self) {
+        let exports = &self.exports;
+        let is_clean = |id: &ExportId| {
+            exports[id.0 as usize].as_deref().is_none_or(|exported| {
+                let below = |active: &&super::Active| active.stage == Stage::Running;
+                !exported.active.iter().filter(below).any(|active| exported.shuts_out(active))
+            })
+        };
+        let mut over = Vec::new();
+        self.drains.retain(|drain| {
+            let is_over = drain.exports.iter().all(is_clean);
+            if is_over {
+                over.push((drain.volume, drain.version));
+            }
+            !is_over
+        });
+        self.drained.extend(over);
+        for index in 0..self.exports.len() {
+            let id = ExportId(index as u32);
+            if self.drains.iter().all(|drain| !drain.exports.contains(&id))
+                && let Some(exported) = self.exports[index].as_deref_mut()
+            {
+                exported.draining = false;
+            }
+        }
+    }
+}
+
+impl super::Exported {
+    /// Whether the reservation does not allow a command in flight.
+    fn shuts_out(&self, active: &super::Active) -> bool {
+        let access = match active.changes {
+            true => reservation::Access::Write,
+            false => reservation::Access::Read,
+        };
+        let source = MacAddress::from_u64(active.source);
+        let allows = |held: &Reservation| held.allows(Scheme::Mac, &source.0, access);
+        self.reservation.as_deref().is_some_and(|held| !allows(held))
+    }
+}

@@ -1,0 +1,79 @@
+//! The links of a target: what they are, and which exports they show.
+
+use contract::{LinkFacts, LinkId};
+use wire::aoe::sectors_for_mtu;
+
+use super::Target;
+use super::directory::Directory;
+use crate::export::ExportId;
+
+/// A link, up or not.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// What is known of it while it is up.
+    pub(super) facts: Option<LinkFacts>,
+    /// Its own address as a number.
+    pub(super) mac: u64,
+    /// Sectors that a frame carries.
+    pub(super) sectors: u8,
+    pub(super) directory: Directory,
+}
+
+/// How a link is used, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkUse {
+    /// Exports on it.
+    pub exports: u32,
+    /// Commands that they promise to hold, together.
+    pub promised: u64,
+    /// Frames that its ring holds: where more are promised, a burst of all initiators at once loses some.
+    pub ring_frames: u32,
+}
+
+impl Target {
+    /// The link of a number, which is there from now on, up or not.
+    pub(super) fn link_slot(&mut self, id: LinkId) -> &mut Link {
+        let index = id.0 as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        self.links[index].get_or_insert_default()
+    }
+
+    /// A link is up, or is not what it was. Exports on it are announced if that concerns initiators.
+    pub fn link_up(&mut self, id: LinkId, facts: LinkFacts) {
+        let link = self.link_slot(id);
+        let sectors = sectors_for_mtu(facts.mtu);
+        let mac = facts.mac.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        let is_news = link.facts.is_none() || (link.sectors, link.mac) != (sectors, mac);
+        // What carries no sector is no link for AoE.
+        link.facts = (sectors > 0).then_some(facts);
+        (link.sectors, link.mac) = (sectors, mac);
+        if !is_news || sectors == 0 {
+            return;
+        }
+        for (index, exported) in self.exports.iter().enumerate() {
+            if exported.as_ref().is_some_and(|exported| exported.export.links.contains(&id)) {
+                self.sweeps.announce(ExportId(index as u32), id);
+            }
+        }
+    }
+
+    /// A link is down: frames from it are dropped, answers to it too.
+    pub fn link_down(&mut self, id: LinkId) {
+        self.link_slot(id).facts = None;
+    }
+
+    /// How a link is used.
+    #[must_use]
+    pub fn link_use(&self, id: LinkId) -> LinkUse {
+        let link = self.links.get(id.0 as usize).and_then(Option::as_ref);
+        let on_link = self.exports.iter().flatten();
+        let on_link = on_link.filter(|exported| exported.export.links.contains(&id));
+        LinkUse {
+            exports: link.map_or(0, |link| link.directory.len()),
+            promised: on_link.map(|exported| u64::from(exported.export.buffers)).sum(),
+            ring_frames: link.and_then(|link| link.facts).map_or(0, |facts| facts.ring_frames),
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The serving end: frames to shelf.slot in, requests to volumes out; completions in, frames out.
+//!
+//! One machine a shard, for all its links and exports. In: frames (lent for the call), completions, batches that were sent, what links are,
+//! what is exported, what was agreed on. Out: requests (pushed to the context at once), and by polling batches of frames, asks for changes, notices.
+//! Units: `lba` and `sectors` count 512 bytes; moments of the shard clock. Pure: no I/O, no clock.
+//! Errors: what may not be answered (too short, of a stranger, for others, beyond the buffers) is counted and dropped; what AoE refuses has the
+//! E flag; what the device cannot do is ATA status, never the E flag, which initiators take as a reason to ask again for minutes.
+//!
+//! The way of a read: [`receive`] finds link, export and command; [`ata`] judges it, takes memory, makes the head of its answer and a request to the volume;
+//! [`completion`] puts head and data into the batch that `settle` hands out. A write's payload is copied once, out of the lent frame.
+//!
+//! ```text
+//!   frame --> overlaps one in flight of its source? --yes--> Waiting --> that one is back --+
+//!                |no                                                                        |
+//!                +--> Running (below) <-----------------------------------------------------+
+//!                        |  done, and the volume's cache is volatile: Syncing --> flush is done --+
+//!                        +--> answered <----------------------------------------------------------+
+//! ```
+//!
+//! Per frame there is no allocation and no search but of what is in flight on the export and, of writes, one cache line of [`repeats`].
+//! Spec: AoEr11. Not here: retransmission (the initiator's duty), who decides about changes (`volume::agreement`).
+
+mod ata;
+mod change;
+mod completion;
+mod counters;
+mod directory;
+mod flights;
+mod head;
+mod link;
+mod query;
+mod receive;
+mod repeats;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use block::{
+    Account, Instant, MachineId, Memory, Operation, Pool, Request, ShardId, Table, Ticket, VolumeId,
+};
+use contract::{FrameBatch, LinkId};
+use volume::Reservation;
+use wire::aoe::Address;
+use wire::ethernet::MacAddress;
+
+use crate::control::Control;
+use crate::export::{BUFFERS_MAX, BUFFERS_MIN, Export, ExportId, Hosts};
+use crate::outbox::Outbox;
+
+pub use change::{Ask, RESERVE_MAX};
+use change::{Drain, Pending};
+pub use counters::{Counters, Drops};
+use flights::{Active, Flights};
+use link::Link;
+pub use link::LinkUse;
+use query::Sweeps;
+use repeats::Repeats;
+
+/// What the target works with during a call.
+pub struct Context<'a> {
+    /// The present.
+    pub now: Instant,
+    /// The bytes behind the buffers.
+    pub memory: &'a mut dyn Memory,
+    /// The shard's budget.
+    pub pool: &'a mut Pool,
+    /// Where requests go; the shard hands them to their volumes.
+    pub requests: &'a mut Vec<(VolumeId, Request)>,
+}
+
+/// What the target wants of its driver.
+#[derive(Debug)]
+pub enum TargetEffect {
+    /// Send these frames; the batch comes back by [`Target::handle_sent`].
+    Send(FrameBatch),
+}
+
+/// What people should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Another station announces an address that is exported here: initiators that use both will corrupt data.
+    AddressTwice {
+        /// Where it was heard.
+        link: LinkId,
+        /// The address.
+        address: Address,
+        /// The other station.
+        by: MacAddress,
+    },
+}
+
+/// What went through an export on this shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Frames beyond the buffer count.
+    pub over_buffers: u64,
+}
+
+/// An export as its shard knows it.
+#[derive(Debug)]
+struct Exported {
+    export: Export,
+    /// The allowed stations as sorted numbers; `None` allows all.
+    hosts: Option<Box<[u64]>>,
+    control: Control,
+    /// The mask as sorted numbers.
+    mask: Box<[u64]>,
+    /// `None` while it is free.
+    reservation: Option<Box<Reservation>>,
+    /// Whether any of the three says anything.
+    restricted: bool,
+    /// What is in flight, in no order.
+    active: Vec<Active>,
+    /// What waits for what is in flight, the oldest first.
+    waiting: VecDeque<u32>,
+    flush: FlushGroup,
+    account: Account,
+    /// The last change of any sector, and the last one of unknown extent, as `repeats` numbers them.
+    last: u32,
+    wide: u32,
+    draining: bool,
+    removed: bool,
+    heard_twice: bool,
+    traffic: Traffic,
+}
+
+/// Writes that are done and not durable: one flush runs, one group waits.
+#[derive(Debug, Default)]
+struct FlushGroup {
+    running: bool,
+    /// The flights that the running flush covers, and those that the next one will.
+    covered: Vec<u32>,
+    next: Vec<u32>,
+    /// Whether the export is on the list of those that want a flush.
+    listed: bool,
+}
+
+/// The AoE target of a shard.
+///
+/// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) and its sisters until `None`.
+#[derive(Debug)]
+pub struct Target {
+    machine: MachineId,
+    shard: ShardId,
+    links: Vec<Option<Link>>,
+    exports: Vec<Option<Box<Exported>>>,
+    flights: Flights,
+    repeats: Repeats,
+    outbox: Outbox,
+    sweeps: Sweeps,
+    /// Exports whose writes want a flush.
+    to_flush: Vec<u32>,
+    pending: Table<Pending>,
+    asks: VecDeque<Ask>,
+    drains: Vec<Drain>,
+    drained: VecDeque<(VolumeId, u64)>,
+    notices: VecDeque<Notice>,
+    counters: Counters,
+    drops: Drops,
+}
+
+impl Target {
+    /// A target without links and exports. Its tickets carry `machine`.
+    #[must_use]
+    pub fn new(machine: MachineId, shard: ShardId) -> Target {
+        Target {
+            machine,
+            shard,
+            links: Vec::new(),
+            exports: Vec::new(),
+            flights: Flights::default(),
+            repeats: Repeats::default(),
+            outbox: Outbox::default(),
+            sweeps: Sweeps::default(),
+            to_flush: Vec::new(),
+            pending: Table::new(),
+            asks: VecDeque::new(),
+            drains: Vec::new(),
+            drained: VecDeque::new(),
+            notices: VecDeque::new(),
+            counters: Counters::default(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// A volume is exported. `control` and `reservation` are what was agreed on and stored. Its address is announced on its links that are up.
+    /// Fails, with the link, where the address is taken; then nothing is changed.
+    pub fn add_export(
+        &mut self,
+        id: ExportId,
+        export: Export,
+        control: Control,
+        reservation: &Reservation,
+    ) -> Result<(), LinkId> {
+        assert!(!export.address.is_wildcard(), "{} cannot be exported", export.address);
+        let index = id.0 as usize;
+        if self.exports.len() <= index {
+            self.exports.resize_with(index + 1, || None);
+        }
+        assert!(self.exports[index].is_none(), "export {index} was added twice");
+        let free = |link: &LinkId| {
+            let link = self.links.get(link.0 as usize).and_then(Option::as_ref);
+            link.is_none_or(|link| link.directory.find(export.address).is_none())
+        };
+        if let Some(taken) = export.links.iter().find(|link| !free(link)) {
+            return Err(*taken);
+        }
+        let mut exported = Exported {
+            hosts: sorted_hosts(&export.hosts),
+            mask: Box::default(),
+            control: Control::default(),
+            reservation: (!reservation.is_free()).then(|| Box::new(reservation.clone())),
+            restricted: false,
+            active: Vec::new(),
+            waiting: VecDeque::new(),
+            flush: FlushGroup::default(),
+            account: Account::default(),
+            last: 0,
+            wide: 0,
+            draining: false,
+            removed: false,
+            heard_twice: false,
+            traffic: Traffic::default(),
+            export,
+        };
+        exported.export.buffers = exported.export.buffers.clamp(BUFFERS_MIN, BUFFERS_MAX);
+        exported.set_control(control);
+        for link in exported.export.links.clone() {
+            self.link_slot(link).directory.insert(exported.export.address, id);
+            self.sweeps.announce(id, link);
+        }
+        self.exports[index] = Some(Box::new(exported));
+        Ok(())
+    }
+
+    /// An export has other settings: size, hosts, buffers and so on. Its address, links and volume stay. It is announced again if initiators
+    /// should know.
+    pub fn renew_export(&mut self, id: ExportId, export: Export) {
+        let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let old = &exported.export;
+        assert!(
+            (old.address, &old.links, old.volume) == (export.address, &export.links, export.volume),
+            "export {} was moved: remove it and add another",
+            id.0
+        );
+        let is_news = old.sectors != export.sectors || old.buffers != export.buffers;
+        exported.hosts = sorted_hosts(&export.hosts);
+        exported.export = export;
+        exported.export.buffers = exported.export.buffers.clamp(BUFFERS_MIN, BUFFERS_MAX);
+        exported.note_restrictions();
+        if is_news {
+            for link in exported.export.links.clone() {
+                self.sweeps.announce(id, link);
+            }
+        }
+    }
+
+    /// No frame reaches the export any more; what waits is dropped, what is below is awaited. [`is_gone`](Self::is_gone) tells when nothing is left.
+    pub fn remove_export(&mut self, id: ExportId, ctx: &mut Context<'_>) {
+        let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        exported.removed = true;
+        let waiting = core::mem::take(&mut exported.waiting);
+        let (address, links) = (exported.export.address, exported.export.links.clone());
+        for link in links {
+            self.link_slot(link).directory.remove(address, id);
+        }
+        for slot in waiting {
+            self.drop_waiting(slot, ctx);
+        }
+        self.forget_if_drained(id);
+    }
+
+    /// Whether nothing of an export is left here.
+    #[must_use]
+    pub fn is_gone(&self, id: ExportId) -> bool {
+        self.exports.get(id.0 as usize).is_none_or(Option::is_none)
+    }
+
+    fn forget_if_drained(&mut self, id: ExportId) {
+        let Some(exported) = self.exports.get_mut(id.0 as usize) else { return };
+        let is_drained = |exported: &Exported| {
+            exported.removed
+                && exported.active.is_empty()
+                && !exported.flush.running
+                && exported.account.pages() == 0
+        };
+        if exported.as_deref().is_some_and(is_drained) {
+            *exported = None;
+        }
+    }
+
+    /// What is exported, by number.
+    #[must_use]
+    pub fn export(&self, id: ExportId) -> Option<&Export> {
+        Some(&self.exports.get(id.0 as usize)?.as_ref()?.export)
+    }
+
+    /// What went through an export.
+    #[must_use]
+    pub fn traffic(&self, id: ExportId) -> Option<Traffic> {
+        Some(self.exports.get(id.0 as usize)?.as_ref()?.traffic)
+    }
+
+    /// What was done since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters { repeats_lapsed: self.repeats.lapsed(), ..self.counters }
+    }
+
+    /// What was dropped since the start, and why.
+    #[must_use]
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Commands in flight, of all exports.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Bytes that are held to know repeated writes.
+    #[must_use]
+    pub fn repeat_bytes(&self) -> usize {
+        self.repeats.bytes()
+    }
+
+    /// What is to be done next.
+    #[inline]
+    pub fn poll_effect(&mut self) -> Option<TargetEffect> {
+        self.outbox.poll().map(TargetEffect::Send)
+    }
+
+    /// A change that an initiator asks for, to be agreed on.
+    pub fn poll_ask(&mut self) -> Option<Ask> {
+        self.asks.pop_front()
+    }
+
+    /// What people should know next.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// A reservation that was installed, with its version, and now holds: nothing is below that it forbids.
+    pub fn poll_drained(&mut self) -> Option<(VolumeId, u64)> {
+        self.drained.pop_front()
+    }
+
+    /// The end of a turn: flushes of what was written begin, announcements go on, frames leave.
+    pub fn settle(&mut self, ctx: &mut Context<'_>) {
+        if !self.to_flush.is_empty() {
+            self.begin_flushes(ctx);
+        }
+        if self.sweeps.is_due(ctx.now) {
+            self.sweep(ctx.now);
+        }
+        self.outbox.hand_out();
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all.
+    #[inline]
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.sweeps.poll_timeout(), self.repeats.poll_timeout()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come. What is due is done here or at the next settle.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.repeats.handle_timeout(now);
+    }
+
+    /// Frames have left, or were given up; their buffers come back.
+    pub fn handle_sent(&mut self, mut batch: FrameBatch, ctx: &mut Context<'_>) {
+        for (buffer, mark) in batch.buffers.drain(..) {
+            let exported = self.exports[mark as usize].as_mut();
+            let exported = exported.expect("an export stays until its buffers are back");
+            ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+            if exported.removed {
+                self.forget_if_drained(ExportId(mark));
+            }
+        }
+        self.outbox.take_back(batch);
+    }
+
+    /// Sends a request below in the name of a flight.
+    #[inline]
+    fn submit(&mut self, slot: u32, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
+        let generation = self.flights.generation(slot);
+        let ticket = Ticket { machine: self.machine, generation, slot, shard: self.shard };
+        ctx.requests.push((volume, Request { ticket, operation }));
+    }
+}
+
+impl Exported {
+    /// Whether frames of a station are heard: it must be a host, and in the mask if there is one. The mask never lets in who is no host.
+    #[inline]
+    fn hears(&self, source: MacAddress) -> bool {
+        if !self.restricted {
+            return true;
+        }
+        let source = source.to_u64();
+        let is_host = self.hosts.as_ref().is_none_or(|hosts| hosts.binary_search(&source).is_ok());
+        is_host && (self.mask.is_empty() || self.mask.binary_search(&source).is_ok())
+    }
+
+    fn set_control(&mut self, control: Control) {
+        let mut mask: Vec<u64> = control.mask().iter().map(|mac| mac.to_u64()).collect();
+        mask.sort_unstable();
+        self.mask = mask.into();
+        self.control = control;
+        self.note_restrictions();
+    }
+
+    fn note_restrictions(&mut self) {
+        self.restricted = self.hosts.is_some() || !self.mask.is_empty();
+    }
+}
+
+fn sorted_hosts(hosts: &Hosts) -> Option<Box<[u64]>> {
+    match hosts {
+        Hosts::Any => None,
+        Hosts::List(list) => {
+            let mut list: Vec<u64> = list.iter().map(|mac| mac.to_u64()).collect();
+            list.sort_unstable();
+            list.dedup();
+            Some(list.into())
+        }
+    }
+}

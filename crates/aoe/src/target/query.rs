@@ -1,0 +1,228 @@
+//! Queries of config strings, and announcements: who is there, what it takes, what it is called.
+//!
+//! A query for one export is answered at once. One for many (a wildcard), and announcements, go out [`BURST`] at a time, a millisecond
+//! apart, so that a forged query to thousands of exports does not fill the ring of whoever is named in it, and holds nobody up here.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use block::Instant;
+use contract::LinkId;
+use wire::aoe::{
+    Address, CONFIG_MAX, Command, ConfigArgument, ConfigCommand, ErrorCode, Header, VERSION,
+};
+use wire::ethernet::MacAddress;
+
+use super::receive::Received;
+use super::{Exported, Target};
+use crate::export::{ExportId, FIRMWARE, Hosts};
+
+/// Answers that go out at once.
+const BURST: u32 = 64;
+/// Time between two bursts.
+const PACE: Duration = Duration::from_millis(1);
+/// Wildcard queries that are answered at the same time.
+const SWEEPS_MAX: usize = 16;
+
+/// What goes out in bursts.
+#[derive(Debug, Default)]
+pub(super) struct Sweeps {
+    /// Wildcard queries.
+    queries: VecDeque<Sweep>,
+    /// Exports that are to be announced, and where.
+    announcements: VecDeque<(ExportId, LinkId)>,
+    /// When the next burst is due.
+    next: Instant,
+}
+
+/// A wildcard query on its way through all exports.
+#[derive(Debug)]
+struct Sweep {
+    link: LinkId,
+    tag: Option<u16>,
+    source: MacAddress,
+    header: Header,
+    command: ConfigCommand,
+    string: Vec<u8>,
+    /// The number of the next export.
+    next: u32,
+}
+
+impl Sweeps {
+    /// An export is to be announced on a link.
+    pub(super) fn announce(&mut self, id: ExportId, link: LinkId) {
+        self.announcements.push_back((id, link));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queries.is_empty() && self.announcements.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        !self.is_empty() && self.next <= now
+    }
+
+    #[inline]
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        (!self.is_empty()).then_some(self.next)
+    }
+}
+
+/// Whether a target with this string answers.
+fn answers(command: ConfigCommand, own: &[u8], asked: &[u8]) -> bool {
+    match command {
+        ConfigCommand::READ => true,
+        ConfigCommand::TEST => own == asked,
+        ConfigCommand::PREFIX => own.starts_with(asked),
+        _ => false,
+    }
+}
+
+/// The string of a query; `None` if it is too long or not there. Reading needs none.
+fn string<'a>(argument: &ConfigArgument, body: &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::from(argument.length);
+    match argument.command {
+        ConfigCommand::READ => Some(&[]),
+        _ if length > CONFIG_MAX => None,
+        _ => body[ConfigArgument::SIZE..].get(..length),
+    }
+}
+
+impl Target {
+    /// Query or config, for one export.
+    pub(super) fn config(&mut self, received: &Received<'_>, id: ExportId) {
+        let Ok(argument) = ConfigArgument::parse(received.body) else {
+            self.drops.runt += 1;
+            return;
+        };
+        let string = string(&argument, received.body);
+        let (Some(string), true) = (string, argument.command <= ConfigCommand::FORCE) else {
+            return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
+        };
+        if argument.command.changes() {
+            return self.change_config(received, id, argument.command, string);
+        }
+        self.counters.queries += 1;
+        if answers(argument.command, self.exported(id).control.config(), string) {
+            let Received { link, source, tag, header, .. } = *received;
+            self.tell(link, source, tag, &header, id, argument.command);
+        } else {
+            self.drops.no_match += 1;
+        }
+    }
+
+    /// A query with a wildcard: all that match are asked, in time.
+    pub(super) fn query_all(&mut self, received: &Received<'_>) {
+        let Ok(argument) = ConfigArgument::parse(received.body) else {
+            self.drops.runt += 1;
+            return;
+        };
+        if received.header.version != VERSION || argument.command > ConfigCommand::PREFIX {
+            self.drops.wildcard += 1;
+            return;
+        }
+        let Some(string) = string(&argument, received.body) else {
+            self.drops.no_match += 1;
+            return;
+        };
+        let Received { link, source, tag, header, .. } = *received;
+        let is_same = |sweep: &Sweep| {
+            (sweep.link, sweep.source, sweep.header, sweep.command)
+                == (link, source, header, argument.command)
+        };
+        let queries = &mut self.sweeps.queries;
+        if queries.len() >= SWEEPS_MAX || queries.iter().any(is_same) {
+            self.drops.busy += 1;
+            return;
+        }
+        self.counters.queries += 1;
+        let (command, string) = (argument.command, string.to_vec());
+        queries.push_back(Sweep { link, tag, source, header, command, string, next: 0 });
+    }
+
+    /// A burst of what is to go out.
+    #[cold]
+    pub(super) fn sweep(&mut self, now: Instant) {
+        let mut left = BURST;
+        while left > 0
+            && let Some((id, link)) = self.sweeps.announcements.pop_front()
+        {
+            left = left.saturating_sub(self.announce(id, link));
+        }
+        while left > 0
+            && let Some(mut sweep) = self.sweeps.queries.pop_front()
+        {
+            let Sweep { link, source, tag, header, command, .. } = sweep;
+            while left > 0 && (sweep.next as usize) < self.exports.len() {
+                let id = ExportId(sweep.next);
+                sweep.next += 1;
+                let is_meant = |exported: &Exported| {
+                    !exported.removed
+                        && header.address.matches(exported.export.address)
+                        && exported.export.links.contains(&link)
+                        && exported.hears(source)
+                        && answers(command, exported.control.config(), &sweep.string)
+                };
+                if self.exports[id.0 as usize].as_deref().is_some_and(is_meant) {
+                    self.tell(link, source, tag, &header, id, command);
+                    left -= 1;
+                }
+            }
+            if (sweep.next as usize) < self.exports.len() {
+                // The others have their turn first.
+                self.sweeps.queries.push_back(sweep);
+            }
+        }
+        self.sweeps.next = now + PACE;
+    }
+
+    /// Announces an export on a link, to all or, if not all are heard, to each who is. Returns how many frames that took.
+    fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
+        let Some(exported) = self.exports[id.0 as usize].as_deref() else { return 0 };
+        let is_up = self.links.get(link.0 as usize).and_then(Option::as_ref);
+        if exported.removed || is_up.is_none_or(|link| link.facts.is_none()) {
+            return 0;
+        }
+        let hears = |mac: &&MacAddress| exported.hears(**mac);
+        let stations: Vec<MacAddress> = match (&exported.export.hosts, exported.control.mask()) {
+            (Hosts::Any, []) => vec![MacAddress::BROADCAST],
+            (Hosts::Any, mask) => mask.to_vec(),
+            (Hosts::List(hosts), _) => hosts.iter().filter(hears).copied().collect(),
+        };
+        let header = Header::request(exported.export.address, Command::CONFIG, 0);
+        for station in &stations {
+            self.counters.announcements += 1;
+            self.tell(link, *station, None, &header, id, ConfigCommand::READ);
+        }
+        stations.len() as u32
+    }
+
+    /// Says what an export takes and what it is called.
+    pub(super) fn tell(
+        &mut self,
+        link: LinkId,
+        to: MacAddress,
+        tag: Option<u16>,
+        request: &Header,
+        id: ExportId,
+        command: ConfigCommand,
+    ) {
+        let exported = self.exported(id);
+        let own: Address = exported.export.address;
+        let sectors = self.links.get(link.0 as usize).and_then(Option::as_ref);
+        let config = exported.control.config();
+        let argument = ConfigArgument {
+            buffer_count: exported.export.buffers,
+            firmware: FIRMWARE,
+            sector_count: sectors.map_or(0, |link| link.sectors),
+            version: VERSION,
+            command,
+            length: config.len() as u16,
+        };
+        let body = [&argument.emit()[..], config].concat();
+        if let Some(head) = self.head_for(link, to, tag, request, own) {
+            self.send_two(link, head.bytes(), &body);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Who is heard, and who may do what: hosts, masks, reservations.
+
+use block::{Failure, Outcome};
+use wire::ethernet::MacAddress;
+
+use super::world::*;
+use crate::export::Hosts;
+
+fn mask(source: [u8; 6], command: u8, directives: &[(u8, [u8; 6])]) -> Vec<u8> {
+    let mut body = vec![0, command, 0, directives.len() as u8];
+    for (what, mac) in directives {
+        body.extend([0, *what]);
+        body.extend(mac);
+    }
+    frame(OWN, source, 2, 77, &body)
+}
+
+/// Sub-command, error, count, and the addresses listed.
+fn masked(answer: &[u8]) -> (u8, u8, u8, Vec<[u8; 6]>) {
+    assert_eq!((answer[14], answer[19]), (0x18, 2));
+    let list = answer[28..].chunks_exact(8).take(answer[27].into());
+    let list = list.map(|entry| {
+        assert_eq!(entry[..2], [0, 0]);
+        entry[2..].try_into().unwrap()
+    });
+    let list = if answer[26] == 0 { list.collect() } else { Vec::new() };
+    (answer[25], answer[26], answer[27], list)
+}
+
+fn reserve(source: [u8; 6], command: u8, list: &[[u8; 6]]) -> Vec<u8> {
+    let body = [&[command, list.len() as u8][..], &list.concat()].concat();
+    frame(OWN, source, 3, 88, &body)
+}
+
+fn reserved(answer: &[u8]) -> Vec<[u8; 6]> {
+    assert_eq!((answer[14], answer[19]), (0x18, 3));
+    answer[26..]
+        .chunks_exact(6)
+        .take(answer[25].into())
+        .map(|mac| mac.try_into().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_station_that_is_no_host_gets_silence() {
+    let mut world = World::with(1500, |export| {
+        export.hosts = Hosts::List(vec![MacAddress(A)]);
+    });
+    assert_eq!(world.answer(&read(A, 1, 0, 1)).len(), 548);
+    for bytes in [
+        read(B, 1, 0, 1),
+        write(B, 1, 0, 9, 1),
+        config(ALL, B, 1, 0, &[]),
+        mask(B, 0, &[]),
+        reserve(B, 0, &[]),
+        frame(OWN, B, 9, 1, &[]),
+    ] {
+        world.silence(&bytes);
+        let mut wrong_version = bytes;
+        wrong_version[14] = 0x20;
+        world.silence(&wrong_version);
+    }
+    let mut wild = config(ALL, B, 1, 0, &[]);
+    wild[16..19].fill(0xff);
+    world.silence(&wild);
+    assert_eq!(world.target.drops().not_allowed, 12);
+    assert_eq!(world.sectors(0, 1), [0; 512]);
+}
+
+#[test]
+fn the_mask_never_widens_hosts() {
+    let mut world = World::with(1500, |export| {
+        export.hosts = Hosts::List(vec![MacAddress(A)]);
+    });
+    let answer = world.answer(&mask(A, 1, &[(1, A), (1, B)]));
+    assert_eq!(masked(&answer), (1, 0, 2, vec![A, B]));
+    world.silence(&read(B, 1, 0, 1));
+    assert_eq!(world.answer(&read(A, 1, 0, 1)).len(), 548);
+    // And a host that is not in it is not heard.
+    assert_eq!(masked(&world.answer(&mask(A, 1, &[(2, A)]))).3, [B]);
+    world.silence(&read(A, 1, 0, 1));
+    world.silence(&mask(A, 0, &[]));
+}
+
+#[test]
+fn a_mask_is_read_edited_and_obeyed_by_all_commands() {
+    let mut world = World::new();
+    assert_eq!(masked(&world.answer(&mask(A, 0, &[]))), (0, 0, 0, vec![]));
+    assert_eq!(masked(&world.answer(&mask(A, 1, &[(0, B), (1, A)]))), (1, 0, 1, vec![A]));
+    world.silence(&read(B, 1, 0, 1));
+    world.silence(&config(ALL, B, 1, 0, &[]));
+    world.silence(&reserve(B, 0, &[]));
+    // Adding twice and deleting who is not there succeed.
+    assert_eq!(masked(&world.answer(&mask(A, 1, &[(1, A), (2, B)]))).3, [A]);
+    assert_eq!(masked(&world.answer(&mask(A, 1, &[(2, A)]))).3, [[0u8; 6]; 0]);
+    assert_eq!(world.answer(&read(B, 1, 0, 1)).len(), 548);
+    assert_eq!(world.stored, ["config - mask 02:00:00:00:00:01", "config - mask"]);
+}
+
+#[test]
+fn a_mask_edit_stops_at_a_bad_directive_and_at_its_end() {
+    let mut world = World::with(9000, |_| {});
+    let answer = world.answer(&mask(A, 1, &[(1, A), (1, B), (7, B), (2, A)]));
+    assert_eq!(masked(&answer), (1, 2, 2, vec![]));
+    assert_eq!(masked(&world.answer(&mask(A, 0, &[]))).3, [A, B]);
+    let many: Vec<_> = (0..200).map(|last| (1, [4, 0, 0, 0, 0, last])).collect();
+    let answer = world.answer(&mask(A, 1, &many));
+    assert_eq!(masked(&answer), (1, 3, 126, vec![]));
+    let all = masked(&world.answer(&mask(A, 0, &[])));
+    assert_eq!((all.2, all.3.len()), (128, 128));
+    // The longest list fits a frame of MTU 1500.
+    assert!(world.answer(&mask(A, 0, &[])).len() <= 1514);
+    assert_eq!(world.answer(&mask(A, 2, &[]))[14..16], [0x1c, 2]);
+    let mut short = mask(A, 1, &[(1, A)]);
+    short[27] = 200;
+    assert_eq!(world.answer(&short)[14..16], [0x1c, 2]);
+}
+
+#[test]
+fn reservations_set_force_read_release() {
+    let mut world = World::new();
+    assert_eq!(reserved(&world.answer(&reserve(B, 0, &[]))), [[0u8; 6]; 0]);
+    assert_eq!(reserved(&world.answer(&reserve(A, 1, &[A]))), [A]);
+    assert_eq!(reserved(&world.answer(&reserve(B, 0, &[]))), [A]);
+    assert_eq!(world.answer(&reserve(B, 1, &[B]))[14..16], [0x1c, 6]);
+    assert_eq!(reserved(&world.answer(&reserve(A, 1, &[A, B]))), [A, B]);
+    assert_eq!(reserved(&world.answer(&reserve(B, 1, &[B]))), [B]);
+    assert_eq!(reserved(&world.answer(&reserve(A, 2, &[A]))), [A]);
+    assert_eq!(reserved(&world.answer(&reserve(A, 1, &[]))), [[0u8; 6]; 0]);
+    // Who lost the answer is answered again.
+    assert_eq!(reserved(&world.answer(&reserve(A, 1, &[]))), [[0u8; 6]; 0]);
+    assert_eq!(world.answer(&reserve(A, 3, &[]))[14..16], [0x1c, 2]);
+    let mut short = reserve(A, 1, &[A]);
+    short[25] = 20;
+    assert_eq!(world.answer(&short)[14..16], [0x1c, 2]);
+    assert_eq!(world.answer(&reserve(A, 2, &[B; 241]))[14..16], [0x1c, 2]);
+}
+
+#[test]
+fn a_stranger_to_a_reservation_may_identify_and_query_alone() {
+    let mut world = World::new();
+    world.answer(&reserve(A, 1, &[A]));
+    assert_eq!(world.answer(&read(A, 1, 0, 1)).len(), 548);
+    for bytes in [read(B, 1, 0, 1), write(B, 2, 0, 9, 1), ata(B, 3, 0xea, 0, 0, &[])] {
+        let answer = world.answer(&bytes);
+        assert_eq!((&answer[14..16], answer.len()), (&[0x1c, 6][..], 60));
+    }
+    assert_eq!(world.answer(&ata(B, 4, 0xec, 0, 1, &[])).len(), 548);
+    assert_eq!(world.answer(&config(OWN, B, 5, 0, &[]))[14], 0x18);
+    assert_eq!(world.answer(&config(OWN, B, 6, 4, b"b"))[14], 0x18);
+    assert_eq!(masked(&world.answer(&mask(B, 0, &[]))).0, 0);
+    assert_eq!(world.sectors(0, 1), [0; 512]);
+}
+
+#[test]
+fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    world.come(&write(B, 1, 0, 1, 1));
+    world.come(&write(B, 2, 0, 2, 1));
+    world.come(&write(A, 3, 5, 3, 1));
+    world.run();
+    assert_eq!(world.below.len(), 2);
+    // What waits is refused at once; the one below is awaited; the own one is no matter.
+    let sent = world.ask(&reserve(A, 2, &[A]));
+    assert_eq!(sent.iter().map(|f| (tag_of(f), f[14])).collect::<Vec<_>>(), [(2, 0x1c)]);
+    assert_eq!(world.answer(&write(B, 4, 9, 4, 1))[14..16], [0x1c, 6]);
+    // Asked again meanwhile: it is under way.
+    world.silence(&reserve(A, 2, &[A]));
+    world.answer_below(0, Outcome::NotDone(Failure::MediumWrite));
+    let tags: Vec<u32> = world.take().iter().map(|frame| tag_of(frame)).collect();
+    assert_eq!(tags, [1, 88]);
+    assert_eq!(world.below.len(), 1);
+    world.answer_below(0, Outcome::Done);
+    assert_eq!(world.take().len(), 1);
+    world.is_clean();
+}
+
+#[test]
+fn a_stored_reservation_holds_from_the_start() {
+    let mut world = World::empty();
+    world.up(LINK, facts(1500));
+    let size = block::ByteCount(SECTORS * 512);
+    let export = crate::Export::new(ADDRESS, &[LINK], block::VolumeId(0), size);
+    let control = "config 61 mask".parse().unwrap();
+    world.target.add_export(EXPORT, export.clone(), control, &by_mac(&[A])).unwrap();
+    world.run();
+    world.sent.clear();
+    assert_eq!(world.answer(&read(B, 1, 0, 1))[14..16], [0x1c, 6]);
+    assert_eq!(world.answer(&config(OWN, B, 1, 0, &[]))[30..33], [0, 1, b'a']);
+    // The address is taken.
+    let again = world.target.add_export(
+        crate::ExportId(1),
+        export,
+        Default::default(),
+        &Default::default(),
+    );
+    assert_eq!(again, Err(LINK));
+}

@@ -1,0 +1,234 @@
+//! What waits for what, what is a repeat, and how much is held.
+
+use core::time::Duration;
+
+use block::Outcome;
+
+use super::world::*;
+
+fn tags(frames: Vec<Vec<u8>>) -> Vec<u32> {
+    frames.iter().map(|frame| tag_of(frame)).collect()
+}
+
+#[test]
+fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    for bytes in [
+        write(A, 1, 10, 1, 4),
+        write(A, 2, 12, 2, 4),
+        read(A, 3, 13, 1),
+        write(A, 4, 100, 4, 1),
+        write(B, 5, 10, 5, 1),
+        read(A, 6, 14, 4),
+    ] {
+        world.come(&bytes);
+    }
+    world.run();
+    // 2 waits for 1, 3 for both, 6 for 2; 4 overlaps nothing, 5 is another's.
+    assert_eq!(world.below.len(), 3);
+    world.answer_below(0, Outcome::Done);
+    assert_eq!((tags(world.take()), world.below.len()), (vec![1], 3));
+    world.mood = Mood::Honest;
+    while !world.below.is_empty() {
+        world.answer_below(0, Outcome::Done);
+    }
+    let frames = world.take();
+    let read_of = |tag| frames.iter().find(|frame| tag_of(frame) == tag).unwrap()[36];
+    assert_eq!((read_of(3), read_of(6)), (2, 2));
+    assert_eq!(world.target.counters().waited, 3);
+    world.is_clean();
+}
+
+#[test]
+fn reads_do_not_wait_for_reads() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    for tag in 0..4 {
+        world.come(&read(A, tag, 10, 4));
+    }
+    world.run();
+    assert_eq!(world.below.len(), 4);
+}
+
+#[test]
+fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    for tag in 1..=10 {
+        world.come(&write(A, tag, 10, tag as u8, 1));
+    }
+    world.run();
+    for tag in 1..=10 {
+        assert_eq!(world.below.len(), 1);
+        world.answer_below(0, Outcome::Done);
+        assert_eq!(tags(world.take()), [tag]);
+        assert_eq!(world.sectors(10, 1), [tag as u8; 512]);
+    }
+    world.is_clean();
+}
+
+#[test]
+fn a_copy_of_a_write_in_flight_is_dropped() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    world.come(&write(A, 1, 10, 1, 1));
+    world.come(&write(A, 2, 10, 2, 1));
+    world.come(&write(A, 1, 10, 1, 1));
+    world.come(&write(A, 2, 10, 2, 1));
+    assert_eq!(world.target.drops().repeated_in_flight, 2);
+    // The same tag with other data is another write.
+    world.come(&write(A, 2, 10, 3, 1));
+    world.run();
+    world.mood = Mood::Honest;
+    world.answer_below(0, Outcome::Done);
+    assert_eq!(tags(world.take()), [1, 2, 2]);
+    assert_eq!(world.sectors(10, 1), [3; 512]);
+    world.is_clean();
+}
+
+#[test]
+fn a_copy_of_a_write_within_a_second_is_answered_and_not_carried_out() {
+    let mut world = World::new();
+    let bytes = write(A, 1, 10, 1, 2);
+    let first = world.answer(&bytes);
+    // Somebody writes there by another way; the copy must not undo it.
+    world.disks[0].now[10 * 512..11 * 512].fill(0xaa);
+    world.pass(Duration::from_millis(999));
+    assert_eq!(world.answer(&bytes), first);
+    assert_eq!(world.sectors(10, 1), [0xaa; 512]);
+    assert_eq!(world.target.counters().repeated_answered, 1);
+    // After the second it is a new one.
+    world.pass(Duration::from_millis(2));
+    assert_eq!(world.answer(&bytes), first);
+    assert_eq!(world.sectors(10, 1), [1; 512]);
+}
+
+#[test]
+fn a_copy_behind_an_overlapping_write_is_dropped_until_its_second_is_over() {
+    let mut world = World::new();
+    let bytes = write(A, 1, 10, 1, 2);
+    world.answer(&bytes);
+    // A neighbour and a read change nothing.
+    world.answer(&write(A, 2, 12, 2, 2));
+    world.answer(&read(A, 3, 10, 2));
+    assert_eq!(registers(&world.answer(&bytes)), (0x40, 0, 0));
+    world.answer(&write(B, 4, 11, 4, 1));
+    world.silence(&bytes);
+    assert_eq!(world.target.drops().repeated_superseded, 1);
+    assert_eq!(world.sectors(11, 1), [4; 512]);
+    // A restarted initiator that really means it is heard then.
+    world.pass(Duration::from_secs(1));
+    world.answer(&bytes);
+    assert_eq!(world.sectors(11, 1), [1; 512]);
+}
+
+#[test]
+fn a_write_that_failed_is_carried_out_when_it_comes_again() {
+    let mut world = World::new();
+    world.mood = Mood::Fails(block::Failure::NoSpace);
+    let bytes = write(A, 1, 10, 1, 1);
+    assert_eq!(registers(&world.answer(&bytes)), (0x41, 0x04, 1));
+    world.mood = Mood::Honest;
+    assert_eq!(registers(&world.answer(&bytes)), (0x40, 0, 0));
+    assert_eq!(world.sectors(10, 1), [1; 512]);
+}
+
+#[test]
+fn a_repeated_read_is_read_again() {
+    let mut world = World::new();
+    let bytes = read(A, 1, 10, 1);
+    assert_eq!(world.answer(&bytes)[36], 0);
+    world.answer(&write(A, 2, 10, 9, 1));
+    assert_eq!(world.answer(&bytes)[36], 9);
+}
+
+#[test]
+fn commands_beyond_the_buffer_count_are_dropped_and_later_ones_are_not() {
+    let mut world = World::with(1500, |export| export.buffers = 4);
+    world.mood = Mood::Slow;
+    for tag in 0..10 {
+        world.come(&write(A, tag, u64::from(tag), 1, 1));
+        world.come(&ata(B, tag, 0xea, 0, 0, &[]));
+    }
+    world.run();
+    assert_eq!(world.below.len(), 4);
+    assert_eq!(world.target.drops().over_buffers, 16);
+    assert_eq!(world.target.traffic(EXPORT).unwrap().over_buffers, 16);
+    while !world.below.is_empty() {
+        world.answer_below(0, Outcome::Done);
+    }
+    assert_eq!(world.take().len(), 4);
+    world.mood = Mood::Honest;
+    assert_eq!(world.answer(&read(A, 50, 0, 1)).len(), 548);
+    world.is_clean();
+}
+
+#[test]
+fn a_command_that_finds_no_memory_is_dropped() {
+    let mut world = World::with(9000, |export| export.buffers = 64);
+    world.pool = block::Pool::new(8);
+    world.mood = Mood::Slow;
+    for tag in 0..20 {
+        world.come(&write(A, tag, u64::from(tag) * 17, 1, 17));
+    }
+    world.run();
+    assert!(world.target.drops().no_memory > 10);
+    while !world.below.is_empty() {
+        world.answer_below(0, Outcome::Done);
+    }
+    world.take();
+    world.mood = Mood::Honest;
+    world.answer(&write(A, 50, 0, 1, 17));
+    world.is_clean();
+}
+
+#[test]
+fn what_waited_for_seconds_is_not_carried_out() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    world.come(&write(A, 1, 10, 1, 1));
+    world.come(&write(A, 2, 10, 2, 1));
+    world.come(&read(A, 3, 10, 1));
+    world.run();
+    world.pass(Duration::from_secs(6));
+    world.answer_below(0, Outcome::Done);
+    assert_eq!(tags(world.take()), [1]);
+    assert_eq!(world.target.drops().stale, 2);
+    assert_eq!(world.sectors(10, 1), [1; 512]);
+    world.is_clean();
+}
+
+#[test]
+fn a_trim_and_writes_are_each_others_newer_changes() {
+    let mut world = World::with(1500, |export| export.discards = true);
+    let trim = |tag, lba: u64| {
+        let mut bytes =
+            ata(A, tag, 0x06, 0, 1, &[&(lba | 4 << 48).to_le_bytes()[..], &[0; 504]].concat());
+        bytes[25] = 1;
+        bytes
+    };
+    let bytes = write(A, 1, 10, 1, 1);
+    world.answer(&bytes);
+    world.answer(&trim(2, 10));
+    world.silence(&bytes);
+    assert_eq!(registers(&world.answer(&trim(2, 10))), (0x40, 0, 0));
+    assert_eq!(world.target.counters().repeated_answered, 1);
+    world.answer(&write(A, 3, 10, 3, 1));
+    world.silence(&trim(2, 10));
+    assert_eq!(world.sectors(10, 1), [3; 512]);
+}
+
+#[test]
+fn many_frames_of_a_turn_are_each_answered() {
+    let mut world = World::new();
+    for round in 0..3 {
+        for tag in 0..32 {
+            world.come(&write(A, round * 100 + tag, u64::from(tag) * 8, 1, 8));
+            world.come(&read(A, round * 100 + 50 + tag, 500 + u64::from(tag), 1));
+        }
+        world.run();
+        assert_eq!(world.take().len(), 64);
+    }
+    world.is_clean();
+}

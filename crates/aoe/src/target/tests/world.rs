@@ -1,0 +1,369 @@
+//! A target with links, volumes in memory and agreements of one shard, and what it sends.
+
+use block::{
+    ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome, Pool,
+    Request, ShardId, VolumeId,
+};
+use contract::{InFrame, LinkFacts, LinkId};
+use core::time::Duration;
+use std::collections::VecDeque;
+use volume::agreement::{Agreement, Outbox};
+use volume::{Reservation, reservation};
+use wire::aoe::Address;
+
+use crate::control::Control;
+use crate::export::{Export, ExportId};
+use crate::target::{Ask, Context, Notice, Target, TargetEffect};
+use crate::test_pages::Pages;
+
+pub(super) const LINK: LinkId = LinkId(0);
+pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
+pub(super) const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(super) const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
+pub(super) const ALL: [u8; 6] = [0xff; 6];
+pub(super) const EXPORT: ExportId = ExportId(0);
+pub(super) const ADDRESS: Address = Address { shelf: 7, slot: 3 };
+pub(super) const SECTORS: u64 = 1000;
+
+/// How a volume answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// At once.
+    Honest,
+    /// When `answer` is called.
+    Slow,
+    /// With this failure.
+    Fails(Failure),
+}
+
+/// A volume of sectors in memory.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) now: Vec<u8>,
+    /// What a power cut would leave.
+    pub(super) durable: Vec<u8>,
+    pub(super) flushes: usize,
+}
+
+pub(super) struct World {
+    pub(super) target: Target,
+    pub(super) now: Instant,
+    pub(super) memory: Pages,
+    pub(super) pool: Pool,
+    pub(super) requests: Vec<(VolumeId, Request)>,
+    pub(super) disks: Vec<Disk>,
+    pub(super) mood: Mood,
+    pub(super) below: VecDeque<(VolumeId, Request)>,
+    pub(super) sent: Vec<(LinkId, Vec<u8>)>,
+    pub(super) controls: Agreement<Control>,
+    pub(super) reservations: Agreement<Reservation>,
+    pub(super) stores: bool,
+    pub(super) stored: Vec<String>,
+}
+
+pub(super) fn facts(mtu: u32) -> LinkFacts {
+    LinkFacts { mac: OWN, mtu, vlan: None, ring_frames: 512 }
+}
+
+/// Frames of the initiator at `source`, from the sheet's tables.
+pub(super) fn frame(to: [u8; 6], source: [u8; 6], command: u8, tag: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = [&to[..], &source, &[0x88, 0xa2, 0x10, 0, 0, 7, 3, command]].concat();
+    bytes.extend(tag.to_be_bytes());
+    bytes.extend(body);
+    if bytes.len() < 60 {
+        bytes.resize(60, 0);
+    }
+    bytes
+}
+
+/// An EXT command with 48 bits of address.
+pub(super) fn ata(source: [u8; 6], tag: u32, op: u8, lba: u64, count: u8, data: &[u8]) -> Vec<u8> {
+    let flags = 0x40 | u8::from(matches!(op, 0x34 | 0x35 | 0x06));
+    let mut body = vec![flags, 0, count, op];
+    body.extend(&lba.to_le_bytes()[..6]);
+    body.extend([0, 0]);
+    body.extend(data);
+    frame(OWN, source, 0, tag, &body)
+}
+
+pub(super) fn read(source: [u8; 6], tag: u32, lba: u64, count: u8) -> Vec<u8> {
+    ata(source, tag, 0x24, lba, count, &[])
+}
+
+pub(super) fn write(source: [u8; 6], tag: u32, lba: u64, fill: u8, count: u8) -> Vec<u8> {
+    ata(source, tag, 0x34, lba, count, &vec![fill; usize::from(count) * 512])
+}
+
+pub(super) fn config(to: [u8; 6], source: [u8; 6], tag: u32, command: u8, text: &[u8]) -> Vec<u8> {
+    let mut body = vec![0, 0, 0, 0, 0, 0x10 | command];
+    body.extend((text.len() as u16).to_be_bytes());
+    body.extend(text);
+    frame(to, source, 1, tag, &body)
+}
+
+/// The tag of an answer.
+pub(super) fn tag_of(frame: &[u8]) -> u32 {
+    u32::from_be_bytes([frame[20], frame[21], frame[22], frame[23]])
+}
+
+/// Status, error and count of an ATA answer.
+pub(super) fn registers(frame: &[u8]) -> (u8, u8, u8) {
+    assert_eq!(frame[14], 0x18, "it has no E flag");
+    (frame[27], frame[25], frame[26])
+}
+
+impl World {
+    /// Export 7.3 of 1000 sectors to everybody, on one link of MTU 9000. The announcements have left.
+    pub(super) fn new() -> World {
+        World::with(9000, |_| {})
+    }
+
+    pub(super) fn with(mtu: u32, change: impl FnOnce(&mut Export)) -> World {
+        let mut world = World::empty();
+        world.up(LINK, facts(mtu));
+        world.add(EXPORT, change);
+        world.run();
+        world.sent.clear();
+        world
+    }
+
+    pub(super) fn empty() -> World {
+        World {
+            target: Target::new(MachineId(5), ShardId(0)),
+            now: Instant(1_000_000_000),
+            memory: Pages::default(),
+            pool: Pool::new(4096),
+            requests: Vec::new(),
+            disks: Vec::new(),
+            mood: Mood::Honest,
+            below: VecDeque::new(),
+            sent: Vec::new(),
+            controls: Agreement::new(ShardId(0), 1),
+            reservations: Agreement::new(ShardId(0), 1),
+            stores: true,
+            stored: Vec::new(),
+        }
+    }
+
+    pub(super) fn up(&mut self, link: LinkId, facts: LinkFacts) {
+        self.target.link_up(link, facts);
+    }
+
+    /// Adds export `id` at 7.3 plus its number, on a volume of its own.
+    pub(super) fn add(&mut self, id: ExportId, change: impl FnOnce(&mut Export)) {
+        let address = Address { slot: ADDRESS.slot.wrapping_add(id.0 as u8) % 255, ..ADDRESS };
+        let size = ByteCount(SECTORS * 512);
+        let mut export = Export::new(address, &[LINK], VolumeId(id.0), size);
+        change(&mut export);
+        self.disks.resize_with(self.disks.len().max(id.0 as usize + 1), || Disk {
+            now: vec![0; (SECTORS * 512) as usize],
+            durable: vec![0; (SECTORS * 512) as usize],
+            flushes: 0,
+        });
+        self.controls.add(id.0, Control::default());
+        self.reservations.add(export.volume.0, Reservation::default());
+        let added = self.target.add_export(id, export, Control::default(), &Reservation::default());
+        assert_eq!(added, Ok(()));
+    }
+
+    pub(super) fn with_target<R>(
+        &mut self,
+        act: impl FnOnce(&mut Target, &mut Context<'_>) -> R,
+    ) -> R {
+        let mut ctx = Context {
+            now: self.now,
+            memory: &mut self.memory,
+            pool: &mut self.pool,
+            requests: &mut self.requests,
+        };
+        act(&mut self.target, &mut ctx)
+    }
+
+    /// A frame comes on the first link; nothing else happens.
+    pub(super) fn come(&mut self, bytes: &[u8]) {
+        self.come_on(LINK, None, bytes);
+    }
+
+    pub(super) fn come_on(&mut self, link: LinkId, tag: Option<u16>, bytes: &[u8]) {
+        self.with_target(|target, ctx| target.handle_frame(InFrame { link, tag, bytes }, ctx));
+    }
+
+    /// A frame comes, and all that follows happens; what was sent.
+    pub(super) fn ask(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.come(bytes);
+        self.run();
+        self.take()
+    }
+
+    /// The same, with one answer.
+    pub(super) fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut sent = self.ask(bytes);
+        assert_eq!(sent.len(), 1, "one answer: {sent:02x?}, drops {:?}", self.target.drops());
+        sent.remove(0)
+    }
+
+    /// The same, with none.
+    pub(super) fn silence(&mut self, bytes: &[u8]) {
+        let sent = self.ask(bytes);
+        assert!(sent.is_empty(), "no answer: {sent:02x?}");
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
+        self.sent.drain(..).map(|(_, bytes)| bytes).collect()
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.target.handle_timeout(self.now);
+    }
+
+    /// Turns until nothing is left to do; time passes where only that is waited for.
+    pub(super) fn run(&mut self) {
+        loop {
+            self.turn();
+            if self.requests.is_empty() {
+                let sweeps = self.target.sweeps.poll_timeout();
+                match sweeps {
+                    Some(at) => self.now = self.now.max(at),
+                    None => return,
+                }
+            }
+        }
+    }
+
+    pub(super) fn turn(&mut self) {
+        for (volume, request) in core::mem::take(&mut self.requests) {
+            match self.mood {
+                Mood::Slow => self.below.push_back((volume, request)),
+                Mood::Honest => self.complete(volume, request, Outcome::Done),
+                Mood::Fails(failure) => self.complete(volume, request, Outcome::NotDone(failure)),
+            }
+        }
+        self.with_target(|target, ctx| target.settle(ctx));
+        while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
+            for frame in &batch.frames {
+                let from = frame.head as usize;
+                let mut bytes = batch.head[from..from + frame.head_length as usize].to_vec();
+                if frame.data_length > 0 {
+                    let (buffer, _) = &batch.buffers[frame.buffer as usize];
+                    let mut data = vec![0; frame.data_length as usize];
+                    self.memory.read(buffer, frame.data_at, &mut data);
+                    bytes.extend(data);
+                }
+                self.sent.push((frame.link, bytes));
+            }
+            self.with_target(|target, ctx| target.handle_sent(batch, ctx));
+        }
+        self.agree();
+    }
+
+    /// Answers what is below, as honest volumes do.
+    pub(super) fn answer_below(&mut self, at: usize, outcome: Outcome) {
+        let (volume, request) = self.below.remove(at).expect("something is below");
+        self.complete(volume, request, outcome);
+        self.run();
+    }
+
+    fn complete(&mut self, volume: VolumeId, mut request: Request, outcome: Outcome) {
+        let disk = &mut self.disks[volume.0 as usize];
+        let range = |extent: Extent| extent.offset.0 as usize..extent.end().0 as usize;
+        if outcome.is_done() {
+            match &mut request.operation {
+                Operation::Read { extent, buffer } => {
+                    self.memory.write(buffer, 0, &disk.now[range(*extent)]);
+                }
+                Operation::Write { extent, buffer, durable } => {
+                    assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
+                    let bytes = self.memory.bytes(buffer);
+                    disk.now[range(*extent)].copy_from_slice(&bytes);
+                    if *durable {
+                        disk.durable[range(*extent)].copy_from_slice(&bytes);
+                    }
+                }
+                Operation::Discard { extents } => {
+                    for extent in extents {
+                        disk.now[range(*extent)].fill(0);
+                    }
+                }
+                Operation::Flush => {
+                    disk.flushes += 1;
+                    disk.durable.clone_from(&disk.now);
+                }
+                _ => {}
+            }
+        } else if let Operation::Read { buffer, .. } = &mut request.operation {
+            self.memory.materialize(buffer);
+        }
+        let completion: Completion = request.complete(outcome);
+        self.with_target(|target, ctx| target.handle_completion(completion, ctx));
+    }
+
+    /// Has asks agreed on, stored and installed.
+    fn agree(&mut self) {
+        let (mut controls, mut reservations) = (Outbox::default(), Outbox::default());
+        while let Some(ask) = self.target.poll_ask() {
+            match ask {
+                Ask::Control { export, number, change } => {
+                    self.controls.ask(export.0, number, change, &mut controls);
+                }
+                Ask::Reservation { volume, number, change } => {
+                    self.reservations.ask(volume.0, number, change, &mut reservations);
+                }
+            }
+        }
+        let mut any = false;
+        loop {
+            if let Some((key, version, value)) = controls.store.pop() {
+                self.stored.push(value.to_string());
+                self.controls.handle_stored(key, version, self.stores, &mut controls);
+            } else if let Some((key, version, value)) = controls.install.pop() {
+                self.target.install_control(ExportId(key), value);
+                self.controls.installed(key, version, &mut controls);
+            } else if let Some((key, version, value)) = reservations.store.pop() {
+                self.stored.push(value.to_string());
+                self.reservations.handle_stored(key, version, self.stores, &mut reservations);
+            } else if let Some((key, version, value)) = reservations.install.pop() {
+                self.with_target(|target, ctx| {
+                    target.install_reservation(VolumeId(key), version, &value, ctx);
+                });
+            } else if let Some((volume, version)) = self.target.poll_drained() {
+                self.reservations.installed(volume.0, version, &mut reservations);
+            } else {
+                break;
+            }
+            any = true;
+        }
+        any |= !controls.answers.is_empty() || !reservations.answers.is_empty();
+        for (number, answer) in controls.answers {
+            self.target.handle_control_answer(number, answer);
+        }
+        for (number, answer) in reservations.answers {
+            self.target.handle_reservation_answer(number, answer);
+        }
+        if any {
+            self.turn();
+        }
+    }
+
+    /// Notices that wait.
+    pub(super) fn notices(&mut self) -> Vec<Notice> {
+        core::iter::from_fn(|| self.target.poll_notice()).collect()
+    }
+
+    /// Nothing is in flight, and no memory is lost.
+    pub(super) fn is_clean(&self) {
+        assert_eq!(self.target.in_flight(), 0);
+        assert_eq!((self.pool.used(), self.memory.held()), (0, 0));
+    }
+
+    pub(super) fn sectors(&self, lba: u64, count: u64) -> &[u8] {
+        &self.disks[0].now[lba as usize * 512..(lba + count) as usize * 512]
+    }
+}
+
+/// A list of stations, as a reservation.
+pub(super) fn by_mac(stations: &[[u8; 6]]) -> Reservation {
+    let id = |mac: &[u8; 6]| reservation::InitiatorId::new(reservation::Scheme::Mac, mac);
+    let change = reservation::Change::ForceList { list: stations.iter().map(id).collect() };
+    volume::Agreed::judge(&Reservation::default(), &change).0.unwrap_or_default()
+}
