@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+mod envelope;
 pub mod export;
+mod head;
 pub mod initiator;
 mod outbox;
 pub mod target;

@@ -70,14 +70,21 @@ impl Outbox {
         &mut self.gathering
     }
 
-    /// The end of a turn: what was gathered is ready.
+    /// The end of a turn: what was gathered is ready. Returns whether that was so: not if there was nothing, or too many batches are out.
     #[inline]
-    pub(crate) fn hand_out(&mut self) {
-        if !self.gathering.is_empty() && self.out < OUT_MAX {
-            let next = self.spare.pop().unwrap_or_default();
-            self.ready.push_back(core::mem::replace(&mut self.gathering, next));
-            self.out += 1;
+    pub(crate) fn hand_out(&mut self) -> bool {
+        if self.gathering.is_empty() || self.out >= OUT_MAX {
+            return false;
         }
+        let next = self.spare.pop().unwrap_or_default();
+        self.ready.push_back(core::mem::replace(&mut self.gathering, next));
+        self.out += 1;
+        true
+    }
+
+    /// Batches that have not come back.
+    pub(crate) fn out(&self) -> u32 {
+        self.out
     }
 
     /// A batch to send.

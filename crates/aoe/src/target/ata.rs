@@ -21,11 +21,11 @@ use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
 use super::flights::{Active, Flight, Kind, Stage};
-use super::head::Head;
 use super::receive::Received;
 use super::repeats::{Key, Known};
 use super::{Context, Target};
 use crate::export::{ExportId, identify};
+use crate::head::Head;
 
 /// A command that was judged, on its way below.
 #[derive(Debug)]

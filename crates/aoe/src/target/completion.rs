@@ -7,12 +7,12 @@
 
 use core::time::Duration;
 
-use block::{Completion, Operation, Outcome};
+use block::{Completion, Instant, Operation, Outcome};
 
 use super::flights::{Flight, Kind, Stage};
-use super::head::{Head, registers};
 use super::{Context, Target};
 use crate::export::ExportId;
+use crate::head::{Head, registers};
 
 /// A command that waited for so long is not carried out: its initiator has asked again, or given up.
 const STALE: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ impl Target {
                         self.to_flush.push(id.0);
                     }
                 } else {
-                    self.finish(slot, outcome);
+                    self.finish(ctx.now, slot, outcome);
                 }
             }
             Kind::Sync => return self.synced(slot, id, outcome, ctx),
@@ -72,7 +72,7 @@ impl Target {
                 if !buffer.is_empty() {
                     ctx.pool.give(&mut exported.account, ctx.memory, buffer);
                 }
-                self.finish(slot, outcome);
+                self.finish(ctx.now, slot, outcome);
             }
         }
         self.came_back(id, ctx);
@@ -97,10 +97,10 @@ impl Target {
 
     /// Answers a command with registers alone, and forgets it.
     #[inline]
-    pub(super) fn finish(&mut self, slot: u32, outcome: Outcome) {
+    pub(super) fn finish(&mut self, now: Instant, slot: u32, outcome: Outcome) {
         let flight = self.flights.get_mut(slot);
         if flight.record != 0 {
-            self.repeats.end(flight.record, outcome.is_done());
+            self.repeats.end(now, flight.record, outcome.is_done());
         }
         let (status, error) = registers(outcome);
         let count = outcome.is_done().then_some(0);
@@ -209,7 +209,7 @@ impl Target {
         }
         let mut covered = core::mem::take(&mut self.exported_mut(id).flush.covered);
         for slot in covered.drain(..) {
-            self.finish(slot, outcome);
+            self.finish(ctx.now, slot, outcome);
         }
         self.exported_mut(id).flush.covered = covered;
         self.came_back(id, ctx);

@@ -3,8 +3,8 @@
 use block::{Instant, Operation};
 use contract::LinkId;
 
-use super::head::Head;
 use crate::export::ExportId;
+use crate::head::Head;
 
 /// What a command is, as far as its completion needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

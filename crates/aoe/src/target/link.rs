@@ -12,8 +12,6 @@ use crate::export::ExportId;
 pub(super) struct Link {
     /// What is known of it while it is up.
     pub(super) facts: Option<LinkFacts>,
-    /// Its own address as a number.
-    pub(super) mac: u64,
     /// Sectors that a frame carries.
     pub(super) sectors: u8,
     pub(super) directory: Directory,
@@ -44,11 +42,11 @@ impl Target {
     pub fn link_up(&mut self, id: LinkId, facts: LinkFacts) {
         let link = self.link_slot(id);
         let sectors = sectors_for_mtu(facts.mtu);
-        let mac = facts.mac.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        let is_news = link.facts.is_none() || (link.sectors, link.mac) != (sectors, mac);
+        let is_news =
+            link.facts.is_none_or(|known| (known.mac, link.sectors) != (facts.mac, sectors));
         // What carries no sector is no link for AoE.
         link.facts = (sectors > 0).then_some(facts);
-        (link.sectors, link.mac) = (sectors, mac);
+        link.sectors = sectors;
         if !is_news || sectors == 0 {
             return;
         }

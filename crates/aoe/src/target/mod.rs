@@ -26,7 +26,6 @@ mod completion;
 mod counters;
 mod directory;
 mod flights;
-mod head;
 mod link;
 mod query;
 mod receive;

@@ -4,11 +4,12 @@
 
 use contract::{InFrame, LinkId};
 use wire::aoe::{Address, Command, ErrorCode, Header, VERSION};
-use wire::ethernet::{EtherType, MacAddress};
+use wire::ethernet::MacAddress;
 
-use super::head::Head;
 use super::{Context, Exported, Notice, Target};
+use crate::envelope::{Envelope, Misfit, open};
 use crate::export::ExportId;
+use crate::head::Head;
 
 /// A frame that is for AoE targets.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +23,6 @@ pub(super) struct Received<'a> {
     pub(super) header: Header,
     /// What stands behind the AoE header.
     pub(super) body: &'a [u8],
-}
-
-const BROADCAST: u64 = 0xffff_ffff_ffff;
-
-#[inline(always)]
-fn mac_at(bytes: &[u8], at: usize) -> u64 {
-    let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|index| bytes[at + index]);
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
-}
-
-#[inline(always)]
-fn word_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 impl Target {
@@ -59,47 +47,26 @@ impl Target {
     /// Reads link header and AoE header; `None` and counted if the frame is not for AoE targets here.
     #[inline]
     fn accept<'a>(&mut self, frame: &InFrame<'a>) -> Option<Received<'a>> {
-        let bytes = frame.bytes;
         let link = self.links.get(frame.link.0 as usize).and_then(Option::as_ref);
-        let Some((link, facts)) = link.and_then(|link| Some((link, link.facts.as_ref()?))) else {
+        let Some(facts) = link.and_then(|link| link.facts.as_ref()) else {
             self.drops.link_down += 1;
             return None;
         };
-        if bytes.len() < 14 + Header::SIZE {
-            self.drops.runt += 1;
-            return None;
-        }
-        let (mut at, mut tag, mut ether_type) = (14, frame.tag, word_at(bytes, 12));
-        if ether_type == EtherType::VLAN.0 {
-            if bytes.len() < 18 + Header::SIZE {
-                self.drops.runt += 1;
-                return None;
+        match open(facts, frame) {
+            Ok(Envelope { tag, source, is_broadcast, header, body }) => {
+                Some(Received { link: frame.link, tag, source, is_broadcast, header, body })
             }
-            (at, tag, ether_type) = (18, Some(word_at(bytes, 14)), word_at(bytes, 16));
+            Err(misfit) => {
+                *match misfit {
+                    Misfit::Runt => &mut self.drops.runt,
+                    Misfit::OtherType => &mut self.drops.other_type,
+                    Misfit::OtherVlan => &mut self.drops.other_vlan,
+                    Misfit::OtherStation => &mut self.drops.other_station,
+                    Misfit::GroupSource => &mut self.drops.group_source,
+                } += 1;
+                None
+            }
         }
-        if ether_type != EtherType::AOE.0 {
-            self.drops.other_type += 1;
-            return None;
-        }
-        // A tag of VLAN 0 only tells a priority.
-        if tag.map_or(0, |tag| tag & 0xfff) != facts.vlan.unwrap_or(0) {
-            self.drops.other_vlan += 1;
-            return None;
-        }
-        let destination = mac_at(bytes, 0);
-        let is_broadcast = destination == BROADCAST;
-        if destination != link.mac && !is_broadcast {
-            self.drops.other_station += 1;
-            return None;
-        }
-        let source = MacAddress::from_u64(mac_at(bytes, 6));
-        if source.is_group() {
-            self.drops.group_source += 1;
-            return None;
-        }
-        let header = Header::parse(&bytes[at..]).ok()?;
-        let body = &bytes[at + Header::SIZE..];
-        Some(Received { link: frame.link, tag, source, is_broadcast, header, body })
     }
 
     /// The export that the frame's exact address names, if it hears the source.
@@ -150,7 +117,7 @@ impl Target {
     fn overhear(&mut self, received: &Received<'_>) {
         self.counters.responses_heard += 1;
         let Received { link, source, header, .. } = *received;
-        let is_ours = |other: &super::Link| other.facts.is_some() && other.mac == source.to_u64();
+        let is_ours = |other: &super::Link| other.facts.is_some_and(|facts| facts.mac == source.0);
         if header.command != Command::CONFIG || self.links.iter().flatten().any(is_ours) {
             return;
         }

@@ -287,9 +287,9 @@ impl Repeats {
         number
     }
 
-    /// A remembered write is over.
+    /// A remembered write is over; its second begins now.
     #[inline]
-    pub(super) fn end(&mut self, number: u32, done: bool) {
+    pub(super) fn end(&mut self, now: Instant, number: u32, done: bool) {
         let Some(chunk) = self.chunks.get_mut((number / RECORDS % CHUNKS_MAX) as usize) else {
             return;
         };
@@ -298,6 +298,7 @@ impl Repeats {
         {
             let state = if done { State::Done } else { State::Failed };
             record[0] = record[0] & 0xffff_ffff_ffff | (state as u64) << 48;
+            record[4] = now.0;
         }
     }
 
@@ -375,7 +376,7 @@ mod tests {
 
     fn write(repeats: &mut Repeats, now: Instant, key: Key) -> u32 {
         let number = repeats.begin(now, &key);
-        repeats.end(number, true);
+        repeats.end(now, number, true);
         number
     }
 
@@ -411,7 +412,7 @@ mod tests {
             assert_eq!(look(&repeats), Known::Done);
             let failed = repeats.begin(at(2), &key(5, base + 1, 1));
             assert_eq!(look(&repeats), Known::Superseded);
-            repeats.end(failed, false);
+            repeats.end(at(2), failed, false);
             assert_eq!(look(&repeats), Known::Done);
             write(&mut repeats, at(3), key(6, base + 1, 17));
             assert_eq!(look(&repeats), Known::Superseded);
@@ -422,7 +423,7 @@ mod tests {
     fn one_that_failed_is_carried_out_again() {
         let mut repeats = Repeats::default();
         let number = repeats.begin(at(0), &key(1, 5, 1));
-        repeats.end(number, false);
+        repeats.end(at(0), number, false);
         assert_eq!(repeats.look_up(at(1), &key(1, 5, 1), 0, 0), Known::New);
     }
 

@@ -1,4 +1,4 @@
-//! The head of an answer: Ethernet header, VLAN tag, AoE header and ATA registers, made when the request comes and sent when it is done.
+//! The head of a frame: Ethernet header, VLAN tag, AoE header and ATA registers. That of an answer is made when the request comes and sent when it is done.
 
 use block::{Failure, Outcome};
 use contract::LinkFacts;
@@ -11,7 +11,7 @@ const HEAD_MAX: usize = 18 + Header::SIZE + AtaArgument::SIZE;
 
 /// A head, in place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     bytes: [u8; HEAD_MAX],
     /// Where the AoE header begins: 14 or 18.
     at: u8,
@@ -21,11 +21,11 @@ pub(super) struct Head {
 
 impl Head {
     /// Of a command that nobody is answered.
-    pub(super) const NONE: Head = Head { bytes: [0; HEAD_MAX], at: 14, length: 0 };
+    pub(crate) const NONE: Head = Head { bytes: [0; HEAD_MAX], at: 14, length: 0 };
 
     /// The head of a frame to `destination` with this AoE header and nothing behind it yet. Of `tag`, the priority is kept.
     #[inline]
-    pub(super) fn new(
+    pub(crate) fn new(
         facts: &LinkFacts,
         destination: MacAddress,
         tag: Option<u16>,
@@ -49,13 +49,13 @@ impl Head {
 
     /// The bytes.
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
     /// With ATA registers behind the header.
     #[inline]
-    pub(super) fn with_ata(mut self, argument: &AtaArgument) -> Head {
+    pub(crate) fn with_ata(mut self, argument: &AtaArgument) -> Head {
         let from = usize::from(self.at) + Header::SIZE;
         self.bytes[from..from + AtaArgument::SIZE].copy_from_slice(&argument.emit());
         self.length = (from + AtaArgument::SIZE) as u8;
@@ -64,14 +64,14 @@ impl Head {
 
     /// With the registers of a command that was carried out: nothing left, DRDY.
     #[inline]
-    pub(super) fn done(&mut self) -> &[u8] {
+    pub(crate) fn done(&mut self) -> &[u8] {
         self.finish(Status::GOOD, ErrorBits(0), Some(0));
         self.bytes()
     }
 
     /// With these registers; the sector count as it was asked where nothing was transferred.
     #[inline]
-    pub(super) fn finish(&mut self, status: Status, error: ErrorBits, count: Option<u8>) {
+    pub(crate) fn finish(&mut self, status: Status, error: ErrorBits, count: Option<u8>) {
         let from = usize::from(self.at) + Header::SIZE;
         self.bytes[from + 1] = error.0;
         if let Some(count) = count {
@@ -81,7 +81,7 @@ impl Head {
     }
 
     /// As a refusal: the E flag, and no registers.
-    pub(super) fn refused(mut self, code: ErrorCode) -> Head {
+    pub(crate) fn refused(mut self, code: ErrorCode) -> Head {
         let at = usize::from(self.at);
         self.bytes[at] |= 0x04;
         self.bytes[at + 1] = code.0;
@@ -91,7 +91,7 @@ impl Head {
 }
 
 /// What the registers say of an outcome that is not *done*. Never the E flag: initiators retry that for minutes, and end at this at once.
-pub(super) fn registers(outcome: Outcome) -> (Status, ErrorBits) {
+pub(crate) fn registers(outcome: Outcome) -> (Status, ErrorBits) {
     let failure = match outcome {
         Outcome::Done => return (Status::GOOD, ErrorBits(0)),
         Outcome::Miscompare(_) => Failure::Internal,

@@ -1,0 +1,149 @@
+//! Discovery: which targets there are on some links. A machine that asks all of them and gathers what answers, for a while.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use block::Instant;
+use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
+use wire::aoe::{Address, Command, ConfigArgument, VERSION};
+use wire::ethernet::MacAddress;
+
+use super::sending::query;
+use crate::envelope::open;
+use crate::outbox::Outbox;
+
+/// Queries that are sent, evenly over the time: one may be lost.
+const QUERIES: u32 = 3;
+/// Targets that are gathered.
+const FOUND_MAX: usize = 1 << 16;
+
+/// A target that answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it answered.
+    pub link: LinkId,
+    /// Its address.
+    pub address: Address,
+    /// Its station.
+    pub mac: MacAddress,
+    /// Commands that it holds.
+    pub buffers: u16,
+    /// Sectors of a frame to it.
+    pub sectors: u8,
+    /// Its firmware version.
+    pub firmware: u16,
+    /// Its config string.
+    pub config: Vec<u8>,
+}
+
+/// A search for targets.
+#[derive(Debug)]
+pub struct Discovery {
+    links: Vec<(LinkId, Option<LinkFacts>)>,
+    found: BTreeMap<(LinkId, Address, MacAddress), Found>,
+    next: Instant,
+    left: u32,
+    pace: Duration,
+    tag: u32,
+    outbox: Outbox,
+}
+
+impl Discovery {
+    /// A search on some links that takes `duration`.
+    #[must_use]
+    pub fn new(now: Instant, links: &[LinkId], duration: Duration, seed: u64) -> Discovery {
+        Discovery {
+            links: links.iter().map(|link| (*link, None)).collect(),
+            found: BTreeMap::new(),
+            next: now,
+            left: QUERIES,
+            pace: duration / QUERIES,
+            // Not 0, which announcements have, and without the highest bit, as the kernel's are.
+            tag: (seed as u32 & 0x7fff_ffff).max(1),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// A link is up.
+    pub fn link_up(&mut self, link: LinkId, facts: LinkFacts) {
+        for (id, known) in &mut self.links {
+            if *id == link {
+                *known = Some(facts);
+            }
+        }
+    }
+
+    /// A frame came: an answer, an announcement, or something else.
+    pub fn handle_frame(&mut self, frame: InFrame<'_>) {
+        let link = self.links.iter().find(|(id, _)| *id == frame.link);
+        let Some(Ok(envelope)) = link.and_then(|(_, facts)| Some(open(facts.as_ref()?, &frame)))
+        else {
+            return;
+        };
+        let header = envelope.header;
+        let is_answer = header.flags.is_response()
+            && !header.flags.is_error()
+            && header.command == Command::CONFIG
+            && header.version == VERSION
+            && !header.address.is_wildcard();
+        let Ok(argument) = ConfigArgument::parse(envelope.body) else { return };
+        let key = (frame.link, header.address, envelope.source);
+        if !is_answer || (self.found.len() >= FOUND_MAX && !self.found.contains_key(&key)) {
+            return;
+        }
+        let string = envelope.body.get(ConfigArgument::SIZE..).unwrap_or_default();
+        let length = string.len().min(argument.length.into());
+        let found = Found {
+            link: frame.link,
+            address: header.address,
+            mac: envelope.source,
+            buffers: argument.buffer_count,
+            sectors: argument.sector_count,
+            firmware: argument.firmware,
+            config: string[..length].to_vec(),
+        };
+        self.found.insert(key, found);
+    }
+
+    /// The end of a turn, or the moment of [`poll_timeout`](Self::poll_timeout): asks again if it is time.
+    pub fn settle(&mut self, now: Instant) {
+        if self.left > 0 && self.next <= now {
+            for (link, facts) in &self.links {
+                if let Some(facts) = facts {
+                    self.outbox.push(*link, &query(facts, Address::ANY, self.tag));
+                }
+            }
+            self.left -= 1;
+            self.next = now + self.pace;
+        }
+        self.outbox.hand_out();
+    }
+
+    /// When [`settle`](Self::settle) wants to be called; when it is over, that is when nothing is asked any more.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        self.next
+    }
+
+    /// Frames to be sent.
+    pub fn poll_batch(&mut self) -> Option<FrameBatch> {
+        self.outbox.poll()
+    }
+
+    /// Frames have left.
+    pub fn handle_sent(&mut self, batch: FrameBatch) {
+        self.outbox.take_back(batch);
+    }
+
+    /// Whether the time is over.
+    #[must_use]
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.left == 0 && self.next <= now
+    }
+
+    /// What answered, in the order of links and addresses. One address behind several stations is one target with several paths, or two
+    /// targets that should not have it.
+    pub fn found(&self) -> impl Iterator<Item = &Found> {
+        self.found.values()
+    }
+}

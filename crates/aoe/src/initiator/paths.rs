@@ -1,0 +1,259 @@
+//! Paths: a link of ours and a station of the target's behind it. How fast one answers, how much may be under way on it, and whether it may be used.
+//!
+//! ```text
+//!   query on a link --answered--> Asking --IDENTIFY answered: the same disk--> Live --4 time-outs in a row--> Asking
+//!                                   |                                            |  announced anew
+//!                                   +--another disk--> Refused                   +--> Asking
+//! ```
+//!
+//! Nothing is sent to a path that is asked who it is: behind silence or an announcement a target may have restarted, and may serve another disk
+//! at the same address.
+//!
+//! **Round trip**: srtt and its deviation with gains 1/8 and 1/4 (Jacobson, 1988), for reads and writes apart, since a write waits for the media; a command that was
+//! sent twice says nothing (Karn). **Window**: slow start to the threshold, then one more a round trip; at a time-out the threshold becomes half the window, and the
+//! window the threshold, or 1 at the second in a row.
+
+use core::time::Duration;
+
+use block::Instant;
+use contract::LinkId;
+use wire::ethernet::MacAddress;
+
+/// Before anything is known: what iPXE waits.
+const RTO_FIRST: Duration = Duration::from_millis(250);
+/// A busy target's scheduler may hold a read back for so long.
+const RTO_READ_MIN: Duration = Duration::from_millis(30);
+/// A disk may take so long for a write now and then, and a copy of a write costs a second in which its sectors cannot be written again.
+const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
+const RTO_MAX: Duration = Duration::from_secs(10);
+/// Time-outs in a row after which a path is asked who it is.
+pub(super) const SUSPECT: u32 = 4;
+/// Commands on a path before anything is known of it.
+const WINDOW_FIRST: u32 = 8;
+/// A window is counted in sixteenths of a command.
+const UNIT: u32 = 16;
+
+/// A round-trip estimate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rtt {
+    smooth_ns: u64,
+    deviation_ns: u64,
+}
+
+impl Rtt {
+    /// A command came back after `sample`.
+    pub(super) fn sample(&mut self, sample: Duration) {
+        let sample = sample.as_nanos() as u64;
+        if self.smooth_ns == 0 {
+            (self.smooth_ns, self.deviation_ns) = (sample.max(1), sample / 2);
+            return;
+        }
+        let error = sample.abs_diff(self.smooth_ns);
+        self.deviation_ns = (3 * self.deviation_ns + error) / 4;
+        self.smooth_ns = ((7 * self.smooth_ns + sample) / 8).max(1);
+    }
+
+    /// When a command that was sent now counts as lost, after `tries` copies of it.
+    pub(super) fn timeout(&self, is_write: bool, tries: u32) -> Duration {
+        let least = if is_write { RTO_WRITE_MIN } else { RTO_READ_MIN };
+        let first = match self.smooth_ns {
+            0 => RTO_FIRST,
+            smooth => Duration::from_nanos(smooth + 4 * self.deviation_ns).max(least),
+        };
+        first.saturating_mul(1 << tries.min(10)).min(RTO_MAX)
+    }
+
+    /// The estimate, once there is one.
+    pub(super) fn smooth(&self) -> Option<Duration> {
+        (self.smooth_ns > 0).then(|| Duration::from_nanos(self.smooth_ns))
+    }
+}
+
+/// How far a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is asked who it is.
+    Asking,
+    /// It is the disk, and is used.
+    Live,
+    /// It is another disk.
+    Refused,
+}
+
+/// A path.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) link: LinkId,
+    pub(super) mac: MacAddress,
+    pub(super) state: State,
+    /// Commands that the target holds, and sectors of a frame, as it told them.
+    pub(super) buffers: u16,
+    pub(super) sectors: u8,
+    /// Of the IDENTIFY that is under way.
+    pub(super) ask_tag: u32,
+    pub(super) ask_at: Instant,
+    pub(super) asked: u32,
+    rtt: [Rtt; 2],
+    window: u32,
+    threshold: u32,
+    pub(super) in_flight: u32,
+    reduced_at: Instant,
+    pub(super) timeouts: u32,
+}
+
+impl Path {
+    /// A path that has just answered a query and is to be asked at once.
+    pub(super) fn new(now: Instant, link: LinkId, mac: MacAddress, limit: u32) -> Path {
+        Path {
+            link,
+            mac,
+            state: State::Asking,
+            buffers: 0,
+            sectors: 0,
+            ask_tag: 0,
+            ask_at: now,
+            asked: 0,
+            rtt: [Rtt::default(); 2],
+            window: WINDOW_FIRST.min(limit) * UNIT,
+            threshold: limit * UNIT,
+            in_flight: 0,
+            reduced_at: Instant::ZERO,
+            timeouts: 0,
+        }
+    }
+
+    /// Asks it who it is; nothing else is sent there until it has said so.
+    pub(super) fn ask(&mut self, now: Instant) {
+        (self.state, self.asked, self.ask_at) = (State::Asking, 0, now);
+    }
+
+    /// Until when the next IDENTIFY waits for its answer.
+    pub(super) fn asked_now(&mut self, now: Instant, tag: u32) {
+        let rest = RTO_FIRST.saturating_mul(1 << self.asked.min(3));
+        (self.ask_tag, self.ask_at) = (tag, now + rest);
+        self.asked += 1;
+    }
+
+    /// It is the disk. If it was asked once, the time that it took is the first that is known of it.
+    pub(super) fn identified(&mut self, now: Instant) {
+        (self.state, self.timeouts) = (State::Live, 0);
+        if self.asked == 1 {
+            self.rtt[0].sample(RTO_FIRST.saturating_sub(self.ask_at.since(now)));
+        }
+    }
+
+    /// Commands that may be sent now.
+    #[inline]
+    pub(super) fn room(&self) -> u32 {
+        match self.state {
+            State::Live => (self.window / UNIT).saturating_sub(self.in_flight),
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn timeout(&self, is_write: bool, tries: u32) -> Duration {
+        self.rtt[usize::from(is_write)].timeout(is_write, tries)
+    }
+
+    /// A command came back, after `sample` if that can be told.
+    #[inline]
+    pub(super) fn answered(&mut self, is_write: bool, sample: Option<Duration>, limit: u32) {
+        self.timeouts = 0;
+        if let Some(sample) = sample {
+            self.rtt[usize::from(is_write)].sample(sample);
+        }
+        // Only what is used up grows.
+        if self.in_flight + 1 >= self.window / UNIT {
+            let more = if self.window < self.threshold {
+                UNIT
+            } else {
+                (UNIT * UNIT / self.window.max(1)).max(1)
+            };
+            self.window = (self.window + more).min(limit * UNIT);
+        }
+    }
+
+    /// A command that was sent at `sent` was not answered in time.
+    pub(super) fn timed_out(&mut self, now: Instant, sent: Instant) {
+        self.timeouts += 1;
+        if sent < self.reduced_at {
+            // It was lost together with what the window was reduced for.
+            return;
+        }
+        self.reduced_at = now;
+        self.threshold = (self.window / 2).max(2 * UNIT);
+        self.window = if self.timeouts > 1 { UNIT } else { self.threshold };
+    }
+
+    /// Commands that may be under way at once.
+    pub(super) fn window(&self) -> u32 {
+        self.window / UNIT
+    }
+
+    /// The round trip of reads, or of writes if none was read.
+    pub(super) fn smooth(&self) -> Option<Duration> {
+        self.rtt[0].smooth().or(self.rtt[1].smooth())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> Path {
+        let mut path = Path::new(Instant(1), LinkId(0), MacAddress([2; 6]), 64);
+        path.state = State::Live;
+        path
+    }
+
+    #[test]
+    fn the_time_out_follows_round_trip_and_deviation() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout(false, 0), RTO_FIRST);
+        for _ in 0..100 {
+            rtt.sample(Duration::from_millis(100));
+        }
+        let settled = rtt.timeout(false, 0);
+        assert!(settled >= Duration::from_millis(99) && settled < Duration::from_millis(110));
+        rtt.sample(Duration::from_millis(200));
+        assert!(rtt.timeout(false, 0) > Duration::from_millis(180));
+        assert_eq!(rtt.timeout(false, 20), RTO_MAX);
+        let mut fast = Rtt::default();
+        fast.sample(Duration::from_micros(50));
+        assert_eq!(
+            (fast.timeout(false, 0), fast.timeout(true, 1)),
+            (RTO_READ_MIN, RTO_WRITE_MIN * 2)
+        );
+    }
+
+    #[test]
+    fn the_window_grows_when_used_up_and_halves_once_for_what_was_lost_together() {
+        let mut path = path();
+        assert_eq!(path.room(), 8);
+        path.in_flight = 1;
+        path.answered(false, None, 64);
+        assert_eq!(path.room(), 7);
+        for _ in 0..200 {
+            path.in_flight = path.window();
+            path.answered(false, None, 64);
+        }
+        assert_eq!(path.window(), 64);
+        for _ in 0..10 {
+            path.timed_out(Instant(1000), Instant(900));
+        }
+        assert_eq!(path.window(), 32);
+        path.timed_out(Instant(2000), Instant(1900));
+        assert_eq!(path.window(), 1);
+        // Slow start to the threshold, then slowly.
+        path.in_flight = 64;
+        for _ in 0..15 {
+            path.answered(false, None, 64);
+        }
+        assert_eq!(path.window(), 16);
+        for _ in 0..16 {
+            path.answered(false, None, 64);
+        }
+        assert_eq!(path.window(), 16 + 1);
+    }
+}

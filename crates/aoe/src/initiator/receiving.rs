@@ -1,0 +1,276 @@
+//! What comes: answers to queries, to IDENTIFY and to commands, once, twice, late, or never asked for.
+
+use block::{Extent, Failure, Instant, Memory, Outcome};
+use contract::InFrame;
+use wire::aoe::{AtaArgument, Command as AoeCommand, ConfigArgument, ErrorCode, SECTOR, VERSION};
+use wire::ata::{ErrorBits, IdentifyDevice, Status};
+
+use super::jobs::{Claim, Command, Kind, State};
+use super::paths::{Path, State as PathState};
+use super::{Initiator, InitiatorNews, Known, PATHS_MAX};
+use crate::envelope::{Envelope, open};
+
+impl Initiator {
+    /// A frame came. Its bytes are needed no more when this returns. Frames that are no responses of our target are counted and dropped.
+    #[inline]
+    pub fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
+        let port = self.ports.iter().find(|port| port.id == frame.link);
+        let Some(facts) = port.and_then(|port| port.facts) else { return };
+        let Ok(envelope) = open(&facts, &frame) else {
+            self.counters.strange += 1;
+            return;
+        };
+        let header = envelope.header;
+        let is_ours = header.flags.is_response()
+            && header.address == self.settings.address
+            && header.version == VERSION;
+        if !is_ours {
+            self.counters.strange += 1;
+            return;
+        }
+        let from = |path: &Path| path.link == frame.link && path.mac == envelope.source;
+        let path = self.paths.iter().position(from);
+        match (header.command, path) {
+            (AoeCommand::ATA, Some(path)) => {
+                let is_identify = self.paths[path].state == PathState::Asking
+                    && self.paths[path].asked > 0
+                    && self.paths[path].ask_tag == header.tag;
+                if is_identify {
+                    self.identified(now, path, &envelope);
+                } else if self.paths[path].state != PathState::Refused {
+                    self.answered(now, path, &envelope, memory);
+                }
+            }
+            (AoeCommand::CONFIG, path) if !header.flags.is_error() => {
+                self.told(now, frame.link, path, &envelope);
+            }
+            _ => self.counters.strange += 1,
+        }
+    }
+
+    /// A station has our address, and says what it takes.
+    #[cold]
+    fn told(
+        &mut self,
+        now: Instant,
+        link: contract::LinkId,
+        path: Option<usize>,
+        envelope: &Envelope<'_>,
+    ) {
+        let Ok(argument) = ConfigArgument::parse(envelope.body) else {
+            self.counters.strange += 1;
+            return;
+        };
+        let sectors = self.sectors_of(link, argument.sector_count);
+        let is_announced = envelope.header.tag == 0;
+        let path = match path {
+            Some(path) => path,
+            None => {
+                let limit = self.settings.window.into();
+                let new = Path::new(now, link, envelope.source, limit);
+                if self.paths.len() < PATHS_MAX {
+                    self.paths.push(new);
+                    self.paths.len() - 1
+                } else {
+                    // Somebody invents stations; one that is not used makes room.
+                    let unused = |path: &Path| path.state != PathState::Live;
+                    let Some(unused) = self.paths.iter().position(unused) else { return };
+                    self.recall(unused as u32);
+                    self.paths[unused] = new;
+                    unused
+                }
+            }
+        };
+        let known = &mut self.paths[path];
+        (known.buffers, known.sectors) = (argument.buffer_count, sectors);
+        // It may have been started anew, with another disk or another size.
+        if is_announced || known.state == PathState::Refused {
+            known.ask(now);
+            self.note_life();
+        }
+    }
+
+    /// A station said who it is.
+    #[cold]
+    fn identified(&mut self, now: Instant, index: usize, envelope: &Envelope<'_>) {
+        let argument = AtaArgument::parse(envelope.body);
+        let data = envelope.body.get(AtaArgument::SIZE..).unwrap_or_default();
+        let device = IdentifyDevice::parse(data);
+        let path = &mut self.paths[index];
+        let (Ok(argument), Ok(device)) = (argument, device) else {
+            self.last_fault = format!("{} does not say what it is", path.mac);
+            self.counters.strange += 1;
+            return;
+        };
+        if envelope.header.flags.is_error() || !Status(argument.command_status).is_good() {
+            self.last_fault = format!("{} refuses to say what it is", path.mac);
+            self.counters.refused += 1;
+            return;
+        }
+        let name = |device: &IdentifyDevice| Known { serial: device.serial, model: device.model };
+        if let Some(known) = self.device.as_ref().filter(|known| name(known) != name(&device)) {
+            path.state = PathState::Refused;
+            let why = format!(
+                "{} on {} has the address {} and is another disk: expected {known}, seen {device}",
+                path.mac, path.link, self.settings.address
+            );
+            self.last_fault.clone_from(&why);
+            self.news.push_back(InitiatorNews::Refused(why));
+            return self.note_life();
+        }
+        if path.sectors == 0 {
+            self.last_fault = format!("{} takes no frame of a sector", path.mac);
+            return;
+        }
+        path.identified(now);
+        let old = self.device.replace(device);
+        if old.is_some_and(|old| old.sectors != device.sectors) {
+            self.news.push_back(InitiatorNews::FactsChanged);
+        }
+        // What found no path goes on.
+        let parked = self.commands.iter().filter(|c| !c.counted && c.due.is_none());
+        let mut tags: Vec<u32> = parked.map(|command| command.tag).collect();
+        tags.sort_unstable();
+        self.resend = tags.into();
+        self.note_life();
+    }
+
+    /// A command was answered.
+    #[inline]
+    fn answered(
+        &mut self,
+        now: Instant,
+        path: usize,
+        envelope: &Envelope<'_>,
+        memory: &mut dyn Memory,
+    ) {
+        let tag = envelope.header.tag;
+        let Some(command) = self.commands.get_mut(tag).copied() else {
+            return self.late(tag);
+        };
+        let limit = u32::from(self.settings.window);
+        let Some(outcome) = self.judge(&command, envelope, memory) else {
+            self.counters.strange += 1;
+            return;
+        };
+        self.counters.answered += 1;
+        self.commands.remove(tag);
+        let is_write = self.jobs.at(command.job).kind.changes();
+        if command.counted {
+            self.paths[command.path as usize].in_flight -= 1;
+        }
+        let sample = (command.copies == 1).then(|| now.since(command.sent));
+        self.paths[path].answered(is_write, sample, limit);
+        let stray = self.settings.stray;
+        let job = self.jobs.at(command.job);
+        job.unanswered -= 1;
+        job.note(outcome);
+        if is_write && command.copies > 1 && command.count > 0 {
+            let until = command.sent + stray;
+            job.doubt(until);
+            let length = u64::from(command.count) * SECTOR as u64;
+            let extent = Extent::new(job.extent.offset.0 + command.at, length);
+            let missing = command.copies - 1;
+            self.claims.push(Claim { extent, job: None, tag, missing, until });
+            self.doubt_at = Some(self.doubt_at.map_or(until, |at| at.min(until)));
+        }
+        self.try_finish(command.job, now);
+    }
+
+    /// What an answer says of its command; `None` if it is not a whole answer.
+    #[inline]
+    fn judge(
+        &mut self,
+        command: &Command,
+        envelope: &Envelope<'_>,
+        memory: &mut dyn Memory,
+    ) -> Option<Outcome> {
+        let job = self.jobs.at(command.job);
+        let changes = job.kind.changes();
+        if envelope.header.flags.is_error() {
+            self.counters.refused += 1;
+            // A copy that was carried out before may be the reason why this one was refused.
+            let why = refusal(envelope.header.error);
+            let is_sure = !changes || command.copies == 1;
+            return Some(if is_sure { Outcome::NotDone(why) } else { Outcome::Unknown(why) });
+        }
+        let argument = AtaArgument::parse(envelope.body).ok()?;
+        let status = Status(argument.command_status);
+        if !status.is_good() {
+            return Some(Outcome::NotDone(failure(status, argument.error_feature, changes)));
+        }
+        if changes || command.count == 0 {
+            return Some(Outcome::Done);
+        }
+        let length = usize::from(command.count) * SECTOR;
+        let data = envelope.body[AtaArgument::SIZE..].get(..length)?;
+        if matches!(job.state, State::Held(_)) || job.over {
+            return Some(Outcome::Done);
+        }
+        let at = command.at as u32;
+        match job.kind {
+            Kind::Read => memory.write(&mut job.buffer, at, data),
+            Kind::Compare => {
+                let mut ours = [0; SECTOR];
+                for (number, theirs) in data.chunks_exact(SECTOR).enumerate() {
+                    let from = at + (number * SECTOR) as u32;
+                    memory.read(&job.buffer, from, &mut ours);
+                    if let Some(byte) = ours.iter().zip(theirs).position(|(a, b)| a != b) {
+                        return Some(Outcome::Miscompare(from + byte as u32));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Some(Outcome::Done)
+    }
+
+    /// An answer to what was answered before, or given up: a copy less that may live.
+    #[cold]
+    fn late(&mut self, tag: u32) {
+        self.counters.late += 1;
+        let doubt = self.claims.iter_mut().find(|claim| claim.job.is_none() && claim.tag == tag);
+        let Some(doubt) = doubt else { return };
+        doubt.missing -= 1;
+        if doubt.missing == 0 {
+            self.claims.retain(|claim| claim.job.is_some() || claim.tag != tag);
+            self.unblock();
+        }
+    }
+
+    /// Gives the commands of a job up: what answers them is late.
+    pub(super) fn forget_commands(&mut self, job: u32) {
+        let of_job = self.commands.iter().filter(|command| command.job == job);
+        for tag in of_job.map(|command| command.tag).collect::<Vec<u32>>() {
+            let command = self.commands.remove(tag).expect("it was there");
+            if command.counted {
+                self.paths[command.path as usize].in_flight -= 1;
+            }
+            self.jobs.at(job).unanswered -= 1;
+        }
+    }
+}
+
+/// Why AoE refused a command.
+fn refusal(code: ErrorCode) -> Failure {
+    match code {
+        ErrorCode::RESERVED | ErrorCode::DEVICE_UNAVAILABLE => Failure::NotReady,
+        ErrorCode::UNKNOWN_COMMAND | ErrorCode::UNSUPPORTED_VERSION => Failure::Unsupported,
+        _ => Failure::Internal,
+    }
+}
+
+/// Why a device failed a command.
+fn failure(status: Status, error: u8, changes: bool) -> Failure {
+    let error = ErrorBits(error);
+    if error.id_not_found() {
+        Failure::OutOfRange
+    } else if !changes {
+        Failure::MediumRead
+    } else if status.device_fault() || error.uncorrectable() {
+        Failure::MediumWrite
+    } else {
+        // A device that is read-only says nothing else.
+        Failure::WriteProtected
+    }
+}

@@ -1,0 +1,386 @@
+//! What leaves: queries, IDENTIFY, commands and their copies.
+
+use core::time::Duration;
+
+use block::{Extent, Failure, Instant, Memory, Outcome};
+use contract::LinkFacts;
+use wire::aoe::{
+    Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
+    sectors_for_mtu,
+};
+use wire::ata::Opcode;
+use wire::ethernet::MacAddress;
+
+use super::Initiator;
+use super::jobs::{Claim, Command, Kind, State};
+use super::paths::{SUSPECT, State as PathState};
+use crate::head::Head;
+
+/// The first rest between two queries for a target that does not answer, and the longest.
+const QUERY_FIRST: Duration = Duration::from_millis(250);
+const QUERY_DOUBLINGS: u32 = 6;
+
+/// What a command is to the wire.
+struct Plan {
+    argument: AtaArgument,
+    /// Bytes of zeros, or of the payload.
+    zeros: u32,
+    data: u32,
+}
+
+/// A query for the config string of an address.
+pub(super) fn query(facts: &LinkFacts, address: Address, tag: u32) -> Vec<u8> {
+    let header = Header::request(address, AoeCommand::CONFIG, tag);
+    let head = Head::new(facts, MacAddress::BROADCAST, None, &header);
+    [head.bytes(), &ConfigArgument::request(ConfigCommand::READ, 0).emit()].concat()
+}
+
+impl Initiator {
+    fn facts_of(&self, link: contract::LinkId) -> Option<LinkFacts> {
+        self.ports.iter().find(|port| port.id == link)?.facts
+    }
+
+    /// Whether a link is up and has no path that is used.
+    fn is_wanting(&self, port: &super::Port) -> bool {
+        let live = |path: &super::Path| path.link == port.id && path.state == PathState::Live;
+        port.facts.is_some() && !self.paths.iter().any(live)
+    }
+
+    /// When something is to be asked, if at all.
+    pub(super) fn ask_at(&self) -> Option<Instant> {
+        if self.closing && self.jobs.len() == 0 {
+            return None;
+        }
+        let asking = |path: &&super::Path| {
+            path.state == PathState::Asking && self.facts_of(path.link).is_some()
+        };
+        let ports = self.ports.iter().filter(|port| self.is_wanting(port)).map(|port| port.ask_at);
+        ports.chain(self.paths.iter().filter(asking).map(|path| path.ask_at)).min()
+    }
+
+    /// Asks for the target where it is wanting, and who they are those who answered.
+    #[cold]
+    pub(super) fn ask(&mut self, now: Instant) {
+        for index in 0..self.ports.len() {
+            let port = &self.ports[index];
+            let Some(facts) = port.facts.filter(|_| port.ask_at <= now && self.is_wanting(port))
+            else {
+                continue;
+            };
+            let tag = self.commands.next_tag();
+            self.outbox.push(port.id, &query(&facts, self.settings.address, tag));
+            let port = &mut self.ports[index];
+            port.ask_at = now + QUERY_FIRST * (1 << port.asked.min(QUERY_DOUBLINGS));
+            port.asked += 1;
+        }
+        for index in 0..self.paths.len() {
+            let path = &self.paths[index];
+            if path.state != PathState::Asking || path.ask_at > now {
+                continue;
+            }
+            let (link, mac) = (path.link, path.mac);
+            let Some(facts) = self.facts_of(link) else { continue };
+            let tag = self.commands.next_tag();
+            let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
+            let mut argument = AtaArgument::request(Opcode::IDENTIFY_DEVICE, 0, 1, false);
+            argument.lba[3] = 0xa0;
+            let head = Head::new(&facts, mac, None, &header).with_ata(&argument);
+            self.outbox.push(link, head.bytes());
+            self.paths[index].asked_now(now, tag);
+        }
+    }
+
+    /// Commands that may be under way.
+    fn limit(&self) -> usize {
+        let told = self.paths.iter().filter(|path| path.state == PathState::Live);
+        let told = told.map(|path| path.buffers.max(1)).min().unwrap_or(1);
+        usize::from(self.settings.window.min(told))
+    }
+
+    /// Sends copies of what was lost, then new commands, as far as paths have room.
+    #[inline]
+    pub(super) fn send(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let _ = memory;
+        if !self.resend.is_empty() {
+            self.send_again(now);
+        }
+        let limit = self.limit();
+        // Jobs whose payloads are out with a batch: they go on when it is back.
+        let mut stuck: Vec<u32> = Vec::new();
+        while self.commands.len() < limit && !self.outbox.is_full() {
+            let Some(path) = self.best_path() else { break };
+            let Some(index) = self.active.front().copied().or_else(|| self.activate()) else {
+                break;
+            };
+            let job = self.jobs.at(index);
+            if matches!(job.outcome, Outcome::NotDone(_) | Outcome::Unknown(_)) {
+                // It has failed: what is under way is awaited, and nothing more is asked.
+                self.active.pop_front();
+                continue;
+            }
+            if job.lent && job.gathered.is_none() {
+                self.active.pop_front();
+                stuck.push(index);
+                continue;
+            }
+            let sectors_left = (job.extent.length.0 - job.cut) / SECTOR as u64;
+            let count = sectors_left.min(self.paths[path].sectors.into()) as u8;
+            let at = job.cut;
+            job.cut += u64::from(count) * SECTOR as u64;
+            job.unanswered += 1;
+            // Behind the last part of a durable change, or alone: a flush.
+            job.flushed |= count == 0;
+            if job.is_cut() {
+                self.active.pop_front();
+            }
+            let tag = self.commands.next_tag();
+            let (path, counted, copies) = (path as u32, false, 0);
+            let (sent, due, job) = (now, None, index);
+            self.commands.insert(Command { tag, job, at, count, path, counted, copies, sent, due });
+            self.transmit(tag, path, now);
+        }
+        for index in stuck.into_iter().rev() {
+            self.active.push_front(index);
+        }
+    }
+
+    /// The path with the most room, if any has some.
+    #[inline]
+    fn best_path(&self) -> Option<usize> {
+        let with_room = self.paths.iter().enumerate().filter(|(_, path)| path.room() > 0);
+        with_room.max_by_key(|(_, path)| path.room()).map(|(index, _)| index)
+    }
+
+    /// Makes the next waiting job active that may be; `None` if there is none.
+    #[inline]
+    fn activate(&mut self) -> Option<u32> {
+        let device = self.device.as_ref()?;
+        let (size, volatile) = (device.sectors.saturating_mul(SECTOR as u64), device.write_cache);
+        while let Some(index) = self.waiting.pop_front() {
+            let job = self.jobs.at(index);
+            let Extent { length, .. } = job.extent;
+            let is_flush = job.kind == Kind::Flush;
+            let in_range = job.extent.fits(block::ByteCount(size))
+                && job.extent.offset.0.is_multiple_of(SECTOR as u64)
+                && length.0.is_multiple_of(SECTOR as u64);
+            if !is_flush && (!in_range || length.0 == 0) {
+                job.note(Outcome::NotDone(Failure::OutOfRange));
+                self.complete(index);
+                continue;
+            }
+            if is_flush && !volatile {
+                self.complete(index);
+                continue;
+            }
+            if job.kind.changes() {
+                let extent = job.extent;
+                if self.claims.iter().any(|claim| claim.extent.overlaps(extent)) {
+                    job.state = State::Blocked;
+                    self.counters.blocked += 1;
+                    self.blocked.push_back(index);
+                    continue;
+                }
+                let until = Instant(u64::MAX);
+                self.claims.push(Claim { extent, job: Some(index), tag: 0, missing: 0, until });
+            }
+            self.jobs.at(index).state = State::Active;
+            self.active.push_back(index);
+            return Some(index);
+        }
+        None
+    }
+
+    /// Sends copies of commands that count as lost.
+    #[cold]
+    fn send_again(&mut self, now: Instant) {
+        let mut left = self.resend.len();
+        while left > 0 {
+            left -= 1;
+            let Some(tag) = self.resend.pop_front() else { return };
+            let stray = self.settings.stray;
+            let Some(command) = self.commands.get_mut(tag).filter(|command| !command.counted)
+            else {
+                continue;
+            };
+            let (old, sent, count) = (command.path as usize, command.sent, command.count);
+            let job = self.jobs.at(command.job);
+            if matches!(job.state, State::Held(_)) {
+                continue;
+            }
+            let (changes, is_lent) = (job.kind.changes(), job.lent && job.gathered.is_none());
+            let path = match self.paths[old].state {
+                PathState::Live => old,
+                _ => {
+                    let live = self.paths.iter().position(|path| path.state == PathState::Live);
+                    let Some(live) = live else { continue };
+                    if changes && now < sent + stray {
+                        // By another path the target cannot know it as a copy: the first must be dead.
+                        self.watch(tag, sent + stray);
+                        continue;
+                    }
+                    live
+                }
+            };
+            if is_lent || self.paths[path].room() == 0 || self.outbox.is_full() {
+                self.resend.push_back(tag);
+                continue;
+            }
+            if self.paths[path].sectors < count {
+                if changes && now < sent + stray {
+                    self.watch(tag, sent + stray);
+                } else {
+                    left += self.split(tag, path, now);
+                }
+                continue;
+            }
+            self.transmit(tag, path as u32, now);
+        }
+    }
+
+    /// A command is too large for the path that is left: it becomes several, under tags of their own, at the end of those
+    /// that are to be sent. Of a change, all copies are dead. Returns how many they are.
+    #[cold]
+    fn split(&mut self, tag: u32, path: usize, now: Instant) -> usize {
+        let sectors = self.paths[path].sectors.max(1);
+        let Some(whole) = self.commands.get_mut(tag).copied() else { return 0 };
+        if !self.commands.has_room(usize::from(whole.count.div_ceil(sectors))) {
+            self.watch(tag, now + Duration::from_millis(10));
+            return 0;
+        }
+        self.commands.remove(tag);
+        self.jobs.at(whole.job).unanswered -= 1;
+        let mut done = 0;
+        while done < whole.count {
+            let count = sectors.min(whole.count - done);
+            let at = whole.at + u64::from(done) * SECTOR as u64;
+            let tag = self.commands.next_tag();
+            let path = path as u32;
+            self.commands.insert(Command { tag, at, count, path, copies: 0, sent: now, ..whole });
+            self.jobs.at(whole.job).unanswered += 1;
+            self.resend.push_back(tag);
+            done += count;
+        }
+        usize::from(whole.count.div_ceil(sectors))
+    }
+
+    /// Looks at a command again then.
+    fn watch(&mut self, tag: u32, due: Instant) {
+        if let Some(command) = self.commands.get_mut(tag) {
+            command.due = Some(due);
+            self.due_at = Some(self.due_at.map_or(due, |at| at.min(due)));
+        }
+    }
+
+    /// Puts a command into the batch that is gathered.
+    #[inline]
+    fn transmit(&mut self, tag: u32, path: u32, now: Instant) {
+        let command = *self.commands.get_mut(tag).expect("a command that is sent is filed");
+        let plan = self.plan(&command);
+        let is_write = plan.argument.flags.is_write();
+        let used = &mut self.paths[path as usize];
+        let due = now + used.timeout(is_write, command.copies);
+        used.in_flight += 1;
+        let (link, mac) = (used.link, used.mac);
+        let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
+        let facts = self.facts_of(link).expect("the link of a path that is used is up");
+        let head = Head::new(&facts, mac, None, &header).with_ata(&plan.argument);
+        if plan.data > 0 {
+            let job = self.jobs.at(command.job);
+            let number = match job.gathered {
+                Some(number) => number,
+                None => {
+                    let buffer = core::mem::take(&mut job.buffer);
+                    job.lent = true;
+                    let number = self.outbox.gathering().push_buffer(buffer, command.job);
+                    job.gathered = Some(number);
+                    self.gathered.push(command.job);
+                    number
+                }
+            };
+            let (at, length) = (command.at as u32, plan.data);
+            self.outbox.gathering().push_with_data(link, head.bytes(), number, at, length);
+        } else {
+            self.outbox.push(link, head.bytes());
+            for _ in 0..plan.zeros / SECTOR as u32 {
+                self.outbox.extend(&[0; SECTOR]);
+            }
+        }
+        self.counters.sent += 1;
+        self.counters.retransmitted += u64::from(command.copies > 0);
+        let command = self.commands.get_mut(tag).expect("it was there");
+        (command.path, command.counted, command.sent) = (path, true, now);
+        command.copies += 1;
+        self.watch(tag, due);
+    }
+
+    #[inline]
+    fn plan(&mut self, command: &Command) -> Plan {
+        let device = self.device.as_ref().expect("commands are made for a known device");
+        let (lba48, flush_ext) = (device.lba48, device.flush_ext);
+        let job = self.jobs.at(command.job);
+        let length = u32::from(command.count) * SECTOR as u32;
+        if command.count == 0 {
+            let opcode = if flush_ext { Opcode::FLUSH_CACHE_EXT } else { Opcode::FLUSH_CACHE };
+            return Plan { argument: AtaArgument::request(opcode, 0, 0, false), zeros: 0, data: 0 };
+        }
+        let lba = (job.extent.offset.0 + command.at) / SECTOR as u64;
+        let (opcode, is_write) = match (job.kind, lba48) {
+            (Kind::Write { .. } | Kind::Zeroes { .. }, true) => (Opcode::WRITE_SECTORS_EXT, true),
+            (Kind::Write { .. } | Kind::Zeroes { .. }, false) => (Opcode::WRITE_SECTORS, true),
+            (_, true) => (Opcode::READ_SECTORS_EXT, false),
+            (_, false) => (Opcode::READ_SECTORS, false),
+        };
+        let argument = AtaArgument::request(opcode, lba, command.count, is_write);
+        match job.kind {
+            Kind::Write { .. } => Plan { argument, zeros: 0, data: length },
+            Kind::Zeroes { .. } => Plan { argument, zeros: length, data: 0 },
+            _ => Plan { argument, zeros: 0, data: 0 },
+        }
+    }
+
+    /// Commands that were not answered in time are to be sent again, and paths that do not answer are asked who they are.
+    #[cold]
+    pub(super) fn note_lost(&mut self, now: Instant) {
+        let mut next: Option<Instant> = None;
+        for command in self.commands.iter_mut() {
+            let Some(due) = command.due else { continue };
+            if due > now {
+                next = Some(next.map_or(due, |at| at.min(due)));
+                continue;
+            }
+            command.due = None;
+            if core::mem::take(&mut command.counted) {
+                let path = &mut self.paths[command.path as usize];
+                path.in_flight -= 1;
+                path.timed_out(now, command.sent);
+            }
+            self.resend.push_back(command.tag);
+        }
+        self.due_at = next;
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            if path.state == PathState::Live && path.timeouts >= SUSPECT {
+                self.last_fault = format!("{} on {} does not answer", path.mac, path.link);
+                path.ask(now);
+                self.recall(index as u32);
+            }
+        }
+        self.note_life();
+    }
+
+    /// Nothing counts as under way on a path any more: it is sent again when there is a path to do so.
+    pub(super) fn recall(&mut self, index: u32) {
+        for command in self.commands.iter_mut().filter(|command| command.path == index) {
+            command.due = None;
+            command.counted = false;
+            self.resend.push_back(command.tag);
+        }
+        self.paths[index as usize].in_flight = 0;
+    }
+
+    /// The sectors of a frame to a target on a link: what it told, and what our side carries.
+    pub(super) fn sectors_of(&self, link: contract::LinkId, told: u8) -> u8 {
+        let told = if told == 0 { 2 } else { told };
+        self.facts_of(link).map_or(0, |facts| told.min(sectors_for_mtu(facts.mtu)))
+    }
+}
