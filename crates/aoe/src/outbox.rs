@@ -9,6 +9,8 @@ use wire::ethernet::EtherType;
 
 /// Frames that are gathered while the driver does not take them; more are dropped.
 const FRAMES_MAX: usize = 8192;
+/// Zeros to be written.
+const ZEROS: [u8; 4096] = [0; 4096];
 /// Batches that may be out at once.
 const OUT_MAX: u32 = 8;
 
@@ -49,8 +51,18 @@ impl Outbox {
         self.gathering.pad(shortest(head));
     }
 
+    /// Appends a frame of a head and zeros.
+    pub(crate) fn push_zeros(&mut self, link: LinkId, head: &[u8], length: u32) {
+        self.gathering.push(link, head);
+        let (whole, rest) = (length as usize / ZEROS.len(), length as usize % ZEROS.len());
+        for _ in 0..whole {
+            self.extend(&ZEROS);
+        }
+        self.extend(&ZEROS[..rest]);
+    }
+
     /// Appends bytes to the last frame's own.
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+    fn extend(&mut self, bytes: &[u8]) {
         let frame = self.gathering.frames.last_mut().expect("a frame was pushed");
         self.gathering.head.extend_from_slice(bytes);
         frame.head_length += bytes.len() as u32;

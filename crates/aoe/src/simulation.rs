@@ -16,7 +16,8 @@ use block::{
     Pool, Random, Request, ShardId, Ticket, VolumeId,
 };
 use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
-use wire::aoe::Address;
+use wire::aoe::{Address, AtaArgument, Command, Header, sectors_for_mtu};
+use wire::ata::Opcode;
 
 use crate::export::{Export, ExportId};
 use crate::initiator::{Initiator, InitiatorEffect, Settings};
@@ -50,6 +51,8 @@ struct Scenario {
     window: u16,
     /// The longest that the disk takes.
     disk_ms: u64,
+    /// The target is another one: it carries out each frame that comes, in whatever order its disk likes.
+    plain: bool,
 }
 
 /// A write, as the oracle sees it. Number 0 are the zeros at the beginning.
@@ -69,6 +72,8 @@ enum Event {
     ToHost(usize, LinkId, Vec<u8>),
     /// The disk answers; of a target's life.
     Disk(u32, usize),
+    /// The disk of a plain target carries out a frame.
+    Plain(LinkId, Vec<u8>),
     /// A host asks for something more.
     Ask(usize),
     /// Somebody dies, and comes again.
@@ -369,12 +374,12 @@ impl World {
     fn settle_host(&mut self, host: usize) {
         loop {
             let now = self.now;
-            let Host { initiator, memory, downs, .. } = &mut self.hosts[host];
+            let Host { initiator, downs, .. } = &mut self.hosts[host];
             let Some(initiator) = initiator else { return };
             if initiator.poll_timeout().is_some_and(|at| at <= now) {
                 initiator.handle_timeout(now);
             }
-            initiator.settle(now, memory);
+            initiator.settle(now);
             let effect = initiator.poll_effect();
             let downs = *downs;
             while let Some(completion) = self.poll_completion(host) {
@@ -558,8 +563,52 @@ impl World {
         self.settle_target();
     }
 
+    /// A target that knows neither order nor copies, as there are some.
+    fn plain(&mut self, link: LinkId, bytes: &[u8]) {
+        let header = Header::parse(&bytes[14..]).expect("a whole header");
+        let body = &bytes[24..];
+        let own = Address::new(7, 0);
+        let mut answer = [&bytes[6..12], &station(9, 0, link), &bytes[12..14]].concat();
+        answer.extend(header.response(own).emit());
+        if header.command == Command::CONFIG {
+            let sectors = sectors_for_mtu(self.scenario.mtus[link.0 as usize]);
+            answer.extend([0, 16, 0, 1, sectors, 0x10, 0, 0]);
+        } else {
+            let argument = AtaArgument::parse(body).expect("a whole argument");
+            let done = AtaArgument { count: 0, command_status: 0x40, ..argument };
+            answer.extend(done.emit());
+            let sectors = argument.lba48()..argument.lba48() + u64::from(argument.count);
+            match Opcode(argument.command_status) {
+                Opcode::IDENTIFY_DEVICE => {
+                    answer.extend(crate::export::identify(&[7; 16], SECTORS, false, 512).emit());
+                }
+                Opcode::READ_SECTORS_EXT => {
+                    for sector in sectors {
+                        answer.extend(fill(self.held[sector as usize], sector));
+                    }
+                }
+                Opcode::WRITE_SECTORS_EXT => {
+                    for (data, sector) in body[12..].chunks_exact(512).zip(sectors) {
+                        self.held[sector as usize] = number_of(data, sector);
+                    }
+                }
+                other => panic!("a plain target knows no {other}"),
+            }
+        }
+        answer.resize(answer.len().max(60), 0);
+        for host in 0..HOSTS {
+            if answer[..6] == station(1, host, link) {
+                self.carry(|bytes| Event::ToHost(host, link, bytes), &answer);
+            }
+        }
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
+            Event::ToTarget(link, bytes) if self.scenario.plain => {
+                self.after_ms(0, self.scenario.disk_ms, Event::Plain(link, bytes));
+            }
+            Event::Plain(link, bytes) => self.plain(link, &bytes),
             Event::ToTarget(link, bytes) => {
                 let frame = InFrame { link, tag: None, bytes: &bytes };
                 self.with_target(|target, ctx| target.handle_frame(frame, ctx));
@@ -705,6 +754,7 @@ const CALM: Scenario = Scenario {
     requests: 150,
     window: 6,
     disk_ms: 4,
+    plain: false,
 };
 
 const WILD: Scenario =
@@ -757,6 +807,18 @@ fn links_that_come_and_go_lose_nothing_that_is_answered() {
     for mtus in [[9000, 1500], [1500, 9000], [1500, 1500]] {
         let outcomes = seeds(20, Scenario { link_faults: true, mtus, ..WILD });
         assert!(outcomes["done"] > 20 * 2 * 140, "{outcomes:?}");
+    }
+}
+
+/// Without what our target does about order and copies, an initiator alone still keeps its own writes apart. (A network that repeats frames of its own accord would be more
+/// than it can know.)
+#[test]
+fn an_initiator_keeps_its_writes_apart_at_any_target() {
+    for link_faults in [false, true] {
+        let (plain, shared, twice) = (true, false, 0);
+        let outcomes = seeds(40, Scenario { plain, shared, twice, link_faults, ..WILD });
+        assert!(outcomes["done"] > 40 * 2 * 140, "{outcomes:?}");
+        assert!(outcomes["retransmitted"] > 500, "{outcomes:?}");
     }
 }
 

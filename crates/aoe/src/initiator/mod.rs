@@ -25,7 +25,7 @@ mod tests;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::{ByteCount, Completion, Failure, Instant, Memory, Outcome, Request};
+use block::{ByteCount, Completion, Failure, Instant, Outcome, Request};
 use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId};
 use wire::aoe::{Address, SECTOR, sectors_for_mtu};
 use wire::ata::IdentifyDevice;
@@ -393,12 +393,12 @@ impl Initiator {
     }
 
     /// The end of a turn: what is to be asked is asked, commands and copies leave.
-    pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
+    pub fn settle(&mut self, now: Instant) {
         if self.ask_at().is_some_and(|at| at <= now) {
             self.ask(now);
         }
         if self.is_live {
-            self.send(now, memory);
+            self.send(now);
         }
         if self.outbox.hand_out() {
             for index in self.gathered.drain(..) {

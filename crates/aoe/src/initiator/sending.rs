@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use block::{Extent, Failure, Instant, Memory, Outcome};
+use block::{Extent, Failure, Instant, Outcome};
 use contract::LinkFacts;
 use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
@@ -99,8 +99,7 @@ impl Initiator {
 
     /// Sends copies of what was lost, then new commands, as far as paths have room.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let _ = memory;
+    pub(super) fn send(&mut self, now: Instant) {
         if !self.resend.is_empty() {
             self.send_again(now);
         }
@@ -299,11 +298,10 @@ impl Initiator {
             };
             let (at, length) = (command.at as u32, plan.data);
             self.outbox.gathering().push_with_data(link, head.bytes(), number, at, length);
+        } else if plan.zeros > 0 {
+            self.outbox.push_zeros(link, head.bytes(), plan.zeros);
         } else {
             self.outbox.push(link, head.bytes());
-            for _ in 0..plan.zeros / SECTOR as u32 {
-                self.outbox.extend(&[0; SECTOR]);
-            }
         }
         self.counters.sent += 1;
         self.counters.retransmitted += u64::from(command.copies > 0);
