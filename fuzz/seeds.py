@@ -159,7 +159,46 @@ CAPTURES = {
 }
 LOGS["ana"] = struct.pack("<QH6x", 3, 1) + struct.pack("<IIQB15x", 1, 2, 3, 1) + struct.pack("<II", 1, 2)
 
-for target, seeds in {"capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
+# AoE messages from the byte behind the EtherType on: offsets of the fact tables less 14.
+def aoe(command, body, flags=0x10, error=0, shelf=7, slot=3, tag=0x01020304):
+    return struct.pack(">BBHBBI", flags, error, shelf, slot, command, tag) + body
+
+
+def registers(op, lba, count, flags=0x40, feature=0):
+    return struct.pack("<BBBB", flags, feature, count, op) + lba.to_bytes(6, "little") + bytes(2)
+
+
+def query(command, text=b"", buffers=0, firmware=0, sectors=0):
+    return struct.pack(">HHBBH", buffers, firmware, sectors, 0x10 | command, len(text)) + text
+
+
+WORDS = bytearray(512)
+for word, value in [(0, 0x40), (49, 0x300), (60, 0x2000), (82, 1), (83, 0x7400), (84, 0x4000), (86, 0x3400), (87, 0x4000),
+                    (100, 0x2000), (106, 0x6003), (169, 1)]:
+    struct.pack_into("<H", WORDS, 2 * word, value)
+MAC = bytes([2, 0, 0, 0, 0, 1])
+AOE = {
+    "discovery": aoe(1, query(0), shelf=0xFFFF, slot=0xFF, tag=0),
+    "config-response": aoe(1, query(0, b"text", 64, 0x4019, 17), 0x18),
+    "config-set": aoe(1, query(3, b"name")),
+    "read": aoe(0, registers(0x24, 1 << 40, 17)),
+    "read-response": aoe(0, registers(0x40, 9, 0) + bytes(512), 0x18),
+    "write-28": aoe(0, registers(0x30, 0xE0000005, 1, 1) + bytes(512)),
+    "identify-response": aoe(0, registers(0x40, 0, 0) + bytes(WORDS), 0x18),
+    "trim": aoe(0, registers(6, 0, 1, 0x41, 1) + struct.pack("<Q", 5 | 8 << 48).ljust(512, b"\0")),
+    "smart": aoe(0, registers(0xB0, 0xC24F00, 0, 0, 0xDA)),
+    "failed": aoe(0, registers(0x41, 9, 2, 0x40, 0x10), 0x18),
+    "refused": aoe(0, bytes(12), 0x1C, 6),
+    "mask-edit": aoe(2, bytes([0, 1, 0, 2, 0, 1]) + MAC + bytes([0, 2]) + MAC),
+    "reserve": aoe(3, bytes([1, 1]) + MAC),
+    "vendor": aoe(0xF0, bytes(8), 0x23),
+    "text-address": b"65534.254",
+    "text-mac": b"02:00:00:ab:00:01",
+    "text-control": b"config 68656c6c6f mask 02:00:00:00:00:01",
+    "text-reservation": b"generation 3 held exclusive-access-all by all: mac:020000000001=0",
+}
+
+for target, seeds in {"frame": AOE, "capture": CAPTURES, "pdu": PDUS, "command": COMMANDS, "connect": CONNECT, "identify": IDENTIFY, "log": LOGS}.items():
     for name, data in seeds.items():
         seed(target, name, data)
 
@@ -206,6 +245,23 @@ DISCOVERY = {
     "tampered": bytes([0, 0, 0, 0, 0, 0, 12, 0, 2, 1]),
     "lost": bytes([0, 0, 0, 0, 18]),
 }
+AOE_TARGET = {
+    # A write, its copy, a read of it; the volumes answer, the batches come back.
+    "session": bytes([0, 0, 0, 0, 0, 1, 0, 1, 2, 5, 3, 5, 0, 0, 0, 0, 0, 0, 2, 0, 0, 2, 5, 7, 0, 0, 7, 0, 0, 15, 10, 0, 5, 0]),
+    "volatile": bytes([0] + [b for k in range(6) for b in (0, 0, 0, 1, k, 0, 1, 1, 2 * k, k)] + [7, 0, 0, 7, 0, 0, 15] * 6),
+    "overlaps": bytes([0] + [b for k in range(8) for b in (0, 0, 0, 0, k, 0, 1, 4, k, k)] + [7, 0, 0, 15] * 8 + [11, 5]),
+    "changes": bytes([0, 0, 0, 0, 0, 1, 4, 0x0D, 0, 0, 0, 0, 2, 5, 0x05, 0, 0, 1, 0, 3, 6, 0x05, 12, 0, 15, 0, 0, 1, 0, 4, 0, 0, 2, 3, 15]),
+    "wild": bytes([0, 0, 0, 0, 0, 1, 4, 0xC0, 15, 11, 1, 15, 14, 1, 0, 14, 1, 1, 13, 0, 1, 13, 0, 0, 15]),
+    "tampered": bytes([1] + [b for k in range(10) for b in (6, 0, 0, 0, k, k & 7, k, 2, 40, 0, 0, 1, 14 + k, 0x18, 0, 15)]),
+}
+AOE_INITIATOR = {
+    "session": bytes([7, 0, 14, 14] + [b for k in range(8) for b in (0, k, k, k & 3, 15, 14)]),
+    "loss": bytes([7, 0, 14, 14, 0, 2, 1, 4, 15, 7, 1, 0, 0, 12, 3, 14, 0, 2, 1, 4, 14, 12, 4, 14]),
+    "repeats": bytes([7, 0, 14, 14, 0, 3, 1, 1, 7, 1, 0, 1, 14, 0, 2, 1, 0, 14, 7, 0, 0, 1, 14]),
+    "links": bytes([15, 0, 14, 14, 0, 2, 0, 7, 13, 0, 1, 14, 12, 4, 14, 13, 0, 0, 14, 13, 1, 1, 12, 5, 14]),
+    "deadline": bytes([3, 0, 14, 14, 0, 2, 1, 1, 0, 0, 9, 1, 12, 6, 15, 12, 5, 15, 14]),
+    "tampered": bytes([7, 0, 3, 0, 5, 0, 7, 0, 0, 2, 27, 0x41, 14, 14, 0, 0, 1, 1, 7, 0, 0, 2, 14, 0x10, 14]),
+}
 LABELS = {
     "assembled": bytes([3, 0] + [2, 0, 0, 0] * 4),
     "blank": bytes([3, 0, 0, 0, 0, 0]),
@@ -214,6 +270,6 @@ LABELS = {
     "damaged": bytes([0, 0, 2, 0, 0x81, 20, 1, 0x81, 20, 1]),
 }
 for target, plays in [("target_play", TARGET), ("shard_play", SHARD), ("volumes_play", VOLUMES),
-                      ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
+                      ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():
         seed(target, name, play)

@@ -7,11 +7,12 @@
 //! panics; every request and every command is answered once; no buffer is lost; each byte is the one that was asked for.
 //! What such a target needs around the machine is here: [`pipe`] is the driver's side of a connection, [`host`] an
 //! NVMe/TCP host that knows what it may hear, [`target`] serving connections with volumes that answer later, [`peer`] what lies
-//! between those and a machine that asks.
+//! between those and a machine that asks. [`ether`] is an AoE target with its volumes, and batches of frames as bytes.
 #![forbid(unsafe_code)]
 
 pub mod choices;
 pub mod content;
+pub mod ether;
 pub mod host;
 pub mod peer;
 pub mod pipe;

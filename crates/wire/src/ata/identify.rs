@@ -102,7 +102,10 @@ impl IdentifyDevice {
         let valid = |at: usize| if word(at) & 0xc000 == VALID { word(at) } else { 0 };
         let features = valid(SUPPORTED_2) | word(ENABLED_2);
         let lba48 = features & LBA48 != 0;
-        let sectors = if lba48 { number(SECTORS_48, 4) } else { number(SECTORS_28, 2) };
+        let sectors = match lba48 {
+            true => number(SECTORS_48, 4).min(SECTORS_48_MAX),
+            false => number(SECTORS_28, 2).min(SECTORS_28_MAX),
+        };
         let physical = valid(PHYSICAL);
         Ok(Self {
             serial: swapped(bytes, SERIAL),

@@ -1,0 +1,227 @@
+//! An AoE target with volumes that answer when they are told to, agreements of one shard, and batches of frames as bytes.
+
+use std::collections::VecDeque;
+
+use aoe::control::Control;
+use aoe::export::{Export, ExportId};
+use aoe::target::{Ask, Context, Target, TargetEffect};
+use block::{ByteCount, Instant, MachineId, Memory, Pool, Request, ShardId, VolumeId};
+use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
+use sim::memory::SimMemory;
+use volume::Reservation;
+use volume::agreement::{Agreement, Outbox};
+use wire::aoe::Address;
+
+use crate::content::{SIZE, Wish, carry_out};
+
+/// Links of the play.
+pub const LINKS: u32 = 2;
+/// Exports of the play: the second is volatile, the third has one host and gives space back.
+pub const EXPORTS: u32 = 3;
+
+/// The address of a station on a link.
+pub fn station(number: u8, link: LinkId) -> [u8; 6] {
+    [2, number, 0, 0, 0, link.0 as u8]
+}
+
+/// What a link is, seen by a station.
+pub fn facts(number: u8, link: LinkId) -> LinkFacts {
+    let mtu = if link.0 == 0 { 9000 } else { 1500 };
+    LinkFacts { mac: station(number, link), mtu, vlan: None, ring_frames: 64 }
+}
+
+/// The frames of a batch as bytes.
+pub fn frames(batch: &FrameBatch, memory: &SimMemory) -> Vec<(LinkId, Vec<u8>)> {
+    let bytes = |frame: &contract::OutFrame| {
+        let from = frame.head as usize;
+        let mut bytes = batch.head[from..from + frame.head_length as usize].to_vec();
+        if frame.data_length > 0 {
+            let mut data = vec![0; frame.data_length as usize];
+            memory.read(&batch.buffers[frame.buffer as usize].0, frame.data_at, &mut data);
+            bytes.extend(data);
+        }
+        (frame.link, bytes)
+    };
+    batch.frames.iter().map(bytes).collect()
+}
+
+/// A target with all that it asks.
+#[derive(Debug)]
+pub struct Serving {
+    /// The machine.
+    pub target: Target,
+    /// The present.
+    pub now: Instant,
+    /// The pages.
+    pub memory: SimMemory,
+    /// The budget.
+    pub pool: Pool,
+    /// Requests that the volumes have.
+    pub held: VecDeque<(VolumeId, Request)>,
+    /// Batches that are out.
+    pub out: VecDeque<FrameBatch>,
+    /// Frames that left and nobody has taken yet.
+    pub sent: VecDeque<(LinkId, Vec<u8>)>,
+    /// Whether what is written must be the pattern of its place.
+    pub strict: bool,
+    requests: Vec<(VolumeId, Request)>,
+    controls: Agreement<Control>,
+    reservations: Agreement<Reservation>,
+}
+
+impl Serving {
+    /// A target with its exports on both links, a budget of `pages`, and a seed for nothing.
+    pub fn new(pages: u32) -> Serving {
+        let mut serving = Serving {
+            target: Target::new(MachineId(4), ShardId(0)),
+            now: Instant(1_000_000_000),
+            memory: SimMemory::new(),
+            pool: Pool::new(pages),
+            held: VecDeque::new(),
+            out: VecDeque::new(),
+            sent: VecDeque::new(),
+            strict: false,
+            requests: Vec::new(),
+            controls: Agreement::new(ShardId(0), 1),
+            reservations: Agreement::new(ShardId(0), 1),
+        };
+        for link in 0..LINKS {
+            serving.target.link_up(LinkId(link), facts(9, LinkId(link)));
+        }
+        for export in 0..EXPORTS {
+            serving.add(ExportId(export));
+        }
+        serving
+    }
+
+    /// What is exported under a number.
+    pub fn export(id: ExportId) -> Export {
+        let links = [LinkId(0), LinkId(1)];
+        let address = Address::new(7, id.0 as u8);
+        let mut export = Export::new(address, &links, VolumeId(id.0), ByteCount(SIZE));
+        export.uuid = [id.0 as u8 + 1; 16];
+        export.buffers = 16;
+        export.cache_volatile = id.0 == 1;
+        if id.0 == 2 {
+            export.discards = true;
+            let hosts = [0, 1].map(|link| wire::ethernet::MacAddress(station(1, LinkId(link))));
+            export.hosts = aoe::Hosts::List(hosts.to_vec());
+        }
+        export
+    }
+
+    /// Adds an export, if all of its former life is gone.
+    pub fn add(&mut self, id: ExportId) {
+        if self.target.is_gone(id) {
+            self.controls.add(id.0, Control::default());
+            self.reservations.add(id.0, Reservation::default());
+            let (control, reservation) = (Control::default(), Reservation::default());
+            let added = self.target.add_export(id, Self::export(id), control, &reservation);
+            assert_eq!(added, Ok(()));
+        }
+    }
+
+    /// Calls the target.
+    pub fn with<R>(&mut self, act: impl FnOnce(&mut Target, &mut Context<'_>) -> R) -> R {
+        let mut ctx = Context {
+            now: self.now,
+            memory: &mut self.memory,
+            pool: &mut self.pool,
+            requests: &mut self.requests,
+        };
+        let result = act(&mut self.target, &mut ctx);
+        self.held.extend(self.requests.drain(..));
+        result
+    }
+
+    /// A frame comes.
+    pub fn come(&mut self, link: LinkId, bytes: &[u8]) {
+        self.with(|target, ctx| target.handle_frame(InFrame { link, tag: None, bytes }, ctx));
+    }
+
+    /// The end of a turn. Batches stay out until [`give_back`](Self::give_back).
+    pub fn settle(&mut self) {
+        if self.target.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.target.handle_timeout(self.now);
+        }
+        self.with(|target, ctx| target.settle(ctx));
+        while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
+            self.sent.extend(frames(&batch, &self.memory));
+            self.out.push_back(batch);
+        }
+        while self.target.poll_notice().is_some() {}
+    }
+
+    /// A batch comes back. Returns whether there was one.
+    pub fn give_back(&mut self, which: usize) -> bool {
+        let Some(batch) = self.out.remove(which) else { return false };
+        self.with(|target, ctx| target.handle_sent(batch, ctx));
+        true
+    }
+
+    /// A volume answers. Returns whether one had something.
+    pub fn answer(&mut self, which: usize, wish: Wish, lease: bool) -> bool {
+        let Some((volume, request)) = self.held.remove(which) else { return false };
+        let (strict, memory) = (self.strict, &mut self.memory);
+        let completion = carry_out(volume.0, SIZE, request, wish, lease, strict, memory);
+        self.with(|target, ctx| target.handle_completion(completion, ctx));
+        true
+    }
+
+    /// Has what stations ask for agreed on, stored or not, and in force.
+    pub fn agree(&mut self, stores: bool) -> bool {
+        let (mut controls, mut reservations) = (Outbox::default(), Outbox::default());
+        let mut moved = false;
+        while let Some(ask) = self.target.poll_ask() {
+            match ask {
+                Ask::Control { export, number, change } => {
+                    self.controls.ask(export.0, number, change, &mut controls);
+                }
+                Ask::Reservation { volume, number, change } => {
+                    self.reservations.ask(volume.0, number, change, &mut reservations);
+                }
+            }
+        }
+        loop {
+            if let Some((key, version, value)) = controls.store.pop() {
+                assert_eq!(value.to_string().parse(), Ok(value));
+                self.controls.handle_stored(key, version, stores, &mut controls);
+            } else if let Some((key, version, value)) = controls.install.pop() {
+                self.target.install_control(ExportId(key), value);
+                self.controls.installed(key, version, &mut controls);
+            } else if let Some((key, version, value)) = reservations.store.pop() {
+                assert_eq!(value.to_string().parse(), Ok(value.clone()));
+                self.reservations.handle_stored(key, version, stores, &mut reservations);
+            } else if let Some((key, version, value)) = reservations.install.pop() {
+                self.with(|target, ctx| {
+                    target.install_reservation(VolumeId(key), version, &value, ctx);
+                });
+            } else if let Some((volume, version)) = self.target.poll_drained() {
+                self.reservations.installed(volume.0, version, &mut reservations);
+            } else {
+                break;
+            }
+            moved = true;
+        }
+        for (number, answer) in controls.answers {
+            self.target.handle_control_answer(number, answer);
+        }
+        for (number, answer) in reservations.answers {
+            self.target.handle_reservation_answer(number, answer);
+        }
+        moved
+    }
+
+    /// One round of everything that goes on by itself. Returns whether anything did.
+    pub fn go_on(&mut self) -> bool {
+        self.settle();
+        self.agree(true) | self.answer(0, Wish::Honest, false) | self.give_back(0)
+    }
+
+    /// All comes back, and nothing is lost.
+    pub fn end(mut self) {
+        while self.go_on() {}
+        assert_eq!(self.target.in_flight(), 0, "commands are stuck");
+        assert_eq!((self.pool.used(), self.memory.held()), (0, 0), "pages are lost");
+    }
+}
