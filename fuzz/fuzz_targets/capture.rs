@@ -1,4 +1,4 @@
-//! Captures, and the way down through each packet: link, VLAN, IP, TCP, NVMe/TCP, as `plateway dissect` goes.
+//! Captures, and the way down through each packet: link, VLAN, then AoE or IP, TCP, NVMe/TCP, as `plateway dissect` goes.
 //!
 //! The first byte is the size of the pieces in which the rest is fed to the reader that takes pieces; it must find
 //! the same packets as the one that sees the whole capture.
@@ -6,7 +6,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
-use wire::ethernet::{self, EthernetHeader, VlanTag};
+use wire::aoe::Message;
+use wire::ethernet::{self, EtherType, EthernetHeader, VlanTag};
 use wire::ip::{Ipv4Header, Ipv6Header, Packet, Protocol};
 use wire::nvme_tcp::CommonHeader;
 use wire::pcap::{CapturedPacket, Packets, Stream};
@@ -61,6 +62,9 @@ fn descend(packet: CapturedPacket<'_>) {
     }
     let Ok((kind, bytes)) = ethernet::network(packet.link, packet.bytes) else { return };
     one_line(&kind);
+    if let (EtherType::AOE, Ok(message)) = (kind, Message::parse(bytes)) {
+        one_line(&message);
+    }
     let Ok(packet) = Packet::parse(kind, bytes) else { return };
     assert!(packet.payload.len() <= packet.payload_length, "more payload than announced");
     if packet.protocol != Protocol::TCP {

@@ -9,6 +9,8 @@ use wire::ethernet::EtherType;
 
 /// Frames that are gathered while the driver does not take them; more are dropped.
 const FRAMES_MAX: usize = 8192;
+/// Bytes of a batch's head that are kept for the next one.
+const KEPT_MAX: usize = 256 << 10;
 /// Zeros to be written.
 const ZEROS: [u8; 4096] = [0; 4096];
 /// Batches that may be out at once.
@@ -109,7 +111,10 @@ impl Outbox {
     #[inline]
     pub(crate) fn take_back(&mut self, mut batch: FrameBatch) {
         batch.clear();
-        self.spare.push(batch);
         self.out -= 1;
+        // The memory of an uncommon burst is not kept.
+        if batch.head.capacity() <= KEPT_MAX {
+            self.spare.push(batch);
+        }
     }
 }

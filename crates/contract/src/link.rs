@@ -7,7 +7,7 @@
 //! device) is told beside it. Many frames are shown in a turn, and the turn ends with one `settle`.
 //!
 //! **Sending.** A machine hands out a [`FrameBatch`] at `settle`: headers in the batch's own bytes, data where they lie, so one
-//! `sendmmsg` with iovecs sends it without a copy. A frame that the interface does not take may be dropped (Ethernet promises nothing) and is counted by the driver; the
+//! `sendmmsg` with iovecs sends it without a copy. A frame that the interface does not take, or whose link is down, may be dropped (Ethernet promises nothing) and is counted by the driver; the
 //! batch comes back, whole, once none of its bytes is looked at any more. More than one may be out.
 
 use core::fmt;

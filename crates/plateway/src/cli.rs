@@ -367,12 +367,13 @@ pub(crate) struct SimArgs {
 /// `dissect FILE.pcap`
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  \
-    tcpdump -i lo -w nvme.pcap port 4420; plateway dissect nvme.pcap")]
+    tcpdump -i lo -w nvme.pcap port 4420; plateway dissect nvme.pcap\n  \
+    tcpdump -i eth1 -w aoe.pcap ether proto 0x88a2; plateway dissect aoe.pcap")]
 pub(crate) struct DissectArgs {
     /// The capture
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The TCP port of the target
+    /// The TCP port of the target (AoE has none)
     #[arg(long, value_name = "PORT", default_value_t = crate::config::uri::NVME_TCP_PORT)]
     pub(crate) port: u16,
     /// Print JSON, one object a line

@@ -8,6 +8,10 @@ use std::path::Path;
 
 use common::{flat, plateway, text};
 use serde_json::Value;
+use wire::aoe::{
+    Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header,
+};
+use wire::ata::Opcode;
 use wire::ethernet::LinkType;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion, Nqn, Status};
@@ -190,6 +194,53 @@ fn a_capture_with_a_hole_goes_on_behind_it() {
     assert!(good, "{errors}");
     assert!(lines.contains("expected a PDU"), "{lines}");
     assert!(lines.contains("cid 2 nsid 1 lba 2") && lines.contains("2 PDUs"), "{lines}");
+}
+
+#[test]
+fn aoe_messages_are_lines_and_answers_name_their_latency() {
+    let (host, target) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
+    let mut bytes = emit_file_header(LinkType::ETHERNET).to_vec();
+    let mut time_ns = 1_700_000_000_000_000_000;
+    let mut frame = |to: [u8; 6], from: [u8; 6], tagged: bool, message: &[u8]| {
+        let vlan: &[u8] = if tagged { &[0x81, 0, 0, 5] } else { &[] };
+        let frame = [&to[..], &from, vlan, &[0x88, 0xa2], message].concat();
+        bytes.extend(emit_record_header(time_ns, frame.len() as u32));
+        bytes.extend(frame);
+        time_ns += 100_000;
+    };
+    let any = Header::request(Address::ANY, AoeCommand::CONFIG, 0);
+    let query = ConfigArgument::request(ConfigCommand::READ, 0);
+    frame([0xff; 6], host, false, &[&any.emit()[..], &query.emit()].concat());
+    let own = Address::new(7, 3);
+    frame(host, target, false, &[&any.response(own).emit()[..], &query.emit()].concat());
+    let read = Header::request(own, AoeCommand::ATA, 0x1234);
+    let argument = AtaArgument::request(Opcode::READ_SECTORS_EXT, 40, 2, false);
+    frame(target, host, true, &[&read.emit()[..], &argument.emit()].concat());
+    let done = AtaArgument { count: 0, command_status: 0x40, ..argument };
+    let answer = [&read.response(own).emit()[..], &done.emit(), &[7; 1024]].concat();
+    frame(host, target, true, &answer);
+    frame(host, target, false, &[0x18, 0, 0]);
+
+    let directory = tempfile::tempdir().unwrap();
+    let (good, lines, errors) = dissect(directory.path(), &bytes, &[]);
+    assert!(good, "{errors}");
+    for part in [
+        "AoE of 02:00:00:00:00:01 to *.*",
+        "0.000000 c0 > *.* Config tag 0x00000000: read",
+        "0.000100 c1 < 7.3 Config tag 0x00000000 response",
+        "c1 > 7.3 ATA tag 0x00001234: READ SECTORS EXT lba 40 count 2 E",
+        "c1 < 7.3 ATA tag 0x00001234 response: status 0x40 DRDY left 0 data 1024 after 100",
+        "length at byte 3",
+        "5 packets",
+    ] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
+    let (good, lines, errors) = dissect(directory.path(), &bytes, &["--json"]);
+    assert!(good, "{errors}");
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let latencies: Vec<u64> = lines.iter().filter_map(|line| line["latency_ns"].as_u64()).collect();
+    assert_eq!(latencies, [100_000, 100_000]);
 }
 
 #[test]

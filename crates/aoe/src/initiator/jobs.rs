@@ -225,19 +225,21 @@ pub(super) struct Command {
 pub(super) struct Commands {
     slots: Vec<Option<Command>>,
     len: usize,
+    lane: u32,
     last_tag: u32,
 }
 
-/// Tags with the highest bit are for tools of the user.
-const TAG_MASK: u32 = 0x7fff_ffff;
+/// Tags with the highest bit are for tools of the user; the next ones are the lane, the rest counts up.
+const LANE_SHIFT: u32 = 25;
+const COUNT_MASK: u32 = (1 << LANE_SHIFT) - 1;
 /// So that one command of any size can become commands of one sector.
 const SLOTS_MIN: usize = 512;
 
 impl Commands {
-    /// Room for `limit` commands; tags count up from `first` on.
-    pub(super) fn new(limit: u32, first: u32) -> Commands {
+    /// Room for `limit` commands; tags of `lane`, which is below [`LANES_MAX`](super::LANES_MAX), count up from `first` on.
+    pub(super) fn new(limit: u32, lane: u8, first: u32) -> Commands {
         let slots = vec![None; (4 * limit as usize).next_power_of_two().max(SLOTS_MIN)];
-        Commands { slots, len: 0, last_tag: first & TAG_MASK }
+        Commands { slots, len: 0, lane: u32::from(lane) << LANE_SHIFT, last_tag: first }
     }
 
     /// Whether so many more commands find room.
@@ -256,11 +258,17 @@ impl Commands {
     /// A tag that no command has.
     pub(super) fn next_tag(&mut self) -> u32 {
         loop {
-            self.last_tag = (self.last_tag + 1) & TAG_MASK;
+            let count = self.last_tag.wrapping_add(1) & COUNT_MASK;
+            self.last_tag = self.lane | count;
             if self.slots[self.slot(self.last_tag)].is_none() {
                 return self.last_tag;
             }
         }
+    }
+
+    /// The lane of a tag.
+    pub(super) fn lane_of(tag: u32) -> u8 {
+        (tag >> LANE_SHIFT) as u8
     }
 
     /// Files a command under its tag, which is of `next_tag`.
@@ -299,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_found_until_its_command_is_answered_and_never_has_the_highest_bit() {
-        let mut commands = Commands::new(4, TAG_MASK - 3);
+        let mut commands = Commands::new(4, 63, COUNT_MASK - 3);
         let command = Command {
             tag: 0,
             job: 0,
@@ -315,7 +323,7 @@ mod tests {
         for _ in 0..SLOTS_MIN - 1 {
             assert!(commands.has_room(1));
             let tag = commands.next_tag();
-            assert_eq!(tag & !TAG_MASK, 0);
+            assert_eq!((tag >> 31, Commands::lane_of(tag)), (0, 63));
             commands.insert(Command { tag, ..command });
             tags.push(tag);
         }

@@ -45,6 +45,10 @@ pub struct Settings {
     pub address: Address,
     /// Commands outstanding, at most; the target may hold fewer.
     pub window: u16,
+    /// Initiators of this process that use the disk (one a shard), each with a lane of its own: they share what the target holds.
+    pub sharers: u16,
+    /// Which of them this is, below [`LANES_MAX`]: initiators behind one MAC address tell their answers by it, since it is part of each tag.
+    pub lane: u8,
     /// A request that was not answered after so long ends.
     pub deadline: Duration,
     /// A frame that was sent is surely dead after so long.
@@ -62,6 +66,8 @@ impl Settings {
             links: links.to_vec(),
             address,
             window: 64,
+            sharers: 1,
+            lane: 0,
             deadline: Duration::from_secs(60),
             stray: Duration::from_secs(1),
             quiesce: Duration::from_secs(10),
@@ -69,6 +75,9 @@ impl Settings {
     }
 }
 
+/// Lanes that tags tell apart: as many as there may be shards.
+pub const LANES_MAX: u8 = 64;
+const _: () = assert!(LANES_MAX as usize >= block::limits::SHARDS_MAX);
 /// The most commands outstanding that an initiator may have.
 pub const WINDOW_MAX: u16 = 1024;
 /// Paths that one initiator follows.
@@ -169,6 +178,7 @@ impl Initiator {
     pub fn new(now: Instant, mut settings: Settings, seed: u64) -> Initiator {
         assert!(!settings.links.is_empty(), "a remote disk without a link");
         assert!(!settings.address.is_wildcard(), "{} is no disk", settings.address);
+        assert!(settings.lane < LANES_MAX, "lane {} of {LANES_MAX}", settings.lane);
         settings.window = settings.window.clamp(1, WINDOW_MAX);
         let port = |id: &LinkId| Port { id: *id, facts: None, ask_at: now, asked: 0 };
         Initiator {
@@ -177,7 +187,11 @@ impl Initiator {
             device: None,
             is_live: false,
             jobs: Jobs::default(),
-            commands: Commands::new(settings.window.into(), (seed ^ seed >> 32) as u32),
+            commands: Commands::new(
+                settings.window.into(),
+                settings.lane,
+                (seed ^ seed >> 32) as u32,
+            ),
             waiting: VecDeque::new(),
             blocked: VecDeque::new(),
             active: VecDeque::new(),
@@ -196,6 +210,14 @@ impl Initiator {
             draining: false,
             settings,
         }
+    }
+
+    /// Whether a response from this address with this tag may be for this initiator: one of its own, or an announcement.
+    #[inline]
+    #[must_use]
+    pub fn wants(&self, address: Address, tag: u32) -> bool {
+        address == self.settings.address
+            && (tag == 0 || Commands::lane_of(tag) == self.settings.lane)
     }
 
     /// Where the disk is.

@@ -22,7 +22,7 @@ impl Initiator {
         };
         let header = envelope.header;
         let is_ours = header.flags.is_response()
-            && header.address == self.settings.address
+            && self.wants(header.address, header.tag)
             && header.version == VERSION;
         if !is_ours {
             self.counters.strange += 1;

@@ -93,8 +93,9 @@ impl Initiator {
     /// Commands that may be under way.
     fn limit(&self) -> usize {
         let told = self.paths.iter().filter(|path| path.state == PathState::Live);
-        let told = told.map(|path| path.buffers.max(1)).min().unwrap_or(1);
-        usize::from(self.settings.window.min(told))
+        let told = told.map(|path| path.buffers).min().unwrap_or(1);
+        let share = (told / self.settings.sharers.max(1)).max(1);
+        usize::from(self.settings.window.min(share))
     }
 
     /// Sends copies of what was lost, then new commands, as far as paths have room.

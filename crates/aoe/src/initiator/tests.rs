@@ -272,6 +272,29 @@ fn not_more_than_window_and_buffer_count_are_under_way() {
 }
 
 #[test]
+fn initiators_behind_one_address_tell_their_answers_by_their_tags() {
+    let mut world = World::with(&[1500], |settings| (settings.lane, settings.sharers) = (5, 4));
+    let query = world.one();
+    assert_eq!(tag_of(&query) >> 25, 5);
+    // An answer to another shard's query, and an announcement, which is for all.
+    world.tell(LinkId(0), T, tag_of(&query) & 0x1ff_ffff, 8, 2);
+    assert!(world.take().is_empty());
+    world.tell(LinkId(0), T, 0, 8, 2);
+    let asked = world.one();
+    world.identify(LinkId(0), T, tag_of(&asked), 7);
+    for slot in 0..8 {
+        world.read(slot, u64::from(slot) * 4, 1);
+    }
+    // A quarter of what the target holds.
+    let sent = world.take();
+    assert_eq!(sent.len(), 2);
+    let mut other = answer_to(&sent[0].1, 0x40, 0, &[0xee; 512]);
+    other[20] = 6 << 1 | other[20] & 1;
+    world.come(LinkId(0), &other);
+    assert!(world.done.is_empty());
+}
+
+#[test]
 fn answers_that_are_not_whole_or_of_others_are_ignored() {
     let mut world = World::live(&[1500]);
     world.read(1, 10, 1);
@@ -343,7 +366,7 @@ fn what_a_dead_path_had_goes_by_another_and_writes_only_once_their_copies_are_de
     assert_ne!(sent[0].0, sent[1].0);
     // Both were sent by different links; the one of the write goes down, then the one of the read comes alone.
     let (write_link, write_at) = (sent[1].0, world.now);
-    world.with(|initiator, now| initiator.link_down(now, write_link));
+    world.act(|initiator, now| initiator.link_down(now, write_link));
     world.settle();
     world.answer(&sent[0].1, 0x40, 0, &pattern(10));
     assert!(world.take().iter().all(|(_, frame)| frame[27] != 0x34));
@@ -362,7 +385,7 @@ fn a_command_that_is_too_large_for_the_path_that_is_left_is_split() {
     world.read(1, 0, 17);
     assert_eq!(world.one()[26], 17);
     world.meet(LinkId(1), U, 7);
-    world.with(|initiator, now| initiator.link_down(now, LinkId(0)));
+    world.act(|initiator, now| initiator.link_down(now, LinkId(0)));
     world.settle();
     let mut pieces = Vec::new();
     loop {

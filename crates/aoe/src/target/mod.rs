@@ -443,3 +443,14 @@ fn sorted_hosts(hosts: &Hosts) -> Option<Box<[u64]>> {
         }
     }
 }
+
+#[cfg(test)]
+mod size {
+    use super::*;
+
+    #[test]
+    fn thousands_of_exports_are_a_few_mebibytes() {
+        // Beside it a quiet export has its links and config, and four bytes in the directory of each link.
+        assert!(size_of::<Exported>() <= 512, "{}", size_of::<Exported>());
+    }
+}

@@ -1,9 +1,10 @@
-//! `plateway dissect`: the NVMe/TCP PDUs of a capture, one a line, with what each command came to and how long that took.
+//! `plateway dissect`: the NVMe/TCP PDUs and AoE messages of a capture, one a line, with what each command came to and how long that took.
 //!
 //! The file is read in pieces; each direction of a TCP connection is put in order ([`reassembly`]) and cut into PDUs ([`conversation`]), of which only headers
-//! and what is decoded of their data are kept, so memory is bounded whatever the capture holds. Both pcap and pcapng are read. Times are seconds
+//! and what is decoded of their data are kept, so memory is bounded whatever the capture holds. AoE messages ([`aoe`]) are frames, each whole. Both pcap and pcapng are read. Times are seconds
 //! since the first packet. What is missing from the capture is said in a line, and reading goes on at the next segment that begins with a PDU.
 
+mod aoe;
 mod conversation;
 mod reassembly;
 
@@ -13,7 +14,7 @@ use std::io::{BufWriter, Read, Write};
 use std::net::SocketAddr;
 
 use serde::Serialize;
-use wire::ethernet;
+use wire::ethernet::{self, EtherType};
 use wire::ip::{Packet, Protocol};
 use wire::pcap::{CapturedPacket, Stream};
 use wire::tcp::{TcpFlags, TcpHeader};
@@ -100,6 +101,7 @@ struct Capture<W> {
     ignored: u64,
     connections: HashMap<(SocketAddr, SocketAddr), Connection>,
     next: usize,
+    aoe: aoe::Talk,
 }
 
 /// A connection, by the addresses of its host and its target.
@@ -122,12 +124,13 @@ impl Capture<BufWriter<std::io::Stdout>> {
             ignored: 0,
             connections: HashMap::new(),
             next: 0,
+            aoe: aoe::Talk::default(),
         }
     }
 }
 
 impl<W: Write> Capture<W> {
-    /// Takes a packet in; what is not TCP of the port is passed over.
+    /// Takes a packet in; what is neither TCP of the port nor AoE is passed over.
     fn packet(&mut self, packet: &CapturedPacket<'_>) -> std::io::Result<()> {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);
@@ -135,6 +138,9 @@ impl<W: Write> Capture<W> {
         let Ok((ether_type, bytes)) = ethernet::network(packet.link, packet.bytes) else {
             return Ok(());
         };
+        if ether_type == EtherType::AOE {
+            return self.message(time_ns, packet, bytes);
+        }
         let Ok(ip) = Packet::parse(ether_type, bytes) else { return Ok(()) };
         if ip.protocol != Protocol::TCP || ip.fragment.is_some() {
             return Ok(());
@@ -150,6 +156,32 @@ impl<W: Write> Capture<W> {
         let key = if from_host { (source, destination) } else { (destination, source) };
         let whole = ip.payload_length.saturating_sub(header.header_length.into());
         self.segment(time_ns, key, from_host, &header, payload, whole)
+    }
+
+    /// Takes an AoE message in.
+    fn message(
+        &mut self,
+        time_ns: u64,
+        packet: &CapturedPacket<'_>,
+        bytes: &[u8],
+    ) -> std::io::Result<()> {
+        let Some(line) = self.aoe.message(time_ns, packet, bytes) else { return Ok(()) };
+        let number = match line.connection {
+            Some(number) => number,
+            None if self.aoe.len() >= CONNECTIONS_MAX => {
+                self.ignored += 1;
+                return Ok(());
+            }
+            None => {
+                let number = self.next;
+                self.next += 1;
+                self.aoe.number(&line, number);
+                let said = Said { text: line.name.clone(), ..Said::default() };
+                self.print(time_ns, number, true, &said)?;
+                number
+            }
+        };
+        self.print(time_ns, number, line.from_host, &line.said)
     }
 
     /// Takes a segment in, of which `whole` bytes were sent and `payload` was captured.

@@ -81,10 +81,15 @@ pub(super) fn told(
 impl World {
     /// An initiator for 7.3 on links of these MTUs, which has asked for it.
     pub(super) fn new(mtus: &[u32]) -> World {
+        World::with(mtus, |_| {})
+    }
+
+    pub(super) fn with(mtus: &[u32], change: impl FnOnce(&mut Settings)) -> World {
         let now = Instant(1_000_000_000);
         let links: Vec<LinkId> = (0..mtus.len() as u32).map(LinkId).collect();
-        let mut initiator =
-            Initiator::new(now, Settings::new(&links, Address::new(7, 3)), 0xfeed_f00d);
+        let mut settings = Settings::new(&links, Address::new(7, 3));
+        change(&mut settings);
+        let mut initiator = Initiator::new(now, settings, 0xfeed_f00d);
         for (link, mtu) in mtus.iter().enumerate() {
             initiator.link_up(now, LinkId(link as u32), facts(link, *mtu));
         }
@@ -183,7 +188,7 @@ impl World {
         LinkId(OWN.iter().position(|own| *own == frame[6..12]).expect("it is ours") as u32)
     }
 
-    pub(super) fn with(&mut self, act: impl FnOnce(&mut Initiator, Instant)) {
+    pub(super) fn act(&mut self, act: impl FnOnce(&mut Initiator, Instant)) {
         act(&mut self.initiator, self.now);
     }
 
