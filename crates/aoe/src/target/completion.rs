@@ -7,6 +7,8 @@
 
 use core::time::Duration;
 
+use contract::LinkId;
+
 use block::{Completion, Instant, Operation, Outcome};
 
 use super::flights::{Flight, Kind, Stage};
@@ -177,13 +179,13 @@ impl Target {
             exported.flush.running = true;
             let group = &mut exported.flush;
             core::mem::swap(&mut group.covered, &mut group.next);
-            let (volume, link) = (exported.export.volume, exported.export.links[0]);
+            let volume = exported.export.volume;
             self.counters.flushes += 1;
             let slot = self.flights.insert(Flight {
                 generation: 0,
                 kind: Kind::Sync,
                 durable: true,
-                link,
+                link: LinkId::default(),
                 export: ExportId(number),
                 place: 0,
                 record: 0,
