@@ -8,7 +8,7 @@ use crate::raw_host::RawHost;
 use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, client_of, layout_of, subsystem_name};
 
 /// Kinds of faults.
-pub(crate) const FAULTS: usize = 10;
+pub(crate) const FAULTS: usize = 11;
 
 impl Run {
     fn intervals(&self) -> [u64; FAULTS] {
@@ -24,6 +24,7 @@ impl Run {
             faults.replug_ms,
             faults.reopen_ms,
             faults.garbage_ms,
+            faults.hush_ms,
         ]
     }
 
@@ -68,6 +69,11 @@ impl Run {
                 6 => self.grow(),
                 7 => self.unplug(),
                 8 => self.reopen(),
+                10 => {
+                    self.world.hush_a_queue();
+                    // One at a time: a request may be hit again on its second connection, not on every one.
+                    self.next_fault[at] += most * MILLISECOND / 2;
+                }
                 _ => {
                     let (world, random) = (&mut self.world, &mut self.random);
                     self.garbage.send(world, TARGET, &subsystem_name(), random);

@@ -7,7 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use block::{BlockCount, BlockSize, Random, ShardId};
+use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
 use contract::{DiskFacts, DiskId, ListenerId};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use nvme::tcp::target::Counters;
@@ -486,6 +486,11 @@ impl Run {
             tell(&mut self.oracle, log)?;
         }
         match client.last_failure {
+            Some(outcome @ (Outcome::NotDone(Failure::TimedOut) | Outcome::Unknown(_)))
+                if self.setup.is_prompt() =>
+            {
+                Err(format!("a request ended {outcome:?} and had time enough"))
+            }
             Some(outcome) if self.setup.is_strict() => {
                 Err(format!("a request ended {outcome:?} and nothing was wrong"))
             }

@@ -60,6 +60,12 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Whether no request may run into its deadline: nothing is wrong that lasts longer.
+    pub fn is_prompt(&self) -> bool {
+        let Faults { hush_ms, .. } = self.faults;
+        self.faults == Faults { hush_ms, ..Faults::default() } && self.behaviour.sticks == 0
+    }
+
     /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was not asked to.
     pub fn is_strict(&self) -> bool {
         let garbage_ms = self.faults.garbage_ms;
@@ -76,6 +82,8 @@ pub struct Faults {
     pub cut_ms: u64,
     /// A connection goes silent.
     pub silence_ms: u64,
+    /// One I/O connection of an association goes silent alone; not before half of this time is over.
+    pub hush_ms: u64,
     /// A bit is flipped on the wire.
     pub corrupt_ms: u64,
     /// The target's process is killed and started again.
@@ -104,6 +112,18 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.trouble_ms *= 3;
             setup.faults.cut_ms = 300 + random.below(3_000);
             setup.faults.silence_ms = if random.chance(1, 2) { 8_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "silence",
+        about: "one I/O connection goes silent while the others live, and no request waits for its deadline",
+        draw: |random, setup| {
+            setup.trouble_ms = 60_000;
+            setup.requests += 100;
+            setup.timing.segment_max = setup.timing.segment_max.max(1_024);
+            setup.queues = 1 + random.below(4) as u16;
+            setup.faults.hush_ms = 20_000 + random.below(40_000);
+            setup.behaviour.latency_us = 2_000 << random.below(12);
         },
     },
     Scenario {
@@ -244,6 +264,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.faults = Faults {
                 cut_ms: 8_000,
                 silence_ms: 20_000,
+                hush_ms: 40_000,
                 corrupt_ms: if setup.digests { 8_000 } else { 0 },
                 kill_ms: 30_000,
                 power_ms: 30_000,

@@ -84,6 +84,8 @@ pub struct Planted {
 pub struct Mishaps {
     /// Connections that were cut.
     pub cuts: u64,
+    /// I/O connections that went silent alone.
+    pub hushes: u64,
     /// Bits that were flipped.
     pub corruptions: u64,
     /// Processes that were killed.

@@ -22,6 +22,7 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.served.add(&did.served);
         all.raw.add(&did.raw);
         all.mishaps.cuts += did.mishaps.cuts;
+        all.mishaps.hushes += did.mishaps.hushes;
         all.mishaps.corruptions += did.mishaps.corruptions;
         all.mishaps.kills += did.mishaps.kills;
         all.mishaps.power_cuts += did.mishaps.power_cuts;
@@ -62,6 +63,7 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
 fn scenarios_do_what_they_say() {
     let did = |scenario| activity(scenario, 200..208).0;
     assert!(did("cuts").mishaps.cuts > 0);
+    assert!(did("silence").mishaps.hushes > 0);
     assert!(did("kills").mishaps.kills > 0);
     assert!(did("power").mishaps.power_cuts > 0);
     assert!(did("lies").mishaps.power_cuts > 0);

@@ -16,12 +16,13 @@
 //! **Exactly one completion.** A request is a [job](jobs) until it is over; a connection that breaks only takes its command away. A payload that is lent (to a
 //! batch that leaves, to a direct receive) must be back before its request is completed or asked again, even if the answer came earlier:
 //! so nothing is decided about the requests of a broken connection before the driver has said `Closed`, which returns everything.
+//! **Silence.** The admin queue has Keep Alive; an I/O queue has nothing of the kind, so [`silence`] listens to it.
 //! **A break** is told in [`jobs`]: what is replayed, when, and what ends *unknown*; and which flushes fail.
 //! **Errors**: a target that breaks the protocol is told so (TermReq) and left; we come back after a rest that doubles up to 10 s, for ever.
 //! What waits ends *not done* at its deadline. Compare-and-write is refused: volumes make it of compare and write.
 //!
 //! Here: [`queue`] (the hot path), [`link`] (batches, greeting), [`admin`], [`bring_up`] (the steps), [`facts`], [`plan`], [`jobs`],
-//! [`outcome`] (statuses), and [`discovery`], a small machine of its own. Not here: authentication and TLS.
+//! [`outcome`] (statuses), [`silence`], and [`discovery`], a small machine of its own. Not here: authentication and TLS.
 //! Spec: NVMe/TCP transport; NVMe base, "Fabrics".
 
 mod admin;
@@ -33,6 +34,7 @@ mod link;
 mod outcome;
 mod plan;
 mod queue;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +56,7 @@ use jobs::{Jobs, Kind, State};
 use link::{Fault, Link, Socket};
 use plan::{Plan, plan};
 use queue::Queue;
+use silence::Silences;
 
 pub use discovery::Discovery;
 
@@ -163,6 +166,8 @@ enum Phase {
     Steps,
     Queues,
     Live,
+    /// An I/O queue is silent: the controller is being reset.
+    Resetting,
     Breaking,
     Gone,
 }
@@ -192,6 +197,9 @@ pub struct Initiator {
     period: u32,
     expire_at: Option<Instant>,
     attempts: u32,
+    silences: Silences,
+    /// The target said that no command of the broken association is carried out any more.
+    known_dead: bool,
     /// Which address is tried.
     address_at: usize,
     /// Commands on each queue, in this association.
@@ -240,6 +248,8 @@ impl Initiator {
             period: 0,
             expire_at: None,
             attempts: 0,
+            silences: Silences::default(),
+            known_dead: false,
             address_at: 0,
             depth: 0,
             stood: false,
@@ -461,14 +471,19 @@ impl Initiator {
 
     /// Some of a batch has left.
     pub fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
-        if let Some(link) = self.links().find(|link| link.is(connection)) {
-            link.handle_progress(now);
+        match self.queue_of(connection) {
+            Some(index) => self.queues[index].handle_progress(now),
+            None => self.admin.link.handle_progress(now),
         }
     }
 
     /// A connection carries nothing more.
     pub fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
         if !self.links().any(|link| link.is(connection) && link.is_open()) {
+            return;
+        }
+        if self.phase == Phase::Resetting && !self.admin.link.is(connection) {
+            // As was asked for. It is closed with the others.
             return;
         }
         let why = match loss {
@@ -554,7 +569,8 @@ impl Initiator {
             return;
         }
         let volatile = self.limits.is_some_and(|limits| limits.volatile);
-        self.jobs.all_closed(now + self.settings.quiesce, self.shared, volatile);
+        let quiesce = if self.known_dead { Duration::ZERO } else { self.settings.quiesce };
+        self.jobs.all_closed(now + quiesce, self.shared, volatile);
         if self.closing {
             self.phase = Phase::Gone;
             return;
@@ -577,9 +593,13 @@ impl Initiator {
         }
         if due(self.ask_again_at) {
             self.ask_again_at = None;
-            self.ask_ready();
+            match self.step {
+                Some(Step::Disabled) => self.ask_disabled(now),
+                _ => self.ask_ready(),
+            }
         }
         self.keep_alive(now);
+        self.listen(now);
         if self.links().any(|link| due(link.overdue_at())) {
             let why = "the target takes no more bytes".to_owned();
             self.break_off(now, None, &Fault::Reason(why));
@@ -612,12 +632,15 @@ impl Initiator {
             self.jobs.poll_timeout(),
             self.admin.link.overdue_at(),
         ];
-        let queues = self.queues.iter().map(|queue| queue.link.overdue_at());
-        fixed.into_iter().chain(queues).flatten().min()
+        let overdue = self.queues.iter().map(|queue| queue.link.overdue_at());
+        let patience = self.silences.patience();
+        let is_live = self.phase == Phase::Live;
+        let quiet = self.queues.iter().map(|queue| queue.quiet_at(patience).filter(|_| is_live));
+        fixed.into_iter().chain(overdue).chain(quiet).flatten().min()
     }
 
     /// The Keep Alive timer, twice per KATO. A period in which a command was made and answered needs no Keep Alive if
-    /// the controller counts traffic (TBKAS).
+    /// the controller counts traffic (TBKAS); then the next period is half as long.
     fn keep_alive(&mut self, now: Instant) {
         if self.keep_alive_by.is_some_and(|by| by <= now) {
             self.keep_alive_by = None;
@@ -629,10 +652,16 @@ impl Initiator {
         if self.keep_alive_at.is_none_or(|at| at > now) {
             return;
         }
+        if self.phase == Phase::Resetting {
+            // A controller that is not enabled takes no Keep Alive.
+            self.keep_alive_at = None;
+            return;
+        }
         let answered = self.queues.iter().any(|queue| queue.answered_period == self.period);
         self.period = self.period.wrapping_add(1);
-        self.keep_alive_at = Some(now + self.settings.keep_alive / 2);
         let counts = answered && self.controller.counts_traffic();
+        // The command may have been at the beginning of the period: another half would make a whole KATO of silence.
+        self.keep_alive_at = Some(now + self.settings.keep_alive / if counts { 4 } else { 2 });
         if !counts && !self.admin.is_under_way(Purpose::KeepAlive) {
             self.admin.send(Purpose::KeepAlive, wire::nvme::Command::keep_alive(), &[]);
             self.keep_alive_by = Some(now + self.settings.keep_alive);
@@ -646,9 +675,11 @@ impl Initiator {
             self.advance(now);
         }
         if self.phase == Phase::Live {
-            self.dispatch(memory);
+            self.dispatch(now, memory);
         }
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
+        // What is being reset gets no more commands.
+        let queues = if self.phase == Phase::Resetting { &mut [] } else { &mut self.queues[..] };
+        let queues = queues.iter_mut().map(|queue| &mut queue.link);
         for link in core::iter::once(&mut self.admin.link).chain(queues) {
             if let (Socket::Open(connection), Some(batch)) = (link.socket, link.take_batch(now)) {
                 self.effects.push_back(InitiatorEffect::Send { connection, batch });
@@ -684,7 +715,7 @@ impl Initiator {
 
     /// Hands waiting jobs to the queues, the one with the fewest commands first.
     #[inline]
-    fn dispatch(&mut self, memory: &mut dyn Memory) {
+    fn dispatch(&mut self, now: Instant, memory: &mut dyn Memory) {
         let Some(limits) = self.limits else { return };
         while let Some(&index) = self.jobs.waiting.front() {
             let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
@@ -707,6 +738,7 @@ impl Initiator {
                     self.jobs.waiting.pop_front();
                     let job = &mut self.jobs[index];
                     (job.state, job.period) = (State::Queued, self.period);
+                    queue.expect_answers(now);
                     queue.submit(index, command, sends, &mut self.jobs, &limits, memory);
                 }
                 Plan::Split => self.jobs.split(index, limits.transfer),

@@ -8,10 +8,11 @@
 //! Spec: NVMe/TCP, "Command data transfer", "Data digest".
 
 use block::checksum::Crc32c;
-use block::limits::DIRECT_RECEIVE_MIN;
+use block::limits::{DIRECT_RECEIVE_MIN, QUEUE_QUIET, QUEUE_SILENT};
 use block::{Buffer, Failure, Instant, Memory, Outcome};
 use contract::{Direct, Next, Receive, SendBatch};
 use wire::nvme::command::SglDescriptor;
+use wire::nvme::fabrics::Register;
 use wire::nvme::{Command, Completion, Status};
 use wire::nvme_tcp::{
     CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType, R2T,
@@ -27,6 +28,8 @@ use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};
 const SLOT_BITS: u32 = 12;
 /// The identifier of Connect: no slot's, since queues are smaller than 2^12.
 const CONNECT_ID: u16 = u16::MAX;
+/// The identifier of the command that asks for a sign of life.
+const PROBE_ID: u16 = u16::MAX - 1;
 /// What may arrive beyond the header that we wait for while only large reads are under way: a response, a digest, the next header.
 const HEADERS_AHEAD: u32 = 96;
 /// What one receive takes of everything else.
@@ -76,6 +79,10 @@ pub(super) struct Queue {
     pub(super) news: Option<QueueNews>,
     /// A command made in this period of the keep-alive timer was answered.
     pub(super) answered_period: u32,
+    /// When something came or left last, or when the first of the commands under way was sent.
+    heard: Instant,
+    /// A sign of life was asked for and has not come.
+    probing: bool,
 }
 
 impl Queue {
@@ -91,6 +98,8 @@ impl Queue {
             incoming: None,
             news: None,
             answered_period: u32::MAX,
+            heard: Instant::ZERO,
+            probing: false,
         }
     }
 
@@ -116,6 +125,46 @@ impl Queue {
     #[inline]
     pub(super) fn outstanding(&self) -> u32 {
         self.outstanding
+    }
+
+    /// A command is about to be sent: from now on the target owes us something.
+    #[inline]
+    pub(super) fn expect_answers(&mut self, now: Instant) {
+        if self.outstanding == 0 {
+            self.heard = now;
+        }
+    }
+
+    /// Some of a batch left: the peer's kernel takes bytes.
+    pub(super) fn handle_progress(&mut self, now: Instant) {
+        self.link.handle_progress(now);
+        self.heard = self.heard.max(now);
+    }
+
+    /// When [`listen`](Self::listen) wants to be called: nothing was heard for `patience` times the usual while something is asked.
+    #[inline]
+    pub(super) fn quiet_at(&self, patience: u32) -> Option<Instant> {
+        if self.outstanding == 0 || !self.live {
+            return None;
+        }
+        let limit = if self.probing { QUEUE_QUIET + QUEUE_SILENT } else { QUEUE_QUIET };
+        Some(self.heard + limit * patience)
+    }
+
+    /// Asks a quiet queue for a sign of life; returns whether it was asked before and is silent.
+    pub(super) fn listen(&mut self, now: Instant, patience: u32) -> bool {
+        if self.quiet_at(patience).is_none_or(|at| at > now) {
+            return false;
+        }
+        if self.probing {
+            return true;
+        }
+        // Property Get belongs on admin queues: every target refuses it here at once, without memory or a disk. And a queue
+        // has one entry more than we use for jobs.
+        let probe = Command::property_get(Register::CSTS.0, false).with_command_id(PROBE_ID);
+        self.link.push_command(probe);
+        self.probing = true;
+        false
     }
 
     /// Sends a job's command. There must be room.
@@ -181,6 +230,7 @@ impl Queue {
         jobs: &mut Jobs,
         memory: &mut dyn Memory,
     ) -> Result<Receive, Fault> {
+        self.heard = now;
         let mut at = 0;
         if !self.link.greeted {
             at = self.link.handle_greeting(bytes)?;
@@ -223,6 +273,7 @@ impl Queue {
         jobs: &mut Jobs,
         memory: &mut dyn Memory,
     ) -> Result<Next, Fault> {
+        self.heard = now;
         let mut incoming = self.incoming.expect("a direct receive belongs to incoming data");
         if incoming.digest {
             let Direct { at, length, .. } = direct;
@@ -289,6 +340,9 @@ impl Queue {
                 return Err(Violation::sequence("a response before Connect was answered").into());
             }
             self.news = Some(QueueNews::Connected(completion));
+            return Ok(());
+        }
+        if completion.command_id == PROBE_ID && core::mem::take(&mut self.probing) {
             return Ok(());
         }
         let (slot, index) = self.find(completion.command_id)?;
@@ -526,7 +580,7 @@ impl Queue {
         }
         self.drop_gathering(jobs);
         self.link.closed();
-        self.live = false;
+        (self.live, self.probing) = (false, false);
         (self.incoming, self.news) = (None, None);
         (self.outstanding, self.large_reads) = (0, 0);
         let mut lost = Vec::new();
