@@ -13,6 +13,7 @@ mod error;
 mod faulty;
 pub mod file;
 pub mod null;
+pub mod probe;
 pub mod ram;
 pub mod work;
 
@@ -149,18 +150,9 @@ impl Disk {
 
     /// What is known of it at present.
     pub fn facts(&self) -> DiskFacts {
-        let volatile = |size| DiskFacts {
-            size,
-            logical_block: 512,
-            physical_block: PAGE_SIZE,
-            cache: Cache::None,
-            read_only: false,
-            discards: true,
-            discard_zeroes: true,
-        };
         match &self.backing {
-            Backing::Ram(disk) => volatile(disk.size()),
-            Backing::Null(disk) => volatile(disk.size()),
+            Backing::Ram(disk) => memory_facts(disk.size()),
+            Backing::Null(disk) => memory_facts(disk.size()),
             Backing::File(disk) => disk.facts(),
         }
     }
@@ -270,6 +262,19 @@ impl Disk {
         if let Backing::Ram(disk) = &self.backing {
             disk.prefetch_page(operation);
         }
+    }
+}
+
+/// What is known of a disk in memory, `ram:` or `null:`, of this size.
+pub fn memory_facts(size: ByteCount) -> DiskFacts {
+    DiskFacts {
+        size,
+        logical_block: 512,
+        physical_block: PAGE_SIZE,
+        cache: Cache::None,
+        read_only: false,
+        discards: true,
+        discard_zeroes: true,
     }
 }
 
