@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let (inputs, input) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
-    let (mut running, warnings) = Running::start(&checked.args)?;
+    let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
     log(&running.driver().reason);
     warnings.iter().for_each(|line| log(line));
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
@@ -75,7 +75,8 @@ impl Server<'_> {
     fn reload(&self, running: &mut Running) {
         let path = self.args.config.as_deref();
         match config::load_with_flags(path, &self.flags, &self.defaults) {
-            Ok(checked) => match apply(running, &checked) {
+            // What may be overwritten is said each time by a person, never by a signal.
+            Ok(checked) => match apply(running, &checked, &[]) {
                 Ok(applied) => {
                     applied.steps.iter().for_each(|line| log(line));
                     let warnings = applied.warnings.iter().cloned();
@@ -118,8 +119,8 @@ impl Server<'_> {
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text } => match self.read(&name, &text) {
-                Ok(checked) => match apply(running, &checked) {
+            Ask::Apply { name, text, overwrite } => match self.read(&name, &text) {
+                Ok(checked) => match apply(running, &checked, &overwrite) {
                     Ok(Applied { steps, warnings }) => {
                         let all = checked.warnings.lines().chain(warnings).collect();
                         Reply::Changes(control::Changes { steps, warnings: all })
@@ -139,8 +140,12 @@ impl Server<'_> {
     }
 }
 
-fn apply(running: &mut Running, checked: &Checked) -> Result<Applied, String> {
-    running.apply(&checked.args).map_err(|error| error.to_string())
+fn apply(
+    running: &mut Running,
+    checked: &Checked,
+    overwrite: &[String],
+) -> Result<Applied, String> {
+    running.apply(&checked.args, overwrite).map_err(|error| error.to_string())
 }
 
 /// What is served and what to type on a host; the last lines say where.

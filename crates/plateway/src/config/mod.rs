@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read `model.rs` first: it says what a configuration is. `file.rs` has the keys, `resolve.rs` the
-//! checks, `mistake.rs` how they are shown, `plan.rs` the difference of two configurations; `uri.rs`,
+//! checks, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of two configurations; `uri.rs`,
 //! `size.rs`, `nqn.rs` and `address.rs` are the words. For users: docs/configuration.md.
 //! Not here: opening, serving or changing anything.
 
@@ -16,6 +16,7 @@ pub(crate) mod file;
 pub(crate) mod mistake;
 pub(crate) mod model;
 pub(crate) mod nqn;
+pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod quick;
 mod resolve;
@@ -28,6 +29,7 @@ use defaults::Defaults;
 use file::LowArgs;
 use mistake::{Mistake, Mistakes, Sources};
 use model::HiArgs;
+use places::Places;
 use quick::Flags;
 
 /// A configuration that can be used, and what is probably not meant in it.
@@ -37,6 +39,8 @@ pub(crate) struct Checked {
     pub(crate) args: HiArgs,
     /// To be shown, and then ignored.
     pub(crate) warnings: Mistakes,
+    /// Where it was written.
+    pub(crate) places: Places,
 }
 
 /// Why there is no configuration.
@@ -110,15 +114,18 @@ fn check_texts(
         // Spans of the command line begin after the file and a byte between them.
         text.push('\n');
     }
-    let args = low.and_then(|mut low| {
+    let read = low.and_then(|mut low| {
         let line = flags.merge_into(&mut low, text.len(), &mut mistakes);
         sources.add("command line", &line);
         text.push_str(&line);
-        resolve::resolve(&low, &text, defaults, &mut mistakes)
+        let args = resolve::resolve(&low, &text, defaults, &mut mistakes)?;
+        Some((args, low))
     });
     let found = Mistakes::locate(&sources, mistakes);
-    match args {
-        Some(args) => Ok(Checked { args, warnings: found }),
+    match read {
+        Some((args, low)) => {
+            Ok(Checked { args, warnings: found, places: Places::new(&low, sources) })
+        }
         None => Err(found),
     }
 }

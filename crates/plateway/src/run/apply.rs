@@ -26,6 +26,9 @@ pub(crate) enum ApplyError {
     /// It takes a restart or would lose data; nothing was done.
     #[error("{}", .0.iter().map(Refused::to_string).collect::<Vec<_>>().join("\n"))]
     Refused(Vec<Refused>),
+    /// What may be overwritten is nothing that could be; nothing was done.
+    #[error("{}", .0.line())]
+    Overwrite(RunError),
     /// A step failed; those before it were undone.
     #[error("{step}: {}{}", why.line(), undone(not_undone))]
     Failed {
@@ -56,8 +59,25 @@ impl Running {
         plan(&self.args, to).map_err(ApplyError::Refused)
     }
 
-    /// Brings the server to `to`, and volumes to sizes that their disks were given from outside.
-    pub(crate) fn apply(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
+    /// Brings the server to `to`, and volumes to sizes that their disks were given from outside. `overwrite` names volumes whose disks may be
+    /// labelled whatever they hold.
+    pub(crate) fn apply(
+        &mut self,
+        to: &HiArgs,
+        overwrite: &[String],
+    ) -> Result<Applied, ApplyError> {
+        super::check_overwrite(to, overwrite).map_err(ApplyError::Overwrite)?;
+        self.overwrite = overwrite.to_vec();
+        let applied = self.bring_to(to);
+        self.overwrite.clear();
+        let overwritten = std::mem::take(&mut self.overwritten);
+        applied.map(|mut applied| {
+            applied.warnings.splice(..0, overwritten);
+            applied
+        })
+    }
+
+    fn bring_to(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
         let plan = self.difference(to)?;
         let mut applied = Applied::default();
         let doomed = doomed(&plan);

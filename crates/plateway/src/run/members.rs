@@ -253,7 +253,7 @@ impl Running {
 
     /// The identity of a volume whose members have labels, and the lengths of their data.
     fn labels(
-        &self,
+        &mut self,
         config: &VolumeConfig,
         parts: &[Part],
         layout: LabelLayout,
@@ -282,12 +282,16 @@ impl Running {
                 Err(error) => result = Err(error),
             }
         }
-        let set =
-            result.and_then(|()| labels::assemble(&self.shards, &seen, &wanted, given.is_some()));
+        let overwrite = self.overwrite.contains(&config.name);
+        let set = result.and_then(|()| {
+            labels::assemble(&self.shards, &seen, &wanted, given.is_some(), overwrite)
+        });
         for member in &seen {
             self.drop_volume(member.whole, member.disk)?;
         }
-        set.map(|set| (set.uuid, Some(set.lengths)))
+        let set = set?;
+        self.overwritten.extend(set.overwritten);
+        Ok((set.uuid, Some(set.lengths)))
     }
 
     /// A volume over the whole of a disk, for the control thread's own use.

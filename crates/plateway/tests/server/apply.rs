@@ -221,20 +221,3 @@ fn a_volume_may_lie_on_disks_of_another_server() {
     above.stop();
     below.stop();
 }
-
-#[test]
-fn check_without_a_server_shows_everything_as_new() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = write(directory.path(), &configuration(&[("d0", "ram:8MiB")], &[]));
-    let control =
-        format!("[server]\ncontrol = \"{}\"\n", directory.path().join("none.sock").display());
-    let text = control + &std::fs::read_to_string(&path).unwrap();
-    write(directory.path(), &text);
-    let output = crate::common::plateway().args(["check", &path]).output().unwrap();
-    assert!(output.status.success(), "{}", crate::common::text(&output.stderr));
-    let shown = crate::common::text(&output.stdout);
-    assert!(
-        shown.contains("no server answers") && shown.contains("+ disk d0: ram:8MiB"),
-        "{shown}"
-    );
-}

@@ -1,6 +1,8 @@
 //! The program as a process: `serve` and the commands that talk to it.
 
 mod apply;
+mod check;
 #[path = "../common/mod.rs"]
 mod common;
+mod overwrite;
 mod serve;
