@@ -429,7 +429,8 @@ impl Shard {
             self.answer(number, Answer::Import(result));
         }
         for (disk, facts) in self.imports.take_renewed() {
-            self.volumes.renew_disk(disk, facts);
+            self.volumes.follow_disk(disk, facts.clone());
+            self.tell(News::DiskChanged(disk, facts));
         }
         for (disk, news) in self.imports.take_news() {
             self.tell(News::Import(disk, news));

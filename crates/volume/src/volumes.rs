@@ -119,6 +119,13 @@ impl Volumes {
         }
     }
 
+    /// A disk told that it is different now. If a failure protects it, it stays protected.
+    pub fn follow_disk(&mut self, disk: DiskId, facts: DiskFacts) {
+        if let Some(gate) = self.gate_mut(disk) {
+            gate.follow(facts);
+        }
+    }
+
     /// A disk is gone; no volume uses it any more.
     pub fn remove_disk(&mut self, disk: DiskId) {
         if let Some(gate) = self.gates.get_mut(disk.0 as usize) {

@@ -25,6 +25,8 @@ enum Input {
     Stop,
     /// SIGHUP.
     Reload,
+    /// A remote disk changed.
+    Follow,
     /// Somebody on the control socket.
     Ask(Ask, control::Answering),
 }
@@ -44,6 +46,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
     log(&running.driver().reason);
     warnings.iter().for_each(|line| log(line));
+    let follows = inputs.clone();
+    running.when_a_disk_changes(move || drop(follows.send(Input::Follow)));
+    // Of what changed before somebody listened.
+    let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
     let _serving = door.serve(ask)?;
     super::print(&introduction(&running));
@@ -53,6 +59,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         match input {
             Input::Stop => break,
             Input::Reload => server.reload(&mut running),
+            Input::Follow => running.follow_remote_disks().iter().for_each(|line| log(line)),
             Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
         }
     }

@@ -265,3 +265,21 @@ fn find_scenario(name: &str) -> miette::Result<&'static str> {
         miette::miette!("--scenario: expected one of the following, seen {name:?}{list}")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_gives_one_seed_and_asks_for_its_trace_gets_it() {
+        let scenario = Some("calm".to_owned());
+        let (seed, twice, json) = (3, false, false);
+        for (seeds, trace, expected) in [(1, true, true), (2, true, false), (1, false, false)] {
+            let (scenario, plant) = (scenario.clone(), None);
+            let args = SimArgs { seed, seeds, twice, plant, scenario, trace, json };
+            let found = Plan::of(&args).expect("a known scenario").run(seeds);
+            assert_eq!(found.passed, seeds);
+            assert_eq!(!found.trace.is_empty(), expected, "{seeds} seeds, trace {trace}");
+        }
+    }
+}

@@ -8,7 +8,6 @@ use super::error::RunError;
 use super::shape;
 use crate::config::model::{Export, HiArgs};
 use crate::config::plan::{Plan, Refused, Step, plan};
-use crate::config::size::Size;
 use shard::Order;
 
 /// What was done.
@@ -204,45 +203,6 @@ impl Running {
     /// Shows hosts every subsystem that a volume is in.
     pub(super) fn show_exports_of(&self, volume: &str) -> Result<(), RunError> {
         self.exports_of(volume).iter().try_for_each(|export| self.show(export))
-    }
-
-    /// Brings volumes without a size of their own to what their disks were given from outside (a device that grew).
-    fn follow_disks(&mut self) -> (Vec<String>, Vec<String>) {
-        let (mut steps, mut warnings) = (Vec::new(), Vec::new());
-        for name in self.disks.keys().cloned().collect::<Vec<_>>() {
-            let before = self.disks[&name].facts.size.0;
-            let is_protected = self.shards.newsroom().is_protected(self.disks[&name].id);
-            if is_protected {
-                continue;
-            }
-            let result = self.refresh_disk(&name).and_then(|changed| match changed {
-                true => self.follow_disk(&name),
-                false => Ok(()),
-            });
-            let now = self.disks[&name].facts.size.0;
-            match result {
-                Err(error) => warnings.push(error.line()),
-                Ok(()) if now != before => {
-                    steps.push(format!(
-                        "~ disk {name}: {} -> {}, as it is now",
-                        Size(before),
-                        Size(now)
-                    ));
-                }
-                Ok(()) => {}
-            }
-        }
-        (steps, warnings)
-    }
-
-    fn follow_disk(&mut self, disk: &str) -> Result<(), RunError> {
-        let user = self
-            .volumes
-            .values()
-            .find(|volume| volume.config.layout.disks().iter().any(|other| other == disk));
-        let Some(volume) = user else { return Ok(()) };
-        let (name, size) = (volume.config.name.clone(), volume.config.size_bytes);
-        self.resize_volume(&name, size)
     }
 
     /// Once everything is done, the order of things is that of the configuration.

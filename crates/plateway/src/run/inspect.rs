@@ -119,6 +119,7 @@ impl Running {
                 bytes: shape::size(&volume.config, &volume.layout).unwrap_or(0),
                 block_size: volume.config.block_size,
                 uuid: Uuid(volume.uuid).to_string(),
+                problem: self.problem(volume),
                 counters: added(counters),
             })
         };

@@ -7,6 +7,7 @@
 
 mod apply;
 mod error;
+mod follow;
 mod guests;
 pub(crate) mod identity;
 mod inspect;

@@ -4,5 +4,6 @@ mod apply;
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
+mod follow;
 mod overwrite;
 mod serve;
