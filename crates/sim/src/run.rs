@@ -112,30 +112,42 @@ pub struct Failed {
     pub scenario: &'static str,
     /// What was found.
     pub what: String,
-    /// The last lines of the trace, when they were kept.
-    pub trace: Vec<String>,
 }
 
 /// Runs one seed. Without a name the seed picks the scenario.
-pub fn run_seed(
+pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Result<Passed, Failed> {
+    play(seed, scenario, plant, false).0
+}
+
+/// Runs one seed as [`run_seed`] does, and returns the lines of its trace, however it ends.
+pub fn trace_seed(
+    seed: u64,
+    scenario: Option<&str>,
+    plant: Option<Plant>,
+) -> (Result<Passed, Failed>, Vec<String>) {
+    play(seed, scenario, plant, true)
+}
+
+fn play(
     seed: u64,
     scenario: Option<&str>,
     plant: Option<Plant>,
     keep_lines: bool,
-) -> Result<Passed, Failed> {
+) -> (Result<Passed, Failed>, Vec<String>) {
     let scenario = match scenario {
         Some(name) => Scenario::find(name).expect("the caller checked the name"),
         None => &SCENARIOS[(seed % SCENARIOS.len() as u64) as usize],
     };
     let mut run = Run::new(seed, scenario, plant, keep_lines);
     let result = catch_unwind(AssertUnwindSafe(|| run.run()));
-    let what = match result {
-        Ok(Ok(passed)) => return Ok(passed),
-        Ok(Err(what)) => what,
-        Err(panic) => panic_text(&*panic),
+    let lines = core::mem::replace(&mut run.world.trace, Trace::new(false)).into_lines();
+    let failed = |what| Failed { seed, scenario: scenario.name, what };
+    let result = match result {
+        Ok(Ok(passed)) => Ok(passed),
+        Ok(Err(what)) => Err(failed(what)),
+        Err(panic) => Err(failed(panic_text(&*panic))),
     };
-    let trace = core::mem::replace(&mut run.world.trace, Trace::new(false)).into_lines();
-    Err(Failed { seed, scenario: scenario.name, what, trace })
+    (result, lines)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
