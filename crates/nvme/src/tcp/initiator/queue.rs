@@ -4,25 +4,26 @@
 //! generation (4 bits), so that an answer that comes twice finds nothing. A slot is free again when its command was answered *and* the payload that was
 //! lent to a batch is back. Data of small reads are copied out of the stream; what is missing of a large one is received straight into its buffer.
 //!
+//! How data of reads are taken is in [`data`].
 //! Errors: a [`Fault`] for everything that a target must not do. A wrong data digest only has its command asked again.
 //! Spec: NVMe/TCP, "Command data transfer", "Data digest".
 
-use block::checksum::Crc32c;
+mod data;
+
 use block::limits::{DIRECT_RECEIVE_MIN, QUEUE_QUIET, QUEUE_SILENT};
-use block::{Buffer, Failure, Instant, Memory, Outcome};
+use block::{Failure, Instant, Memory, Outcome};
 use contract::{Direct, Next, Receive, SendBatch};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::Register;
 use wire::nvme::{Command, Completion, Status};
-use wire::nvme_tcp::{
-    CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType, R2T,
-};
+use wire::nvme_tcp::{CapsuleResponse, Digests, FatalErrorStatus, PduType, R2T};
 
 use super::facts::Limits;
 use super::jobs::{Grant, Jobs, Kind, NONE};
 use super::link::{Fault, GRANTS, Lent, Link, Part, Payload, fault, terminated};
 use super::outcome::{Verdict, verdict};
-use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};
+use crate::tcp::pdu_stream::{Frame, Front, Violation, peek};
+use data::Incoming;
 
 /// Bits of a command identifier that are the slot.
 const SLOT_BITS: u32 = 12;
@@ -39,20 +40,6 @@ const UNBOUNDED: u32 = u32::MAX;
 struct Slot {
     job: u32,
     generation: u16,
-}
-
-/// Data of a read that are coming in.
-#[derive(Clone, Copy, Debug)]
-struct Incoming {
-    slot: u16,
-    job: u32,
-    /// Where in the job's buffer the next byte goes.
-    at: u32,
-    /// Bytes to come.
-    left: u32,
-    running: Crc32c,
-    digest: bool,
-    success: bool,
 }
 
 /// What else came out of received bytes.
@@ -265,28 +252,6 @@ impl Queue {
         }
     }
 
-    /// A direct receive has filled its part.
-    pub(super) fn handle_direct(
-        &mut self,
-        now: Instant,
-        direct: Direct,
-        jobs: &mut Jobs,
-        memory: &mut dyn Memory,
-    ) -> Result<Next, Fault> {
-        self.heard = now;
-        let mut incoming = self.incoming.expect("a direct receive belongs to incoming data");
-        if incoming.digest {
-            let Direct { at, length, .. } = direct;
-            incoming.running = memory.crc32c(&direct.buffer, at, length, incoming.running);
-        }
-        jobs.take_home(incoming.job, direct.buffer);
-        incoming.at += direct.length;
-        incoming.left -= direct.length;
-        self.incoming = Some(incoming);
-        let (_, next) = self.take_data(now, incoming, &[], jobs, memory)?;
-        Ok(next.unwrap_or_else(|| self.front()))
-    }
-
     /// What to ask for at the front of a PDU.
     #[inline]
     fn front(&self) -> Next {
@@ -392,97 +357,6 @@ impl Queue {
         entry.job = NONE;
         entry.generation = (entry.generation + 1) & 0xf;
         self.free.push(slot);
-    }
-
-    /// C2HData: the header is whole, the data begin behind it.
-    #[inline]
-    fn begin_data(&mut self, frame: Frame, bytes: &[u8], jobs: &mut Jobs) -> Result<(), Fault> {
-        let header = DataHeader::parse(bytes).expect("the header is whole");
-        let (slot, index) = self.find(header.command_id)?;
-        let job = &jobs[index];
-        if job.kind != Kind::Read || job.verdict.is_some() {
-            return Err(Violation::sequence("data for a command that reads none").into());
-        }
-        if header.length != frame.data_length {
-            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
-        }
-        let end = u64::from(header.offset) + u64::from(header.length);
-        if header.offset != job.received || end > job.length || header.length == 0 {
-            let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-            return Err(Violation::new(fes, 12, "read data in order and within the command").into());
-        }
-        if header.is_success() && !header.is_last() {
-            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 1, "SUCCESS only with LAST_PDU").into());
-        }
-        self.incoming = Some(Incoming {
-            slot,
-            job: index,
-            at: header.offset,
-            left: header.length,
-            running: Crc32c::new(),
-            digest: frame.common.flags.contains(PduFlags::DDGST),
-            success: header.is_success(),
-        });
-        Ok(())
-    }
-
-    /// Takes data and their digest; says how many bytes it used, and what it wants if that was not all.
-    #[inline]
-    fn take_data(
-        &mut self,
-        now: Instant,
-        mut incoming: Incoming,
-        bytes: &[u8],
-        jobs: &mut Jobs,
-        memory: &mut dyn Memory,
-    ) -> Result<(usize, Option<Next>), Fault> {
-        let mut used = 0;
-        let here = (incoming.left as usize).min(bytes.len());
-        if here > 0 {
-            let data = &bytes[..here];
-            memory.write(jobs[incoming.job].buffer_mut(), incoming.at, data);
-            if incoming.digest {
-                incoming.running = incoming.running.update(data);
-            }
-            used = here;
-            incoming.at += here as u32;
-            incoming.left -= here as u32;
-        }
-        if incoming.left > 0 {
-            self.incoming = Some(incoming);
-            return Ok((used, Some(self.rest(incoming, jobs, memory))));
-        }
-        if incoming.digest {
-            let Some(digest) = bytes.get(used..used + Digests::SIZE) else {
-                self.incoming = Some(incoming);
-                let next = Next::Stream { at_least: 4, at_most: self.at_most() };
-                return Ok((used, Some(next)));
-            };
-            jobs[incoming.job].bad_digest |= digest_at(digest, 0) != incoming.running.value();
-            used += Digests::SIZE;
-        }
-        self.incoming = None;
-        jobs[incoming.job].received = incoming.at;
-        if incoming.success {
-            self.answer(now, incoming.slot, incoming.job, Status::SUCCESS, jobs)?;
-        }
-        Ok((used, None))
-    }
-
-    /// How the rest of incoming data is to be received.
-    fn rest(&mut self, incoming: Incoming, jobs: &mut Jobs, memory: &mut dyn Memory) -> Next {
-        let digest = if incoming.digest { Digests::SIZE as u32 } else { 0 };
-        if incoming.left < DIRECT_RECEIVE_MIN {
-            return Next::Stream { at_least: incoming.left + digest, at_most: UNBOUNDED };
-        }
-        let job = &mut jobs[incoming.job];
-        job.lent = Lent::Direct;
-        let mut buffer: Buffer = core::mem::take(job.buffer_mut());
-        memory.materialize(&mut buffer);
-        let (at, length) = (incoming.at, incoming.left);
-        Next::Direct(Direct { buffer, at, length, token: incoming.job.into() })
     }
 
     /// R2T: the target wants a part of a command's data.
