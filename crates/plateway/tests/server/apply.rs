@@ -179,16 +179,6 @@ fn a_listener_changes_and_moves() {
 }
 
 #[test]
-fn a_disk_is_reopened_by_its_name() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
-    assert!(server.ask(&["disks", "reopen", "d0"]).contains("takes writes"));
-    let refused = server.refuse(&["disks", "reopen", "d7"]);
-    assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
-    server.stop();
-}
-
-#[test]
 fn a_volume_may_lie_on_disks_of_another_server() {
     let directory = tempfile::tempdir().unwrap();
     let below = Server::start(

@@ -2,8 +2,11 @@
 
 mod apply;
 mod check;
+#[path = "../common/client.rs"]
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod follow;
 mod overwrite;
+mod reopen;
 mod serve;
