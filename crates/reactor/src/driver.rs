@@ -251,6 +251,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Parcel::Arrival(arrival) => self.arrive(arrival),
                 Parcel::Listen(listener) => self.listen(listener),
                 Parcel::Unlisten(id, told) => self.unlisten(id, told),
+                Parcel::ChangeListener(id, options, told) => {
+                    self.change_listener(id, options);
+                    let _ = told.send(());
+                }
+                Parcel::Spin(id, spin) => self.spin_for(id, spin),
                 Parcel::AcceptAgain => self.accept_again(),
                 Parcel::AddDisk(id, disk) => self.disks.add(id, disk),
                 Parcel::RemoveDisk(id, told) => {

@@ -109,10 +109,8 @@ struct OpenListener {
     config: Listener,
     /// Where it really listens; two for `[::]`, which also takes IPv4.
     addresses: Vec<SocketAddr>,
-    /// The sockets that listen now.
+    /// Its sockets.
     ids: Vec<ListenerId>,
-    /// Sockets that were replaced; connections of theirs may live on.
-    former: Vec<ListenerId>,
 }
 
 /// The next numbers.
