@@ -115,7 +115,7 @@ impl Server<'_> {
                 Ok(status) => Reply::Status(Box::new(status)),
                 Err(error) => refuse(error.line()),
             },
-            Ask::Config => Reply::Text(control::config_text(running.args())),
+            Ask::Config => Reply::Text(config::text::config_text(running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
                 Ok(checked) => match running.difference(&checked.args) {
                     Ok(plan) => Reply::Changes(control::Changes {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read `model.rs` first: it says what a configuration is. `file.rs` has the keys, `resolve.rs` the
-//! checks, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of two configurations; `uri.rs`,
+//! checks, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of two configurations in `step.rs`s, `text.rs` how one is written out; `uri.rs`,
 //! `size.rs`, `nqn.rs` and `address.rs` are the words. For users: docs/configuration.md.
 //! Not here: opening, serving or changing anything.
 
@@ -21,6 +21,8 @@ pub(crate) mod plan;
 pub(crate) mod quick;
 mod resolve;
 pub(crate) mod size;
+pub(crate) mod step;
+pub(crate) mod text;
 pub(crate) mod uri;
 
 use std::path::Path;

@@ -16,10 +16,10 @@ mod client;
 mod door;
 mod server;
 pub(crate) mod status;
-mod text;
+mod table;
 
 pub(crate) use client::{Client, ClientError};
 pub(crate) use door::Door;
 pub(crate) use server::{Answering, Ask, Reply};
 pub(crate) use status::{Changes, Status};
-pub(crate) use text::{config_text, quoted, table};
+pub(crate) use table::table;

@@ -7,7 +7,8 @@ use super::Running;
 use super::error::RunError;
 use super::shape;
 use crate::config::model::{Export, HiArgs};
-use crate::config::plan::{Plan, Refused, Step, plan};
+use crate::config::plan::{Plan, Refused, plan};
+use crate::config::step::Step;
 use shard::Order;
 
 /// What was done.

@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use super::error::RunError;
 use crate::config::model::Uuid;
+use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
-use crate::control::quoted;
 
 const FILE: &str = "identities.toml";
 const HEAD: &str = "# Identities of volumes, kept by plateway. Hosts know volumes by them: remove a line only with its volume.\n";
