@@ -8,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod clients;
 pub mod disk;
 mod ending;
+mod exports;
 mod faults;
 pub mod garbage;
 pub mod memory;

@@ -20,6 +20,11 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.misbehaved += did.misbehaved;
         all.garbage += did.garbage;
         all.served.add(&did.served);
+        all.logs += did.logs;
+        all.events += did.events;
+        all.denials += did.denials;
+        all.removals += did.removals;
+        all.client_shards = all.client_shards.max(did.client_shards);
         all.raw.add(&did.raw);
         all.mishaps.cuts += did.mishaps.cuts;
         all.mishaps.hushes += did.mishaps.hushes;
@@ -73,6 +78,12 @@ fn scenarios_do_what_they_say() {
     assert!(did("cuts").mishaps.cuts > 0);
     assert!(did("silence").mishaps.hushes > 0);
     assert!(did("kills").mishaps.kills > 0);
+    let shards = did("shards");
+    assert!(shards.client_shards > 1 && shards.mishaps.cuts > 0, "{shards:?}");
+    let discovery = did("discovery");
+    assert!(discovery.logs > 0 && discovery.events > 0, "{discovery:?}");
+    let access = did("access");
+    assert!(access.denials > 0 && access.removals > 0, "{access:?}");
     assert!(did("power").mishaps.power_cuts > 0);
     assert!(did("lies").mishaps.power_cuts > 0);
     assert!(did("clients").mishaps.kills > 0);
