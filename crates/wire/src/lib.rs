@@ -15,6 +15,8 @@
 //! NVMe is little-endian, Ethernet, IP and TCP are big-endian.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod codes;
 mod error;
 #[macro_use]
 mod field;
