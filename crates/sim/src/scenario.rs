@@ -406,6 +406,9 @@ impl Scenario {
             trouble_ms: 3_000 + random.below(6_000),
         };
         (self.draw)(random, &mut setup);
+        // A request of the largest takes hundreds of segments, not thousands, whatever was drawn.
+        let least = setup.work.request_max * SECTOR as u64 / 256;
+        setup.timing.segment_max = setup.timing.segment_max.max(least);
         // Enough to do for the time of trouble, and not more.
         let shards = u64::from(setup.client_shards);
         setup.work.interval_us = setup.trouble_ms * 1_000 / setup.requests * shards;
