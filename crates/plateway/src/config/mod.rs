@@ -49,15 +49,15 @@ pub(crate) struct Checked {
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub(crate) enum ConfigError {
     /// The file could not be read.
-    #[error("cannot read the configuration {path}: {source}")]
+    #[error("cannot read the configuration {path}: {seen}")]
     #[diagnostic(help(
-        "plateway check FILE says what a file would do; docs/configuration.md lists the keys"
+        "docs/configuration.md shows one; disks are served without any by: plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any"
     ))]
     Unreadable {
         /// The file.
         path: String,
         /// What the system said.
-        source: std::io::Error,
+        seen: String,
     },
     /// It was read, and is wrong.
     #[error(transparent)]
@@ -80,7 +80,7 @@ pub(crate) fn load_with_flags(
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(check_texts(Some((&name, &text)), flags, defaults)?),
-        Err(source) => Err(ConfigError::Unreadable { path: name, source }),
+        Err(error) => Err(ConfigError::Unreadable { path: name, seen: error.to_string() }),
     }
 }
 

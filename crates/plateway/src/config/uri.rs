@@ -151,7 +151,7 @@ pub(crate) struct UriError {
 impl fmt::Display for UriError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = self.uri[..self.at.start].chars().count() + 1;
-        write!(f, "disk {:?}, column {column}: {}", self.uri, self.message)?;
+        write!(f, "{:?}, column {column}: {}", self.uri, self.message)?;
         match &self.help {
             Some(help) => write!(f, " ({help})"),
             None => Ok(()),

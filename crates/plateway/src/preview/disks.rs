@@ -161,14 +161,14 @@ impl Look<'_> {
             DiskUri::Null { bytes } => Ok(memory(bytes, "discards writes, reads zeros")),
             DiskUri::File { path, create_bytes } => match Probe::file(&path) {
                 Ok(probe) => self.there(disk, &path, probe, create_bytes),
-                Err(error) if is_missing(&error) => missing(disk, &path, create_bytes, &error),
-                Err(error) => Err(refused(disk, &error)),
+                Err(error) => match create_bytes.filter(|_| is_missing(&error)) {
+                    Some(bytes) => unmade(disk, &path, bytes),
+                    None => Err(open::refused(disk, &error)),
+                },
             },
             DiskUri::BlockDevice { path } => match Probe::device(&path) {
                 Ok(probe) => self.there(disk, &path, probe, None),
-                Err(error) if is_missing(&error) => Err(refused(disk, &error)
-                    .help("`lsblk -p` lists the block devices of this machine")),
-                Err(error) => Err(refused(disk, &error)),
+                Err(error) => Err(open::refused(disk, &error)),
             },
             DiskUri::NvmeTcp(_)
             | DiskUri::Volume { .. }
@@ -187,16 +187,13 @@ impl Look<'_> {
     ) -> Result<Finding, RunError> {
         if probe.is_in_use() && !self.is_held(disk) {
             let by = "another program or server";
-            return Err(refused(disk, &OpenError::InUse { path: path.into(), by }).help(format!(
-                "`fuser -v {}` shows who has it; where that is a server of yours, name its socket with --control",
-                path.display()
-            )));
+            return Err(open::refused(disk, &OpenError::InUse { path: path.into(), by }));
         }
         let mut facts = probe.facts();
         let seen = facts.size.0;
         let words = match create {
             Some(expected) if seen > expected => {
-                return Err(refused(
+                return Err(open::refused(
                     disk,
                     &OpenError::Larger { path: path.into(), expected, seen },
                 ));
@@ -232,20 +229,10 @@ impl Look<'_> {
     }
 }
 
-/// A file that is not there.
-fn missing(
-    disk: &DiskConfig,
-    path: &Path,
-    create: Option<u64>,
-    seen: &OpenError,
-) -> Result<Finding, RunError> {
-    let Some(bytes) = create else {
-        return Err(refused(disk, seen)
-            .help(format!("to have it made, write file:{}?create=SIZE", path.display())));
-    };
-    let (facts, identity) = unmade_file(path, bytes).map_err(|error| {
-        refused(disk, &error).help("make its folder, or let this user write there")
-    })?;
+/// A file that is not there and would be made.
+fn unmade(disk: &DiskConfig, path: &Path, bytes: u64) -> Result<Finding, RunError> {
+    let (facts, identity) =
+        unmade_file(path, bytes).map_err(|error| open::refused(disk, &error))?;
     Ok(Finding {
         words: format!("would be created with {}", Size(bytes)),
         facts: Some(facts),
@@ -253,10 +240,6 @@ fn missing(
         content: Content::Zeros,
         identity: Some(identity),
     })
-}
-
-fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
-    RunError::new(format!("disk {}: {error}", disk.name))
 }
 
 fn is_missing(error: &OpenError) -> bool {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Look;
 use crate::config::model::Listener;
+use crate::run::listen::LISTEN_HELP;
 use crate::run::{RunError, open};
 
 /// An address, as it would be found.
@@ -47,7 +48,7 @@ impl Look<'_> {
             return Ok("the server has it now".to_owned());
         }
         let fail = |why: String| RunError::new(format!("listener {address}: {why}"));
-        let found = open::resolve(address).map_err(fail)?;
+        let found = open::resolve(address).map_err(|error| error.within("listener"))?;
         let mut result = Ok(());
         // As a start does: the first one that can be had.
         for address in found {
@@ -56,9 +57,7 @@ impl Look<'_> {
                 break;
             }
         }
-        result.map_err(|why| {
-            fail(why).help("`ss -ltnp` shows who listens where; port 0 lets the system choose")
-        })?;
+        result.map_err(|why| fail(why).help(LISTEN_HELP))?;
         Ok(match address.tcp_port {
             0 => "free; the system would choose a port".to_owned(),
             _ => "free".to_owned(),

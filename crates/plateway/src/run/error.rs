@@ -23,6 +23,12 @@ impl RunError {
         self
     }
 
+    /// Of something that belongs to this object.
+    pub(crate) fn within(mut self, object: &str) -> Self {
+        self.message = format!("{object}: {}", self.message);
+        self
+    }
+
     /// As a mistake of the configuration, at the place that is to be mended.
     pub(crate) fn at(self, span: Span) -> Mistake {
         Mistake::error(span, self.message).help(self.help)

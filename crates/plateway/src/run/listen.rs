@@ -20,8 +20,7 @@ impl Running {
     /// Listens at the first address of the host that can be bound.
     fn open_listener(&self, config: &Listener) -> Result<OpenListener, RunError> {
         let fail = |why: String| {
-            RunError::new(format!("listener {}: {why}", config.address))
-                .help("`ss -ltnp` shows who listens where; port 0 lets the system choose")
+            RunError::new(format!("listener {}: {why}", config.address)).help(LISTEN_HELP)
         };
         let options = options(config);
         let mut opened =
@@ -38,7 +37,7 @@ impl Running {
             Ok::<_, String>(bound)
         };
         let mut done = Err(String::new());
-        for address in open::resolve(&config.address).map_err(fail)? {
+        for address in open::resolve(&config.address).map_err(|error| error.within("listener"))? {
             done = listen(address);
             if done.is_ok() {
                 break;
@@ -88,6 +87,10 @@ impl Running {
         Ok(())
     }
 }
+
+/// What to do about an address that cannot be had.
+pub(crate) const LISTEN_HELP: &str = "`ss -ltnp` shows who listens where, `ip -br address` which addresses this machine has; ports below 1024 are root's; \
+     port 0 lets the system choose";
 
 fn options(config: &Listener) -> ListenOptions {
     ListenOptions { poll_us: config.poll_us, max_connections: config.connections_max }

@@ -45,16 +45,7 @@ impl Running {
                     || Disk::open(&spec, &self.arena),
                     |error| matches!(error, OpenError::InUse { .. }),
                 )
-                .map_err(|error| {
-                    let failed = RunError::new(format!("disk {}: {error}", config.name));
-                    if fresh {
-                        failed.help(
-                            "a file is made with file:PATH?create=SIZE, in a folder that is there",
-                        )
-                    } else {
-                        failed
-                    }
-                })?;
+                .map_err(|error| open::refused(config, &error))?;
                 let disk = Arc::new(disk);
                 let facts = disk.facts();
                 self.shards.handle().add_disk(id, &disk);

@@ -12,7 +12,7 @@ mod guests;
 pub(crate) mod identity;
 mod inspect;
 pub(crate) mod labels;
-mod listen;
+pub(crate) mod listen;
 mod members;
 mod news;
 pub(crate) mod open;

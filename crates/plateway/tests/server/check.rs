@@ -78,7 +78,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         "6 mistakes",
         ":8:7]",
         "no.img: cannot open it",
-        "to have it made, write file:no.img?create=SIZE",
+        "a file is made with file:PATH?create=SIZE",
         "none/a.img: cannot make it",
         "expected a regular file, found a directory",
         "`lsblk -p` lists the block devices",

@@ -7,6 +7,7 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod follow;
+mod messages;
 mod overwrite;
 mod reopen;
 mod serve;

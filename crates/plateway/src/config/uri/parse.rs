@@ -39,7 +39,11 @@ impl FromStr for DiskUri {
 pub(crate) fn parse_target(text: &str) -> Result<HostPort, UriError> {
     let parser = Parser { uri: text };
     let Some(rest) = text.strip_prefix("nvme+tcp://") else {
-        return Err(parser.expected(0..text.len(), "a target such as nvme+tcp://127.0.0.1:4420"));
+        let mut error =
+            parser.expected(0..text.len(), "a target such as nvme+tcp://127.0.0.1:4420");
+        let meant = HostPort::parse(text, Some(NVME_TCP_PORT)).ok();
+        error.help = meant.map(|address| format!("write nvme+tcp://{address}"));
+        return Err(error);
     };
     let at = text.len() - rest.len();
     parser.address(at..at + rest.trim_end_matches('/').len())
@@ -71,7 +75,7 @@ impl Parser<'_> {
         let Some(scheme_end) = scheme_end else {
             let mut error = self
                 .expected(from..end, &format!("an absolute path or one of {}", SCHEMES.join(" ")));
-            if text.contains(['/', '.']) {
+            if text.contains(['/', '.']) && !text.contains(char::is_control) {
                 error.help = Some(format!("a regular file is file:{text}"));
             }
             return Err(error);
