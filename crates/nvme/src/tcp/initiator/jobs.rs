@@ -33,14 +33,17 @@ pub(super) const NONE: u32 = u32::MAX;
 const TRIES: u8 = 8;
 
 /// What a job asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
+    #[default]
     Read,
     Write,
     Compare,
     Flush,
     Discard,
-    Zeroes { deallocate: bool },
+    Zeroes {
+        deallocate: bool,
+    },
     Verify,
 }
 
@@ -51,8 +54,9 @@ impl Kind {
 }
 
 /// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
+    #[default]
     Free,
     Waiting,
     Blocked,
@@ -80,8 +84,8 @@ pub(super) struct Ranges {
     pub(super) then: (usize, u64),
 }
 
-/// A request or a part of one.
-#[derive(Debug)]
+/// A request or a part of one. Its place in the table is used again and again: filled in place, because moving all of it costs more than most of its life.
+#[derive(Debug, Default)]
 pub(super) struct Job {
     ticket: Ticket,
     pub(super) kind: Kind,
@@ -121,6 +125,31 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Begins anew, with nothing of what was here before. A finished job has neither payload nor ranges nor verdict.
+    #[inline]
+    fn begin(&mut self, ticket: Ticket, number: u64, deadline: Instant) {
+        (self.ticket, self.number, self.deadline) = (ticket, number, deadline);
+        self.state = State::Waiting;
+        (self.durable, self.in_doubt, self.bad_digest) = (false, false, false);
+        (self.tries, self.grants) = (0, 0);
+        (self.done, self.chunk, self.covers) = (0, 0, 0);
+        (self.received, self.granted, self.part_at) = (0, 0, 0);
+        self.parent = None;
+    }
+
+    /// Asks this, without a payload.
+    fn name(&mut self, kind: Kind, extent: Extent) {
+        self.kind = kind;
+        (self.offset, self.length) = (extent.offset.0, extent.length.0);
+    }
+
+    /// Asks this, with a buffer that is filled or sent.
+    #[inline]
+    fn carry(&mut self, kind: Kind, extent: Extent, buffer: Buffer) {
+        self.name(kind, extent);
+        self.payload = Payload::Buffer(buffer);
+    }
+
     /// Bytes of its buffer.
     #[inline]
     pub(super) fn buffer_mut(&mut self) -> &mut Buffer {
@@ -182,70 +211,45 @@ impl Jobs {
     /// Takes a request in; it waits.
     #[inline]
     pub(super) fn admit(&mut self, request: Request, deadline: Instant) {
-        let Request { ticket, operation } = request;
-        let (kind, extent, payload, durable, ranges) = match operation {
-            Operation::Read { extent, buffer } => (Kind::Read, extent, buffer, false, None),
-            Operation::Write { extent, buffer, durable } => {
-                (Kind::Write, extent, buffer, durable, None)
-            }
-            Operation::Compare { extent, buffer } => (Kind::Compare, extent, buffer, false, None),
-            Operation::Flush => (Kind::Flush, Extent::default(), Buffer::empty(), false, None),
-            Operation::WriteZeroes { extent, deallocate, durable } => {
-                (Kind::Zeroes { deallocate }, extent, Buffer::empty(), durable, None)
-            }
-            Operation::Verify { extent } => (Kind::Verify, extent, Buffer::empty(), false, None),
-            Operation::Discard { extents } => {
-                let ranges = Box::new(Ranges { extents, ..Ranges::default() });
-                (Kind::Discard, Extent::default(), Buffer::empty(), false, Some(ranges))
-            }
-            foreign @ Operation::CompareAndWrite { .. } => {
-                let request = Request { ticket, operation: foreign };
-                let refused = request.complete(Outcome::NotDone(Failure::Unsupported));
-                self.completions.push_back(refused);
-                return;
-            }
-        };
-        let index = self.insert(Job {
-            ticket,
-            kind,
-            durable,
-            state: State::Waiting,
-            in_doubt: false,
-            bad_digest: false,
-            tries: 0,
-            grants: 0,
-            number: self.next_number,
-            offset: extent.offset.0,
-            length: extent.length.0,
-            done: 0,
-            chunk: 0,
-            deadline,
-            parent: None,
-            part_at: 0,
-            slot: 0,
-            batch: 0,
-            period: 0,
-            lent: Lent::No,
-            payload: Payload::Buffer(payload),
-            received: 0,
-            granted: 0,
-            waiting_grants: [Grant::default(); GRANTS],
-            verdict: None,
-            ranges,
-            covers: 0,
-        });
+        if let Operation::CompareAndWrite { .. } = request.operation {
+            let refused = request.complete(Outcome::NotDone(Failure::Unsupported));
+            self.completions.push_back(refused);
+            return;
+        }
+        let (index, number) = (self.place(), self.next_number);
         self.next_number += 1;
+        let job = &mut self.table[index as usize];
+        job.begin(request.ticket, number, deadline);
+        match request.operation {
+            Operation::Read { extent, buffer } => job.carry(Kind::Read, extent, buffer),
+            Operation::Write { extent, buffer, durable } => {
+                job.carry(Kind::Write, extent, buffer);
+                job.durable = durable;
+            }
+            Operation::Compare { extent, buffer } => job.carry(Kind::Compare, extent, buffer),
+            Operation::Flush => job.name(Kind::Flush, Extent::default()),
+            Operation::WriteZeroes { extent, deallocate, durable } => {
+                job.name(Kind::Zeroes { deallocate }, extent);
+                job.durable = durable;
+            }
+            Operation::Verify { extent } => job.name(Kind::Verify, extent),
+            Operation::Discard { extents } => {
+                job.name(Kind::Discard, Extent::default());
+                job.ranges = Some(Box::new(Ranges { extents, ..Ranges::default() }));
+            }
+            Operation::CompareAndWrite { .. } => unreachable!("it was refused"),
+        }
         self.waiting.push_back(index);
     }
 
+    /// A job for a request: the place of one that is over, if there is one.
     #[inline]
-    fn insert(&mut self, job: Job) -> u32 {
+    fn place(&mut self) -> u32 {
         self.used += 1;
         if let Some(index) = self.free.pop() {
-            self.table[index as usize] = job;
             return index;
         }
-        self.table.push(job);
+        self.table.push(Job::default());
         (self.table.len() - 1) as u32
     }
 

@@ -233,9 +233,9 @@ impl Initiator {
         self.draining = true;
     }
 
-    /// Whether nothing of it is left: no connection, no request.
+    /// Whether nothing of it is left: no connection, no request, no completion.
     pub fn is_gone(&self) -> bool {
-        self.phase == Phase::Gone && self.jobs.len() == 0
+        self.phase == Phase::Gone && self.jobs.len() == 0 && self.jobs.completions.is_empty()
     }
 
     /// How it is, in words.

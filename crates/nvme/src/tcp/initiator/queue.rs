@@ -227,15 +227,14 @@ impl Queue {
             }
             self.news = Some(QueueNews::Greeted);
         }
-        loop {
-            if let Some(incoming) = self.incoming {
-                let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
-                at += used;
-                if let Some(next) = next {
-                    return Ok(Receive { consumed: at, next });
-                }
-                continue;
+        if let Some(incoming) = self.incoming {
+            let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+            at += used;
+            if let Some(next) = next {
+                return Ok(Receive { consumed: at, next });
             }
+        }
+        loop {
             if at == bytes.len() {
                 return Ok(Receive { consumed: at, next: self.front() });
             }
@@ -243,6 +242,15 @@ impl Queue {
                 Front::Short(at_least) => {
                     let next = Next::Stream { at_least, at_most: self.at_most() };
                     return Ok(Receive { consumed: at, next });
+                }
+                Front::Pdu(frame) if frame.common.kind == PduType::C2H_DATA => {
+                    let incoming = self.begin_data(frame, &bytes[at..], jobs)?;
+                    at += frame.data_at as usize;
+                    let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+                    at += used;
+                    if let Some(next) = next {
+                        return Ok(Receive { consumed: at, next });
+                    }
                 }
                 Front::Pdu(frame) => {
                     self.handle_pdu(now, frame, &bytes[at..], jobs, memory)?;
@@ -283,7 +291,6 @@ impl Queue {
                 let response = CapsuleResponse::parse(bytes).expect("the header is whole");
                 self.handle_response(now, response.completion, jobs)
             }
-            PduType::C2H_DATA => self.begin_data(frame, bytes, jobs),
             PduType::R2T => {
                 let grant = R2T::parse(bytes).expect("the header is whole");
                 self.handle_grant(grant, jobs, memory)

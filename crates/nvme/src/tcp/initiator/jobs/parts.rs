@@ -2,9 +2,9 @@
 //!
 //! Units: bytes of the request's buffer. The whole ends as the worst of its parts did.
 
-use block::{Buffer, Completion, Outcome, Ticket};
+use block::{Buffer, Completion, Extent, Outcome, Ticket};
 
-use super::{GRANTS, Grant, Job, Jobs, Lent, Payload, State};
+use super::Jobs;
 
 /// A request whose parts are jobs.
 #[derive(Debug)]
@@ -37,35 +37,13 @@ impl Jobs {
         while !rest.is_empty() {
             let next = if rest.len() > most { rest.split_off(most) } else { Buffer::empty() };
             let length = rest.len();
-            let part = self.insert(Job {
-                ticket,
-                kind,
-                durable,
-                state: State::Waiting,
-                in_doubt,
-                bad_digest: false,
-                tries: 0,
-                grants: 0,
-                number,
-                offset,
-                length: length.into(),
-                done: 0,
-                chunk: 0,
-                deadline,
-                parent: Some(parent),
-                part_at: at,
-                slot: 0,
-                batch: 0,
-                period: 0,
-                lent: Lent::No,
-                payload: Payload::Buffer(core::mem::replace(&mut rest, next)),
-                received: 0,
-                granted: 0,
-                waiting_grants: [Grant::default(); GRANTS],
-                verdict: None,
-                ranges: None,
-                covers: 0,
-            });
+            let part = self.place();
+            let job = &mut self.table[part as usize];
+            job.begin(ticket, number, deadline);
+            let extent = Extent::new(offset, length.into());
+            job.carry(kind, extent, core::mem::replace(&mut rest, next));
+            (job.durable, job.in_doubt) = (durable, in_doubt);
+            (job.parent, job.part_at) = (Some(parent), at);
             if in_doubt {
                 self.doubts.push(part);
             }

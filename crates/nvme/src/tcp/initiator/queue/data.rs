@@ -59,7 +59,7 @@ impl Queue {
         frame: Frame,
         bytes: &[u8],
         jobs: &mut Jobs,
-    ) -> Result<(), Fault> {
+    ) -> Result<Incoming, Fault> {
         let header = DataHeader::parse(bytes).expect("the header is whole");
         let (slot, index) = self.find(header.command_id)?;
         let job = &jobs[index];
@@ -79,7 +79,7 @@ impl Queue {
             let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
             return Err(Violation::new(fes, 1, "SUCCESS only with LAST_PDU").into());
         }
-        self.incoming = Some(Incoming {
+        Ok(Incoming {
             slot,
             job: index,
             at: header.offset,
@@ -87,8 +87,7 @@ impl Queue {
             running: Crc32c::new(),
             digest: frame.common.flags.contains(PduFlags::DDGST),
             success: header.is_success(),
-        });
-        Ok(())
+        })
     }
 
     /// Takes data and their digest; says how many bytes it used, and what it wants if that was not all.
