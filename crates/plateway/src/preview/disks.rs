@@ -129,7 +129,9 @@ impl Look<'_> {
 
     /// Whether the server that answers has these blocks open, under whatever name.
     fn is_held(&self, disk: &DiskConfig) -> bool {
-        self.served.is_some_and(|args| args.disks.iter().any(|d| d.uri.same_backing(&disk.uri)))
+        let mine = self.located(&disk.uri);
+        let is_it = |other: &DiskConfig| self.located(&other.uri).same_backing(&mine);
+        self.served.is_some_and(|served| served.disks.iter().any(is_it))
     }
 
     fn disk(&self, disk: &DiskConfig) -> Result<Finding, RunError> {
