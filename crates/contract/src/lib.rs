@@ -11,8 +11,9 @@ pub mod disk;
 pub mod machine;
 pub mod suite;
 
+pub use block::DiskId;
 pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
-pub use disk::{Cache, DiskFacts, DiskId};
-pub use machine::{Effect, Event, Loss, Machine};
+pub use disk::{Cache, DiskFacts};
+pub use machine::{Ask, Effect, Event, Loss, Machine};

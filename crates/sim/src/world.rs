@@ -307,8 +307,13 @@ impl<M: Machine> World<M> {
             let node = &mut self.hosts[host].nodes[shard];
             node.machine.settle(now, &mut node.memory);
             let mut answered = false;
+            let mut asks = Vec::new();
+            node.machine.take_requests(&mut asks);
+            for (disk, request) in asks {
+                answered |= self.submit(host, shard, disk, request);
+            }
             while let Some(effect) = self.hosts[host].nodes[shard].machine.poll_effect() {
-                answered |= self.perform(host, shard, effect);
+                self.perform(host, shard, effect);
             }
             if !answered {
                 break;
@@ -366,11 +371,10 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Performs an effect. Returns whether a disk answered at once.
-    fn perform(&mut self, host: usize, shard: usize, effect: Effect<M::Mail>) -> bool {
+    /// Performs an effect.
+    fn perform(&mut self, host: usize, shard: usize, effect: Effect<M::Mail>) {
         let life = self.hosts[host].life;
         match effect {
-            Effect::Submit { disk, request } => return self.submit(host, shard, disk, request),
             Effect::Send { connection, batch } => self.send(host, shard, connection, batch),
             Effect::Resume { connection } => {
                 let node = &mut self.hosts[host].nodes[shard];
@@ -400,7 +404,6 @@ impl<M: Machine> World<M> {
                 self.post(host, life, ShardId(shard as u16), to, mail);
             }
         }
-        false
     }
 
     fn post(&mut self, host: usize, life: u32, from: ShardId, to: ShardId, mail: M::Mail) {

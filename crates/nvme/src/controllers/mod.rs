@@ -288,6 +288,24 @@ impl Controllers {
         }
     }
 
+    /// An I/O command came on a queue, for namespace `nsid`: notes that, and finds the namespace in the queue's subsystem. As
+    /// [`command_heard`](Self::command_heard), [`io_allowed`](Self::io_allowed) and [`namespace`](Self::namespace), in one look-up of the queue.
+    #[inline]
+    pub fn io_command_heard(
+        &mut self,
+        now: Instant,
+        queue: QueueHandle,
+        nsid: u32,
+    ) -> Result<Option<&Namespace>, Status> {
+        let queue = self.queues.get_mut(queue.0).ok_or(Status::SQ_DELETED)?;
+        queue.heard = now;
+        if !queue.open {
+            return Err(Status::SQ_DELETED);
+        }
+        let export = queue.export.and_then(|export| self.exports.get(export));
+        Ok(export.and_then(|export| export.namespace(nsid)))
+    }
+
     /// Whether I/O commands of this queue may go below; else the status to refuse them with (the queue is being closed).
     #[inline]
     pub fn io_allowed(&self, queue: QueueHandle) -> Result<(), Status> {

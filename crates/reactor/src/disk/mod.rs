@@ -182,10 +182,13 @@ impl Disk {
         }
     }
 
-    /// Whether [`submit`](Self::submit) always answers with [`Submitted::Done`].
+    /// The RAM disk that it is, without instruments around it.
     #[inline]
-    pub fn answers_at_once(&self) -> bool {
-        self.instruments.is_empty() && !matches!(self.backing, Backing::File(_))
+    pub(crate) fn as_ram(&self) -> Option<&RamDisk> {
+        match &self.backing {
+            Backing::Ram(disk) if self.instruments.is_empty() => Some(disk),
+            _ => None,
+        }
     }
 
     /// Gives it a request. The request's payload comes back with the answer.
@@ -248,7 +251,7 @@ impl Disk {
         }
     }
 
-    /// First step of a gathered turn: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
+    /// First step for a bulk of requests: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
     #[inline]
     pub fn prefetch_slot(&self, operation: &Operation) {
         if let Backing::Ram(disk) = &self.backing {
@@ -256,7 +259,7 @@ impl Disk {
         }
     }
 
-    /// Second step of a gathered turn: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
+    /// Second step for a bulk of requests: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
     #[inline]
     pub fn prefetch_page(&self, operation: &Operation) {
         if let Backing::Ram(disk) = &self.backing {

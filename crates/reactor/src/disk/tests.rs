@@ -173,7 +173,7 @@ fn memory_answers_at_once_and_refuses_odd_sizes() {
     let mut memory = memory();
     for spec in [OpenSpec::Ram { bytes: 1 << 20 }, OpenSpec::Null { bytes: 1 << 20 }] {
         let disk = open(&memory, &spec);
-        assert!(disk.answers_at_once() && disk.access().is_none() && disk.fd().is_none());
+        assert!(disk.access().is_none() && disk.fd().is_none());
         assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(1 << 20), Cache::None));
         assert!(ask(&disk, &mut memory, Operation::Flush).outcome.is_done());
     }
@@ -212,7 +212,6 @@ fn a_delay_holds_every_answer_back() {
     let mut memory = memory();
     let inner = Box::new(OpenSpec::Null { bytes: 1 << 20 });
     let disk = open(&memory, &OpenSpec::Delay { us: 250, inner });
-    assert!(!disk.answers_at_once());
     let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
     let Submitted::Later { completion, after } = disk.submit(&mut memory, request) else {
         panic!("answered at once")

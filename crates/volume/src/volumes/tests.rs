@@ -67,7 +67,8 @@ impl Host {
 
     fn answer(&mut self, shard: usize, request: Request, outcome: Outcome) {
         let completion = request.complete(outcome);
-        self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
+        let told = self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
+        self.outs[shard].complete.extend(told);
     }
 
     fn answer_all(&mut self, shard: usize) {
@@ -95,7 +96,7 @@ fn write(offset: u64, length: u32) -> Operation {
 fn compare_and_write(offset: u64) -> Operation {
     Operation::CompareAndWrite {
         extent: Extent::new(offset, 512),
-        expected: Buffer::reserved(512, 0),
+        expected: Box::new(Buffer::reserved(512, 0)),
         replacement: Buffer::reserved(512, 0),
         durable: false,
     }

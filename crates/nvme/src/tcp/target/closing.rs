@@ -262,10 +262,9 @@ impl Connection {
             return self.watch_idleness(ctx);
         }
         // A held Asynchronous Event Request is no reason to keep the rest.
-        if self.slots.len() == 0 {
-            self.slots.shrink();
-        }
+        self.slots.shrink();
         self.outbox.shrink();
+        self.loans = Vec::new();
         self.waiting.shrink_to_fit();
         self.idle_mark = None;
     }

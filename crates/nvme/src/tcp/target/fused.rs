@@ -206,6 +206,7 @@ impl Connection {
         let (volume, extent) = judged.expect("the failure was dealt with");
         let durable = write.force_unit_access() || compare.force_unit_access();
         *self.slots.state(first) = State::Below(Below::one(Kind::Pair(second)));
+        let expected = Box::new(expected);
         let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
         self.submit(first, volume, operation, ctx);
     }

@@ -35,8 +35,8 @@ mod tests;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Instant, MachineId, Memory, Operation, Pool, Request, ShardId, Ticket, VolumeId,
-    limits,
+    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
+    Submit, Ticket, VolumeId, limits,
 };
 use contract::{ConnectionId, Endpoint, SendBatch};
 use wire::nvme::{Completion as Entry, Status};
@@ -59,8 +59,8 @@ pub struct Context<'a> {
     pub pool: &'a mut Pool,
     /// The shard's controllers.
     pub controllers: &'a mut Controllers,
-    /// Where requests go; the shard hands them to their volumes.
-    pub requests: &'a mut Vec<(VolumeId, Request)>,
+    /// Where requests go: to their volumes.
+    pub below: &'a mut dyn Submit,
 }
 
 /// What the connection is called on its shard; its tickets carry it.
@@ -157,6 +157,18 @@ enum Fused {
     Refused,
 }
 
+/// A read whose data lie in memory that is about to be lent. It has no slot: it is answered before anything else is heard of the connection.
+#[derive(Debug)]
+struct Loan {
+    command_id: u16,
+    disk: DiskId,
+    extent: Extent,
+    buffer: Buffer,
+}
+
+/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in the first-level cache.
+const LOANS: usize = 32;
+
 /// One NVMe/TCP connection of a host.
 ///
 /// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) until `None`.
@@ -176,6 +188,8 @@ pub struct Connection {
     fused: Fused,
     stream: Stream,
     slots: Slots,
+    /// Reads that were found to be loans; empty between calls.
+    loans: Vec<Loan>,
     /// Requests that have not come back.
     below: u32,
     /// Commands whose data were asked for and are not whole.
@@ -187,7 +201,7 @@ pub struct Connection {
     /// What the capsule at the front of the stream needs, while the stream is stopped.
     paused: Option<Need>,
     /// Memory taken for the capsule at the front of the stream.
-    reserved: Vec<block::Buffer>,
+    reserved: Vec<Buffer>,
     /// Memory of transfers: it may hang on the peer.
     transfers: Account,
     /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
@@ -234,6 +248,7 @@ impl Connection {
             fused: Fused::None,
             stream: Stream::Header,
             slots: Slots::default(),
+            loans: Vec::new(),
             below: 0,
             asked: 0,
             asked_large: 0,
@@ -373,7 +388,7 @@ impl Connection {
         let Identity { machine, generation, shard } = self.identity;
         let ticket = Ticket { machine, generation, slot: slot.into(), shard };
         self.below += 1;
-        ctx.requests.push((volume, Request { ticket, operation }));
+        ctx.below.submit(volume, Request { ticket, operation });
     }
 
     /// Answers a command with nothing but a status.

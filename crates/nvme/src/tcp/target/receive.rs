@@ -64,12 +64,22 @@ pub(super) enum Step {
 impl Connection {
     /// Bytes came. See [`contract::Machine::handle_received`].
     pub fn handle_received(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Receive {
+        let receive = self.take_stream(bytes, ctx);
+        if !self.loans.is_empty() {
+            self.take_loans(ctx);
+        }
+        receive
+    }
+
+    fn take_stream(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Receive {
         let mut at = 0;
         let mut pdus = 0;
         while self.is_open() {
             let step = match self.step(&bytes[at..], ctx) {
                 Ok(step) => step,
                 Err(violation) => {
+                    // What came before it is answered before it.
+                    self.take_loans(ctx);
                     self.violated(violation, &bytes[at..], ctx);
                     break;
                 }

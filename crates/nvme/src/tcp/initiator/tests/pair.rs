@@ -328,7 +328,7 @@ impl Pair {
             memory: &mut self.memory,
             pool: &mut self.pool,
             controllers: &mut self.controllers,
-            requests: &mut self.requests,
+            below: &mut self.requests,
         };
         act(&mut self.wires[wire].machine, &mut ctx)
     }
