@@ -291,9 +291,13 @@ impl<M: Machine> World<M> {
         let first = if count > 0 { self.random.below(count as u64) as usize } else { 0 };
         for step in 0..count {
             let slot = (first + step) % count;
-            let node = &mut self.hosts[host].nodes[shard];
+            let Host { nodes, disks, .. } = &mut self.hosts[host];
+            let node = &mut nodes[shard];
             if node.is_readable(slot) {
+                // What a RAM disk lends is found while bytes are shown.
+                core::mem::swap(&mut node.memory.disks, disks);
                 let (consumed, yields) = node.show(now, slot, self.cuts, &mut self.random);
+                core::mem::swap(&mut node.memory.disks, disks);
                 again |= yields;
                 self.credit(host, shard, slot, consumed);
             }
