@@ -175,6 +175,12 @@ impl Status {
         self.code() == 0
     }
 
+    /// True if the medium lost data: a write fault, an unrecovered read or a failed check of protection information.
+    #[must_use]
+    pub const fn is_media_error(self) -> bool {
+        matches!(self.code(), 0x280..=0x284)
+    }
+
     /// The same status with DNR.
     #[inline]
     #[must_use]

@@ -12,6 +12,7 @@ use wire::nvme::{Command, Status};
 
 use super::slots::{Below, Grant, Incoming, Kind, State};
 use super::{Connection, Context, Fused, LOANS, Loan, Reason};
+use crate::controllers::health::Origin;
 use crate::controllers::{Answer, QueueView, Reply};
 use crate::io::{self, Payload, Work};
 
@@ -35,7 +36,7 @@ impl Connection {
     ) -> bool {
         let command_id = command.command_id();
         if self.slots.holds(command_id) {
-            self.answer(command_id, Status::COMMAND_ID_CONFLICT.with_dnr());
+            self.take_conflicting(command, ctx);
             return true;
         }
         if self.fused != Fused::None || command.fuse() != Fuse::NONE || corrupt {
@@ -61,7 +62,7 @@ impl Connection {
         match started {
             Ok(taken) => taken,
             Err(status) => {
-                self.answer(command.command_id(), status);
+                self.refuse(command, status);
                 true
             }
         }
@@ -75,7 +76,7 @@ impl Connection {
     /// Puts a command into a slot; its CID was seen to be free.
     #[inline]
     pub(super) fn occupy(&mut self, command: &Command, state: State) -> u16 {
-        self.slots.insert(command.command_id(), state)
+        self.slots.insert(Origin::of(command), state)
     }
 
     #[inline]

@@ -147,6 +147,7 @@ impl Connection {
     /// Drops all that is not below.
     fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         self.reason = Some(reason);
+        self.tell_health(ctx);
         ctx.controllers.connection_gone(ctx.now, self.key());
         self.fused = Fused::None;
         self.waiting = Default::default();

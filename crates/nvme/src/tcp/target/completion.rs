@@ -65,7 +65,9 @@ impl Connection {
     /// Answers the reads whose data can be lent.
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
+        self.traffic.reads += loans.len() as u64;
         for loan in &loans {
+            self.traffic.read_bytes += loan.extent.length.0;
             ctx.memory.foresee_loan(loan.disk, loan.extent);
         }
         for Loan { command_id, disk, extent, mut buffer } in loans.drain(..) {
@@ -110,6 +112,10 @@ impl Connection {
     /// Frees a slot that holds no memory and answers its command.
     #[inline]
     pub(super) fn finish(&mut self, slot: u16, status: Status) {
+        if !status.is_success() {
+            let origin = self.slots.origin(slot);
+            self.note_failure(&origin, status);
+        }
         let command_id = self.slots.remove(slot);
         self.answer(command_id, status);
     }

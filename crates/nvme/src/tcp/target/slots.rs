@@ -7,10 +7,13 @@
 use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
 
+use crate::controllers::health::Origin;
+
 /// An outstanding command.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) command_id: u16,
+    /// What the error log would say of it.
+    pub(super) origin: Origin,
     pub(super) state: State,
 }
 
@@ -145,16 +148,18 @@ impl Slots {
 
     #[inline]
     fn position(&self, command_id: u16) -> Option<usize> {
-        let is_it =
-            |slot: &Slot| slot.command_id == command_id && !matches!(slot.state, State::Free);
+        let is_it = |slot: &Slot| {
+            slot.origin.command_id == command_id && !matches!(slot.state, State::Free)
+        };
         self.entries.iter().position(is_it)
     }
 
     /// Gives the command a slot. Its CID must not be in use.
     #[inline]
-    pub(super) fn insert(&mut self, command_id: u16, state: State) -> u16 {
+    pub(super) fn insert(&mut self, origin: Origin, state: State) -> u16 {
+        let command_id = origin.command_id;
         debug_assert!(!self.holds(command_id), "CID {command_id:#x} is in use");
-        let slot = Slot { command_id, state };
+        let slot = Slot { origin, state };
         let number = match self.free.pop() {
             Some(free) => {
                 self.entries[usize::from(free)] = slot;
@@ -178,7 +183,7 @@ impl Slots {
     fn take_bits(&mut self) {
         self.in_use = vec![0; CID_WORDS];
         for slot in self.entries.iter().filter(|slot| !matches!(slot.state, State::Free)) {
-            let (word, bit) = place(slot.command_id);
+            let (word, bit) = place(slot.origin.command_id);
             self.in_use[word] |= bit;
         }
     }
@@ -189,7 +194,7 @@ impl Slots {
         let entry = &mut self.entries[usize::from(slot)];
         assert!(!matches!(entry.state, State::Free), "slot {slot} was freed twice");
         entry.state = State::Free;
-        let command_id = entry.command_id;
+        let command_id = entry.origin.command_id;
         let (word, bit) = place(command_id);
         if let Some(word) = self.in_use.get_mut(word) {
             *word &= !bit;
@@ -205,7 +210,12 @@ impl Slots {
 
     #[inline]
     pub(super) fn command_id(&self, slot: u16) -> u16 {
-        self.entries[usize::from(slot)].command_id
+        self.origin(slot).command_id
+    }
+
+    #[inline]
+    pub(super) fn origin(&self, slot: u16) -> Origin {
+        self.entries[usize::from(slot)].origin
     }
 
     #[inline]
@@ -276,15 +286,19 @@ mod tests {
     use super::*;
     use block::random::Random;
 
+    fn origin(command_id: u16) -> Origin {
+        Origin { command_id, ..Origin::default() }
+    }
+
     #[test]
     fn a_cid_is_in_use_until_its_command_is_answered() {
         let mut slots = Slots::default();
         assert!(!slots.holds(7));
-        let a = slots.insert(7, State::Admin(0));
+        let a = slots.insert(origin(7), State::Admin(0));
         assert!(slots.holds(7) && !slots.holds(6) && !slots.holds(71));
         assert_eq!(slots.remove(a), 7);
         assert!(!slots.holds(7));
-        slots.insert(7, State::Admin(0));
+        slots.insert(origin(7), State::Admin(0));
         assert_eq!(slots.len(), 1);
     }
 
@@ -292,8 +306,8 @@ mod tests {
     #[should_panic(expected = "is in use")]
     fn two_commands_with_one_cid_are_a_bug() {
         let mut slots = Slots::default();
-        slots.insert(7, State::Admin(0));
-        slots.insert(7, State::Admin(0));
+        slots.insert(origin(7), State::Admin(0));
+        slots.insert(origin(7), State::Admin(0));
     }
 
     #[test]
@@ -308,7 +322,7 @@ mod tests {
                 slots.remove(slot);
                 assert_eq!(slots.find(command_id), None);
             } else {
-                held.insert(command_id, slots.insert(command_id, State::Admin(0)));
+                held.insert(command_id, slots.insert(origin(command_id), State::Admin(0)));
             }
             assert_eq!(slots.len() as usize, held.len());
             for (command_id, slot) in &held {
@@ -320,8 +334,9 @@ mod tests {
     #[test]
     fn an_event_request_that_is_held_keeps_its_slot_alone() {
         let mut slots = Slots::default();
-        let held = slots.insert(3, State::Admin(0));
-        let others: Vec<u16> = (10..90).map(|id| slots.insert(id, State::Admin(0))).collect();
+        let held = slots.insert(origin(3), State::Admin(0));
+        let others: Vec<u16> =
+            (10..90).map(|id| slots.insert(origin(id), State::Admin(0))).collect();
         assert!(!slots.in_use.is_empty());
         others.into_iter().for_each(|slot| {
             slots.remove(slot);
@@ -330,12 +345,12 @@ mod tests {
         assert!(slots.in_use.is_empty() && slots.entries.len() == 1 && slots.free.is_empty());
         assert!(slots.holds(3) && !slots.holds(10));
         assert_eq!(slots.find(3), Some(held));
-        let next = slots.insert(10, State::Admin(0));
+        let next = slots.insert(origin(10), State::Admin(0));
         assert_ne!(next, held);
     }
 
     #[test]
     fn a_slot_is_small() {
-        assert!(size_of::<Slot>() <= 24, "{}", size_of::<Slot>());
+        assert!(size_of::<Slot>() <= 32, "{}", size_of::<Slot>());
     }
 }
