@@ -273,3 +273,92 @@ for target, plays in [("target_play", TARGET), ("shard_play", SHARD), ("volumes_
                       ("aoe_target_play", AOE_TARGET), ("aoe_initiator_play", AOE_INITIATOR), ("initiator_play", INITIATOR), ("discovery_play", DISCOVERY), ("label", LABELS)]:
     for name, play in plays.items():
         seed(target, name, play)
+
+STRIPE = """[server]
+shards = [0]
+memory = "256MiB"
+[[disk]]
+name = "d0"
+uri = "file:/srv/a.img?create=8MiB"
+[[disk]]
+name = "d1"
+uri = "delay:5,null:512MiB"
+[[disk]]
+name = "r"
+uri = "nvme+tcp://10.0.0.2/nqn.2026-11.net.plateway:v7/1?queues=2"
+[[volume]]
+name = "v0"
+layout = "stripe"
+disks = ["d0", "d1"]
+chunk = "64KiB"
+block_size = 4096
+[[volume]]
+name = "v1"
+disks = ["r"]
+size = "1MiB"
+uuid = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"
+[[listener]]
+nvme = "[::]:4420"
+poll_us = 50
+[[export]]
+volume = "v0"
+nvme = { subsystem = "nqn.2026-11.net.plateway:v", nsid = 1, hosts = "any" }
+[[export]]
+volume = "v1"
+nvme = { subsystem = "nqn.2026-11.net.plateway:v", nsid = 2, hosts = "any" }
+"""
+SINGLE = """[[disk]]
+name = "d0"
+uri = "null:1GiB"
+[[volume]]
+name = "v0"
+disks = ["d0"]
+[[listener]]
+nvme = "127.0.0.1:4420"
+[[export]]
+volume = "v0"
+nvme = { subsystem = "nqn.2026-11.net.plateway:v", nsid = 1, hosts = ["nqn.2026-11.net.plateway:me"] }
+"""
+MISTAKES = """[server]
+shards = [0, 0, 9]
+memmory = "1MiB"
+[[disk]]
+name = "d0"
+uri = "ramm:1G"
+[[disk]]
+name = "d0"
+[[volume]]
+name = "v0"
+layout = "strip"
+disks = ["d0", "d9"]
+uuid = "x"
+[[listener]]
+nvme = "127.0.0.1"
+[[export]]
+volume = "v9"
+nvme = { subsystem = "nqn.x", nsid = 0, hosts = ["any"] }
+[disk]
+"""
+CONFIGURATIONS = {
+    "stripe": STRIPE,
+    "single": SINGLE,
+    "mistakes": MISTAKES,
+    "quoted": SINGLE.replace('"null:1GiB"', "'file:/srv/a \"b\" \\ ü.img?create=1MB'").replace("d0", "d.0"),
+    "grown": SINGLE + "\0" + SINGLE.replace("1GiB", "2GiB").replace("4420", "4421"),
+    "replaced": STRIPE + "\0" + STRIPE.replace("/srv/a", "/srv/b").replace('"any"', "[]").replace("poll_us = 50", ""),
+    "all-other": STRIPE + "\0" + SINGLE,
+    "swapped": STRIPE + "\0" + STRIPE.replace("nsid = 1", "nsid = 3").replace("nsid = 2", "nsid = 1").replace("nsid = 3", "nsid = 2"),
+    "no-toml": "[[disk]\nname = ",
+}
+WORDS = [
+    "ram:512MiB", "null:1TiB", "file:/srv/a%3F%25.img?create=8MiB", "file:///srv/a", "file:////x", "/dev/disk/by-id/a,b",
+    "delay:5,faulty:0xff,ram:1MB", "volume:v0", "nvme+tcp://[fe80::1%eth0]:4421/nqn.2026-11.net.plateway:a%2Fb/1",
+    "nvme+tcp://nas/nqn.2026-11.net.plateway:v0/4294967294?queues=4&depth=64&hdgst=0&ddgst=0&keep_alive_ms=100"
+    "&deadline_s=1&quiesce_ms=0&host_nqn=nqn.2026-11.net.plateway:me%26you", "nvme+tcp://127.0.0.1:8009/", "4k", "1536MiB", "10 kB",
+    "18446744073709551615", "[::]:4420", "localhost:0", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6",
+    "nqn.2014-08.org.nvmexpress.discovery", "nqn.2026-11.net.plateway:v0", "256M", "ramm:1", "iscsi://x", "delay:1,delay:1,x",
+]
+for name, text in CONFIGURATIONS.items():
+    seed("configuration", name, text.encode())
+for number, text in enumerate(WORDS):
+    seed("words", f"word-{number:02}", text.encode())

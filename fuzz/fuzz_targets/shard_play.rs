@@ -312,12 +312,14 @@ impl Play {
     fn settle(&mut self, shard: usize) {
         let node = &mut self.nodes[shard];
         node.shard.settle(self.now, &mut node.memory);
+        let mut asks = Vec::new();
+        node.shard.take_requests(&mut asks);
+        for (disk, request) in asks {
+            assert_eq!(request.ticket.shard.index(), shard, "whoever asks is told");
+            self.held.push((shard, disk, request));
+        }
         while let Some(effect) = self.nodes[shard].shard.poll_effect() {
             match effect {
-                Effect::Submit { disk, request } => {
-                    assert_eq!(request.ticket.shard.index(), shard, "whoever asks is told");
-                    self.held.push((shard, disk, request));
-                }
                 Effect::Send { connection, batch } => self.link(connection).pipe.send(batch),
                 Effect::Resume { connection } => self.link(connection).pipe.resume(),
                 Effect::Close { connection, after_send } => {

@@ -244,7 +244,8 @@ impl Play {
                 let extent = Extent::new(extent.offset.0, SECTOR as u64);
                 let expected = self.seen.get(&first).copied().unwrap_or(0);
                 let id = self.next_write();
-                let (old, new) = (self.pattern(expected, extent), self.pattern(id, extent));
+                let (old, new) =
+                    (Box::new(self.pattern(expected, extent)), self.pattern(id, extent));
                 let operation =
                     Operation::CompareAndWrite { extent, expected: old, replacement: new, durable };
                 (operation, Kind::Swap { id, durable, expected })
@@ -314,7 +315,8 @@ impl Play {
         let completion = request.complete(outcome);
         let shard = completion.ticket.shard.index();
         let mut out = Outbox::default();
-        self.volumes[shard].handle_completion(now(self.time), completion, &mut out);
+        let told = self.volumes[shard].handle_completion(now(self.time), completion, &mut out);
+        out.complete.extend(told);
         self.take(shard, out);
     }
 

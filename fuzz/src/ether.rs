@@ -127,7 +127,7 @@ impl Serving {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            requests: &mut self.requests,
+            below: &mut self.requests,
         };
         let result = act(&mut self.target, &mut ctx);
         self.held.extend(self.requests.drain(..));

@@ -115,7 +115,7 @@ impl Target {
             memory: &mut self.memory,
             pool: &mut self.pool,
             controllers: &mut self.controllers,
-            requests: &mut self.requests,
+            below: &mut self.requests,
         };
         let result = act(&mut self.links[link].connection, &mut ctx);
         self.held.extend(self.requests.drain(..));
@@ -135,7 +135,7 @@ impl Target {
                 memory,
                 pool: &mut *pool,
                 controllers: &mut *controllers,
-                requests: &mut *requests,
+                below: &mut *requests,
             };
             match shown {
                 Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),

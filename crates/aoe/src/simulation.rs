@@ -337,7 +337,7 @@ impl World {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            requests: &mut self.requests,
+            below: &mut self.requests,
         };
         if let Some(target) = &mut self.target {
             act(target, &mut ctx);

@@ -1,13 +1,15 @@
 //! Pages in a vector, for tests: each is owned once, and losing or returning one twice is caught.
 
 use block::checksum::Crc32c;
-use block::{Buffer, Memory, PAGE_SIZE, PageId};
+use block::{Buffer, DiskId, Extent, Memory, PAGE_SIZE, PageId};
 
 /// Pages of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     pages: Vec<Vec<u8>>,
     free: Vec<u32>,
+    /// What disks hold that lend, by number.
+    pub(crate) lends: Vec<Vec<u8>>,
 }
 
 impl Pages {
@@ -25,6 +27,16 @@ impl Pages {
 }
 
 impl Memory for Pages {
+    fn can_lend(&self, disk: DiskId, _: Extent) -> bool {
+        (disk.0 as usize) < self.lends.len()
+    }
+
+    fn lend(&mut self, disk: DiskId, extent: Extent, buffer: &mut Buffer) {
+        let range = extent.offset.0 as usize..extent.end().0 as usize;
+        let bytes = self.lends[disk.0 as usize][range].to_vec();
+        self.write(buffer, 0, &bytes);
+    }
+
     fn materialize(&mut self, buffer: &mut Buffer) {
         while (buffer.pages().len() as u32) < buffer.page_count() {
             let number = self.free.pop().unwrap_or_else(|| {

@@ -63,6 +63,12 @@ pub const PDU_COMPLETE: Duration = Duration::from_secs(30);
 pub const DATA_AFTER_R2T: Duration = Duration::from_secs(30);
 /// A send that makes no progress for so long closes its connection.
 pub const SEND_PROGRESS: Duration = Duration::from_secs(30);
+/// An initiator's I/O queue on which something is asked and nothing was heard for so long is asked for a sign of life, which takes no disk.
+pub const QUEUE_QUIET: Duration = Duration::from_secs(3);
+/// A queue that has not given its sign of life for so long after that is silent: its connection carries nothing any more.
+pub const QUEUE_SILENT: Duration = Duration::from_secs(3);
+/// A silence so soon after the last one doubles the patience with the next: a target that is slow for all is not helped by reconnects.
+pub const SILENCE_AGAIN: Duration = Duration::from_secs(60);
 /// A disk that has not answered for so long is slow, and shown as such.
 pub const DISK_SLOW: Duration = Duration::from_secs(5);
 /// A disk that has not answered for so long is stuck: its paths are failed.
@@ -84,4 +90,6 @@ const _: () = {
     assert!(CONNECTIONS_PER_HOST_MAX <= CONNECTIONS_MAX);
     assert!(DISK_SLOW.as_secs() < DISK_STUCK.as_secs());
     assert!(HANDSHAKE.as_secs() <= PDU_COMPLETE.as_secs());
+    // A silent queue is noticed before its requests could be taken for those of a stuck disk.
+    assert!(QUEUE_QUIET.as_secs() + QUEUE_SILENT.as_secs() < DISK_STUCK.as_secs());
 };

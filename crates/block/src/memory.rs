@@ -3,6 +3,8 @@
 
 use crate::buffer::Buffer;
 use crate::checksum::Crc32c;
+use crate::ticket::DiskId;
+use crate::units::Extent;
 
 /// The memory behind buffers. All offsets and lengths are bytes of the buffer; a range outside it is a
 /// bug and panics. Writing to a leased page is a bug and panics.
@@ -13,6 +15,31 @@ pub trait Memory {
 
     /// Takes a buffer back: frees its pages and ends its leases. Use [`Pool::give`](crate::Pool::give) for buffers of a pool.
     fn release(&mut self, buffer: Buffer);
+
+    /// As [`release`](Self::release), for all of them; the list is left empty and keeps its memory.
+    fn release_all(&mut self, buffers: &mut Vec<Buffer>) {
+        for buffer in buffers.drain(..) {
+            self.release(buffer);
+        }
+    }
+
+    /// Whether the disk is itself memory (RAM) and has `extent`, so that [`lend`](Self::lend) may be called instead of asking it to read. A hint
+    /// as well: what finding the first page needs is fetched into the processor's cache.
+    fn can_lend(&self, disk: DiskId, extent: Extent) -> bool {
+        let _ = (disk, extent);
+        false
+    }
+
+    /// A hint, for what can be lent: fetches what lending needs. Who lends many extents calls [`can_lend`](Self::can_lend) for all, this for all,
+    /// and then [`lend`](Self::lend) for all: so the cache misses overlap.
+    fn foresee_loan(&self, disk: DiskId, extent: Extent) {
+        let _ = (disk, extent);
+    }
+
+    /// Gives the reserved `buffer` leases of the disk's pages of `extent`, as a read would. Only for what can be lent.
+    fn lend(&mut self, disk: DiskId, extent: Extent, buffer: &mut Buffer) {
+        panic!("disk {} was to lend {extent} to {} bytes", disk.0, buffer.len());
+    }
 
     /// Puts `bytes` into the buffer from `at` on; gives it pages first if it has none.
     fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]);

@@ -88,7 +88,23 @@ impl Pool {
     /// Takes a buffer back and credits `account` with it.
     #[inline]
     pub fn give(&mut self, account: &mut Account, memory: &mut dyn Memory, buffer: Buffer) {
-        let pages = buffer.page_count();
+        self.credit(account, buffer.page_count());
+        memory.release(buffer);
+    }
+
+    /// Takes buffers back, all of them `account`'s.
+    pub fn give_all(
+        &mut self,
+        account: &mut Account,
+        memory: &mut dyn Memory,
+        buffers: &mut Vec<Buffer>,
+    ) {
+        self.credit(account, buffers.iter().map(Buffer::page_count).sum());
+        memory.release_all(buffers);
+    }
+
+    #[inline]
+    fn credit(&mut self, account: &mut Account, pages: u32) {
         assert!(
             account.pages >= pages && self.used >= pages,
             "{pages} pages given back to a pool that lent {} and an account that holds {}",
@@ -97,7 +113,6 @@ impl Pool {
         );
         account.pages -= pages;
         self.used -= pages;
-        memory.release(buffer);
     }
 
     /// Pages in all.

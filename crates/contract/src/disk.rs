@@ -1,17 +1,6 @@
 //! What a driver tells of a disk: facts derived from what the backing does, never set by hand.
 
-use block::{ByteCount, ShardId};
-
-/// A disk of the process, named by whoever configured it; every shard that uses it knows it by the same number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DiskId(pub u32);
-
-impl DiskId {
-    /// The shard, of `shards`, that groups the disk's flushes and knows whether it takes writes.
-    pub fn owner(self, shards: u16) -> ShardId {
-        ShardId((self.0 % u32::from(shards.max(1))) as u16)
-    }
-}
+use block::ByteCount;
 
 /// Where a completed write may still be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

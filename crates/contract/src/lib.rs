@@ -12,9 +12,10 @@ pub mod link;
 pub mod machine;
 pub mod suite;
 
+pub use block::DiskId;
 pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
-pub use disk::{Cache, DiskFacts, DiskId};
+pub use disk::{Cache, DiskFacts};
 pub use link::{FrameBatch, InFrame, LinkFacts, LinkId, OutFrame};
-pub use machine::{Effect, Event, Loss, Machine};
+pub use machine::{Ask, Effect, Event, Loss, Machine};

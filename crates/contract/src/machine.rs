@@ -3,21 +3,20 @@
 use core::fmt;
 use std::net::SocketAddr;
 
-use block::{Completion, Instant, Memory, Request, ShardId};
+use block::{Completion, DiskId, Instant, Memory, Request, ShardId};
 
 use crate::connection::{ConnectionId, Direct, Endpoint, Next, Receive, SendBatch};
-use crate::disk::DiskId;
 
 /// One core's logic. The driver calls it in this order, over and over:
 ///
 /// 1. [`handle_event`](Machine::handle_event), [`handle_received`](Machine::handle_received) and [`handle_direct`](Machine::handle_direct), for everything that happened;
 /// 2. [`handle_timeout`](Machine::handle_timeout), when the moment of [`poll_timeout`](Machine::poll_timeout) has come;
 /// 3. [`settle`](Machine::settle), once: the end of the turn, when replies are gathered into batches;
-/// 4. [`poll_effect`](Machine::poll_effect), until it returns `None`; a disk that answers at once (RAM) answers in between, by 1, and then
-///    3 and 4 come again;
+/// 4. [`take_requests`](Machine::take_requests) and [`poll_effect`](Machine::poll_effect), until there are none; a disk that answers at once
+///    (RAM) answers in between, by 1, and then 3 and 4 come again;
 /// 5. [`poll_timeout`](Machine::poll_timeout), and sleep until then or until something happens.
 ///
-/// Effects may also be polled between events (the driver does so to submit disk requests early); they are complete only after `settle`.
+/// Requests and effects may also be taken between events (the driver does so to ask disks early); they are complete only after `settle`.
 pub trait Machine {
     /// What shards and the control thread send each other.
     type Mail: Send + fmt::Debug + 'static;
@@ -50,7 +49,11 @@ pub trait Machine {
     /// The end of a turn: whatever was touched makes up its mind.
     fn settle(&mut self, now: Instant, memory: &mut dyn Memory);
 
-    /// What is to be done next.
+    /// Appends what disks are to be asked to `asks`, in order, and keeps none of it. For each exactly one [`Event::Completed`] comes, maybe at once.
+    /// They come in bulk because there are many: a machine that gathers them in a `Vec` of its own swaps it with an empty `asks`.
+    fn take_requests(&mut self, asks: &mut Vec<Ask>);
+
+    /// What else is to be done next.
     fn poll_effect(&mut self) -> Option<Effect<Self::Mail>>;
 
     /// When `handle_timeout` wants to be called, if at all. `None` costs nothing while idle.
@@ -123,6 +126,9 @@ pub enum Event<M> {
     },
 }
 
+/// What a disk is to be asked.
+pub type Ask = (DiskId, Request);
+
 /// How a connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -135,13 +141,6 @@ pub enum Loss {
 /// What a machine wants done.
 #[derive(Debug)]
 pub enum Effect<M> {
-    /// Ask a disk. Exactly one completion comes, maybe at once.
-    Submit {
-        /// The disk.
-        disk: DiskId,
-        /// What to ask.
-        request: Request,
-    },
     /// Send a batch; one at a time per connection.
     Send {
         /// The connection.

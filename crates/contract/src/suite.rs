@@ -17,7 +17,9 @@ use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
 
-use crate::{ConnectionId, Direct, DiskId, Effect, Event, Loss, Machine, Next, Receive, SendBatch};
+use crate::{
+    Ask, ConnectionId, Direct, DiskId, Effect, Event, Loss, Machine, Next, Receive, SendBatch,
+};
 
 /// A peer's end of a connection, numbered by the harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +181,7 @@ pub enum Report {
 #[derive(Debug, Default)]
 pub struct Scripted {
     scripts: BTreeMap<ConnectionId, VecDeque<Step>>,
+    asks: Vec<Ask>,
     effects: VecDeque<Effect<Note>>,
     timer: Option<Instant>,
     lent: usize,
@@ -285,7 +288,7 @@ impl Scripted {
     fn ask(&mut self, slot: u32, generation: u32, operation: Operation) {
         let ticket = Ticket { machine: MachineId(7), generation, slot, shard: ShardId(0) };
         let request = Request { ticket, operation };
-        self.effects.push_back(Effect::Submit { disk: self.blocks.disk, request });
+        self.asks.push((self.blocks.disk, request));
     }
 
     fn write_block(&mut self, block: u32, memory: &mut dyn Memory) {
@@ -434,6 +437,10 @@ impl Machine for Scripted {
     }
 
     fn settle(&mut self, _now: Instant, _memory: &mut dyn Memory) {}
+
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        asks.append(&mut self.asks);
+    }
 
     fn poll_effect(&mut self) -> Option<Effect<Note>> {
         self.effects.pop_front()

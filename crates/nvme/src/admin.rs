@@ -8,12 +8,12 @@ use block::Instant;
 use wire::nvme::command::{AdminOpcode, Fuse};
 use wire::nvme::feature::FeatureId;
 use wire::nvme::identify::IDENTIFY_SIZE;
-use wire::nvme::log::LogId;
+use wire::nvme::log::{GetLog, LogId};
 use wire::nvme::{Command, Nqn, Status};
 
 use crate::controllers::controller::{Controller, Kind};
-use crate::controllers::{Answer, ControllerRef, Controllers, MachineKey, Reply};
-use crate::{discovery, feature, identify, log};
+use crate::controllers::{Answer, ControllerRef, Controllers, Export, MachineKey, Reply};
+use crate::{discovery, feature, identify, io, log};
 
 /// DW0 of Abort: the command was not aborted.
 const NOT_ABORTED: u32 = 1;
@@ -53,7 +53,7 @@ impl Controllers {
         data: &[u8],
     ) -> Answer {
         let id = command.command_id();
-        if command.psdt() != 1 || command.fuse() != Fuse::NONE {
+        if io::check_format(command).is_err() || command.fuse() != Fuse::NONE {
             return Answer::Now(Reply::new(id, Status::INVALID_FIELD.with_dnr()));
         }
         if command.is_fabrics() {
@@ -65,6 +65,10 @@ impl Controllers {
         }
         if command.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST {
             return self.async_event_request(name, id);
+        }
+        if self.reads_shared_log(name, command) {
+            let answer = self.read_shared_log(now, name, command);
+            return answer.unwrap_or_else(|why| Answer::Now(Reply::new(id, why.with_dnr())));
         }
         let outcome = self.answer(now, name, command, data);
         Answer::Now(match outcome {
@@ -85,7 +89,7 @@ impl Controllers {
         let discovery = self.controller_of(name).expect("its admin queue is open").is_discovery();
         match command.admin_opcode() {
             AdminOpcode::IDENTIFY => self.identify(name, command),
-            AdminOpcode::GET_LOG_PAGE => self.get_log(now, name, command),
+            AdminOpcode::GET_LOG_PAGE => self.get_log(name, command),
             AdminOpcode::GET_FEATURES => self.get_features(now, name, command),
             AdminOpcode::SET_FEATURES => self.set_features(now, name, command, data),
             AdminOpcode::KEEP_ALIVE => Ok((0, Vec::new())),
@@ -104,17 +108,22 @@ impl Controllers {
         identify::identify(command, context).map(|data| (0, data))
     }
 
-    fn get_log(&mut self, now: Instant, name: ControllerRef, command: &Command) -> Outcome {
+    fn reads_shared_log(&mut self, name: ControllerRef, command: &Command) -> bool {
+        command.admin_opcode() == AdminOpcode::GET_LOG_PAGE
+            && Controllers::is_of_all_shards(GetLog::from_command(command).id)
+            && !self.controller_of(name).expect("its admin queue is open").is_discovery()
+    }
+
+    fn get_log(&mut self, name: ControllerRef, command: &Command) -> Outcome {
         let wanted = log::parse(command)?;
         let (controller, export) = self.controller_and_export(name);
         let cache_volatile = export.is_some_and(|export| export.is_cache_volatile());
-        let started = self.started();
         if !log::is_known(wanted.id, controller.is_discovery()) {
             return Err(Status::INVALID_LOG_PAGE);
         }
         let data = match controller.kind {
             Kind::Io(_) => {
-                let page = log::page(wanted.id, controller, cache_volatile, now, started)?;
+                let page = log::page(wanted.id, controller, cache_volatile)?;
                 log::cut(&page, &wanted)?
             }
             Kind::Discovery if wanted.id == LogId::DISCOVERY => {
@@ -140,8 +149,7 @@ impl Controllers {
 
     fn get_features(&mut self, now: Instant, name: ControllerRef, command: &Command) -> Outcome {
         let (controller, export) = self.controller_and_export(name);
-        let cache_volatile = export.is_some_and(|export| export.is_cache_volatile());
-        let context = feature_context(now, controller, cache_volatile);
+        let context = feature_context(now, controller, export, command);
         let value = controller.features.get(command, context)?;
         if (command.sgl().length as usize) < value.data.len() {
             return Err(Status::INVALID_SGL_LENGTH);
@@ -157,10 +165,9 @@ impl Controllers {
         data: &[u8],
     ) -> Outcome {
         let (controller, export) = self.controller_and_export(name);
-        let cache_volatile = export.is_some_and(|export| export.is_cache_volatile());
         let mut features = controller.features.clone();
         let value =
-            features.set(command, data, feature_context(now, controller, cache_volatile))?;
+            features.set(command, data, feature_context(now, controller, export, command))?;
         self.controller_of(name).expect("just seen").features = features;
         match FeatureId::of(command) {
             FeatureId::KEEP_ALIVE_TIMER => self.arm_keep_alive(name),
@@ -171,16 +178,18 @@ impl Controllers {
     }
 }
 
-fn feature_context(
+fn feature_context<'a>(
     now: Instant,
-    controller: &Controller,
-    cache_volatile: bool,
-) -> feature::Context<'_> {
+    controller: &'a Controller,
+    export: Option<&Export>,
+    command: &Command,
+) -> feature::Context<'a> {
     feature::Context {
         now,
         discovery: controller.is_discovery(),
-        cache_volatile,
+        cache_volatile: export.is_some_and(Export::is_cache_volatile),
         host_id: &controller.who.host.id,
         has_queues: !controller.is_without_io(),
+        has_namespace: export.is_some_and(|export| export.namespace(command.nsid()).is_some()),
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Features belong to a controller, start at their defaults, and nothing is saved (SV is 0x10D). Units: KATO in milliseconds, the
 //! timestamp in milliseconds since 1970. Errors: an unknown feature or a value that cannot be had is 0x002, a feature that cannot be changed
-//! 0x10E, one with an NSID that is not per namespace 0x10F; all with DNR. Spec: NVMe base, "Feature Identifiers".
+//! 0x10E, one with an NSID that is not per namespace 0x10F; all with DNR. Error recovery alone is per namespace. Spec: NVMe base, "Feature Identifiers".
+
+use std::collections::BTreeMap;
 
 use block::Instant;
 use block::limits::IO_QUEUES_MAX;
@@ -30,6 +32,8 @@ pub(crate) struct Context<'a> {
     pub(crate) host_id: &'a [u8; 16],
     /// Whether an I/O queue exists.
     pub(crate) has_queues: bool,
+    /// Whether there is a namespace of the command's NSID.
+    pub(crate) has_namespace: bool,
 }
 
 /// The features of a controller.
@@ -44,6 +48,8 @@ pub(crate) struct Features {
     temperature_over: u16,
     temperature_under: u16,
     error_recovery: u32,
+    /// Of namespaces that have another one.
+    error_recovery_of: BTreeMap<u32, u32>,
     write_atomicity: u32,
     /// The time that was set, and when.
     timestamp: Timestamp,
@@ -67,6 +73,7 @@ impl Features {
             temperature_over: TEMPERATURE_DEFAULT,
             temperature_under: 0,
             error_recovery: 0,
+            error_recovery_of: BTreeMap::new(),
             write_atomicity: 0,
             timestamp: Timestamp::new(0, false),
             timestamp_at: Instant::ZERO,
@@ -99,8 +106,10 @@ impl Features {
             Select::CAPABILITIES => {
                 let fixed =
                     matches!(feature, FeatureId::VOLATILE_WRITE_CACHE | FeatureId::HOST_IDENTIFIER);
-                let result = FeatureCapabilities(0).with_changeable(!fixed).0;
-                Ok(Value { result, data: Vec::new() })
+                let capabilities = FeatureCapabilities(0)
+                    .with_changeable(!fixed)
+                    .with_namespace_specific(feature == FeatureId::ERROR_RECOVERY);
+                Ok(Value { result: capabilities.0, data: Vec::new() })
             }
             _ => Err(Status::INVALID_FIELD),
         }
@@ -116,7 +125,11 @@ impl Features {
             FeatureId::ARBITRATION => self.arbitration,
             FeatureId::POWER_MANAGEMENT => self.power,
             FeatureId::TEMPERATURE_THRESHOLD => self.temperature(command.cdw11())?.into(),
-            FeatureId::ERROR_RECOVERY => self.error_recovery,
+            FeatureId::ERROR_RECOVERY => {
+                check_namespace(command, context)?;
+                let own = self.error_recovery_of.get(&command.nsid());
+                own.copied().unwrap_or(self.error_recovery)
+            }
             FeatureId::VOLATILE_WRITE_CACHE => VolatileWriteCache(0).with_enabled(true).0,
             FeatureId::NUMBER_OF_QUEUES => queues(self.queues_granted),
             FeatureId::WRITE_ATOMICITY => self.write_atomicity,
@@ -153,7 +166,9 @@ impl Features {
         if FeatureId::save_of(command) {
             return Err(Status::FEATURE_NOT_SAVEABLE);
         }
-        if command.nsid() != 0 && command.nsid() != NSID_ALL {
+        if feature == FeatureId::ERROR_RECOVERY {
+            check_namespace(command, context)?;
+        } else if !is_for_all(command) {
             return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC);
         }
         let value = command.cdw11();
@@ -168,7 +183,13 @@ impl Features {
             FeatureId::ERROR_RECOVERY if ErrorRecovery(value).deallocated_error() => {
                 return Err(Status::INVALID_FIELD);
             }
-            FeatureId::ERROR_RECOVERY => self.error_recovery = value & 0xffff,
+            FeatureId::ERROR_RECOVERY if is_for_all(command) => {
+                self.error_recovery = value & 0xffff;
+                self.error_recovery_of.clear();
+            }
+            FeatureId::ERROR_RECOVERY => {
+                self.error_recovery_of.insert(command.nsid(), value & 0xffff);
+            }
             FeatureId::VOLATILE_WRITE_CACHE => {
                 // The cache is what the backing has: it cannot be switched off.
                 if !VolatileWriteCache(value).enabled() {
@@ -249,6 +270,19 @@ fn check_known(feature: FeatureId, context: Context<'_>) -> Result<(), Status> {
     } else {
         Err(Status::INVALID_FIELD)
     }
+}
+
+/// Whether a command is about all namespaces.
+fn is_for_all(command: &Command) -> bool {
+    command.nsid() == 0 || command.nsid() == NSID_ALL
+}
+
+/// Checks the NSID of a feature that each namespace has for itself.
+fn check_namespace(command: &Command, context: Context<'_>) -> Result<(), Status> {
+    if is_for_all(command) || context.has_namespace {
+        return Ok(());
+    }
+    Err(Status::INVALID_NAMESPACE)
 }
 
 /// NSQA and NCQA, 0-based.

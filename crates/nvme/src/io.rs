@@ -77,17 +77,26 @@ impl Work {
     }
 }
 
-/// Checks what every command must say of its data, whatever it is: an SGL, of a type that TCP knows.
+/// Whether PSDT says that data are described by an SGL. Fabrics commands may leave the bits out, which their own formats reserve.
+#[inline]
+pub fn check_format(command: &Command) -> Result<(), Status> {
+    if command.psdt() == 1 || (command.is_fabrics() && command.psdt() == 0) {
+        return Ok(());
+    }
+    Err(Status::INVALID_FIELD.with_dnr())
+}
+
+/// Checks what every command must say of its data, whatever it is: an SGL, of a type that TCP knows if there are data.
 #[inline]
 pub fn check_pointer(command: &Command) -> Result<(), Status> {
-    if command.psdt() != 1 {
-        return Err(Status::INVALID_FIELD.with_dnr());
-    }
+    check_format(command)?;
     let sgl = command.sgl();
     match sgl.kind {
         SglKind::TRANSPORT => Ok(()),
         SglKind::IN_CAPSULE if sgl.address == 0 => Ok(()),
         SglKind::IN_CAPSULE => Err(Status::INVALID_SGL_OFFSET.with_dnr()),
+        // A command without data may leave the descriptor as zeros.
+        _ if sgl.length == 0 => Ok(()),
         _ => Err(Status::INVALID_SGL_TYPE.with_dnr()),
     }
 }

@@ -4,7 +4,9 @@
 //! offset that is not a multiple of 4 or lies beyond the log 0x002, a length beyond MDTS 0x002; all with DNR.
 //! Spec: NVMe base, "Get Log Page command".
 
-use block::Instant;
+use core::time::Duration;
+use std::collections::VecDeque;
+
 use block::limits::{NAMESPACES_MAX, TRANSFER_MAX};
 use wire::nvme::command::{AdminOpcode, IoOpcode, NSID_ALL};
 use wire::nvme::feature::FeatureId;
@@ -15,6 +17,7 @@ use wire::nvme::log::{
 use wire::nvme::{Command, Status};
 
 use crate::controllers::controller::{Controller, ERROR_ENTRIES_MAX};
+use crate::controllers::health::Traffic;
 use crate::feature;
 
 /// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of an entry's support).
@@ -42,10 +45,15 @@ pub(crate) fn parse(command: &Command) -> Result<GetLog, Status> {
     Ok(wanted)
 }
 
+/// Whether what is asked for begins within a log of so many bytes.
+pub(crate) fn check_offset(wanted: &GetLog, length: u64) -> Result<(), Status> {
+    if wanted.offset > length { Err(Status::INVALID_FIELD) } else { Ok(()) }
+}
+
 /// The part of a whole log that is asked for, with zeros behind its end.
 pub(crate) fn cut(log: &[u8], wanted: &GetLog) -> Result<Vec<u8>, Status> {
-    let start = usize::try_from(wanted.offset).ok().filter(|&start| start <= log.len());
-    let start = start.ok_or(Status::INVALID_FIELD)?;
+    check_offset(wanted, log.len() as u64)?;
+    let start = wanted.offset as usize;
     let length = wanted.bytes as usize;
     let end = log.len().min(start + length);
     let mut data = vec![0; length];
@@ -53,18 +61,14 @@ pub(crate) fn cut(log: &[u8], wanted: &GetLog) -> Result<Vec<u8>, Status> {
     Ok(data)
 }
 
-/// A log of an I/O controller, whole.
+/// A log of an I/O controller, whole; those of all shards are made in `controllers::health`.
 pub(crate) fn page(
     id: LogId,
     controller: &Controller,
     cache_volatile: bool,
-    now: Instant,
-    started: Instant,
 ) -> Result<Vec<u8>, Status> {
     match id {
         LogId::SUPPORTED => Ok(identifiers(|id| is_known(LogId(id), false))),
-        LogId::ERROR => Ok(errors(controller)),
-        LogId::SMART => Ok(smart(controller, now, started).emit().to_vec()),
         LogId::FIRMWARE_SLOT => Ok(firmware().emit().to_vec()),
         LogId::CHANGED_NAMESPACES => {
             let nsids: Vec<u32> = controller.changed_namespaces.iter().copied().collect();
@@ -106,24 +110,39 @@ pub(crate) fn identifiers(known: impl Fn(u8) -> bool) -> Vec<u8> {
     log
 }
 
-fn errors(controller: &Controller) -> Vec<u8> {
+/// Bytes of a log of all shards.
+pub(crate) fn shared_size(id: LogId) -> u64 {
+    let size = match id {
+        LogId::ERROR => ERROR_ENTRIES_MAX * ErrorEntry::SIZE,
+        _ => Smart::SIZE,
+    };
+    size as u64
+}
+
+/// The error log of these entries, the newest first.
+pub(crate) fn errors(entries: &VecDeque<ErrorEntry>) -> Vec<u8> {
     let mut log = vec![0; ERROR_ENTRIES_MAX * ErrorEntry::SIZE];
-    for (slot, entry) in
-        log.as_chunks_mut::<{ ErrorEntry::SIZE }>().0.iter_mut().zip(&controller.errors)
-    {
+    for (slot, entry) in log.as_chunks_mut::<{ ErrorEntry::SIZE }>().0.iter_mut().zip(entries) {
         *slot = entry.emit();
     }
     log
 }
 
-/// Health: nothing wears out here. Transfer counters are those of `status`, since a controller's queues may be on several shards.
-fn smart(controller: &Controller, now: Instant, started: Instant) -> Smart {
+/// Health: nothing wears out here, and power is that of the process.
+pub(crate) fn smart(traffic: &Traffic, error_entries: u64, power_on: Duration) -> Smart {
+    // Data units: thousands of 512 bytes, rounded up.
+    let units = |bytes: u64| u128::from(bytes.div_ceil(512 * 1000));
     Smart {
         available_spare: 100,
         available_spare_threshold: 10,
-        power_on_hours: u128::from(now.since(started).as_secs() / 3600),
+        data_units_read: units(traffic.read_bytes),
+        data_units_written: units(traffic.write_bytes),
+        host_reads: traffic.reads.into(),
+        host_writes: traffic.writes.into(),
+        power_on_hours: u128::from(power_on.as_secs() / 3600),
         power_cycles: 1,
-        error_entries: controller.error_count.into(),
+        media_errors: traffic.media_errors.into(),
+        error_entries: error_entries.into(),
         ..Smart::default()
     }
 }

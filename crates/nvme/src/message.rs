@@ -11,6 +11,7 @@
 //!       | <---- HeardAsk --------------- |   the keep-alive timer expired
 //!       | ----- HeardAnswer -----------> |
 //!       | <---- CloseQueues ------------ |   CC.EN = 0, failure, removal
+//!       | ----- CommandsFailed --------> |   for the error log
 //!       | ----- QueueLost -------------> |   its connection is lost, it drains
 //!       | ----- QueueGone -------------> |   drained, once for each queue
 //!
@@ -18,12 +19,16 @@
 //!       | ----- HostAsk ---------------> |   does anything of this host still drain?
 //!       | <---- HostAnswer ------------- |   at the latest after HOST_HOLD
 //!       | ----- ControllerMade, Gone --> |
+//!       | ----- TrafficAsk ------------> |   a log is read that is about all shards
+//!       | <---- TrafficAnswer ---------- |
 //! ```
 
 use core::time::Duration;
 
 use block::{ShardId, Slot, VolumeId};
 use wire::nvme::{Nqn, Status};
+
+use crate::controllers::health::{Failures, Traffic};
 
 /// A host, as Connect names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +97,27 @@ pub enum Message {
         controller: ControllerRef,
         /// Time since the last command.
         quiet: Option<Duration>,
+    },
+    /// Commands of an I/O queue of yours failed.
+    CommandsFailed {
+        /// The controller.
+        controller: ControllerRef,
+        /// Which.
+        failures: Box<Failures>,
+    },
+    /// What did hosts read and write of this subsystem through you?
+    TrafficAsk {
+        /// The asker's mark.
+        ask: Slot,
+        /// The subsystem.
+        subsystem: Nqn,
+    },
+    /// The answer to `TrafficAsk`.
+    TrafficAnswer {
+        /// The asker's mark.
+        ask: Slot,
+        /// So much; nothing if there is no such subsystem.
+        traffic: Traffic,
     },
     /// A host connects: answer once no queue or failed controller of it drains on your shard, or say that one does.
     HostAsk {

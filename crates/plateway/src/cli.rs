@@ -107,6 +107,9 @@ pub(crate) struct ServeArgs {
     /// The directory of identities [default: /var/lib/plateway, or the user's state directory]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state: Option<String>,
+    /// Label the disks of this concat or stripe whatever they hold; may be given again for another volume
+    #[arg(long, value_name = "VOLUME", requires = "config")]
+    pub(crate) overwrite: Vec<String>,
 }
 
 impl ServeArgs {
@@ -130,13 +133,17 @@ impl ServeArgs {
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Exit code 0: it can be used. 1: it cannot; each mistake is shown at its line.\n\
-    Where a server answers on the control socket, the difference to what it serves is shown,\n\
-    else everything is new."
+    Disks are opened for reading: sizes, blocks and labels are checked, and nothing is changed. Remote\n\
+    disks are not contacted. Where a server answers on the control socket, the difference to what it\n\
+    serves is shown, else everything is new."
 )]
 pub(crate) struct CheckArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
     pub(crate) file: PathBuf,
+    /// Show what labelling the disks of this concat or stripe anew would give up; may be given again for another volume
+    #[arg(long, value_name = "VOLUME")]
+    pub(crate) overwrite: Vec<String>,
     /// The control socket of the server to compare with [default: the configuration's]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
@@ -155,6 +162,9 @@ pub(crate) struct ApplyArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
     pub(crate) file: PathBuf,
+    /// Label the disks of this concat or stripe whatever they hold; may be given again for another volume
+    #[arg(long, value_name = "VOLUME")]
+    pub(crate) overwrite: Vec<String>,
     /// The control socket of the server [default: the configuration's]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use block::{Buffer, Extent, MachineId, Memory, Operation, Request, ShardId, Ticket};
 use contract::{
-    ConnectionId, Direct, DiskId, Effect, Event, ListenerId, Machine, Next, Receive, SendBatch,
+    Ask, ConnectionId, Direct, DiskId, Effect, Event, ListenerId, Machine, Next, Receive, SendBatch,
 };
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
@@ -69,6 +69,7 @@ struct Served {
 struct Blocks {
     served: Vec<Option<(ConnectionId, Served)>>,
     touched: Vec<u32>,
+    asks: Vec<Ask>,
     effects: VecDeque<Effect<()>>,
 }
 
@@ -152,7 +153,7 @@ impl Machine for Blocks {
             let generation = u32::from(write);
             let ticket = Ticket { machine, generation, slot: 0, shard: ShardId(0) };
             let request = Request { ticket, operation };
-            self.effects.push_back(Effect::Submit { disk: DiskId(0), request });
+            self.asks.push((DiskId(0), request));
             at += length;
         }
         Receive { consumed: at, next: Next::Stream { at_least: 1, at_most: u32::MAX } }
@@ -184,6 +185,10 @@ impl Machine for Blocks {
             }
         }
         self.touched = touched;
+    }
+
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        asks.append(&mut self.asks);
     }
 
     fn poll_effect(&mut self) -> Option<Effect<()>> {

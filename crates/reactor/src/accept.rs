@@ -35,6 +35,13 @@ impl Default for ListenOptions {
     }
 }
 
+impl ListenOptions {
+    /// How long a connection is looked at after its activity.
+    pub(crate) fn spin(self) -> Duration {
+        Duration::from_micros(u64::from(self.poll_us))
+    }
+}
+
 /// A listening socket.
 pub(crate) struct Listener {
     pub(crate) id: ListenerId,
@@ -133,6 +140,13 @@ pub(crate) struct Admitted {
     admission: Arc<Admission>,
     host: IpAddr,
     listener: ListenerId,
+}
+
+impl Admitted {
+    /// The listener that it came to.
+    pub(crate) fn listener(&self) -> ListenerId {
+        self.listener
+    }
 }
 
 impl Drop for Admitted {

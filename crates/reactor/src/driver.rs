@@ -1,7 +1,7 @@
 //! The driver: runs one machine on one thread, over whichever engine.
 //!
-//! A turn: take what has ended, show received bytes, tell events, then settle and carry effects out, answer what
-//! disks answer at once, and settle again; then wait, in one system call, until something ends, mail comes or
+//! A turn: take what has ended, show received bytes, tell events, ask disks (those that answer at once answer there), then
+//! settle and carry effects out, until nothing follows; then wait, in one system call, until something ends, mail comes or
 //! a moment is due. Nothing ticks: without a deadline the wait has no limit.
 //!
 //! ```text
@@ -251,10 +251,20 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Parcel::Arrival(arrival) => self.arrive(arrival),
                 Parcel::Listen(listener) => self.listen(listener),
                 Parcel::Unlisten(id, told) => self.unlisten(id, told),
+                Parcel::ChangeListener(id, options, told) => {
+                    self.change_listener(id, options);
+                    let _ = told.send(());
+                }
+                Parcel::Spin(id, spin) => self.spin_for(id, spin),
                 Parcel::AcceptAgain => self.accept_again(),
-                Parcel::AddDisk(id, disk) => self.disks.add(id, disk),
+                Parcel::AddDisk(id, disk) => {
+                    if disk.as_ram().is_some() {
+                        self.memory.add_lender(id, disk.clone());
+                    }
+                    self.disks.add(id, disk);
+                }
                 Parcel::RemoveDisk(id, told) => {
-                    self.answer_gathered();
+                    self.memory.remove_lender(id);
                     self.disks.remove(id, told);
                 }
                 Parcel::Worked(number, work) => self.worked(number, work),
@@ -283,20 +293,19 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         for _ in 0..SETTLES_PER_TURN {
             self.flush_events();
             self.machine.settle(self.now, &mut self.memory);
-            self.perform_effects();
-            self.answer_gathered();
-            if self.events.is_empty() {
+            let answered = self.perform_effects();
+            if !answered && self.events.is_empty() {
                 return;
             }
         }
         self.pressed = true;
     }
 
-    /// Does what the machine wants.
-    fn perform_effects(&mut self) {
+    /// Does what the machine wants. Returns whether a disk answered at once.
+    fn perform_effects(&mut self) -> bool {
+        let answered = self.ask_disks();
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
-                Effect::Submit { disk, request } => self.submit(disk, request),
                 Effect::Send { connection, batch } => self.send(slot_of(connection), batch),
                 Effect::Resume { connection } => self.resume(slot_of(connection)),
                 Effect::Connect { token, address } => self.connect(token, address),
@@ -306,6 +315,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Effect::Mail { to, mail } => self.mail(to, mail),
             }
         }
+        answered
     }
 
     fn mail(&mut self, to: ShardId, mail: M::Mail) {

@@ -8,12 +8,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{io, mem};
 
 use block::ShardId;
 use contract::{DiskId, ListenerId};
 
-use crate::accept::{Arrival, Listener};
+use crate::accept::{Arrival, ListenOptions, Listener};
 use crate::disk::{Disk, Work};
 use crate::engine::workers::Deliver;
 
@@ -27,6 +28,10 @@ pub(crate) enum Parcel<M> {
     Listen(Listener),
     /// Accept no more there; for shard 0.
     Unlisten(ListenerId, Sender<()>),
+    /// A listener grants something else from now on; for shard 0, which says when that is so.
+    ChangeListener(ListenerId, ListenOptions, Sender<()>),
+    /// Connections of a listener spin so long from now on. From shard 0, behind the connections that it dealt out before.
+    Spin(ListenerId, Duration),
     /// A connection was closed while descriptors had run out; for shard 0.
     AcceptAgain,
     /// A disk.

@@ -208,6 +208,14 @@ impl<M: Send + 'static> Handle<M> {
         Ok(local)
     }
 
+    /// Grants connections of a listener something else, without touching its socket: those that are accepted once it returns all of it, those that
+    /// stand the new `poll_us` soon. Those that are more than `max_connections` stay.
+    pub fn change_listener(&self, id: ListenerId, options: ListenOptions) {
+        let (told, done) = mpsc::channel();
+        self.shared.inboxes[0].post(Parcel::ChangeListener(id, options, told));
+        let _ = done.recv();
+    }
+
     /// Stops listening; returns once the socket is closed. Its connections stay: the machines close them.
     pub fn unlisten(&self, id: ListenerId) {
         let (told, done) = mpsc::channel();

@@ -207,6 +207,41 @@ fn a_listener_that_went_accepts_no_more_and_keeps_its_connections() {
 }
 
 #[test]
+fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
+    let few = ListenOptions { max_connections: 2, poll_us: 0 };
+    on_each(&two_shards(), |bench| {
+        let address = bench.listen(few);
+        let mut peers = vec![bench.connect(address), bench.connect(address)];
+        let mut ids = vec![bench.accepted(), bench.accepted()];
+        let mut refused = bench.connect(address);
+        assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
+        let more = ListenOptions { max_connections: 3, poll_us: 100_000 };
+        bench.handle.change_listener(FIRST, more);
+        peers.push(bench.connect(address));
+        ids.push(bench.accepted());
+        bench.handle.change_listener(ListenerId(77), few);
+        // Those that were there before spin as well, on either shard: seen by the looks of the one engine that counts them.
+        if bench.handle.choice().kind != reactor::EngineKind::Epoll {
+            return;
+        }
+        for (peer, (shard, id)) in peers.iter_mut().zip(ids) {
+            let calls = || bench.handle.stats()[shard.index()].system_calls;
+            let (begin, before) = (Instant::now(), calls());
+            for messages in 1.. {
+                peer.write_all(b"x").unwrap();
+                assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+                // Not to wait for something, but to give it the time in which it may spin.
+                std::thread::sleep(Duration::from_millis(2));
+                if calls() - before > 100 * messages {
+                    break;
+                }
+                assert!(begin.elapsed() < HANG, "a connection does not spin");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_silent_connection_gives_its_receive_buffer_back() {
     on_each(&two_shards(), |bench| {
         let address = bench.listen(ListenOptions::default());

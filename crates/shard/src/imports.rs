@@ -93,7 +93,6 @@ pub struct Imports {
     retired: Vec<Import>,
     next_serial: u32,
     effects: VecDeque<Effect<Mail>>,
-    completions: VecDeque<Completion>,
     connected: Vec<(ConnectionId, DiskId)>,
     ready: Vec<(u64, DiskId, Result<DiskFacts, String>)>,
     news: Vec<(DiskId, String)>,
@@ -108,7 +107,6 @@ impl Imports {
             retired: Vec::new(),
             next_serial: 1,
             effects: VecDeque::new(),
-            completions: VecDeque::new(),
             connected: Vec::new(),
             ready: Vec::new(),
             news: Vec::new(),
@@ -333,9 +331,6 @@ impl Imports {
                     }
                 });
             }
-            while let Some(completion) = import.initiator.poll_completion() {
-                self.completions.push_back(completion);
-            }
             while let Some(news) = import.initiator.poll_news() {
                 import.renewed |= news == InitiatorNews::FactsChanged;
                 self.news.push((import.disk, import.initiator.tell(&news)));
@@ -397,10 +392,15 @@ impl Imports {
         self.live.values_mut().filter_map(renewed).collect()
     }
 
-    /// An answer to a request.
+    /// An answer to a request, straight from the initiator that has it.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        let mut all = self.live.values_mut().chain(&mut self.retired);
+        let completion = all.find_map(|import| import.initiator.poll_completion());
+        if completion.is_none() {
+            self.retired.retain(|import| !import.initiator.is_gone());
+        }
+        completion
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called. At once while something waits for a settle, so that a

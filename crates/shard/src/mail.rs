@@ -119,6 +119,8 @@ pub enum News {
     DiskProtected(DiskId, block::Failure),
     /// A remote disk was lost, is back, or has another size.
     Import(DiskId, String),
+    /// What this shard knows of a remote disk now, which is not what it knew before: volumes on it may have to follow.
+    DiskChanged(DiskId, DiskFacts),
     /// A connection was closed for a reason that its peer or an operator should hear of.
     Closed {
         /// Its other side.

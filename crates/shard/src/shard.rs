@@ -1,7 +1,7 @@
 //! The shard: routes what happens on one core to the machines that it concerns, and gathers what they want.
 //!
 //! The way of a read: the driver shows bytes ([`Shard::handle_received`]); the connection parses them and pushes requests; [`Shard::route_requests`] hands them to
-//! their volumes, which push requests for disks; those become effects. Up again: [`Event::Completed`] goes to the volumes by its ticket, the volume's completion to
+//! their volumes, which push requests for disks; the driver takes those in bulk. Up again: [`Event::Completed`] goes to the volumes by its ticket, the volume's completion to
 //! the connection by its own, and at [`Shard::settle`] the connection's replies leave as one batch.
 //!
 //! Only machines that were touched in a turn are settled. Who waits for memory stands in a line that is served round robin.
@@ -13,9 +13,10 @@ mod orders;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::{
-    Completion, Instant, MachineId, Memory, Pool, Request, ShardId, Slot, Table, Ticket, VolumeId,
+    Completion, DiskId, Extent, Instant, MachineId, Memory, Pool, Request, ShardId, Slot, Submit,
+    Table, Ticket, VolumeId,
 };
-use contract::{ConnectionId, Direct, DiskId, Effect, Endpoint, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Endpoint, Event, Machine, Next, Receive};
 use nvme::controllers::{CloseReason, Controllers, MachineKey};
 use nvme::tcp::target::{Connection, ConnectionEffect, Context, Counters, Identity, Reason};
 use volume::gate::Health;
@@ -52,6 +53,30 @@ struct Place {
     armed: Option<Instant>,
 }
 
+/// The volumes, as a connection sees them.
+struct Below<'a> {
+    now: Instant,
+    volumes: &'a mut Volumes,
+    outbox: &'a mut Outbox,
+}
+
+impl Submit for Below<'_> {
+    #[inline]
+    fn submit(&mut self, volume: VolumeId, request: Request) {
+        self.volumes.handle_request(self.now, volume, request, self.outbox);
+    }
+
+    #[inline]
+    fn find_loan(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        self.volumes.find_loan(volume, extent, memory)
+    }
+}
+
 /// Whose a socket is.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
@@ -75,7 +100,6 @@ pub struct Shard {
     line: VecDeque<Slot>,
     line_served_at: u32,
     timers: Timers,
-    requests: Vec<(VolumeId, Request)>,
     imports: Imports,
     effects: VecDeque<Effect<Mail>>,
     /// Completions of requests that a visitor made.
@@ -105,7 +129,6 @@ impl Shard {
             line: VecDeque::new(),
             line_served_at: 0,
             timers: Timers::default(),
-            requests: Vec::new(),
             imports: Imports::new(settings),
             effects: VecDeque::new(),
             visits: VecDeque::new(),
@@ -178,42 +201,22 @@ impl Shard {
             place.touched = true;
             self.touched.push(slot);
         }
+        let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
         let mut context = Context {
             now,
             memory,
             pool: &mut self.pool,
             controllers: &mut self.controllers,
-            requests: &mut self.requests,
+            below: &mut below,
         };
         Some(work(&mut place.machine, &mut context))
     }
 
-    /// Hands what connections asked to the volumes, and what volumes want to whom it concerns, until nothing is left to route.
-    #[inline]
-    fn route_requests(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let mut requests = core::mem::take(&mut self.requests);
-        for (volume, request) in requests.drain(..) {
-            self.volumes.handle_request(now, volume, request, &mut self.outbox);
-        }
-        // Nobody pushes requests while they are routed: completions only touch machines.
-        debug_assert!(self.requests.is_empty());
-        self.requests = requests;
-        self.route_outbox(now, memory);
-    }
-
+    /// Hands what volumes want to whom it concerns, until nothing is left to route.
     #[inline]
     fn route_outbox(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let Outbox { submit, .. } = &mut self.outbox;
-        if self.imports.is_empty() {
-            self.effects
-                .extend(submit.drain(..).map(|(disk, request)| Effect::Submit { disk, request }));
-        } else {
-            for (disk, request) in core::mem::take(submit) {
-                match self.imports.get_mut(disk) {
-                    Some(import) => import.handle_request(now, request, memory),
-                    None => self.effects.push_back(Effect::Submit { disk, request }),
-                }
-            }
+        if !self.imports.is_empty() {
+            self.ask_imports(now, memory);
         }
         if !self.outbox.messages.is_empty() {
             let mail = |(to, message)| Effect::Mail { to, mail: Mail::Volume(message) };
@@ -230,6 +233,27 @@ impl Shard {
             if self.outbox.complete.is_empty() {
                 self.outbox.complete = complete;
             }
+        }
+    }
+
+    /// Takes what is for imports out of what disks are to be asked.
+    fn ask_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
+        for (disk, request) in core::mem::take(&mut self.outbox.submit) {
+            match self.imports.get_mut(disk) {
+                Some(import) => import.handle_request(now, request, memory),
+                None => self.outbox.submit.push((disk, request)),
+            }
+        }
+    }
+
+    /// A disk answered. For nearly all requests what follows is that their asker is told.
+    #[inline]
+    fn handle_completion(&mut self, now: Instant, completion: Completion, memory: &mut dyn Memory) {
+        if let Some(told) = self.volumes.handle_completion(now, completion, &mut self.outbox) {
+            self.route_completion(now, told, memory);
+        }
+        if !self.outbox.has_only_requests() {
+            self.route_outbox(now, memory);
         }
     }
 
@@ -305,12 +329,13 @@ impl Shard {
         for slot in touched.drain(..) {
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.touched = false;
+            let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
             let mut context = Context {
                 now,
                 memory: &mut *memory,
                 pool: &mut self.pool,
                 controllers: &mut self.controllers,
-                requests: &mut self.requests,
+                below: &mut below,
             };
             place.machine.settle(&mut context);
             while let Some(effect) = place.machine.poll_effect() {
@@ -420,7 +445,8 @@ impl Shard {
         }
         self.effects.extend(self.imports.take_effects());
         while let Some(completion) = self.imports.poll_completion() {
-            self.volumes.handle_completion(now, completion, &mut self.outbox);
+            let told = self.volumes.handle_completion(now, completion, &mut self.outbox);
+            self.outbox.complete.extend(told);
         }
         for (number, disk, result) in self.imports.take_ready() {
             if let Ok(facts) = &result {
@@ -429,28 +455,18 @@ impl Shard {
             self.answer(number, Answer::Import(result));
         }
         for (disk, facts) in self.imports.take_renewed() {
-            self.volumes.renew_disk(disk, facts);
+            self.volumes.follow_disk(disk, facts.clone());
+            self.tell(News::DiskChanged(disk, facts));
         }
         for (disk, news) in self.imports.take_news() {
             self.tell(News::Import(disk, news));
         }
     }
-}
 
-/// A machine's place on the switchboard.
-fn place_of(key: MachineKey) -> Slot {
-    Slot { index: key.machine.0, generation: key.generation }
-}
-
-impl Machine for Shard {
-    type Mail = Mail;
-
-    fn handle_event(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
+    /// Whatever happens that is no answer of a disk.
+    fn handle_happening(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
         match event {
-            Event::Completed(completion) => {
-                self.volumes.handle_completion(now, completion, &mut self.outbox);
-                self.route_outbox(now, memory);
-            }
+            Event::Completed(_) => unreachable!("handle_completion takes those"),
             Event::Sent { connection, batch } => match self.owner_of(connection) {
                 Some(Owner::Target(slot)) => {
                     self.with_connection(now, slot, memory, |machine, context| {
@@ -526,7 +542,23 @@ impl Machine for Shard {
             },
         }
     }
+}
 
+/// A machine's place on the switchboard.
+fn place_of(key: MachineKey) -> Slot {
+    Slot { index: key.machine.0, generation: key.generation }
+}
+
+impl Machine for Shard {
+    type Mail = Mail;
+
+    #[inline]
+    fn handle_event(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
+        match event {
+            Event::Completed(completion) => self.handle_completion(now, completion, memory),
+            event => self.handle_happening(now, event, memory),
+        }
+    }
     #[inline]
     fn handle_received(
         &mut self,
@@ -542,7 +574,7 @@ impl Machine for Shard {
                         machine.handle_received(bytes, context)
                     })
                     .expect("a socket's machine is there");
-                self.route_requests(now, memory);
+                self.route_outbox(now, memory);
                 receive
             }
             Some(Owner::Import(disk)) => {
@@ -566,7 +598,7 @@ impl Machine for Shard {
                         machine.handle_direct(direct, context)
                     })
                     .expect("a socket's machine is there");
-                self.route_requests(now, memory);
+                self.route_outbox(now, memory);
                 next
             }
             Some(Owner::Import(disk)) => self.imports.direct(now, disk, connection, direct, memory),
@@ -602,13 +634,28 @@ impl Machine for Shard {
             self.settle_touched(now, memory);
             self.route_controllers(now, memory);
             self.route_imports(now, memory);
-            self.route_requests(now, memory);
+            self.route_outbox(now, memory);
             let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
             if self.touched.is_empty() && !self.imports.needs_settle() && served {
                 break;
             }
         }
         self.answer_pending();
+    }
+
+    #[inline]
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        if self.imports.is_empty() && asks.is_empty() {
+            core::mem::swap(asks, &mut self.outbox.submit);
+            return;
+        }
+        // What is for imports waits for the next settle.
+        for (disk, request) in core::mem::take(&mut self.outbox.submit) {
+            match self.imports.get_mut(disk) {
+                Some(_) => self.outbox.submit.push((disk, request)),
+                None => asks.push((disk, request)),
+            }
+        }
     }
 
     #[inline]

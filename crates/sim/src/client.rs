@@ -8,7 +8,7 @@ use block::{
     Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
     Request, ShardId, Ticket, VolumeId,
 };
-use contract::{ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
 use shard::{Mail, Shard, machine};
 
 use crate::disk::SECTOR;
@@ -291,6 +291,7 @@ impl Client {
                 id = self.begin_write(now, Content::Pattern, first, count);
                 fill(memory, &mut replacement, id, first);
                 let durable = false;
+                let expected = Box::new(expected);
                 Operation::CompareAndWrite { extent, expected, replacement, durable }
             }
         };
@@ -495,6 +496,10 @@ impl Machine for Simulated {
                 client.shard.settle(now, memory);
             }
         }
+    }
+
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        self.shard_mut().take_requests(asks);
     }
 
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {

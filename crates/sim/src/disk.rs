@@ -112,6 +112,12 @@ impl SimDisk {
         }
     }
 
+    /// Whether it lends its memory for reading, as a RAM disk does: one that errs has to be asked, so that it can.
+    pub fn lends(&self, extent: Extent) -> bool {
+        let errs = self.behaviour.read_fails > 0 || self.serves_stale;
+        self.behaviour.leases && !errs && extent.end().0 <= self.media.len() as u64
+    }
+
     /// The bytes of a range.
     pub fn read(&self, extent: Extent) -> Vec<u8> {
         sectors(extent).flat_map(|number| self.read_sector(number)).collect()

@@ -2,8 +2,9 @@
 
 use shard::{Mail, Order};
 
+use crate::clients::client_of;
 use crate::raw_host::RawHost;
-use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET, client_of};
+use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
 impl Run {
     /// Lets everything that is under way end.
@@ -11,10 +12,14 @@ impl Run {
         loop {
             let quiet = (0..self.clients.len()).all(|index| {
                 let host = self.clients[index].host;
-                self.clients[index].working && client_of(&mut self.world, host).is_quiet()
+                let shards = 0..self.clients[index].next_ids.len();
+                let world = &mut self.world;
+                self.clients[index].working
+                    && shards.into_iter().all(|shard| client_of(world, host, shard).is_quiet())
             });
+            let watched = (0..self.watchers.len()).all(|watcher| self.has_seen_all(watcher));
             let raws = self.raw_hosts.iter().all(RawHost::is_quiet);
-            if quiet && raws && self.unanswered == 0 {
+            if quiet && raws && watched && self.unanswered == 0 {
                 return Ok(());
             }
             if self.world.now > until {
@@ -24,17 +29,30 @@ impl Run {
         }
     }
 
+    /// Whether a watcher has seen what is exported now.
+    fn has_seen_all(&self, watcher: usize) -> bool {
+        let last = self.last_seen[watcher].as_ref();
+        let name = &self.watchers[watcher].nqn;
+        self.watchers[watcher].is_settled()
+            && last.is_some_and(|names| self.exports.is_present(name, names))
+    }
+
     /// What the clients still wait for.
     fn explain_patience(&mut self) -> String {
         let mut text = "requests are not answered although all is well:".to_owned();
         for index in 0..self.clients.len() {
             let (host, working) = (self.clients[index].host, self.clients[index].working);
-            let client = client_of(&mut self.world, host);
-            let imports = client.shard().report().imports;
-            let under_way = client.under_way();
-            text += &format!(
-                " client {index} (working: {working}) waits for {under_way}; {imports:?};"
-            );
+            for shard in 0..self.clients[index].next_ids.len() {
+                let client = client_of(&mut self.world, host, shard);
+                let imports = client.shard().report().imports;
+                let under_way = client.under_way();
+                text += &format!(
+                    " client {index}.{shard} (working: {working}) waits for {under_way}; {imports:?};"
+                );
+            }
+        }
+        for (watcher, seen) in self.watchers.iter().zip(&self.last_seen) {
+            text += &format!(" watcher: {}, it saw {seen:?};", watcher.state());
         }
         for raw in &self.raw_hosts {
             text += &format!(" raw host: {};", raw.state());
@@ -48,15 +66,15 @@ impl Run {
     /// Reads every block once more.
     pub(crate) fn look_at_everything(&mut self) -> Result<(), String> {
         let host = self.clients[0].host;
-        let blocks = client_of(&mut self.world, host).blocks();
+        let blocks = client_of(&mut self.world, host, 0).blocks();
         let unit = self.setup.work.unit;
         let per_request = (8 * unit).max((blocks / 64).next_multiple_of(unit)).min(2048);
         let mut first = 0;
-        let failed_before = client_of(&mut self.world, host).failed;
+        let failed_before = client_of(&mut self.world, host, 0).failed;
         while first < blocks {
             let count = per_request.min(blocks - first);
             let now = self.world.instant();
-            let client = client_of(&mut self.world, host);
+            let client = client_of(&mut self.world, host, 0);
             let (done, failed) = (client.done, client.failed);
             // A connection that went silent before is noticed only now, by a request that is not answered until its deadline.
             let again = failed < failed_before + 3;
@@ -65,7 +83,7 @@ impl Run {
             }
             self.world.nudge(host);
             self.finish(self.world.now + PATIENCE)?;
-            let client = client_of(&mut self.world, host);
+            let client = client_of(&mut self.world, host, 0);
             if client.done == done && again {
                 continue;
             }

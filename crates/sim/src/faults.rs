@@ -3,12 +3,13 @@
 use contract::DiskId;
 use shard::Order;
 
+use crate::clients::client_of;
 use crate::disk::Behaviour;
-use crate::raw_host::RawHost;
-use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, client_of, layout_of, subsystem_name};
+use crate::raw_host::{RawHost, Watcher};
+use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
 
 /// Kinds of faults.
-pub(crate) const FAULTS: usize = 10;
+pub(crate) const FAULTS: usize = 13;
 
 impl Run {
     fn intervals(&self) -> [u64; FAULTS] {
@@ -24,6 +25,9 @@ impl Run {
             faults.replug_ms,
             faults.reopen_ms,
             faults.garbage_ms,
+            faults.hush_ms,
+            faults.hosts_ms,
+            faults.subsystems_ms,
         ]
     }
 
@@ -68,6 +72,13 @@ impl Run {
                 6 => self.grow(),
                 7 => self.unplug(),
                 8 => self.reopen(),
+                10 => {
+                    self.world.hush_a_queue();
+                    // One at a time: a request may be hit again on its second connection, not on every one.
+                    self.next_fault[at] += most * MILLISECOND / 2;
+                }
+                11 => self.change_hosts(),
+                12 => self.change_subsystems(),
                 _ => {
                     let (world, random) = (&mut self.world, &mut self.random);
                     self.garbage.send(world, TARGET, &subsystem_name(), random);
@@ -88,10 +99,13 @@ impl Run {
     fn kill_client(&mut self, index: usize) {
         let host = self.clients[index].host;
         let now = self.world.now;
-        let client = client_of(&mut self.world, host);
-        self.clients[index].next_id = client.next_id();
-        // What was under way may still happen: on its way, in the target, or below it.
-        let under_way = client.writes_under_way();
+        let mut under_way = Vec::new();
+        for shard in 0..self.clients[index].next_ids.len() {
+            let client = client_of(&mut self.world, host, shard);
+            self.clients[index].next_ids[shard] = client.next_id();
+            // What was under way may still happen: on its way, in the target, or below it.
+            under_way.extend(client.writes_under_way());
+        }
         self.collect(host);
         self.world.kill(host, false);
         for (id, first, count) in under_way {
@@ -105,7 +119,9 @@ impl Run {
             return;
         }
         let more = u64::from(self.setup.disks) * self.setup.chunk.max(64 << 10);
-        for disk in 0..self.setup.disks {
+        // Only the last disk of a concatenation can grow without moving what lies behind it.
+        let first = if self.setup.concat { self.setup.disks - 1 } else { 0 };
+        for disk in first..self.setup.disks {
             let disk = DiskId(disk);
             let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
             let size = found.facts().size.0 + more;
@@ -161,8 +177,12 @@ impl Run {
         self.reopen();
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
-            client_of(&mut self.world, host).stop();
+            for shard in 0..self.clients[index].next_ids.len() {
+                client_of(&mut self.world, host, shard).stop();
+            }
         }
+        self.watchers.iter_mut().for_each(Watcher::stop);
+        self.allow_everything();
         self.raw_hosts.iter_mut().for_each(RawHost::stop);
         self.world.raw_news = true;
     }

@@ -8,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod clients;
 pub mod disk;
 mod ending;
+mod exports;
 mod faults;
 pub mod garbage;
 pub mod memory;
@@ -22,5 +24,5 @@ pub mod scenario;
 pub mod trace;
 pub mod world;
 
-pub use run::{Activity, Failed, Passed, Plant, run_seed};
+pub use run::{Activity, Failed, Passed, Plant, run_seed, trace_seed};
 pub use scenario::{SCENARIOS, Scenario};

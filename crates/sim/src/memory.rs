@@ -2,13 +2,22 @@
 //! losing pages are caught here.
 
 use block::checksum::Crc32c;
-use block::{Buffer, Memory, PAGE_SIZE, PageId, Random};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use block::{Buffer, DiskId, Extent, Memory, PAGE_SIZE, PageId, Random};
+
+use crate::disk::SimDisk;
 
 /// Pages of one shard.
 #[derive(Debug)]
 pub struct SimMemory {
     pages: Vec<Page>,
     free: Vec<u32>,
+    /// The host's disks, while the world lets a machine look for what they can lend.
+    pub(crate) disks: BTreeMap<DiskId, SimDisk>,
+    /// How often it was asked whether a disk lends; not always does it.
+    asked: Cell<u32>,
 }
 
 #[derive(Debug)]
@@ -33,7 +42,12 @@ impl Default for SimMemory {
 impl SimMemory {
     /// No pages yet.
     pub fn new() -> SimMemory {
-        SimMemory { pages: Vec::new(), free: Vec::new() }
+        SimMemory {
+            pages: Vec::new(),
+            free: Vec::new(),
+            disks: BTreeMap::new(),
+            asked: Cell::new(0),
+        }
     }
 
     fn allocate(&mut self, state: State) -> PageId {
@@ -124,6 +138,18 @@ impl SimMemory {
 }
 
 impl Memory for SimMemory {
+    fn can_lend(&self, disk: DiskId, extent: Extent) -> bool {
+        let asked = self.asked.get().wrapping_add(1);
+        self.asked.set(asked);
+        // A disk that lends may as well be asked, and answer late: both ways are to be met.
+        !asked.is_multiple_of(3) && self.disks.get(&disk).is_some_and(|disk| disk.lends(extent))
+    }
+
+    fn lend(&mut self, disk: DiskId, extent: Extent, buffer: &mut Buffer) {
+        let bytes = self.disks.get(&disk).expect("it said that it lends").read(extent);
+        self.lease(buffer, &bytes);
+    }
+
     fn materialize(&mut self, buffer: &mut Buffer) {
         while (buffer.pages().len() as u32) < buffer.page_count() {
             let page = self.allocate(State::Owned);

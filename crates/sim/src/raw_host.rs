@@ -13,6 +13,7 @@
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the wire; virtual nanoseconds.
 
 mod line;
+mod watcher;
 mod work;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::oracle::WriteId;
 use crate::world::World;
 pub(crate) use line::seal;
 use line::{Line, Said};
+pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, Pair};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -197,6 +199,11 @@ impl RawHost {
     /// Begins nothing new; it leaves when all is answered.
     pub fn stop(&mut self) {
         self.stopping = true;
+    }
+
+    /// HOSTNQN.
+    pub fn name(&self) -> &Nqn {
+        &self.nqn
     }
 
     /// Whether it has left.

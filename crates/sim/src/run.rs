@@ -5,25 +5,27 @@
 //! A seed fails when a read returns what it must not, when a request is not answered although the world has healed, when memory or requests are left over,
 //! when a raw host is answered what it must not be, or when any assertion of the code under test fails.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use block::{BlockCount, BlockSize, Random, ShardId};
-use contract::{DiskFacts, DiskId, ListenerId};
+use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
+use contract::{DiskId, ListenerId};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use nvme::tcp::target::Counters;
-use shard::imports::ImportSettings;
 use shard::{Answer, Mail, News, Order, Settings, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
-use crate::client::{Client, Log, Simulated, VOLUME};
+use crate::client::{Log, Simulated, VOLUME};
+use crate::clients::{ClientState, client_name};
 use crate::disk::{SECTOR, SimDisk};
+use crate::exports::Exports;
 use crate::faults::FAULTS;
 use crate::garbage::Garbage;
 use crate::oracle::Oracle;
-use crate::raw_host::{Deeds, Manners, RawHost};
-use crate::scenario::{SCENARIOS, Scenario, Setup};
+use crate::raw_host::{Deeds, Manners, RawHost, Watcher};
+use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
 use crate::trace::Trace;
 use crate::world::{Mishaps, Planted, World};
 
@@ -101,6 +103,16 @@ pub struct Activity {
     pub mishaps: Mishaps,
     /// What raw hosts did.
     pub raw: Deeds,
+    /// Discovery logs that were read, and events that told of changes.
+    pub logs: u64,
+    /// Events that watchers were told.
+    pub events: u64,
+    /// Shards of the clients.
+    pub client_shards: u16,
+    /// Times that hosts were denied.
+    pub denials: u64,
+    /// Subsystems that went.
+    pub removals: u64,
 }
 
 /// A seed that failed.
@@ -112,30 +124,42 @@ pub struct Failed {
     pub scenario: &'static str,
     /// What was found.
     pub what: String,
-    /// The last lines of the trace, when they were kept.
-    pub trace: Vec<String>,
 }
 
 /// Runs one seed. Without a name the seed picks the scenario.
-pub fn run_seed(
+pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Result<Passed, Failed> {
+    play(seed, scenario, plant, false).0
+}
+
+/// Runs one seed as [`run_seed`] does, and returns the lines of its trace, however it ends.
+pub fn trace_seed(
+    seed: u64,
+    scenario: Option<&str>,
+    plant: Option<Plant>,
+) -> (Result<Passed, Failed>, Vec<String>) {
+    play(seed, scenario, plant, true)
+}
+
+fn play(
     seed: u64,
     scenario: Option<&str>,
     plant: Option<Plant>,
     keep_lines: bool,
-) -> Result<Passed, Failed> {
+) -> (Result<Passed, Failed>, Vec<String>) {
     let scenario = match scenario {
         Some(name) => Scenario::find(name).expect("the caller checked the name"),
         None => &SCENARIOS[(seed % SCENARIOS.len() as u64) as usize],
     };
     let mut run = Run::new(seed, scenario, plant, keep_lines);
     let result = catch_unwind(AssertUnwindSafe(|| run.run()));
-    let what = match result {
-        Ok(Ok(passed)) => return Ok(passed),
-        Ok(Err(what)) => what,
-        Err(panic) => panic_text(&*panic),
+    let lines = core::mem::replace(&mut run.world.trace, Trace::new(false)).into_lines();
+    let failed = |what| Failed { seed, scenario: scenario.name, what };
+    let result = match result {
+        Ok(Ok(passed)) => Ok(passed),
+        Ok(Err(what)) => Err(failed(what)),
+        Err(panic) => Err(failed(panic_text(&*panic))),
     };
-    let trace = core::mem::replace(&mut run.world.trace, Trace::new(false)).into_lines();
-    Err(Failed { seed, scenario: scenario.name, what, trace })
+    (result, lines)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -161,21 +185,14 @@ pub(crate) struct Run {
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: [u64; FAULTS],
     pub(crate) raw_hosts: Vec<RawHost>,
+    pub(crate) watchers: Vec<Watcher>,
+    /// What each of them saw last.
+    pub(crate) last_seen: Vec<Option<BTreeSet<Nqn>>>,
+    pub(crate) exports: Exports,
     pub(crate) garbage: Garbage,
     plant: Option<Plant>,
     /// What was done in lives that are over.
     did: Activity,
-}
-
-/// What the run knows of a client.
-pub(crate) struct ClientState {
-    pub(crate) host: usize,
-    pub(crate) working: bool,
-    /// What its import said of the disk.
-    facts: Option<DiskFacts>,
-    /// The number of its next write after a restart.
-    pub(crate) next_id: u64,
-    lives: u64,
 }
 
 impl Run {
@@ -188,17 +205,16 @@ impl Run {
             applies_late: plant == Some(Plant::AppliesLate),
         };
         world.add_host();
+        let client_shards = u64::from(setup.client_shards);
         let clients = (0..setup.clients)
-            .map(|index| ClientState {
-                host: world.add_host(),
-                working: false,
-                facts: None,
-                next_id: index as u64 + 1,
-                lives: 0,
+            .map(|index| {
+                let first = index as u64 * client_shards + 1;
+                ClientState::new(world.add_host(), setup.client_shards, first)
             })
             .collect();
         for disk in 0..setup.disks {
-            let mut made = SimDisk::new(setup.disk_size, setup.behaviour);
+            let more = if setup.concat { u64::from(disk) * (20 << 10) } else { 0 };
+            let mut made = SimDisk::new(setup.disk_size + more, setup.behaviour);
             made.drops_flushes = plant == Some(Plant::DropsFlush);
             made.serves_stale = plant == Some(Plant::ServesStale);
             world.hosts[TARGET].disks.insert(DiskId(disk), made);
@@ -207,13 +223,22 @@ impl Run {
         // Room for all that `grow` may add.
         let grown = 8 * setup.disk_size * u64::from(setup.disks);
         let most = if setup.faults.grow_ms == 0 { size } else { size + grown };
-        let writers = (setup.clients + setup.raw_hosts) as u64;
+        let visitors = setup.clients as u64 * client_shards;
+        let writers = visitors + setup.raw_hosts as u64;
         let raw_hosts = (0..setup.raw_hosts)
             .map(|index| {
-                let ids = ((setup.clients + index) as u64 + 1, writers);
+                let ids = (visitors + index as u64 + 1, writers);
                 let manners = manners(&setup);
                 RawHost::new(random.fork(), manners, subsystem_name(), index, ids)
             })
+            .collect();
+        let digests = Digests { header: setup.digests, data: setup.digests };
+        // What a watcher sees may change; that it is left or refused may not, unless the rest of the world goes wrong.
+        let Faults { hosts_ms, subsystems_ms, .. } = setup.faults;
+        let strict = setup.faults == Faults { hosts_ms, subsystems_ms, ..Faults::default() }
+            && setup.behaviour.sticks == 0;
+        let watchers: Vec<Watcher> = (0..setup.watchers)
+            .map(|index| Watcher::new(random.fork(), digests, index, strict))
             .collect();
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
@@ -230,6 +255,9 @@ impl Run {
             clients,
             next_fault: [0; FAULTS],
             raw_hosts,
+            last_seen: vec![None; watchers.len()],
+            watchers,
+            exports: Exports::default(),
             garbage: Garbage::default(),
             plant,
             did: Activity::default(),
@@ -285,6 +313,10 @@ impl Run {
         self.did.shards = self.setup.shards;
         self.did.garbage = self.garbage.sent;
         self.did.mishaps = self.world.mishaps;
+        self.did.logs = self.watchers.iter().map(|watcher| watcher.reads).sum();
+        self.did.events = self.watchers.iter().map(|watcher| watcher.events).sum();
+        self.did.client_shards = self.setup.client_shards;
+        (self.did.denials, self.did.removals) = (self.exports.denials, self.exports.removals);
         self.did.raw = Deeds::default();
         for raw in &self.raw_hosts {
             self.did.raw.add(&raw.deeds);
@@ -310,15 +342,23 @@ impl Run {
     fn drive_raw_hosts(&mut self) -> Result<(), String> {
         for raw in &mut self.raw_hosts {
             raw.drive(&mut self.world, TARGET)?;
-            for log in raw.log.drain(..) {
+            for log in core::mem::take(&mut raw.log) {
+                refuse(&self.exports, raw.name(), &log)?;
                 tell(&mut self.oracle, log)?;
+            }
+        }
+        for (watcher, last) in self.watchers.iter_mut().zip(&mut self.last_seen) {
+            watcher.drive(&mut self.world, TARGET)?;
+            for seen in watcher.seen.drain(..) {
+                self.exports.check(&watcher.nqn, &seen)?;
+                *last = Some(seen.names);
             }
         }
         self.garbage.drive(&mut self.world, self.healed);
         Ok(())
     }
 
-    fn shard_settings(&mut self, shard: u16, shards: u16, pages: u32) -> Settings {
+    pub(crate) fn shard_settings(&mut self, shard: u16, shards: u16, pages: u32) -> Settings {
         Settings { shard: ShardId(shard), shards, pages, seed: self.random.next_u64() }
     }
 
@@ -336,6 +376,7 @@ impl Run {
         self.world.start(TARGET, machines);
         self.unanswered = 0;
         self.replug = None;
+        self.exports.restart(self.world.now);
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
             let facts = self.world.hosts[TARGET].disks[&disk].facts();
@@ -368,8 +409,10 @@ impl Run {
             discard_zeroes: true,
             physical_block: self.setup.block_size as u32,
         };
-        let subsystem = Subsystem::new(subsystem_name(), Hosts::Any).with_namespace(namespace);
-        self.order_all(|| Order::SetSubsystem(Box::new(subsystem.clone())));
+        if !self.exports.removed {
+            let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
+            self.order_export(subsystem.with_namespace(namespace));
+        }
     }
 
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
@@ -379,27 +422,6 @@ impl Run {
             let mail = Mail::Order { number: self.orders, order: Box::new(order()) };
             self.world.order(TARGET, shard, mail);
         }
-    }
-
-    pub(crate) fn start_client(&mut self, index: usize) {
-        let now = self.world.instant();
-        let settings = self.shard_settings(0, 1, 4 * block::limits::POOL_PAGES_MIN);
-        let random = self.random.fork();
-        let (host, first) = (self.clients[index].host, self.clients[index].next_id);
-        let step = (self.clients.len() + self.raw_hosts.len()) as u64;
-        let client = Client::new(Shard::new(now, settings), random, first, step);
-        self.world.start(host, vec![Simulated::visited(client)]);
-        self.clients[index].working = false;
-        self.clients[index].lives += 1;
-        self.import(index);
-    }
-
-    fn import(&mut self, index: usize) {
-        let settings = import_settings(&self.setup, index);
-        self.orders += 1;
-        let order = Order::AddImport { disk: DiskId(0), settings: Box::new(settings) };
-        let mail = Mail::Order { number: self.orders, order: Box::new(order) };
-        self.world.order(self.clients[index].host, 0, mail);
     }
 
     /// Takes what shards wrote to the control thread.
@@ -415,6 +437,7 @@ impl Run {
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
+                self.exports.answered(self.world.now, number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)
                 {
@@ -427,70 +450,43 @@ impl Run {
                 }
             }
         }
-        for index in 0..self.clients.len() {
-            let host = self.clients[index].host;
-            while let Some((_, mail)) = self.world.hosts[host].control.pop_front() {
-                let answer = match mail {
-                    Mail::Answer { answer, .. } => answer,
-                    Mail::News(news) => {
-                        if matches!(*news, News::DiskProtected(..)) {
-                            self.reopen_import(index);
-                        }
-                        continue;
-                    }
-                    _ => continue,
-                };
-                match *answer {
-                    Answer::Import(Ok(facts)) => {
-                        self.clients[index].facts = Some(facts.clone());
-                        let member = Member { disk: DiskId(0), base: 0, length: facts.size.0 };
-                        let layout = Layout::single(member);
-                        self.orders += 1;
-                        let order = Order::AddVolume { volume: VOLUME, layout };
-                        let mail = Mail::Order { number: self.orders, order: Box::new(order) };
-                        self.world.order(host, 0, mail);
-                    }
-                    Answer::Import(Err(_)) => self.import(index),
-                    _ if self.clients[index].working => {}
-                    _ => {
-                        let mut work = self.setup.work;
-                        let client = client_of(&mut self.world, host);
-                        work.blocks = client.blocks();
-                        work.request_max = work.request_max.min(work.blocks);
-                        client.begin(work);
-                        if self.healed {
-                            client.stop();
-                        }
-                        self.clients[index].working = true;
-                    }
-                }
-            }
-        }
+        self.read_clients_control();
         Ok(())
-    }
-
-    /// A flush failed, since the target may have lost what it had acknowledged: somebody looks at it, and lets writes pass again.
-    fn reopen_import(&mut self, index: usize) {
-        let Some(facts) = self.clients[index].facts.clone() else { return };
-        self.orders += 1;
-        let order = Box::new(Order::RenewDisk { disk: DiskId(0), facts });
-        let mail = Mail::Order { number: self.orders, order };
-        self.world.order(self.clients[index].host, 0, mail);
     }
 
     /// Tells the oracle what a client did in its turn.
     pub(crate) fn tell_oracle(&mut self, host: usize, shard: usize) -> Result<(), String> {
         let node = self.world.hosts[host].nodes.get_mut(shard);
         let Some(client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
+        let index = self.clients.iter().position(|client| client.host == host);
+        let name = client_name(index.expect("a client"));
         for log in client.log.drain(..) {
+            refuse(&self.exports, &name, &log)?;
             tell(&mut self.oracle, log)?;
         }
         match client.last_failure {
+            Some(outcome @ (Outcome::NotDone(Failure::TimedOut) | Outcome::Unknown(_)))
+                if self.setup.is_prompt() =>
+            {
+                Err(format!("a request ended {outcome:?} and had time enough"))
+            }
             Some(outcome) if self.setup.is_strict() => {
                 Err(format!("a request ended {outcome:?} and nothing was wrong"))
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A host that is denied reads nothing.
+fn refuse(exports: &Exports, host: &Nqn, log: &Log) -> Result<(), String> {
+    match *log {
+        Log::Read { start, end, .. } | Log::Swapped { start, end, .. }
+            if exports.must_refuse(host, start, end) =>
+        {
+            Err(format!("{host} read from {start} to {end} what it was denied"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -530,10 +526,6 @@ pub(crate) fn subsystem_name() -> Nqn {
     Nqn::new(NQN).expect("a valid name")
 }
 
-pub(crate) fn client_of(world: &mut World<Simulated>, host: usize) -> &mut Client {
-    world.hosts[host].nodes[0].machine.client().expect("the host is a client")
-}
-
 /// The target's volume over its disks as they are.
 pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
     let member = |(disk, found): (&DiskId, &SimDisk)| Member {
@@ -544,25 +536,7 @@ pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
     let members: Vec<Member> = world.hosts[TARGET].disks.iter().map(member).collect();
     match members.len() {
         1 => Layout::single(members[0]),
+        _ if setup.concat => Layout::concat(members).expect("a drawn concatenation is one"),
         _ => Layout::stripe(members, setup.chunk).expect("a drawn stripe is one"),
     }
-}
-
-/// Where a client finds the target's volume.
-fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
-    let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-client-{client}");
-    let host = Nqn::new(&name);
-    let mut settings = ImportSettings::new(
-        ([10, 0, 0, 1], 4420).into(),
-        subsystem_name(),
-        1,
-        host.expect("a valid name"),
-        [client as u8 + 1; 16],
-    );
-    settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
-    settings.quiesce = settings.keep_alive * 2;
-    settings.queues = setup.queues;
-    settings.depth = setup.depth;
-    settings.digests = Digests { header: setup.digests, data: setup.digests };
-    settings
 }

@@ -23,8 +23,14 @@ pub struct Setup {
     pub shards: u16,
     /// Clients.
     pub clients: usize,
-    /// Disks of the target's volume; more than one make a stripe.
+    /// Disks of the target's volume; more than one make a stripe or a concatenation.
     pub disks: u32,
+    /// Whether disks are put one after the other, and differ in size.
+    pub concat: bool,
+    /// Shards of each client: each with an association of its own.
+    pub client_shards: u16,
+    /// Hosts that look at the discovery log.
+    pub watchers: usize,
     /// Bytes of a chunk of the stripe.
     pub chunk: u64,
     /// Bytes of each disk.
@@ -60,6 +66,12 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Whether no request may run into its deadline: nothing is wrong that lasts longer.
+    pub fn is_prompt(&self) -> bool {
+        let Faults { hush_ms, .. } = self.faults;
+        self.faults == Faults { hush_ms, ..Faults::default() } && self.behaviour.sticks == 0
+    }
+
     /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was not asked to.
     pub fn is_strict(&self) -> bool {
         let garbage_ms = self.faults.garbage_ms;
@@ -76,6 +88,8 @@ pub struct Faults {
     pub cut_ms: u64,
     /// A connection goes silent.
     pub silence_ms: u64,
+    /// One I/O connection of an association goes silent alone; not before half of this time is over.
+    pub hush_ms: u64,
     /// A bit is flipped on the wire.
     pub corrupt_ms: u64,
     /// The target's process is killed and started again.
@@ -92,6 +106,10 @@ pub struct Faults {
     pub reopen_ms: u64,
     /// A peer that means no good connects.
     pub garbage_ms: u64,
+    /// Hosts are not allowed any more, or again.
+    pub hosts_ms: u64,
+    /// A subsystem comes or goes.
+    pub subsystems_ms: u64,
 }
 
 /// All scenarios; a seed picks one by its number.
@@ -104,6 +122,18 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.trouble_ms *= 3;
             setup.faults.cut_ms = 300 + random.below(3_000);
             setup.faults.silence_ms = if random.chance(1, 2) { 8_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "silence",
+        about: "one I/O connection goes silent while the others live, and no request waits for its deadline",
+        draw: |random, setup| {
+            setup.trouble_ms = 60_000;
+            setup.requests += 100;
+            setup.timing.segment_max = setup.timing.segment_max.max(1_024);
+            setup.queues = 1 + random.below(4) as u16;
+            setup.faults.hush_ms = 20_000 + random.below(40_000);
+            setup.behaviour.latency_us = 2_000 << random.below(12);
         },
     },
     Scenario {
@@ -244,6 +274,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.faults = Faults {
                 cut_ms: 8_000,
                 silence_ms: 20_000,
+                hush_ms: 40_000,
                 corrupt_ms: if setup.digests { 8_000 } else { 0 },
                 kill_ms: 30_000,
                 power_ms: 30_000,
@@ -252,7 +283,70 @@ pub const SCENARIOS: &[Scenario] = &[
                 replug_ms: if random.chance(1, 3) { 30_000 } else { 0 },
                 reopen_ms: 1_000,
                 garbage_ms: if random.chance(1, 2) { 5_000 } else { 0 },
+                hosts_ms: if random.chance(1, 4) { 20_000 } else { 0 },
+                subsystems_ms: if random.chance(1, 4) { 20_000 } else { 0 },
             };
+            setup.watchers = random.below(2) as usize;
+        },
+    },
+    Scenario {
+        name: "concat",
+        about: "disks of different sizes one after the other, which grow, die and lose power",
+        draw: |random, setup| {
+            setup.disks = 2 + random.below(3) as u32;
+            setup.concat = true;
+            setup.disk_size = 64 << 10;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            setup.faults.grow_ms = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.faults.cut_ms = if random.chance(1, 3) { 4_000 } else { 0 };
+            if random.chance(1, 2) {
+                setup.behaviour.volatile = random.chance(1, 2);
+                setup.behaviour.leases = false;
+                setup.trouble_ms *= 3;
+                setup.faults.power_ms = 4_000 + random.below(8_000);
+            }
+        },
+    },
+    Scenario {
+        name: "shards",
+        about: "clients of several shards, each with its own association: cuts, kills and power cuts below them",
+        draw: |random, setup| {
+            setup.client_shards = 2 + random.below(3) as u16;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = false;
+            setup.trouble_ms *= 3;
+            setup.faults.cut_ms = 500 + random.below(4_000);
+            setup.faults.kill_ms = if random.chance(1, 2) { 8_000 } else { 0 };
+            setup.faults.power_ms = if random.chance(1, 3) { 10_000 } else { 0 };
+            setup.faults.kill_client_ms = if random.chance(1, 3) { 10_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "discovery",
+        about: "hosts look at the discovery log and wait for its events, while what is exported changes",
+        draw: |random, setup| {
+            setup.clients = 1;
+            setup.watchers = 1 + random.below(3) as usize;
+            setup.trouble_ms *= 2;
+            setup.faults.subsystems_ms = 100 + random.below(1_000);
+            setup.faults.hosts_ms = if random.chance(1, 2) { 2_000 } else { 0 };
+            setup.faults.cut_ms = if random.chance(1, 3) { 1_000 } else { 0 };
+            setup.faults.kill_ms = if random.chance(1, 3) { 6_000 } else { 0 };
+        },
+    },
+    Scenario {
+        name: "access",
+        about: "hosts are denied and allowed, subsystems go and come back, with requests under way",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            setup.clients = 1 + random.below(3) as usize;
+            setup.raw_hosts = random.below(2) as usize;
+            setup.watchers = random.below(2) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults.hosts_ms = 1_000 + random.below(8_000);
+            setup.faults.subsystems_ms = if random.chance(1, 2) { 10_000 } else { 0 };
+            setup.faults.replug_ms = if random.chance(1, 4) { 10_000 } else { 0 };
         },
     },
 ];
@@ -270,6 +364,9 @@ impl Scenario {
             shards: 1 + random.below(4) as u16,
             clients: if random.chance(1, 3) { 2 } else { 1 },
             disks,
+            concat: random.chance(1, 3),
+            client_shards: if random.chance(1, 4) { 2 + random.below(3) as u16 } else { 1 },
+            watchers: 0,
             chunk: 4096 << random.below(4),
             disk_size: 256 << 10,
             block_size: if random.chance(1, 4) { 4096 } else { 512 },
@@ -309,8 +406,12 @@ impl Scenario {
             trouble_ms: 3_000 + random.below(6_000),
         };
         (self.draw)(random, &mut setup);
+        // A request of the largest takes hundreds of segments, not thousands, whatever was drawn.
+        let least = setup.work.request_max * SECTOR as u64 / 256;
+        setup.timing.segment_max = setup.timing.segment_max.max(least);
         // Enough to do for the time of trouble, and not more.
-        setup.work.interval_us = setup.trouble_ms * 1_000 / setup.requests;
+        let shards = u64::from(setup.client_shards);
+        setup.work.interval_us = setup.trouble_ms * 1_000 / setup.requests * shards;
         setup.work.unit = setup.block_size / SECTOR as u64;
         if setup.behaviour.leases {
             setup.behaviour.volatile = false;

@@ -84,6 +84,8 @@ pub struct Planted {
 pub struct Mishaps {
     /// Connections that were cut.
     pub cuts: u64,
+    /// I/O connections that went silent alone.
+    pub hushes: u64,
     /// Bits that were flipped.
     pub corruptions: u64,
     /// Processes that were killed.
@@ -289,9 +291,13 @@ impl<M: Machine> World<M> {
         let first = if count > 0 { self.random.below(count as u64) as usize } else { 0 };
         for step in 0..count {
             let slot = (first + step) % count;
-            let node = &mut self.hosts[host].nodes[shard];
+            let Host { nodes, disks, .. } = &mut self.hosts[host];
+            let node = &mut nodes[shard];
             if node.is_readable(slot) {
+                // What a RAM disk lends is found while bytes are shown.
+                core::mem::swap(&mut node.memory.disks, disks);
                 let (consumed, yields) = node.show(now, slot, self.cuts, &mut self.random);
+                core::mem::swap(&mut node.memory.disks, disks);
                 again |= yields;
                 self.credit(host, shard, slot, consumed);
             }
@@ -305,8 +311,13 @@ impl<M: Machine> World<M> {
             let node = &mut self.hosts[host].nodes[shard];
             node.machine.settle(now, &mut node.memory);
             let mut answered = false;
+            let mut asks = Vec::new();
+            node.machine.take_requests(&mut asks);
+            for (disk, request) in asks {
+                answered |= self.submit(host, shard, disk, request);
+            }
             while let Some(effect) = self.hosts[host].nodes[shard].machine.poll_effect() {
-                answered |= self.perform(host, shard, effect);
+                self.perform(host, shard, effect);
             }
             if !answered {
                 break;
@@ -364,11 +375,10 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Performs an effect. Returns whether a disk answered at once.
-    fn perform(&mut self, host: usize, shard: usize, effect: Effect<M::Mail>) -> bool {
+    /// Performs an effect.
+    fn perform(&mut self, host: usize, shard: usize, effect: Effect<M::Mail>) {
         let life = self.hosts[host].life;
         match effect {
-            Effect::Submit { disk, request } => return self.submit(host, shard, disk, request),
             Effect::Send { connection, batch } => self.send(host, shard, connection, batch),
             Effect::Resume { connection } => {
                 let node = &mut self.hosts[host].nodes[shard];
@@ -398,7 +408,6 @@ impl<M: Machine> World<M> {
                 self.post(host, life, ShardId(shard as u16), to, mail);
             }
         }
-        false
     }
 
     fn post(&mut self, host: usize, life: u32, from: ShardId, to: ShardId, mail: M::Mail) {

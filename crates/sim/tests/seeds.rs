@@ -2,14 +2,14 @@
 //! `plateway sim` runs thousands of them.
 
 use sim::raw_host::Deeds;
-use sim::{Activity, SCENARIOS, run_seed};
+use sim::{Activity, SCENARIOS, run_seed, trace_seed};
 
 /// What some seeds of a scenario did together.
 fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
     let mut all = Activity::default();
     let mut shards_max = 0;
     for seed in seeds {
-        let passed = run_seed(seed, Some(scenario), None, false)
+        let passed = run_seed(seed, Some(scenario), None)
             .unwrap_or_else(|failed| panic!("seed {seed} of {scenario}: {}", failed.what));
         let did = passed.did;
         shards_max = shards_max.max(did.shards);
@@ -20,8 +20,14 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.misbehaved += did.misbehaved;
         all.garbage += did.garbage;
         all.served.add(&did.served);
+        all.logs += did.logs;
+        all.events += did.events;
+        all.denials += did.denials;
+        all.removals += did.removals;
+        all.client_shards = all.client_shards.max(did.client_shards);
         all.raw.add(&did.raw);
         all.mishaps.cuts += did.mishaps.cuts;
+        all.mishaps.hushes += did.mishaps.hushes;
         all.mishaps.corruptions += did.mishaps.corruptions;
         all.mishaps.kills += did.mishaps.kills;
         all.mishaps.power_cuts += did.mishaps.power_cuts;
@@ -33,7 +39,7 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
 fn the_same_seed_leaves_the_same_trace() {
     for scenario in SCENARIOS {
         let run = || {
-            run_seed(7, Some(scenario.name), None, false)
+            run_seed(7, Some(scenario.name), None)
                 .unwrap_or_else(|failed| panic!("seed 7 of {}: {}", scenario.name, failed.what))
         };
         assert_eq!(run(), run(), "{}", scenario.name);
@@ -41,8 +47,16 @@ fn the_same_seed_leaves_the_same_trace() {
 }
 
 #[test]
+fn a_trace_has_a_line_for_every_step_and_changes_nothing() {
+    let (traced, lines) = trace_seed(3, Some("calm"), None);
+    let traced = traced.expect("it passes");
+    assert_eq!(run_seed(3, Some("calm"), None).expect("it passes"), traced);
+    assert_eq!(lines.len() as u64, traced.steps);
+}
+
+#[test]
 fn different_seeds_leave_different_traces() {
-    let hash = |seed| run_seed(seed, Some("calm"), None, false).expect("it passes").hash;
+    let hash = |seed| run_seed(seed, Some("calm"), None).expect("it passes").hash;
     assert_ne!(hash(1), hash(2));
 }
 
@@ -62,7 +76,14 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
 fn scenarios_do_what_they_say() {
     let did = |scenario| activity(scenario, 200..208).0;
     assert!(did("cuts").mishaps.cuts > 0);
+    assert!(did("silence").mishaps.hushes > 0);
     assert!(did("kills").mishaps.kills > 0);
+    let shards = did("shards");
+    assert!(shards.client_shards > 1 && shards.mishaps.cuts > 0, "{shards:?}");
+    let discovery = did("discovery");
+    assert!(discovery.logs > 0 && discovery.events > 0, "{discovery:?}");
+    let access = did("access");
+    assert!(access.denials > 0 && access.removals > 0, "{access:?}");
     assert!(did("power").mishaps.power_cuts > 0);
     assert!(did("lies").mishaps.power_cuts > 0);
     assert!(did("clients").mishaps.kills > 0);

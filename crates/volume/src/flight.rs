@@ -117,7 +117,7 @@ fn worse(a: Outcome, b: Outcome) -> Outcome {
 #[derive(Debug)]
 pub(crate) struct CompareAndWrite {
     pub(crate) hold: HoldId,
-    pub(crate) expected: Buffer,
+    pub(crate) expected: Box<Buffer>,
     pub(crate) replacement: Buffer,
     pub(crate) step: Step,
 }

@@ -98,6 +98,13 @@ impl Gate {
         self.facts = facts;
     }
 
+    /// Takes new facts over that a disk told of itself. What a failure protects stays so: only a person reopens it.
+    pub fn follow(&mut self, facts: DiskFacts) {
+        let failed = self.protected.filter(|failure| *failure != Failure::WriteProtected);
+        self.renew(facts);
+        self.protected = failed.or(self.protected);
+    }
+
     /// Why the disk takes no writes, if it takes none.
     #[inline]
     pub fn protected(&self) -> Option<Failure> {
@@ -203,6 +210,28 @@ pub(crate) mod tests {
             discards: true,
             discard_zeroes: true,
         }
+    }
+
+    #[test]
+    fn a_disk_that_tells_another_size_stays_protected_and_a_reopened_one_does_not() {
+        let facts = |bytes, read_only| DiskFacts {
+            size: block::ByteCount(bytes),
+            logical_block: 512,
+            physical_block: 4096,
+            cache: Cache::Volatile,
+            read_only,
+            discards: true,
+            discard_zeroes: true,
+        };
+        let mut gate = Gate::new(DiskId(0), facts(1 << 20, true));
+        assert_eq!(gate.protected(), Some(Failure::WriteProtected));
+        gate.follow(facts(1 << 20, false));
+        assert_eq!(gate.protected(), None, "it may be written now");
+        gate.protect(Failure::MediumWrite);
+        gate.follow(facts(2 << 20, false));
+        assert_eq!((gate.protected(), gate.facts().size.0), (Some(Failure::MediumWrite), 2 << 20));
+        gate.renew(facts(2 << 20, false));
+        assert_eq!(gate.protected(), None);
     }
 
     #[test]

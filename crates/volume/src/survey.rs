@@ -79,12 +79,7 @@ pub fn survey(
         None => wanted.uuid,
     };
     let is_ours = |index: usize, label: &Label| {
-        label.set.uuid == uuid
-            && label.index as usize == index
-            && label.set.layout == wanted.layout
-            && label.set.count == wanted.count
-            && label.set.chunk == wanted.chunk
-            && (!uuid_is_given || uuid == wanted.uuid)
+        is_member(label, index, wanted, &uuid) && (!uuid_is_given || uuid == wanted.uuid)
     };
     let whole = labels().count() == found.len();
     if whole && labels().all(|(index, label)| is_ours(index, label)) {
@@ -99,18 +94,13 @@ pub fn survey(
     }
     let expected = expectation(wanted, uuid_is_given.then_some(&wanted.uuid));
     for (index, found) in found.iter().enumerate() {
-        let seen = match found {
+        match found {
             Found::Blank => continue,
             Found::Label(label) if is_ours(index, label) => continue,
-            Found::Label(label) => describe(label),
-            Found::Foreign => "other data".to_owned(),
-            Found::Damaged(error) => format!("a damaged label ({error})"),
-        };
-        return Err(Refusal {
-            index,
-            expected: format!("{expected}, index {index}, or a blank disk"),
-            seen,
-        });
+            Found::Label(_) | Found::Foreign | Found::Damaged(_) => {}
+        }
+        let expected = format!("{expected}, index {index}, or a blank disk");
+        return Err(Refusal { index, expected, seen: found.to_string() });
     }
     // What is left is labelled as ours or blank. A complete label means that the blank ones were lost.
     if labels().any(|(_, label)| label.complete) {
@@ -120,6 +110,26 @@ pub fn survey(
     }
     let interrupted = labels().next().is_some();
     Ok(Verdict::Form { uuid: interrupted.then_some(uuid) })
+}
+
+/// Whether a label says that its disk is member `index` of the set that is wanted, under this UUID.
+pub fn is_member(label: &Label, index: usize, wanted: &SetLabel, uuid: &[u8; 16]) -> bool {
+    label.set.uuid == *uuid
+        && label.index as usize == index
+        && label.set.layout == wanted.layout
+        && label.set.count == wanted.count
+        && label.set.chunk == wanted.chunk
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Found::Blank => f.write_str("a blank disk"),
+            Found::Label(label) => f.write_str(&describe(label)),
+            Found::Foreign => f.write_str("other data"),
+            Found::Damaged(error) => write!(f, "a damaged label ({error})"),
+        }
+    }
 }
 
 fn expectation(wanted: &SetLabel, uuid: Option<&[u8; 16]>) -> String {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use block::limits::{DISK_SLOW, DISK_STUCK};
 use block::{
-    Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Operation, Outcome,
+    Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Request, ShardId, Slot, Table, Ticket, VolumeId,
 };
 use contract::{DiskFacts, DiskId};
@@ -46,6 +46,14 @@ pub enum Notice {
     Health(DiskId, Health),
     /// It takes no more writes.
     Protected(DiskId, Failure),
+}
+
+impl Outbox {
+    /// Whether there is nothing but requests for disks, which may wait to be taken in bulk.
+    #[inline]
+    pub fn has_only_requests(&self) -> bool {
+        self.complete.is_empty() && self.messages.is_empty() && self.notices.is_empty()
+    }
 }
 
 /// A volume as a shard knows it.
@@ -116,6 +124,13 @@ impl Volumes {
     pub fn renew_disk(&mut self, disk: DiskId, facts: DiskFacts) {
         if let Some(gate) = self.gate_mut(disk) {
             gate.renew(facts);
+        }
+    }
+
+    /// A disk told that it is different now. If a failure protects it, it stays protected.
+    pub fn follow_disk(&mut self, disk: DiskId, facts: DiskFacts) {
+        if let Some(gate) = self.gate_mut(disk) {
+            gate.follow(facts);
         }
     }
 
@@ -264,6 +279,29 @@ impl Volumes {
         }
     }
 
+    /// Where a read finds what can be lent; see [`Submit::find_loan`](block::Submit::find_loan). No hold stands in the way of a read, and what is
+    /// lent is never in flight.
+    #[inline]
+    pub fn find_loan(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        let found = self.volumes.get_mut(volume.0 as usize)?.as_mut()?;
+        if found.removed || extent.length.0 == 0 || !extent.fits(found.layout.size()) {
+            return None;
+        }
+        let piece = found.layout.first_piece(extent);
+        if piece.extent.length != extent.length || !memory.can_lend(piece.disk, piece.extent) {
+            return None;
+        }
+        found.counters.count(false, extent.length.0);
+        let gate = self.gates[piece.disk.0 as usize].as_mut().expect("a member's disk is there");
+        gate.count(false, extent.length.0);
+        Some((piece.disk, piece.extent))
+    }
+
     /// Sends a request with an extent below, whole or in pieces.
     #[inline]
     fn dispatch(
@@ -271,7 +309,7 @@ impl Volumes {
         now: Instant,
         index: u32,
         extent: Extent,
-        request: Request,
+        mut request: Request,
         out: &mut Outbox,
     ) {
         let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
@@ -280,30 +318,28 @@ impl Volumes {
             self.dispatch_pieces(now, index, extent, request, out);
             return;
         }
-        let Request { ticket, operation } = request;
-        let changes_data = operation.changes_data();
+        let changes_data = request.operation.changes_data();
         let gate = self.gates[piece.disk.0 as usize].as_mut().expect("a member's disk is there");
         if changes_data && gate.protected().is_some() {
-            let refused = Request { ticket, operation };
-            self.refuse(refused, Failure::WriteProtected, now, out);
+            self.refuse(request, Failure::WriteProtected, now, out);
             return;
         }
         gate.count(changes_data, extent.length.0);
         volume.below += 1;
-        let durable = is_durable(&operation);
         let flight = Flight {
-            ticket,
+            ticket: request.ticket,
             volume: index,
             disk: piece.disk,
             extent,
             number: 0,
             begun: now,
             changes_data,
-            durable,
+            durable: request.operation.is_durable(),
             what: What::Whole,
         };
-        let ticket = self.take_off(flight);
-        out.submit.push((piece.disk, Request { ticket, operation: at(operation, piece.extent) }));
+        request.ticket = self.take_off(flight);
+        request.operation.move_to(piece.extent);
+        out.submit.push((piece.disk, request));
     }
 
     /// Answers a request that does not go below.
@@ -348,29 +384,38 @@ impl Volumes {
         }
     }
 
-    /// A disk answered a request that came from here.
+    /// A disk answered a request that came from here. Returns what the asker of a volume is to be told, when that is all that follows from it;
+    /// the rest is in the outbox.
     #[inline]
-    pub fn handle_completion(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
+    pub fn handle_completion(
+        &mut self,
+        now: Instant,
+        completion: Completion,
+        out: &mut Outbox,
+    ) -> Option<Completion> {
         let Completion { ticket, outcome, buffer, .. } = completion;
         if ticket.machine == self.gates_machine {
-            let disk = DiskId(ticket.slot);
-            let failure = match outcome {
-                Outcome::Done => None,
-                Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
-                Outcome::Miscompare(_) => Some(Failure::Internal),
-            };
-            if let Some(failure) = failure {
-                self.protect(disk, failure, true, out);
-            }
-            self.flushed(now, disk, failure, out);
-            return;
+            self.flush_answered(now, DiskId(ticket.slot), outcome, out);
+            return None;
         }
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
         if !outcome.is_done() {
             self.note_failure(&flight, outcome, out);
         }
-        self.land(now, flight, outcome, buffer, out);
+        self.land(now, flight, outcome, buffer, out)
+    }
+
+    fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome, out: &mut Outbox) {
+        let failure = match outcome {
+            Outcome::Done => None,
+            Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
+            Outcome::Miscompare(_) => Some(Failure::Internal),
+        };
+        if let Some(failure) = failure {
+            self.protect(disk, failure, true, out);
+        }
+        self.flushed(now, disk, failure, out);
     }
 
     fn note_failure(&mut self, flight: &Flight, outcome: Outcome, out: &mut Outbox) {
@@ -387,7 +432,7 @@ impl Volumes {
         }
     }
 
-    /// A flight has come back: tells whoever waits for it.
+    /// A flight has come back: says what whoever waits for it is to be told.
     #[inline]
     fn land(
         &mut self,
@@ -396,38 +441,57 @@ impl Volumes {
         outcome: Outcome,
         buffer: Buffer,
         out: &mut Outbox,
-    ) {
-        match flight.what {
-            What::Whole => {
-                self.came_back(now, &flight, out);
-                self.deliver(now, Completion::new(flight.ticket, outcome, buffer), out);
-            }
+    ) -> Option<Completion> {
+        let Flight { ticket, volume, extent, number, changes_data, what, .. } = flight;
+        let (outcome, buffer) = match what {
+            What::Whole => (outcome, buffer),
             What::Piece { parent, index } => {
-                let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
-                let What::Joined(join) = &mut joined.what else {
-                    unreachable!("pieces belong to requests in pieces");
-                };
-                if let Some((outcome, buffer)) = join.came_back(index, outcome, buffer) {
-                    let flight = self.flights.remove(parent).expect("it was there");
-                    self.came_back(now, &flight, out);
-                    self.deliver(now, Completion::new(flight.ticket, outcome, buffer), out);
-                }
+                return self.piece_landed(now, parent, index, outcome, buffer, out);
             }
             What::Joined(_) | What::CompareAndWrite(_) => {
                 unreachable!("no disk was asked under this ticket")
             }
-        }
+        };
+        self.came_back(now, volume, changes_data.then_some((extent, number)), out);
+        self.hand_up(now, Completion::new(ticket, outcome, buffer), out)
     }
 
-    /// Counts a request out of its volume and tells the holds that waited for it.
+    fn piece_landed(
+        &mut self,
+        now: Instant,
+        parent: Slot,
+        index: u32,
+        outcome: Outcome,
+        buffer: Buffer,
+        out: &mut Outbox,
+    ) -> Option<Completion> {
+        let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
+        let What::Joined(join) = &mut joined.what else {
+            unreachable!("pieces belong to requests in pieces");
+        };
+        let (outcome, buffer) = join.came_back(index, outcome, buffer)?;
+        let flight = self.flights.remove(parent).expect("it was there");
+        let change = flight.changes_data.then_some((flight.extent, flight.number));
+        self.came_back(now, flight.volume, change, out);
+        self.hand_up(now, Completion::new(flight.ticket, outcome, buffer), out)
+    }
+
+    /// Counts a request out of its volume and tells the holds that waited for it, if it may have changed data.
     #[inline]
-    fn came_back(&mut self, now: Instant, flight: &Flight, out: &mut Outbox) {
-        let index = flight.volume;
+    fn came_back(
+        &mut self,
+        now: Instant,
+        index: u32,
+        change: Option<(Extent, u64)>,
+        out: &mut Outbox,
+    ) {
         let volume = self.volume_mut(index).expect("a volume outlives its requests");
         volume.below -= 1;
-        if flight.changes_data && !volume.held.is_empty() {
+        if let Some((extent, number)) = change
+            && !volume.held.is_empty()
+        {
             let mut ready = Vec::new();
-            volume.held.came_back(flight.extent, flight.number, |hold| ready.push(hold));
+            volume.held.came_back(extent, number, |hold| ready.push(hold));
             for hold in ready {
                 let message = Message::HoldReady { volume: VolumeId(index), hold };
                 self.send(now, owner(index, self.shards), message, out);
@@ -435,16 +499,26 @@ impl Volumes {
         }
     }
 
-    /// Hands a completion to the asker: a compare-and-write of ours, or whoever asked the volume.
+    /// A completion for a compare-and-write of ours is its next step; any other is for whoever asked the volume.
     #[inline]
-    fn deliver(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
-        if completion.ticket.machine == self.flights_machine {
-            let slot =
-                Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
-            self.next_step(now, slot, completion, out);
-        } else {
-            out.complete.push(completion);
+    fn hand_up(
+        &mut self,
+        now: Instant,
+        completion: Completion,
+        out: &mut Outbox,
+    ) -> Option<Completion> {
+        if completion.ticket.machine != self.flights_machine {
+            return Some(completion);
         }
+        let slot = Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
+        self.next_step(now, slot, completion, out);
+        None
+    }
+
+    /// As [`hand_up`](Self::hand_up), through the outbox.
+    fn deliver(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
+        let told = self.hand_up(now, completion, out);
+        out.complete.extend(told);
     }
 
     /// A message from another shard (or from this one).
@@ -503,30 +577,6 @@ impl Volumes {
         }
         let again = core::time::Duration::from_secs(1);
         self.next_check = (!oldest.is_empty()).then_some(now + again);
-    }
-}
-
-fn is_durable(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Write { durable: true, .. } | Operation::WriteZeroes { durable: true, .. }
-    )
-}
-
-/// The operation at another place: on the disk instead of the volume.
-#[inline]
-fn at(operation: Operation, extent: Extent) -> Operation {
-    match operation {
-        Operation::Read { buffer, .. } => Operation::Read { extent, buffer },
-        Operation::Write { buffer, durable, .. } => Operation::Write { extent, buffer, durable },
-        Operation::WriteZeroes { deallocate, durable, .. } => {
-            Operation::WriteZeroes { extent, deallocate, durable }
-        }
-        Operation::Compare { buffer, .. } => Operation::Compare { extent, buffer },
-        Operation::Verify { .. } => Operation::Verify { extent },
-        Operation::CompareAndWrite { .. } | Operation::Flush | Operation::Discard { .. } => {
-            unreachable!("{} has no place on one disk", operation.name())
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a field lies in bytes, and the three macros that make tables of fields, codes and bits.
+//! How a field lies in bytes, and the macros that make tables of fields and of bits; codes and flags are declared by those of [`codes`](crate::codes).
 //!
 //! [`Field`] is little-endian: NVMe is; the big-endian network headers read their few fields by
 //! hand. Everything is inlined, and on an array of known size the bounds checks fold away, so the
@@ -132,61 +132,6 @@ macro_rules! layout {
     };
 }
 
-/// A code: a newtype over an integer with the standard's names for the values it knows. `Display`
-/// prints the name, or the number when there is none.
-macro_rules! codes {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident($int:ty) {
-            $($konst:ident = $value:literal $text:literal,)*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-        pub struct $name(pub $int);
-
-        impl $name {
-            $(#[doc = $text] pub const $konst: Self = Self($value);)*
-
-            /// The standard's name, if this crate knows the value.
-            #[must_use]
-            pub const fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($value => Some($text),)*
-                    _ => None,
-                }
-            }
-        }
-
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                match self.name() {
-                    Some(name) => f.pad(name),
-                    None => write!(f, "{:#04x}", self.0),
-                }
-            }
-        }
-
-        impl core::fmt::Debug for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                write!(f, concat!(stringify!($name), "({:#04x} {})"), self.0, self.name().unwrap_or("?"))
-            }
-        }
-
-        impl $crate::field::Field for $name {
-            const SIZE: usize = size_of::<$int>();
-            #[inline(always)]
-            fn get(bytes: &[u8], at: usize) -> Self {
-                Self(<$int as $crate::field::Field>::get(bytes, at))
-            }
-            #[inline(always)]
-            fn put(&self, bytes: &mut [u8], at: usize) {
-                self.0.put(bytes, at);
-            }
-        }
-    };
-}
-
 /// A register: a newtype over an integer with bit fields (`get / with: first bit, width;`) and
 /// flags (`get / with: bit;`). A value too wide for its field is cut, as hardware would.
 macro_rules! bits {
@@ -235,17 +180,7 @@ macro_rules! bits {
             )*
         }
 
-        impl $crate::field::Field for $name {
-            const SIZE: usize = size_of::<$int>();
-            #[inline(always)]
-            fn get(bytes: &[u8], at: usize) -> Self {
-                Self(<$int as $crate::field::Field>::get(bytes, at))
-            }
-            #[inline(always)]
-            fn put(&self, bytes: &mut [u8], at: usize) {
-                self.0.put(bytes, at);
-            }
-        }
+        stands_as!($name($int));
     };
 }
 

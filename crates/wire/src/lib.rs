@@ -16,6 +16,8 @@
 //! NVMe and ATA are little-endian, Ethernet, AoE, IP and TCP are big-endian.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod codes;
 mod error;
 #[macro_use]
 mod field;

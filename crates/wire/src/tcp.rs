@@ -8,35 +8,22 @@ use core::fmt;
 use crate::field::{be16, be32, need};
 use crate::{Expected, ParseError};
 
-/// The TCP flags; a set of bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct TcpFlags(pub u8);
-
-impl TcpFlags {
-    /// No more data from the sender.
-    pub const FIN: Self = Self(0x01);
-    /// Sequence numbers begin.
-    pub const SYN: Self = Self(0x02);
-    /// The connection is gone.
-    pub const RST: Self = Self(0x04);
-    /// Deliver now.
-    pub const PSH: Self = Self(0x08);
-    /// The acknowledgement number is valid.
-    pub const ACK: Self = Self(0x10);
-    /// The urgent pointer is valid.
-    pub const URG: Self = Self(0x20);
-
-    /// True if all bits of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl core::ops::BitOr for TcpFlags {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+flags! {
+    /// The TCP flags; a set of bits.
+    #[derive(Debug)]
+    pub struct TcpFlags(u8) {
+        /// Sequence numbers begin.
+        SYN = 0x02 "S",
+        /// No more data from the sender.
+        FIN = 0x01 "F",
+        /// Deliver now.
+        PSH = 0x08 "P",
+        /// The connection is gone.
+        RST = 0x04 "R",
+        /// The acknowledgement number is valid.
+        ACK = 0x10 ".",
+        /// The urgent pointer is valid.
+        URG = 0x20 "U",
     }
 }
 
@@ -46,19 +33,7 @@ impl fmt::Display for TcpFlags {
         if self.0 & 0x3f == 0 {
             return f.write_str("none");
         }
-        for (flag, letter) in [
-            (Self::FIN, "F"),
-            (Self::SYN, "S"),
-            (Self::RST, "R"),
-            (Self::PSH, "P"),
-            (Self::ACK, "."),
-            (Self::URG, "U"),
-        ] {
-            if self.contains(flag) {
-                f.write_str(letter)?;
-            }
-        }
-        Ok(())
+        self.letters(f)
     }
 }
 

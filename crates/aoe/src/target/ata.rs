@@ -23,7 +23,7 @@ use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, 
 use super::flights::{Active, Flight, Kind, Stage};
 use super::receive::Received;
 use super::repeats::{Key, Known};
-use super::{Context, Target};
+use super::{Context, LOANS, Loan, Target};
 use crate::export::{ExportId, identify};
 use crate::head::Head;
 
@@ -137,8 +137,19 @@ impl Target {
         };
         let Some(overlap) = self.admit(received, &judged) else { return };
         let Some(buffer) = self.take(id, Class::Transfer, first, end, ctx) else { return };
-        let operation = Operation::Read { extent: extent(first, end), buffer };
-        self.launch(received, judged, overlap, operation, ctx);
+        let extent = extent(first, end);
+        let volume = self.exported(id).export.volume;
+        if overlap == Overlap::None
+            && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
+        {
+            let link = received.link;
+            self.loans.push(Loan { head: judged.head, link, export: id, disk, extent, buffer });
+            if self.loans.len() == LOANS {
+                self.take_loans(ctx);
+            }
+            return;
+        }
+        self.launch(received, judged, overlap, Operation::Read { extent, buffer }, ctx);
     }
 
     #[inline]
@@ -174,6 +185,10 @@ impl Target {
         let Some(overlap) = self.admit(received, &judged) else { return };
         if self.is_known(received, &judged, ctx) {
             return;
+        }
+        // What was read before is read before.
+        if !self.loans.is_empty() {
+            self.take_loans(ctx);
         }
         let Some(mut buffer) = self.take(id, Class::Capsule, first, end, ctx) else { return };
         ctx.memory.write(&mut buffer, 0, payload);
@@ -515,6 +530,7 @@ impl Target {
         };
         let Some(overlap) = self.admit(received, &judged) else { return };
         if !self.is_known(received, &judged, ctx) {
+            self.take_loans(ctx);
             self.launch(received, judged, overlap, Operation::Discard { extents }, ctx);
         }
     }

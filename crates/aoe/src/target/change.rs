@@ -271,6 +271,7 @@ impl Target {
         reservation: &Reservation,
         ctx: &mut Context<'_>,
     ) {
+        self.take_loans(ctx);
         let mut exports = Vec::new();
         for index in 0..self.exports.len() {
             let id = ExportId(index as u32);

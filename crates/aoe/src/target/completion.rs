@@ -7,12 +7,11 @@
 
 use core::time::Duration;
 
+use block::{Buffer, Completion, Instant, Operation, Outcome};
 use contract::LinkId;
 
-use block::{Completion, Instant, Operation, Outcome};
-
 use super::flights::{Flight, Kind, Stage};
-use super::{Context, Target};
+use super::{Context, Loan, Target};
 use crate::export::ExportId;
 use crate::head::{Head, registers};
 
@@ -35,17 +34,8 @@ impl Target {
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it has commands below");
         match kind {
             Kind::Read if outcome.is_done() => {
-                exported.traffic.reads += 1;
-                exported.traffic.read_bytes += u64::from(buffer.len());
-                self.counters.reads += 1;
-                self.counters.read_bytes += u64::from(buffer.len());
-                if self.outbox.is_full() {
-                    self.drops.unsent += 1;
-                    ctx.pool.give(&mut exported.account, ctx.memory, buffer);
-                } else {
-                    self.counters.answers += 1;
-                    self.outbox.push_buffer(flight.link, flight.head.done(), buffer, id.0);
-                }
+                let (link, head) = (flight.link, flight.head);
+                self.send_read(link, head, id, buffer, ctx);
                 self.land(slot);
             }
             Kind::Write | Kind::Trim => {
@@ -78,6 +68,44 @@ impl Target {
             }
         }
         self.came_back(id, ctx);
+    }
+
+    /// What a read asked for leaves.
+    #[inline]
+    fn send_read(
+        &mut self,
+        link: LinkId,
+        mut head: Head,
+        id: ExportId,
+        buffer: Buffer,
+        ctx: &mut Context<'_>,
+    ) {
+        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was read");
+        exported.traffic.reads += 1;
+        exported.traffic.read_bytes += u64::from(buffer.len());
+        self.counters.reads += 1;
+        self.counters.read_bytes += u64::from(buffer.len());
+        if self.outbox.is_full() {
+            self.drops.unsent += 1;
+            ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+        } else {
+            self.counters.answers += 1;
+            self.outbox.push_buffer(link, head.done(), buffer, id.0);
+        }
+    }
+
+    /// Answers the reads whose data can be lent.
+    #[inline]
+    pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
+        let mut loans = core::mem::take(&mut self.loans);
+        for loan in &loans {
+            ctx.memory.foresee_loan(loan.disk, loan.extent);
+        }
+        for Loan { head, link, export, disk, extent, mut buffer } in loans.drain(..) {
+            ctx.memory.lend(disk, extent, &mut buffer);
+            self.send_read(link, head, export, buffer, ctx);
+        }
+        self.loans = loans;
     }
 
     /// Something of an export came back: what waited for it goes on.

@@ -7,7 +7,7 @@
 //! E flag; what the device cannot do is ATA status, never the E flag, which initiators take as a reason to ask again for minutes.
 //!
 //! The way of a read: [`receive`] finds link, export and command; [`ata`] judges it, takes memory, makes the head of its answer and a request to the volume;
-//! [`completion`] puts head and data into the batch that `settle` hands out. A write's payload is copied once, out of the lent frame.
+//! [`completion`] puts head and data into the batch that `settle` hands out. Memory that can be lent (a RAM disk) is lent at once, and nothing goes below. A write's payload is copied once, out of the lent frame.
 //!
 //! ```text
 //!   frame --> overlaps one in flight of its source? --yes--> Waiting --> that one is back --+
@@ -37,7 +37,8 @@ mod tests;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Instant, MachineId, Memory, Operation, Pool, Request, ShardId, Table, Ticket, VolumeId,
+    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
+    Submit, Table, Ticket, VolumeId,
 };
 use contract::{FrameBatch, LinkId};
 use volume::Reservation;
@@ -46,6 +47,7 @@ use wire::ethernet::MacAddress;
 
 use crate::control::Control;
 use crate::export::{BUFFERS_MAX, BUFFERS_MIN, Export, ExportId, Hosts};
+use crate::head::Head;
 use crate::outbox::Outbox;
 
 pub use change::{Ask, RESERVE_MAX};
@@ -65,8 +67,8 @@ pub struct Context<'a> {
     pub memory: &'a mut dyn Memory,
     /// The shard's budget.
     pub pool: &'a mut Pool,
-    /// Where requests go; the shard hands them to their volumes.
-    pub requests: &'a mut Vec<(VolumeId, Request)>,
+    /// Where requests go: to their volumes.
+    pub below: &'a mut dyn Submit,
 }
 
 /// What the target wants of its driver.
@@ -144,6 +146,20 @@ struct FlushGroup {
     listed: bool,
 }
 
+/// A read whose data are memory that can be lent: it never goes below.
+#[derive(Debug)]
+struct Loan {
+    head: Head,
+    link: LinkId,
+    export: ExportId,
+    disk: DiskId,
+    extent: Extent,
+    buffer: Buffer,
+}
+
+/// Reads that are gathered before their data are lent, so that the cache misses of many overlap.
+const LOANS: usize = 32;
+
 /// The AoE target of a shard.
 ///
 /// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) and its sisters until `None`.
@@ -154,6 +170,7 @@ pub struct Target {
     links: Vec<Option<Link>>,
     exports: Vec<Option<Box<Exported>>>,
     flights: Flights,
+    loans: Vec<Loan>,
     repeats: Repeats,
     outbox: Outbox,
     sweeps: Sweeps,
@@ -178,6 +195,7 @@ impl Target {
             links: Vec::new(),
             exports: Vec::new(),
             flights: Flights::default(),
+            loans: Vec::new(),
             repeats: Repeats::default(),
             outbox: Outbox::default(),
             sweeps: Sweeps::default(),
@@ -268,6 +286,7 @@ impl Target {
 
     /// No frame reaches the export any more; what waits is dropped, what is below is awaited. [`is_gone`](Self::is_gone) tells when nothing is left.
     pub fn remove_export(&mut self, id: ExportId, ctx: &mut Context<'_>) {
+        self.take_loans(ctx);
         let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -361,6 +380,9 @@ impl Target {
 
     /// The end of a turn: flushes of what was written begin, announcements go on, frames leave.
     pub fn settle(&mut self, ctx: &mut Context<'_>) {
+        if !self.loans.is_empty() {
+            self.take_loans(ctx);
+        }
         if !self.to_flush.is_empty() {
             self.begin_flushes(ctx);
         }
@@ -403,7 +425,7 @@ impl Target {
     fn submit(&mut self, slot: u32, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
         let generation = self.flights.generation(slot);
         let ticket = Ticket { machine: self.machine, generation, slot, shard: self.shard };
-        ctx.requests.push((volume, Request { ticket, operation }));
+        ctx.below.submit(volume, Request { ticket, operation });
     }
 }
 

@@ -50,7 +50,7 @@ impl Controllers {
         let nqn = subsystem.nqn.clone();
         let Some(&slot) = self.export_of.get(&nqn) else {
             let hosts = subsystem.hosts.clone();
-            let mut export = Export { by_nsid: Vec::new(), subsystem };
+            let mut export = Export { by_nsid: Vec::new(), subsystem, traffic: Default::default() };
             for namespace in core::mem::take(&mut export.subsystem.namespaces) {
                 export.set(namespace);
             }
@@ -196,9 +196,5 @@ impl Controllers {
 
     pub(crate) fn discovery_generation(&self) -> u64 {
         self.discovery_generation
-    }
-
-    pub(crate) fn started(&self) -> Instant {
-        self.started
     }
 }

@@ -22,8 +22,7 @@ use block::limits::IO_QUEUES_MAX;
 use block::{Instant, ShardId, Slot};
 use contract::Endpoint;
 use wire::nvme::fabrics::{Configuration, ControllerStatus};
-use wire::nvme::log::{ErrorEntry, TransportType};
-use wire::nvme::{Command, Status};
+use wire::nvme::log::ErrorEntry;
 
 use super::{Association, ControllerReport, ControllerState, MachineKey};
 use crate::feature::Features;
@@ -202,21 +201,6 @@ impl Controller {
             IoQueue::Free | IoQueue::Local(_) => None,
         };
         self.io_queues.iter().filter_map(remote).collect()
-    }
-
-    /// Notes a command of the admin queue that failed.
-    pub(crate) fn note_error(&mut self, command: &Command, status: Status) {
-        self.error_count += 1;
-        self.errors.truncate(ERROR_ENTRIES_MAX - 1);
-        self.errors.push_front(ErrorEntry {
-            error_count: self.error_count,
-            command_id: command.command_id(),
-            status_word: status.to_word(),
-            parameter_location: 0xffff,
-            nsid: command.nsid(),
-            transport_type: TransportType::TCP.0,
-            ..ErrorEntry::default()
-        });
     }
 
     pub(crate) fn report(&self, owner: ShardId) -> ControllerReport {

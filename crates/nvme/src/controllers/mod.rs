@@ -30,6 +30,7 @@ mod configure;
 mod connect;
 pub(crate) mod controller;
 mod events;
+pub mod health;
 pub(crate) mod keep_alive;
 mod lifecycle;
 mod properties;
@@ -133,7 +134,7 @@ pub struct ControllerReport {
     pub keep_alive_ms: u32,
     /// I/O queues: QID and the shard it is on.
     pub queues: Vec<(u16, ShardId)>,
-    /// Admin and Fabrics commands that failed.
+    /// Commands that failed, on whatever queue.
     pub errors: u64,
 }
 
@@ -171,6 +172,7 @@ pub struct Controllers {
     draining: usize,
     keys: BTreeMap<MachineKey, KeyState>,
     pending: Table<connect::Pending>,
+    log_readers: Table<health::LogReader>,
     /// Local I/O queues of controllers that other shards own.
     foreign: BTreeMap<ControllerRef, Vec<Slot>>,
     controllers: BTreeMap<u16, Controller>,
@@ -191,6 +193,8 @@ pub struct Controllers {
 pub(crate) struct Export {
     pub(crate) subsystem: Subsystem,
     by_nsid: Vec<Option<Namespace>>,
+    /// What went through this shard.
+    traffic: health::Traffic,
 }
 
 /// Who uses what: shared by a controller and its queues.
@@ -266,6 +270,7 @@ impl Controllers {
             draining: 0,
             keys: BTreeMap::new(),
             pending: Table::new(),
+            log_readers: Table::new(),
             foreign: BTreeMap::new(),
             controllers: BTreeMap::new(),
             others: BTreeMap::new(),
@@ -286,6 +291,24 @@ impl Controllers {
         if let Some(queue) = self.queues.get_mut(queue.0) {
             queue.heard = now;
         }
+    }
+
+    /// An I/O command came on a queue, for namespace `nsid`: notes that, and finds the namespace in the queue's subsystem. As
+    /// [`command_heard`](Self::command_heard), [`io_allowed`](Self::io_allowed) and [`namespace`](Self::namespace), in one look-up of the queue.
+    #[inline]
+    pub fn io_command_heard(
+        &mut self,
+        now: Instant,
+        queue: QueueHandle,
+        nsid: u32,
+    ) -> Result<Option<&Namespace>, Status> {
+        let queue = self.queues.get_mut(queue.0).ok_or(Status::SQ_DELETED)?;
+        queue.heard = now;
+        if !queue.open {
+            return Err(Status::SQ_DELETED);
+        }
+        let export = queue.export.and_then(|export| self.exports.get(export));
+        Ok(export.and_then(|export| export.namespace(nsid)))
     }
 
     /// Whether I/O commands of this queue may go below; else the status to refuse them with (the queue is being closed).
@@ -379,6 +402,11 @@ impl Controllers {
             Message::HostAsk { ask, host, subsystem } => {
                 self.hold_for_host(now, from, ask, Association { host, subsystem });
             }
+            Message::CommandsFailed { controller, failures } => {
+                self.owned_commands_failed(controller, &failures);
+            }
+            Message::TrafficAsk { ask, subsystem } => self.answer_traffic(from, ask, &subsystem),
+            Message::TrafficAnswer { ask, traffic } => self.traffic_answered(now, ask, &traffic),
             Message::HostAnswer { ask, busy } => self.host_answered(now, ask, busy),
             Message::VolumeStuck { volume } => self.fail_users_of(now, volume),
             Message::ControllerMade { controller, subsystem } => {

@@ -330,6 +330,7 @@ impl World {
             assert!(controllers.foreign.is_empty(), "{:?}", controllers.foreign);
             assert!(controllers.others.is_empty(), "{:?}", controllers.others);
             assert!(controllers.pending.is_empty(), "{:?}", controllers.pending);
+            assert!(controllers.log_readers.is_empty(), "{:?}", controllers.log_readers);
             assert_eq!(controllers.draining, 0);
         }
     }

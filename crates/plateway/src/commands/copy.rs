@@ -67,6 +67,7 @@ fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
     let size = source.bytes;
     if destination.bytes < size {
         return Err(miette::miette!(
+            help = "give it at least that size; a file is made as large with file:PATH?create=SIZE",
             "{} is too small: expected at least the {size} bytes of {}, seen {}",
             args.destination,
             args.source,

@@ -19,8 +19,9 @@ use super::session::Session;
 use crate::cli::{BenchArgs, DemoArgs, Pattern};
 use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
+use crate::config::text::quoted;
 use crate::config::uri::{DiskUri, NvmeTcpUri};
-use crate::control::{quoted, table};
+use crate::control::table;
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:demo";
 const MEMBERS: usize = 4;

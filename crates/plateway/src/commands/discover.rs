@@ -38,20 +38,30 @@ struct Entry {
 
 /// Asks.
 pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
-    let failed = |why: String| miette::miette!("discovery at {}: {why}", args.target);
+    let failed = |why: String| {
+        miette::miette!(
+            help = "is a target running there? `ss -ltn` on its machine shows the ports that are listened at: every listener of \
+                `plateway serve` answers, dedicated discovery controllers are on 8009",
+            "discovery at {}: {why}",
+            args.target
+        )
+    };
     let mut uri = NvmeTcpUri::new(
         args.target.clone(),
         wire::nvme::Nqn::DISCOVERY.parse().map_err(|error| failed(format!("{error}")))?,
         1,
     );
     uri.host_nqn = args.host_nqn.clone();
-    let settings = open::import_settings(&uri).map_err(failed)?;
+    let settings = open::import_settings(&uri).map_err(|error| error.within("discovery"))?;
     let mut result = Err("no address".to_owned());
     for address in &settings.addresses {
         let (host, host_id) = (settings.host.clone(), settings.host_id);
         let now = block::Instant::ZERO;
         let machine = Discovery::new(now, *address, host, host_id, Digests::NONE, LIMIT);
-        result = Talk::new().run(machine).map_err(|why| format!("{address}: {why}"));
+        result = Talk::new().run(machine).map_err(|why| match address.to_string() {
+            named if named == args.target.to_string() => why,
+            resolved => format!("{resolved}: {why}"),
+        });
         if result.is_ok() {
             break;
         }

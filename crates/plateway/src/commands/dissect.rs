@@ -57,8 +57,12 @@ pub(super) struct Said {
 /// Dissects.
 pub(crate) fn run(args: &DissectArgs) -> miette::Result<()> {
     let path = args.file.display();
-    let mut file =
-        File::open(&args.file).map_err(|error| miette::miette!("cannot open {path}: {error}"))?;
+    let mut file = File::open(&args.file).map_err(|error| {
+        miette::miette!(
+            help = "a capture is made with: tcpdump -i lo -w nvme.pcap port 4420",
+            "cannot open the capture {path}: {error}"
+        )
+    })?;
     let mut capture = Capture::new(args);
     let mut stream = Stream::new();
     let mut piece = vec![0; PIECE];

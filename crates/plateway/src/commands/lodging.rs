@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use block::pool::Class;
 use block::{Account, Buffer, Instant, Memory, Operation, Request, ShardId, Ticket, VolumeId};
-use contract::{ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
 use lab::{Desk, Guest, Phase, Place, Task};
 use shard::{Mail, Shard, machine};
 
@@ -249,6 +249,11 @@ impl Machine for Carrier {
                 return;
             }
         }
+    }
+
+    #[inline]
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        self.visited.take_requests(asks);
     }
 
     #[inline]

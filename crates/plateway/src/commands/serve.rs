@@ -25,6 +25,8 @@ enum Input {
     Stop,
     /// SIGHUP.
     Reload,
+    /// A remote disk changed.
+    Follow,
     /// Somebody on the control socket.
     Ask(Ask, control::Answering),
 }
@@ -41,9 +43,13 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let (inputs, input) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
-    let (mut running, warnings) = Running::start(&checked.args)?;
+    let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
     log(&running.driver().reason);
     warnings.iter().for_each(|line| log(line));
+    let follows = inputs.clone();
+    running.when_a_disk_changes(move || drop(follows.send(Input::Follow)));
+    // Of what changed before somebody listened.
+    let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
     let _serving = door.serve(ask)?;
     super::print(&introduction(&running));
@@ -53,6 +59,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
         match input {
             Input::Stop => break,
             Input::Reload => server.reload(&mut running),
+            Input::Follow => running.follow_remote_disks().iter().for_each(|line| log(line)),
             Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
         }
     }
@@ -75,7 +82,8 @@ impl Server<'_> {
     fn reload(&self, running: &mut Running) {
         let path = self.args.config.as_deref();
         match config::load_with_flags(path, &self.flags, &self.defaults) {
-            Ok(checked) => match apply(running, &checked) {
+            // What may be overwritten is said each time by a person, never by a signal.
+            Ok(checked) => match apply(running, &checked, &[]) {
                 Ok(applied) => {
                     applied.steps.iter().for_each(|line| log(line));
                     let warnings = applied.warnings.iter().cloned();
@@ -107,7 +115,7 @@ impl Server<'_> {
                 Ok(status) => Reply::Status(Box::new(status)),
                 Err(error) => refuse(error.line()),
             },
-            Ask::Config => Reply::Text(control::config_text(running.args())),
+            Ask::Config => Reply::Text(config::text::config_text(running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
                 Ok(checked) => match running.difference(&checked.args) {
                     Ok(plan) => Reply::Changes(control::Changes {
@@ -118,8 +126,8 @@ impl Server<'_> {
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text } => match self.read(&name, &text) {
-                Ok(checked) => match apply(running, &checked) {
+            Ask::Apply { name, text, overwrite } => match self.read(&name, &text) {
+                Ok(checked) => match apply(running, &checked, &overwrite) {
                     Ok(Applied { steps, warnings }) => {
                         let all = checked.warnings.lines().chain(warnings).collect();
                         Reply::Changes(control::Changes { steps, warnings: all })
@@ -139,8 +147,12 @@ impl Server<'_> {
     }
 }
 
-fn apply(running: &mut Running, checked: &Checked) -> Result<Applied, String> {
-    running.apply(&checked.args).map_err(|error| error.to_string())
+fn apply(
+    running: &mut Running,
+    checked: &Checked,
+    overwrite: &[String],
+) -> Result<Applied, String> {
+    running.apply(&checked.args, overwrite).map_err(|error| error.to_string())
 }
 
 /// What is served and what to type on a host; the last lines say where.

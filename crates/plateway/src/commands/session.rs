@@ -78,7 +78,7 @@ impl Session {
         let (lobby, told) = Lobby::new();
         let door = lobby.clone();
         let wrap = move |shard, visited| Carrier::new(shard, visited, &door);
-        let (running, warnings) = Running::start_with(&args, wrap)?;
+        let (running, warnings) = Running::start_with(&args, &[], wrap)?;
         warnings.iter().for_each(|line| log(line));
         let sites: Result<Vec<Site>, RunError> =
             names.iter().map(|name| running.site(name)).collect();

@@ -52,6 +52,8 @@ struct Found {
     requests: u64,
     hash: u64,
     failures: BTreeMap<u64, Failure>,
+    /// The trace of the only seed, if it was asked for.
+    trace: Vec<String>,
 }
 
 /// Runs seeds.
@@ -64,7 +66,8 @@ pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
     let found = plan.run(args.seeds);
     let _ = std::panic::take_hook();
     if args.trace {
-        let lines = found.failures.values().flat_map(|failure| &failure.trace);
+        let failed = found.failures.values().flat_map(|failure| &failure.trace);
+        let lines = found.trace.iter().chain(failed);
         lines.for_each(|line| super::print(&format!("{line}\n")));
     }
     let summary = Summary {
@@ -123,8 +126,12 @@ impl Plan<'_> {
                         if index >= seeds {
                             return;
                         }
-                        let result = self.seed(self.args.seed.wrapping_add(index));
+                        let (result, trace) = self.seed(self.args.seed.wrapping_add(index));
                         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        // Of many seeds only those that fail are worth reading.
+                        if seeds == 1 {
+                            found.trace = trace;
+                        }
                         let enough = found.add(result, self.plant.is_some());
                         bar.set_message(format!("{} failed", found.failures.len()));
                         bar.inc(1);
@@ -137,25 +144,27 @@ impl Plan<'_> {
         found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a seed, twice where asked.
-    fn seed(&self, seed: u64) -> (u64, Result<Passed, Failure>) {
-        let once = || sim::run_seed(seed, self.scenario, self.plant, self.args.trace);
-        let failure = |failed: Failed| Failure {
-            seed,
-            replay: self.replay(seed, failed.scenario),
-            scenario: failed.scenario.to_owned(),
-            what: failed.what,
-            trace: failed.trace,
+    /// Runs a seed, twice where asked. The trace of one that fails is in its failure; that of one that passes is returned beside it.
+    fn seed(&self, seed: u64) -> ((u64, Result<Passed, Failure>), Vec<String>) {
+        let (result, trace) = match self.args.trace {
+            true => sim::trace_seed(seed, self.scenario, self.plant),
+            false => (sim::run_seed(seed, self.scenario, self.plant), Vec::new()),
         };
-        let first = match once() {
-            Ok(passed) => passed,
-            Err(failed) => return (seed, Err(failure(failed))),
-        };
-        if !self.args.twice {
-            return (seed, Ok(first));
+        match result {
+            Ok(passed) if self.args.twice => ((seed, self.again(seed, passed)), trace),
+            Ok(passed) => ((seed, Ok(passed)), trace),
+            Err(Failed { scenario, what, .. }) => {
+                let replay = self.replay(seed, scenario);
+                let failure = Failure { seed, scenario: scenario.to_owned(), what, replay, trace };
+                ((seed, Err(failure)), Vec::new())
+            }
         }
-        let what = match once() {
-            Ok(second) if second == first => return (seed, Ok(first)),
+    }
+
+    /// Runs a seed that passed once more: it must do the same.
+    fn again(&self, seed: u64, first: Passed) -> Result<Passed, Failure> {
+        let what = match sim::run_seed(seed, self.scenario, self.plant) {
+            Ok(second) if second == first => return Ok(first),
             Ok(second) => format!(
                 "two runs differ: hash {:016x} after {} steps, then {:016x} after {}",
                 first.hash, first.steps, second.hash, second.steps
@@ -164,7 +173,7 @@ impl Plan<'_> {
         };
         let scenario = self.scenario.unwrap_or("its own").to_owned();
         let replay = format!("{} --twice", self.replay(seed, &scenario));
-        (seed, Err(Failure { seed, scenario, what, replay, trace: Vec::new() }))
+        Err(Failure { seed, scenario, what, replay, trace: Vec::new() })
     }
 
     /// The one command that runs it again.
@@ -255,4 +264,22 @@ fn find_scenario(name: &str) -> miette::Result<&'static str> {
         let list: String = SCENARIOS.iter().map(about).collect();
         miette::miette!("--scenario: expected one of the following, seen {name:?}{list}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_gives_one_seed_and_asks_for_its_trace_gets_it() {
+        let scenario = Some("calm".to_owned());
+        let (seed, twice, json) = (3, false, false);
+        for (seeds, trace, expected) in [(1, true, true), (2, true, false), (1, false, false)] {
+            let (scenario, plant) = (scenario.clone(), None);
+            let args = SimArgs { seed, seeds, twice, plant, scenario, trace, json };
+            let found = Plan::of(&args).expect("a known scenario").run(seeds);
+            assert_eq!(found.passed, seeds);
+            assert_eq!(!found.trace.is_empty(), expected, "{seeds} seeds, trace {trace}");
+        }
+    }
 }

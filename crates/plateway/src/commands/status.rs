@@ -53,6 +53,11 @@ fn text(status: &Status) -> String {
             parts.push(format!("{title}\n{table}\n"));
         }
     }
+    let problems: Vec<&str> =
+        status.volumes.iter().filter_map(|volume| volume.problem.as_deref()).collect();
+    if !problems.is_empty() {
+        parts.push(format!("problems\n{}\n", problems.join("\n")));
+    }
     parts.join("\n")
 }
 

@@ -110,7 +110,6 @@ impl Mistakes {
     }
 
     /// Whether nothing was found.
-    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.located.is_empty()
     }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read `model.rs` first: it says what a configuration is. `file.rs` has the keys, `resolve.rs` the
-//! checks, `mistake.rs` how they are shown, `plan.rs` the difference of two configurations; `uri.rs`,
+//! checks, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of two configurations in `step.rs`s, `text.rs` how one is written out; `uri.rs`,
 //! `size.rs`, `nqn.rs` and `address.rs` are the words. For users: docs/configuration.md.
 //! Not here: opening, serving or changing anything.
 
@@ -16,10 +16,13 @@ pub(crate) mod file;
 pub(crate) mod mistake;
 pub(crate) mod model;
 pub(crate) mod nqn;
+pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod quick;
 mod resolve;
 pub(crate) mod size;
+pub(crate) mod step;
+pub(crate) mod text;
 pub(crate) mod uri;
 
 use std::path::Path;
@@ -28,6 +31,7 @@ use defaults::Defaults;
 use file::LowArgs;
 use mistake::{Mistake, Mistakes, Sources};
 use model::HiArgs;
+use places::Places;
 use quick::Flags;
 
 /// A configuration that can be used, and what is probably not meant in it.
@@ -37,21 +41,23 @@ pub(crate) struct Checked {
     pub(crate) args: HiArgs,
     /// To be shown, and then ignored.
     pub(crate) warnings: Mistakes,
+    /// Where it was written.
+    pub(crate) places: Places,
 }
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub(crate) enum ConfigError {
     /// The file could not be read.
-    #[error("cannot read the configuration {path}: {source}")]
+    #[error("cannot read the configuration {path}: {seen}")]
     #[diagnostic(help(
-        "plateway check FILE says what a file would do; docs/configuration.md lists the keys"
+        "docs/configuration.md shows one; disks are served without any by: plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any"
     ))]
     Unreadable {
         /// The file.
         path: String,
         /// What the system said.
-        source: std::io::Error,
+        seen: String,
     },
     /// It was read, and is wrong.
     #[error(transparent)]
@@ -74,7 +80,7 @@ pub(crate) fn load_with_flags(
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(check_texts(Some((&name, &text)), flags, defaults)?),
-        Err(source) => Err(ConfigError::Unreadable { path: name, source }),
+        Err(error) => Err(ConfigError::Unreadable { path: name, seen: error.to_string() }),
     }
 }
 
@@ -110,15 +116,18 @@ fn check_texts(
         // Spans of the command line begin after the file and a byte between them.
         text.push('\n');
     }
-    let args = low.and_then(|mut low| {
+    let read = low.and_then(|mut low| {
         let line = flags.merge_into(&mut low, text.len(), &mut mistakes);
         sources.add("command line", &line);
         text.push_str(&line);
-        resolve::resolve(&low, &text, defaults, &mut mistakes)
+        let args = resolve::resolve(&low, &text, defaults, &mut mistakes)?;
+        Some((args, low))
     });
     let found = Mistakes::locate(&sources, mistakes);
-    match args {
-        Some(args) => Ok(Checked { args, warnings: found }),
+    match read {
+        Some((args, low)) => {
+            Ok(Checked { args, warnings: found, places: Places::new(&low, sources) })
+        }
         None => Err(found),
     }
 }

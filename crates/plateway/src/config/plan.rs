@@ -10,8 +10,9 @@
 
 use std::fmt;
 
-use super::model::{DiskConfig, Export, HiArgs, Hosts, Listener, VolumeConfig};
+use super::model::{DiskConfig, Export, HiArgs, Listener, VolumeConfig};
 use super::size::Size;
+use super::step::Step;
 use super::uri::DiskUri;
 
 /// What `apply` does, in order.
@@ -19,60 +20,6 @@ use super::uri::DiskUri;
 pub(crate) struct Plan {
     /// Empty where nothing changes.
     pub(crate) steps: Vec<Step>,
-}
-
-/// One change. Values are whole, so that a step needs neither configuration to be carried out or undone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Open a disk.
-    AddDisk(DiskConfig),
-    /// Assemble a volume; its disks are open.
-    AddVolume(VolumeConfig),
-    /// Bind and listen.
-    AddListener(Listener),
-    /// Show a namespace; its volume is there.
-    AddExport(Export),
-    /// Hide a namespace: a hold, and then the event.
-    RemoveExport(Export),
-    /// Close a listener and its connections.
-    RemoveListener(Listener),
-    /// Take a volume apart; no export names it.
-    RemoveVolume(VolumeConfig),
-    /// Flush and close a disk; no volume uses it.
-    RemoveDisk(DiskConfig),
-    /// Bring a disk to another size in place: a file to a larger one, a null disk to any.
-    ResizeDisk {
-        /// The disk.
-        name: String,
-        /// What it is now.
-        from: DiskUri,
-        /// The same disk with another size.
-        to: DiskUri,
-    },
-    /// Give a volume another size; hosts get the event. `None` is all that its disks hold, which is
-    /// also asked for where a disk of it was resized.
-    ResizeVolume {
-        /// The volume.
-        name: String,
-        /// Its `size` now.
-        from_bytes: Option<u64>,
-        /// Its `size` to be.
-        to_bytes: Option<u64>,
-    },
-    /// Change how a listener behaves; its connections stay.
-    ChangeListener {
-        /// As it is.
-        from: Listener,
-        /// The same address with other values.
-        to: Listener,
-    },
-    /// Change who may connect; connections of hosts that are no longer allowed are closed.
-    ChangeHosts {
-        /// The export as it is.
-        export: Export,
-        /// Its new hosts.
-        to: Hosts,
-    },
 }
 
 /// A change that `apply` does not make.
@@ -119,96 +66,28 @@ pub(crate) enum Refused {
 /// Plans the way from one configuration to another; every refusal is reported.
 pub(crate) fn plan(from: &HiArgs, to: &HiArgs) -> Result<Plan, Vec<Refused>> {
     let mut refused = server_changes(from, to);
-    let disks = compare(&from.disks, &to.disks, |disk| disk.name.clone());
-    let mut disk_changes = Vec::new();
-    let mut replaced_disks: Vec<&str> = Vec::new();
-    for (old, new) in &disks.both {
-        match disk_change(old, new) {
-            Ok(DiskChange::None) => {}
-            Ok(DiskChange::Resize) => disk_changes.push(Step::ResizeDisk {
-                name: old.name.clone(),
-                from: old.uri.clone(),
-                to: new.uri.clone(),
-            }),
-            Ok(DiskChange::Replace) => replaced_disks.push(&old.name),
-            Err(refusal) => refused.push(refusal),
-        }
-    }
+    let disks = disks(from, to, &mut refused);
     if !refused.is_empty() {
         return Err(refused);
     }
-
-    let volumes = compare(&from.volumes, &to.volumes, |volume| volume.name.clone());
-    let resized = |name: &String| {
-        disk_changes
-            .iter()
-            .any(|step| matches!(step, Step::ResizeDisk { name: disk, .. } if disk == name))
-    };
-    let mut volume_changes = Vec::new();
-    let mut replaced_volumes: Vec<&str> = Vec::new();
-    for (old, new) in &volumes.both {
-        let rebuilt = new.layout.disks().iter().any(|disk| replaced_disks.contains(&disk.as_str()));
-        if rebuilt
-            || (&old.layout, old.block_size, old.uuid) != (&new.layout, new.block_size, new.uuid)
-        {
-            replaced_volumes.push(&old.name);
-        } else if old.size_bytes != new.size_bytes
-            || (new.size_bytes.is_none() && new.layout.disks().iter().any(resized))
-        {
-            let (from_bytes, to_bytes) = (old.size_bytes, new.size_bytes);
-            volume_changes.push(Step::ResizeVolume {
-                name: old.name.clone(),
-                from_bytes,
-                to_bytes,
-            });
-        }
-    }
-
-    let listeners = compare(&from.listeners, &to.listeners, |listener| listener.address.clone());
-    let listener_changes = listeners.both.iter().filter(|(old, new)| old != new);
-    let listener_changes: Vec<Step> = listener_changes
-        .map(|(old, new)| Step::ChangeListener { from: (*old).clone(), to: (*new).clone() })
-        .collect();
-
-    let exports =
-        compare(&from.exports, &to.exports, |export| (export.subsystem.clone(), export.nsid));
-    let mut host_changes = Vec::new();
-    let mut replaced_exports = Vec::new();
-    for (old, new) in &exports.both {
-        if old.volume != new.volume || replaced_volumes.contains(&old.volume.as_str()) {
-            replaced_exports.push((*old, *new));
-        } else if old.hosts != new.hosts {
-            host_changes.push(Step::ChangeHosts { export: (*old).clone(), to: new.hosts.clone() });
-        }
-    }
-
-    let replaced_disk = |disk: &DiskConfig| replaced_disks.contains(&disk.name.as_str());
-    let replaced_volume = |volume: &VolumeConfig| replaced_volumes.contains(&volume.name.as_str());
-    let gone_disks = pick(&disks, replaced_disk, true);
-    let new_disks = pick(&disks, replaced_disk, false);
-    let gone_volumes = pick(&volumes, replaced_volume, true);
-    let new_volumes = pick(&volumes, replaced_volume, false);
-    let gone_exports: Vec<&Export> =
-        exports.gone.iter().copied().chain(replaced_exports.iter().map(|(old, _)| *old)).collect();
-    let new_exports: Vec<&Export> =
-        exports.new.iter().copied().chain(replaced_exports.iter().map(|(_, new)| *new)).collect();
+    let volumes = volumes(from, to, &disks);
+    let listeners = listeners(from, to);
+    let exports = exports(from, to, &volumes);
 
     let mut removals: Vec<Step> =
-        gone_exports.into_iter().rev().cloned().map(Step::RemoveExport).collect();
-    removals.extend(
-        listeners.gone.iter().rev().map(|listener| Step::RemoveListener((*listener).clone())),
-    );
-    removals.extend(gone_volumes.iter().rev().map(|volume| Step::RemoveVolume((*volume).clone())));
-    removals.extend(gone_disks.iter().rev().map(|disk| Step::RemoveDisk((*disk).clone())));
+        exports.gone.into_iter().rev().cloned().map(Step::RemoveExport).collect();
+    removals.extend(listeners.gone.into_iter().rev().cloned().map(Step::RemoveListener));
+    removals.extend(volumes.gone.into_iter().rev().cloned().map(Step::RemoveVolume));
+    removals.extend(disks.gone.into_iter().rev().cloned().map(Step::RemoveDisk));
 
-    let mut additions = disk_changes;
-    additions.extend(new_disks.iter().map(|disk| Step::AddDisk((*disk).clone())));
-    additions.extend(volume_changes);
-    additions.extend(new_volumes.iter().map(|volume| Step::AddVolume((*volume).clone())));
-    additions.extend(listener_changes);
-    additions.extend(listeners.new.iter().map(|listener| Step::AddListener((*listener).clone())));
-    additions.extend(host_changes);
-    additions.extend(new_exports.into_iter().cloned().map(Step::AddExport));
+    let mut additions = disks.changes;
+    additions.extend(disks.new.into_iter().cloned().map(Step::AddDisk));
+    additions.extend(volumes.changes);
+    additions.extend(volumes.new.into_iter().cloned().map(Step::AddVolume));
+    additions.extend(listeners.changes);
+    additions.extend(listeners.new.into_iter().cloned().map(Step::AddListener));
+    additions.extend(exports.changes);
+    additions.extend(exports.new.into_iter().cloned().map(Step::AddExport));
 
     let claimed = additions.iter().any(|new| removals.iter().any(|old| claims(new, old)));
     let steps =
@@ -227,64 +106,126 @@ impl Plan {
     }
 }
 
-impl Step {
-    /// The step that undoes this one.
-    pub(crate) fn inverse(&self) -> Self {
-        match self.clone() {
-            Step::AddDisk(disk) => Step::RemoveDisk(disk),
-            Step::AddVolume(volume) => Step::RemoveVolume(volume),
-            Step::AddListener(listener) => Step::RemoveListener(listener),
-            Step::AddExport(export) => Step::RemoveExport(export),
-            Step::RemoveExport(export) => Step::AddExport(export),
-            Step::RemoveListener(listener) => Step::AddListener(listener),
-            Step::RemoveVolume(volume) => Step::AddVolume(volume),
-            Step::RemoveDisk(disk) => Step::AddDisk(disk),
-            Step::ResizeDisk { name, from, to } => Step::ResizeDisk { name, from: to, to: from },
-            Step::ResizeVolume { name, from_bytes, to_bytes } => {
-                Step::ResizeVolume { name, from_bytes: to_bytes, to_bytes: from_bytes }
-            }
-            Step::ChangeListener { from, to } => Step::ChangeListener { from: to, to: from },
-            Step::ChangeHosts { export, to } => {
-                let back = export.hosts.clone();
-                Step::ChangeHosts { export: Export { hosts: to, ..export }, to: back }
-            }
-        }
-    }
-}
-
-/// Two lists by key: what is only in the old, only in the new, or in both.
-struct Compared<'a, T> {
+/// What becomes of the things of one kind. One that is replaced is among the gone and, as it is to be, among the new.
+struct Kind<'a, T> {
     gone: Vec<&'a T>,
     new: Vec<&'a T>,
-    both: Vec<(&'a T, &'a T)>,
+    changes: Vec<Step>,
 }
 
+/// What becomes of a thing that both configurations have.
+enum Change {
+    None,
+    InPlace(Step),
+    Replace,
+}
+
+/// Two lists by key: what only one of them has, and what `judge` says of each pair.
 fn compare<'a, T, K: PartialEq>(
     old: &'a [T],
     new: &'a [T],
     key: impl Fn(&T) -> K,
-) -> Compared<'a, T> {
+    mut judge: impl FnMut(&'a T, &'a T) -> Change,
+) -> Kind<'a, T> {
     let find = |list: &'a [T], one: &T| list.iter().find(|other| key(other) == key(one));
-    Compared {
+    let mut kind = Kind {
         gone: old.iter().filter(|one| find(new, one).is_none()).collect(),
         new: new.iter().filter(|one| find(old, one).is_none()).collect(),
-        both: old.iter().filter_map(|one| find(new, one).map(|other| (one, other))).collect(),
+        changes: Vec::new(),
+    };
+    for one in old {
+        let Some(other) = find(new, one) else { continue };
+        match judge(one, other) {
+            Change::None => {}
+            Change::InPlace(step) => kind.changes.push(step),
+            Change::Replace => {
+                kind.gone.push(one);
+                kind.new.push(other);
+            }
+        }
     }
+    kind
 }
 
-/// What is gone (or new), together with the old (or new) side of what is replaced.
-fn pick<'a, T>(
-    compared: &Compared<'a, T>,
-    replaced: impl Fn(&T) -> bool,
-    old_side: bool,
-) -> Vec<&'a T> {
-    let alone = if old_side { &compared.gone } else { &compared.new };
-    let pairs = compared.both.iter().filter(|(old, _)| replaced(old));
-    alone
-        .iter()
-        .copied()
-        .chain(pairs.map(|(old, new)| if old_side { *old } else { *new }))
-        .collect()
+fn disks<'a>(from: &'a HiArgs, to: &'a HiArgs, refused: &mut Vec<Refused>) -> Kind<'a, DiskConfig> {
+    compare(
+        &from.disks,
+        &to.disks,
+        |disk| disk.name.clone(),
+        |old, new| {
+            disk_change(old, new).unwrap_or_else(|refusal| {
+                refused.push(refusal);
+                Change::None
+            })
+        },
+    )
+}
+
+fn volumes<'a>(
+    from: &'a HiArgs,
+    to: &'a HiArgs,
+    disks: &Kind<'_, DiskConfig>,
+) -> Kind<'a, VolumeConfig> {
+    let replaced = |disk: &String| disks.gone.iter().any(|gone| gone.name == *disk);
+    let resized = |disk: &String| {
+        let is_it = |step: &Step| matches!(step, Step::ResizeDisk { name, .. } if name == disk);
+        disks.changes.iter().any(is_it)
+    };
+    let shape = |volume: &VolumeConfig| (volume.layout.clone(), volume.block_size, volume.uuid);
+    compare(
+        &from.volumes,
+        &to.volumes,
+        |volume| volume.name.clone(),
+        |old, new| {
+            let members = new.layout.disks();
+            if shape(old) != shape(new) || members.iter().any(replaced) {
+                return Change::Replace;
+            }
+            let follows = new.size_bytes.is_none() && members.iter().any(resized);
+            match old.size_bytes != new.size_bytes || follows {
+                true => Change::InPlace(Step::ResizeVolume {
+                    name: old.name.clone(),
+                    from_bytes: old.size_bytes,
+                    to_bytes: new.size_bytes,
+                }),
+                false => Change::None,
+            }
+        },
+    )
+}
+
+fn listeners<'a>(from: &'a HiArgs, to: &'a HiArgs) -> Kind<'a, Listener> {
+    compare(
+        &from.listeners,
+        &to.listeners,
+        |listener| listener.address.clone(),
+        |old, new| match old == new {
+            true => Change::None,
+            false => Change::InPlace(Step::ChangeListener { from: old.clone(), to: new.clone() }),
+        },
+    )
+}
+
+fn exports<'a>(
+    from: &'a HiArgs,
+    to: &'a HiArgs,
+    volumes: &Kind<'_, VolumeConfig>,
+) -> Kind<'a, Export> {
+    let replaced = |volume: &str| volumes.gone.iter().any(|gone| gone.name == volume);
+    compare(
+        &from.exports,
+        &to.exports,
+        |export| (export.subsystem.clone(), export.nsid),
+        |old, new| {
+            if old.volume != new.volume || replaced(&old.volume) {
+                Change::Replace
+            } else if old.hosts != new.hosts {
+                Change::InPlace(Step::ChangeHosts { export: old.clone(), to: new.hosts.clone() })
+            } else {
+                Change::None
+            }
+        },
+    )
 }
 
 /// Whether a new thing needs what an old one holds until it is removed.
@@ -307,25 +248,23 @@ fn claims(new: &Step, old: &Step) -> bool {
     }
 }
 
-enum DiskChange {
-    None,
-    Resize,
-    Replace,
-}
-
-fn disk_change(old: &DiskConfig, new: &DiskConfig) -> Result<DiskChange, Refused> {
+fn disk_change(old: &DiskConfig, new: &DiskConfig) -> Result<Change, Refused> {
     if old.uri == new.uri {
-        return Ok(DiskChange::None);
+        return Ok(Change::None);
     }
     if !same_instruments(&old.uri, &new.uri) {
-        return Ok(DiskChange::Replace);
+        return Ok(Change::Replace);
     }
     let name = new.name.clone();
+    let resize = || {
+        let (from, to) = (old.uri.clone(), new.uri.clone());
+        Change::InPlace(Step::ResizeDisk { name: old.name.clone(), from, to })
+    };
     match (old.uri.innermost(), new.uri.innermost()) {
         (DiskUri::Ram { bytes: from_bytes }, DiskUri::Ram { bytes: to_bytes }) => {
             Err(Refused::RamResize { name, from_bytes: *from_bytes, to_bytes: *to_bytes })
         }
-        (DiskUri::Null { .. }, DiskUri::Null { .. }) => Ok(DiskChange::Resize),
+        (DiskUri::Null { .. }, DiskUri::Null { .. }) => Ok(resize()),
         (
             DiskUri::File { path: a, create_bytes: from },
             DiskUri::File { path: b, create_bytes: to },
@@ -334,12 +273,12 @@ fn disk_change(old: &DiskConfig, new: &DiskConfig) -> Result<DiskChange, Refused
                 (Some(from_bytes), Some(to_bytes)) if to_bytes < from_bytes => {
                     Err(Refused::FileShrink { name, from_bytes, to_bytes })
                 }
-                (_, Some(_)) => Ok(DiskChange::Resize),
+                (_, Some(_)) => Ok(resize()),
                 // The file is there: how it would be created no longer matters.
-                (_, None) => Ok(DiskChange::None),
+                (_, None) => Ok(Change::None),
             }
         }
-        _ => Ok(DiskChange::Replace),
+        _ => Ok(Change::Replace),
     }
 }
 
@@ -390,60 +329,6 @@ impl fmt::Display for Plan {
             step.fmt(f)?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = |bytes: &Option<u64>| {
-            bytes.map_or("all of its disks".to_owned(), |bytes| Size(bytes).to_string())
-        };
-        let volume = |volume: &VolumeConfig| {
-            let cut =
-                volume.size_bytes.map_or(String::new(), |bytes| format!(", size {}", Size(bytes)));
-            let chosen = volume.uuid.map_or(String::new(), |uuid| format!(", uuid {uuid}"));
-            format!(
-                "volume {}: {}, blocks of {}{cut}{chosen}",
-                volume.name, volume.layout, volume.block_size
-            )
-        };
-        let export = |export: &Export| {
-            format!("export {}: {} namespace {}", export.volume, export.subsystem, export.nsid)
-        };
-        match self {
-            Step::AddDisk(disk) => write!(f, "+ disk {}: {}", disk.name, disk.uri),
-            Step::RemoveDisk(disk) => write!(f, "- disk {}: {}", disk.name, disk.uri),
-            Step::AddVolume(new) => write!(f, "+ {}", volume(new)),
-            Step::RemoveVolume(old) => write!(f, "- {}", volume(old)),
-            Step::AddListener(listener) => write!(f, "+ listener nvme {}", listener.address),
-            Step::RemoveListener(listener) => write!(f, "- listener nvme {}", listener.address),
-            Step::AddExport(new) => write!(f, "+ {}, hosts {}", export(new), new.hosts),
-            Step::RemoveExport(old) => write!(f, "- {}", export(old)),
-            Step::ResizeDisk { name, from, to } => write!(f, "~ disk {name}: {from} -> {to}"),
-            Step::ResizeVolume { name, from_bytes, to_bytes } if from_bytes == to_bytes => {
-                write!(f, "~ volume {name}: size follows its disks")
-            }
-            Step::ResizeVolume { name, from_bytes, to_bytes } => {
-                write!(f, "~ volume {name}: size {} -> {}", size(from_bytes), size(to_bytes))
-            }
-            Step::ChangeListener { from, to } => {
-                write!(f, "~ listener nvme {}:", from.address)?;
-                if from.poll_us != to.poll_us {
-                    write!(f, " poll_us {} -> {}", from.poll_us, to.poll_us)?;
-                }
-                if from.connections_max != to.connections_max {
-                    write!(
-                        f,
-                        " max_connections {} -> {}",
-                        from.connections_max, to.connections_max
-                    )?;
-                }
-                Ok(())
-            }
-            Step::ChangeHosts { export: old, to } => {
-                write!(f, "~ export {}: hosts {} -> {to}", old.volume, old.hosts)
-            }
-        }
     }
 }
 

@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn each_disk_is_a_volume_of_its_own() {
-        let Checked { args, warnings } = quick(&flags(&["ram:1GiB", "null:1TiB"], "any")).unwrap();
+        let Checked { args, warnings, .. } =
+            quick(&flags(&["ram:1GiB", "null:1TiB"], "any")).unwrap();
         assert!(warnings.is_empty());
         assert_eq!(args.disks[1].uri.to_string(), "null:1TiB");
         assert_eq!(args.volumes[1].layout, Layout::Single { disk: "d1".to_owned() });

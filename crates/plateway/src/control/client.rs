@@ -60,9 +60,26 @@ impl Client {
         self.json(Method::POST, &format!("/v1/check?name={}", escaped(name)), text)
     }
 
-    /// Brings the server to this configuration.
-    pub(crate) fn apply(&self, name: &Path, text: String) -> Result<Changes, ClientError> {
-        self.json(Method::POST, &format!("/v1/apply?name={}", escaped(name)), text)
+    /// Brings the server to this configuration; disks of the volumes in `overwrite` are labelled whatever they hold.
+    pub(crate) fn apply(
+        &self,
+        name: &Path,
+        text: String,
+        overwrite: &[String],
+    ) -> Result<Changes, ClientError> {
+        let mut path = format!("/v1/apply?name={}", escaped(name));
+        if !overwrite.is_empty() {
+            let names: Vec<String> =
+                overwrite.iter().map(|name| escaped(Path::new(name))).collect();
+            // Names hold no commas.
+            path += &format!("&overwrite={}", names.join(","));
+        }
+        self.json(Method::POST, &path, text)
+    }
+
+    /// What is served, as a configuration.
+    pub(crate) fn config(&self) -> Result<String, ClientError> {
+        self.ask(Method::GET, "/v1/config", String::new())
     }
 
     /// Lets a disk take writes again.

@@ -4,7 +4,8 @@
 //!   GET  /v1/status                    Status as JSON
 //!   GET  /v1/config                    what is served, as a configuration
 //!   POST /v1/check?name=FILE           a configuration; Changes as JSON: what apply would do
-//!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done
+//!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done; &overwrite=V,W gives up what
+//!                                      the disks of these volumes hold
 //!   POST /v1/disks/{name}/reopen       what was done, as a line
 //! ```
 //!
@@ -15,10 +16,10 @@ mod client;
 mod door;
 mod server;
 pub(crate) mod status;
-mod text;
+mod table;
 
 pub(crate) use client::{Client, ClientError};
 pub(crate) use door::Door;
 pub(crate) use server::{Answering, Ask, Reply};
 pub(crate) use status::{Changes, Status};
-pub(crate) use text::{config_text, quoted, table};
+pub(crate) use table::table;

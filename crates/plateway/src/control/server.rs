@@ -39,6 +39,8 @@ pub(crate) enum Ask {
         name: String,
         /// The configuration.
         text: String,
+        /// Volumes whose disks may be labelled whatever they hold.
+        overwrite: Vec<String>,
     },
     /// That a disk takes writes again.
     Reopen {
@@ -82,11 +84,18 @@ type Asking = Arc<dyn Fn(Ask, Answering) -> bool + Send + Sync>;
 #[derive(Deserialize)]
 struct Named {
     name: Option<String>,
+    /// Names of volumes, separated by commas.
+    overwrite: Option<String>,
 }
 
 impl Named {
     fn or_default(self) -> String {
         self.name.unwrap_or_else(|| "plateway.toml".to_owned())
+    }
+
+    fn overwrite(&self) -> Vec<String> {
+        let names = self.overwrite.iter().flat_map(|names| names.split(','));
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 }
 
@@ -125,7 +134,8 @@ fn routes(asking: Asking) -> Router {
         .route(
             "/v1/apply",
             post(async |State(asking), Query(named): Query<Named>, text: String| {
-                reply(&asking, Ask::Apply { name: named.or_default(), text }).await
+                let overwrite = named.overwrite();
+                reply(&asking, Ask::Apply { name: named.or_default(), text, overwrite }).await
             }),
         )
         .route(

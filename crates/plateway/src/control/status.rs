@@ -162,6 +162,9 @@ pub(crate) struct Volume {
     pub(crate) block_size: u32,
     /// Its identity.
     pub(crate) uuid: String,
+    /// Why a part of it cannot be had, if so: a disk that has become too small.
+    #[serde(default)]
+    pub(crate) problem: Option<String>,
     /// What went through.
     pub(crate) counters: Counters,
 }

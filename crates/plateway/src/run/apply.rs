@@ -7,8 +7,8 @@ use super::Running;
 use super::error::RunError;
 use super::shape;
 use crate::config::model::{Export, HiArgs};
-use crate::config::plan::{Plan, Refused, Step, plan};
-use crate::config::size::Size;
+use crate::config::plan::{Plan, Refused, plan};
+use crate::config::step::Step;
 use shard::Order;
 
 /// What was done.
@@ -26,6 +26,9 @@ pub(crate) enum ApplyError {
     /// It takes a restart or would lose data; nothing was done.
     #[error("{}", .0.iter().map(Refused::to_string).collect::<Vec<_>>().join("\n"))]
     Refused(Vec<Refused>),
+    /// What may be overwritten is nothing that could be; nothing was done.
+    #[error("{}", .0.line())]
+    Overwrite(RunError),
     /// A step failed; those before it were undone.
     #[error("{step}: {}{}", why.line(), undone(not_undone))]
     Failed {
@@ -56,8 +59,25 @@ impl Running {
         plan(&self.args, to).map_err(ApplyError::Refused)
     }
 
-    /// Brings the server to `to`, and volumes to sizes that their disks were given from outside.
-    pub(crate) fn apply(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
+    /// Brings the server to `to`, and volumes to sizes that their disks were given from outside. `overwrite` names volumes whose disks may be
+    /// labelled whatever they hold.
+    pub(crate) fn apply(
+        &mut self,
+        to: &HiArgs,
+        overwrite: &[String],
+    ) -> Result<Applied, ApplyError> {
+        super::check_overwrite(to, overwrite).map_err(ApplyError::Overwrite)?;
+        self.overwrite = overwrite.to_vec();
+        let applied = self.bring_to(to);
+        self.overwrite.clear();
+        let overwritten = std::mem::take(&mut self.overwritten);
+        applied.map(|mut applied| {
+            applied.warnings.splice(..0, overwritten);
+            applied
+        })
+    }
+
+    fn bring_to(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
         let plan = self.difference(to)?;
         let mut applied = Applied::default();
         let doomed = doomed(&plan);
@@ -184,45 +204,6 @@ impl Running {
     /// Shows hosts every subsystem that a volume is in.
     pub(super) fn show_exports_of(&self, volume: &str) -> Result<(), RunError> {
         self.exports_of(volume).iter().try_for_each(|export| self.show(export))
-    }
-
-    /// Brings volumes without a size of their own to what their disks were given from outside (a device that grew).
-    fn follow_disks(&mut self) -> (Vec<String>, Vec<String>) {
-        let (mut steps, mut warnings) = (Vec::new(), Vec::new());
-        for name in self.disks.keys().cloned().collect::<Vec<_>>() {
-            let before = self.disks[&name].facts.size.0;
-            let is_protected = self.shards.newsroom().is_protected(self.disks[&name].id);
-            if is_protected {
-                continue;
-            }
-            let result = self.refresh_disk(&name).and_then(|changed| match changed {
-                true => self.follow_disk(&name),
-                false => Ok(()),
-            });
-            let now = self.disks[&name].facts.size.0;
-            match result {
-                Err(error) => warnings.push(error.line()),
-                Ok(()) if now != before => {
-                    steps.push(format!(
-                        "~ disk {name}: {} -> {}, as it is now",
-                        Size(before),
-                        Size(now)
-                    ));
-                }
-                Ok(()) => {}
-            }
-        }
-        (steps, warnings)
-    }
-
-    fn follow_disk(&mut self, disk: &str) -> Result<(), RunError> {
-        let user = self
-            .volumes
-            .values()
-            .find(|volume| volume.config.layout.disks().iter().any(|other| other == disk));
-        let Some(volume) = user else { return Ok(()) };
-        let (name, size) = (volume.config.name.clone(), volume.config.size_bytes);
-        self.resize_volume(&name, size)
     }
 
     /// Once everything is done, the order of things is that of the configuration.

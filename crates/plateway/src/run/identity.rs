@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use super::error::RunError;
 use crate::config::model::Uuid;
+use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
-use crate::control::quoted;
 
 const FILE: &str = "identities.toml";
 const HEAD: &str = "# Identities of volumes, kept by plateway. Hosts know volumes by them: remove a line only with its volume.\n";
@@ -48,28 +48,14 @@ impl Identities {
     /// The identity of the blocks behind `backing`, drawn and stored if there is none or if they are `fresh`.
     pub(crate) fn of(&self, backing: &str, name: &str, fresh: bool) -> Result<[u8; 16], RunError> {
         let path = self.directory.join(FILE);
-        let fail = |doing: &str, seen: String| {
-            RunError::new(format!("volume {name}: cannot {doing} {}: {seen}", path.display()))
-                .help("name a directory that can be written with --state or [server] state, or give the volume a uuid")
-        };
+        let fail = |doing: &str, seen: String| self.failed(name, doing, &seen);
         create(&self.directory)
             .map_err(|error| fail("make the directory of", error.to_string()))?;
         let _lock = lock(&self.directory)
             .map_err(|error| fail("lock the directory of", error.to_string()))?;
-        let mut entries = match fs::read_to_string(&path) {
-            Ok(text) => {
-                toml::from_str::<Stored>(&text)
-                    .map_err(|error| fail("understand", error.to_string()))?
-                    .volume
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(fail("read", error.to_string())),
-        };
+        let mut entries = self.read(name)?;
         if let Some(entry) = entries.iter().find(|entry| entry.backing == backing && !fresh) {
-            let uuid = entry.uuid.parse::<Uuid>();
-            return uuid.map(|uuid| uuid.0).map_err(|expected| {
-                fail("use", format!("expected {expected}, seen {:?}", entry.uuid))
-            });
+            return self.parsed(name, entry);
         }
         let uuid = draw().map_err(|error| fail("draw an identity for", error.to_string()))?;
         entries.retain(|entry| entry.backing != backing);
@@ -81,6 +67,37 @@ impl Identities {
         store(&self.directory, &path, &entries)
             .map_err(|error| fail("write", error.to_string()))?;
         Ok(uuid)
+    }
+
+    /// The identity that is stored for the blocks behind `backing`, if any. Changes nothing.
+    pub(crate) fn stored(&self, backing: &str, name: &str) -> Result<Option<[u8; 16]>, RunError> {
+        let entries = self.read(name)?;
+        let entry = entries.iter().find(|entry| entry.backing == backing);
+        entry.map(|entry| self.parsed(name, entry)).transpose()
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<Entry>, RunError> {
+        match fs::read_to_string(self.directory.join(FILE)) {
+            Ok(text) => match toml::from_str::<Stored>(&text) {
+                Ok(stored) => Ok(stored.volume),
+                Err(error) => Err(self.failed(name, "understand", &error.to_string())),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(self.failed(name, "read", &error.to_string())),
+        }
+    }
+
+    fn parsed(&self, name: &str, entry: &Entry) -> Result<[u8; 16], RunError> {
+        let uuid = entry.uuid.parse::<Uuid>();
+        uuid.map(|uuid| uuid.0).map_err(|expected| {
+            self.failed(name, "use", &format!("expected {expected}, seen {:?}", entry.uuid))
+        })
+    }
+
+    fn failed(&self, name: &str, doing: &str, seen: &str) -> RunError {
+        let path = self.directory.join(FILE);
+        RunError::new(format!("volume {name}: cannot {doing} {}: {seen}", path.display()))
+            .help("name a directory that can be written with --state or [server] state, or give the volume a uuid")
     }
 }
 

@@ -93,7 +93,7 @@ impl Running {
     fn connections(&self, reports: &[Report]) -> Vec<status::Connection> {
         let name = |id: ListenerId| {
             let mut listeners = self.listeners.values();
-            let found = listeners.find(|one| one.ids.contains(&id) || one.former.contains(&id));
+            let found = listeners.find(|one| one.ids.contains(&id));
             found.map_or_else(|| "removed".to_owned(), |one| one.config.address.to_string())
         };
         let mut connections = Vec::new();
@@ -119,6 +119,7 @@ impl Running {
                 bytes: shape::size(&volume.config, &volume.layout).unwrap_or(0),
                 block_size: volume.config.block_size,
                 uuid: Uuid(volume.uuid).to_string(),
+                problem: self.problem(volume),
                 counters: added(counters),
             })
         };
@@ -171,7 +172,7 @@ impl Running {
 }
 
 fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
-    let is_mine = |id: ListenerId| one.ids.contains(&id) || one.former.contains(&id);
+    let is_mine = |id: ListenerId| one.ids.contains(&id);
     let all = reports.iter().flat_map(|report| &report.connections);
     status::Listener {
         nvme: one.config.address.to_string(),

@@ -2,13 +2,15 @@
 //!
 //! Each member is looked at through a volume of its own that lasts as long as the look, so a label takes the same way as data. Forming has two
 //! steps, each durable before the next: all members say *forming*, then all say *complete*. Units: bytes. Errors name the disk, what was
-//! expected and what was seen; nothing was written then, but for an interrupted forming, which the next start goes on with.
+//! expected and what was seen; nothing was written then, but for an interrupted forming, which the next start goes on with. What needs no shard
+//! (judging, measuring, the words of a refusal) is shared with `preview`, which looks without starting anything.
 
 use block::{Extent, VolumeId};
 use volume::label::{LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, SetLabel};
-use volume::survey::{Found, Verdict, survey};
+use volume::survey::{Found, Refusal, Verdict, survey};
 
 use super::error::RunError;
+use super::news::log;
 use super::shards::Shards;
 
 /// One read of the look for other data.
@@ -32,76 +34,68 @@ pub(super) struct Set {
     pub(super) uuid: [u8; 16],
     /// Bytes of data of each member when it was labelled.
     pub(super) lengths: Vec<u64>,
+    /// What was given up for it, a line for each member; logged already.
+    pub(super) overwritten: Vec<String>,
 }
 
-/// Makes sure that the members are the set that is `wanted`, labelling them if all are blank.
+/// Makes sure that the members are the set that is `wanted`, labelling them if all are blank or `overwrite` gives up what they hold.
 pub(super) fn assemble(
     shards: &Shards,
     members: &[Seen<'_>],
     wanted: &SetLabel,
     uuid_is_given: bool,
+    overwrite: bool,
 ) -> Result<Set, RunError> {
     for member in members {
-        if member.bytes < LABEL_AREA + block::PAGE_SIZE as u64 {
-            return Err(RunError::new(format!(
-                "volume {}: disk {} has {} bytes, expected at least {} for a label and data",
-                wanted.name,
-                member.disk,
-                member.bytes,
-                LABEL_AREA + block::PAGE_SIZE as u64
-            )));
-        }
+        check_room(&wanted.name, member.disk, member.bytes)?;
     }
     let found: Vec<Found> =
-        members.iter().map(|member| look(shards, member)).collect::<Result<_, _>>()?;
-    let verdict = survey(&found, wanted, uuid_is_given, false).map_err(|refusal| {
+        members.iter().map(|member| look_at(shards, member)).collect::<Result<_, _>>()?;
+    let verdict = survey(&found, wanted, uuid_is_given, overwrite).map_err(|refusal| {
         let disk = members.get(refusal.index).map_or("?", |member| member.disk);
-        RunError::new(format!(
-            "volume {}: disk {disk}: expected {}, seen {}",
-            wanted.name, refusal.expected, refusal.seen
-        ))
-        .help(
-            "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
-             a disk that may be overwritten must read as zeros in its first and last MiB",
-        )
+        refused(&wanted.name, disk, &refusal)
     })?;
     match verdict {
         Verdict::Assemble { uuid } => {
-            let lengths = found.iter().map(|found| match found {
-                Found::Label(label) => label.data_length,
-                Found::Blank | Found::Foreign | Found::Damaged(_) => 0,
-            });
-            let set = Set { uuid, lengths: lengths.collect() };
+            let set = Set { uuid, lengths: lengths(&found), overwritten: Vec::new() };
             for (member, length) in members.iter().zip(&set.lengths) {
-                if member.bytes - LABEL_AREA < *length {
-                    return Err(RunError::new(format!(
-                        "volume {}: disk {} has shrunk: expected {} bytes, seen {}",
-                        wanted.name,
-                        member.disk,
-                        LABEL_AREA + length,
-                        member.bytes
-                    )));
-                }
+                check_length(&wanted.name, member.disk, member.bytes, *length)?;
             }
             Ok(set)
         }
         Verdict::Form { uuid } => {
+            let goes_on = uuid.is_some();
             let uuid = uuid.unwrap_or(wanted.uuid);
-            form(shards, members, &SetLabel { uuid, generation: 1, ..wanted.clone() })
+            let names: Vec<&str> = members.iter().map(|member| member.disk).collect();
+            let overwritten = match goes_on {
+                true => Vec::new(),
+                false => overwritten(&wanted.name, &names, &found),
+            };
+            // Told before it is done: whatever happens then, somebody can know what was there.
+            overwritten.iter().for_each(|line| log(line));
+            let set = SetLabel { uuid, generation: 1, ..wanted.clone() };
+            form(shards, members, &set).map(|lengths| Set { uuid, lengths, overwritten })
         }
     }
 }
 
 /// What is on a member where a label should be.
-fn look(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
-    let read = |at: u64, length: u64| {
+fn look_at(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
+    look(member.bytes, |at, length| {
         shards.read(member.whole, Extent::new(at, length)).map_err(|why| {
             RunError::new(format!(
                 "disk {}: cannot read {length} bytes at {at}: {why}",
                 member.disk
             ))
         })
-    };
+    })
+}
+
+/// What is where a label should be on a disk of so many bytes; `read` gives so many bytes from an offset on, both whole pages.
+pub(crate) fn look<E>(
+    bytes: u64,
+    mut read: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
+) -> Result<Found, E> {
     let mut copies = Vec::new();
     for at in LABEL_OFFSETS {
         let bytes = read(at, LABEL_SIZE as u64)?;
@@ -113,7 +107,7 @@ fn look(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
         Err(error) => return Ok(Found::Damaged(error)),
     }
     // Whole pages, so that every disk can be asked.
-    let end = member.bytes - member.bytes % u64::from(block::PAGE_SIZE);
+    let end = bytes - bytes % u64::from(block::PAGE_SIZE);
     let first = 0..LABEL_AREA.min(end);
     let last = end.saturating_sub(LABEL_AREA).max(first.end)..end;
     for range in [first, last] {
@@ -129,14 +123,75 @@ fn look(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
     Ok(Found::Blank)
 }
 
-/// Labels all members, first as forming, then as complete.
-fn form(shards: &Shards, members: &[Seen<'_>], set: &SetLabel) -> Result<Set, RunError> {
-    let lengths: Vec<u64> = members
-        .iter()
-        .map(|member| {
-            (member.bytes - LABEL_AREA) / u64::from(block::PAGE_SIZE) * u64::from(block::PAGE_SIZE)
-        })
-        .collect();
+/// Bytes of data that a member of so many bytes is labelled with.
+pub(crate) fn data_length(bytes: u64) -> u64 {
+    let page = u64::from(block::PAGE_SIZE);
+    bytes.saturating_sub(LABEL_AREA) / page * page
+}
+
+/// Whether a disk of so many bytes has room for a label and data.
+pub(crate) fn check_room(volume: &str, disk: &str, bytes: u64) -> Result<(), RunError> {
+    let least = LABEL_AREA + u64::from(block::PAGE_SIZE);
+    match bytes >= least {
+        true => Ok(()),
+        false => Err(RunError::new(format!(
+            "volume {volume}: disk {disk} has {bytes} bytes, expected at least {least} for a label and data"
+        ))),
+    }
+}
+
+/// Whether a disk still holds all the data that its label promises.
+pub(crate) fn check_length(
+    volume: &str,
+    disk: &str,
+    bytes: u64,
+    labelled: u64,
+) -> Result<(), RunError> {
+    match bytes.saturating_sub(LABEL_AREA) >= labelled {
+        true => Ok(()),
+        false => Err(RunError::new(format!(
+            "volume {volume}: disk {disk} has shrunk: expected {} bytes, seen {bytes}",
+            LABEL_AREA + labelled
+        ))
+        .help(
+            "give the disk its former size back: what lies beyond its end is part of the volume",
+        )),
+    }
+}
+
+/// The refusal of a set, with what to do next.
+pub(crate) fn refused(volume: &str, disk: &str, refusal: &Refusal) -> RunError {
+    let Refusal { expected, seen, .. } = refusal;
+    RunError::new(format!("volume {volume}: disk {disk}: expected {expected}, seen {seen}")).help(
+        format!(
+            "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
+             `plateway check FILE --overwrite {volume}` shows what is lost where all that its disks hold is given up, \
+             and serve or apply with --overwrite {volume} does it"
+        ),
+    )
+}
+
+/// Bytes of data of each member by its label.
+pub(crate) fn lengths(found: &[Found]) -> Vec<u64> {
+    let length = |found: &Found| match found {
+        Found::Label(label) => label.data_length,
+        Found::Blank | Found::Foreign | Found::Damaged(_) => 0,
+    };
+    found.iter().map(length).collect()
+}
+
+/// What labelling these disks anew gives up, a line for each that is not blank.
+pub(crate) fn overwritten(volume: &str, disks: &[&str], found: &[Found]) -> Vec<String> {
+    let held = disks.iter().zip(found).filter(|(_, found)| **found != Found::Blank);
+    held.map(|(disk, found)| {
+        format!("volume {volume}: disk {disk}: --overwrite gives up what it held: {found}")
+    })
+    .collect()
+}
+
+/// Labels all members, first as forming, then as complete. Returns the bytes of data of each.
+fn form(shards: &Shards, members: &[Seen<'_>], set: &SetLabel) -> Result<Vec<u64>, RunError> {
+    let lengths: Vec<u64> = members.iter().map(|member| data_length(member.bytes)).collect();
     for complete in [false, true] {
         for (index, member) in members.iter().enumerate() {
             let label = Label {
@@ -160,5 +215,5 @@ fn form(shards: &Shards, members: &[Seen<'_>], set: &SetLabel) -> Result<Set, Ru
             shards.flush(member.whole, super::shards::VISIT_LIMIT).map_err(fail)?;
         }
     }
-    Ok(Set { uuid: set.uuid, lengths })
+    Ok(lengths)
 }

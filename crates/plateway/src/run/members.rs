@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::VolumeId;
+use block::{ShardId, VolumeId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::{Disk, OpenError};
 use shard::imports::ImportSettings;
@@ -45,16 +45,7 @@ impl Running {
                     || Disk::open(&spec, &self.arena),
                     |error| matches!(error, OpenError::InUse { .. }),
                 )
-                .map_err(|error| {
-                    let failed = RunError::new(format!("disk {}: {error}", config.name));
-                    if fresh {
-                        failed.help(
-                            "a file is made with file:PATH?create=SIZE, in a folder that is there",
-                        )
-                    } else {
-                        failed
-                    }
-                })?;
+                .map_err(|error| open::refused(config, &error))?;
                 let disk = Arc::new(disk);
                 let facts = disk.facts();
                 self.shards.handle().add_disk(id, &disk);
@@ -86,9 +77,13 @@ impl Running {
         let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
         let mut reached = None;
         let result = self.shards.order(&what, limit, add).and_then(|answers| {
-            for answer in answers {
+            for (shard, answer) in (0..).map(ShardId).zip(answers) {
                 match answer {
-                    Answer::Import(Ok(facts)) => reached = Some(facts),
+                    Answer::Import(Ok(facts)) => {
+                        // News of the shard may have been quicker than its answer.
+                        self.shards.newsroom().note_reached(disk, shard, facts.clone());
+                        reached = Some(facts);
+                    }
                     Answer::Import(Err(why)) => {
                         let uri = &config.uri;
                         return Err(RunError::new(format!("disk {} ({uri}): {why}", config.name))
@@ -101,6 +96,7 @@ impl Running {
             reached.ok_or_else(nobody)
         });
         if result.is_err() {
+            self.shards.newsroom().forget_remote(disk);
             self.order(&format!("let go of disk {}", config.name), || Order::RemoveDisk(disk))?;
         }
         result
@@ -123,6 +119,7 @@ impl Running {
             ));
         }
         self.order(&format!("remove disk {name}"), || Order::RemoveDisk(disk.id))?;
+        self.shards.newsroom().forget_remote(disk.id);
         Ok(warning)
     }
 
@@ -161,9 +158,15 @@ impl Running {
         Ok(())
     }
 
-    /// Looks at a disk's size again; whether it changed. Shards are told, volumes are not.
+    /// Looks at a disk's size again; whether it changed. Shards know of it then, volumes do not.
     pub(super) fn refresh_disk(&mut self, name: &str) -> Result<bool, RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(false) };
+        if disk.is_remote() {
+            // The shards know what they told.
+            let facts = self.shards.newsroom().remote_facts(disk.id);
+            let changed = facts.filter(|facts| *facts != disk.facts);
+            return Ok(changed.map(|facts| disk.facts = facts).is_some());
+        }
         let Some(local) = &disk.local else { return Ok(false) };
         let facts = local.refresh().map_err(|error| {
             RunError::new(format!("disk {name}: cannot ask for its size: {error}"))
@@ -253,7 +256,7 @@ impl Running {
 
     /// The identity of a volume whose members have labels, and the lengths of their data.
     fn labels(
-        &self,
+        &mut self,
         config: &VolumeConfig,
         parts: &[Part],
         layout: LabelLayout,
@@ -282,12 +285,16 @@ impl Running {
                 Err(error) => result = Err(error),
             }
         }
-        let set =
-            result.and_then(|()| labels::assemble(&self.shards, &seen, &wanted, given.is_some()));
+        let overwrite = self.overwrite.contains(&config.name);
+        let set = result.and_then(|()| {
+            labels::assemble(&self.shards, &seen, &wanted, given.is_some(), overwrite)
+        });
         for member in &seen {
             self.drop_volume(member.whole, member.disk)?;
         }
-        set.map(|set| (set.uuid, Some(set.lengths)))
+        let set = set?;
+        self.overwritten.extend(set.overwritten);
+        Ok((set.uuid, Some(set.lengths)))
     }
 
     /// A volume over the whole of a disk, for the control thread's own use.

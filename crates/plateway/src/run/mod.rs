@@ -7,17 +7,18 @@
 
 mod apply;
 mod error;
+mod follow;
 mod guests;
-mod identity;
+pub(crate) mod identity;
 mod inspect;
-mod labels;
-mod listen;
+pub(crate) mod labels;
+pub(crate) mod listen;
 mod members;
 mod news;
 pub(crate) mod open;
 mod patience;
 mod reopen;
-mod shape;
+pub(crate) mod shape;
 mod shards;
 mod visitor;
 
@@ -40,7 +41,7 @@ pub(crate) use error::RunError;
 pub(crate) use news::log;
 
 use crate::config::model::{
-    DiskConfig, DriverChoice, Export, HiArgs, Listener, Server, VolumeConfig,
+    self, DiskConfig, DriverChoice, Export, HiArgs, Listener, Server, VolumeConfig,
 };
 use crate::config::plan::Plan;
 use crate::config::uri::DiskUri;
@@ -64,6 +65,10 @@ pub(crate) struct Running {
     /// By the address of the configuration.
     listeners: BTreeMap<String, OpenListener>,
     numbers: Numbers,
+    /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for which somebody said so.
+    overwrite: Vec<String>,
+    /// What was given up in that change, a line for each disk.
+    overwritten: Vec<String>,
     started: Instant,
 }
 
@@ -104,10 +109,8 @@ struct OpenListener {
     config: Listener,
     /// Where it really listens; two for `[::]`, which also takes IPv4.
     addresses: Vec<SocketAddr>,
-    /// The sockets that listen now.
+    /// Its sockets.
     ids: Vec<ListenerId>,
-    /// Sockets that were replaced; connections of theirs may live on.
-    former: Vec<ListenerId>,
 }
 
 /// The next numbers.
@@ -138,19 +141,24 @@ impl Numbers {
 
 impl Running {
     /// Starts the shards and carries out the whole of `args`. What fails ends the start; what could not be had and is done without is
-    /// among the warnings.
-    pub(crate) fn start(args: &HiArgs) -> Result<(Running, Vec<String>), RunError> {
-        Running::start_with(args, |_, visited| visited)
+    /// among the warnings. `overwrite` names volumes whose disks may be labelled whatever they hold.
+    pub(crate) fn start(
+        args: &HiArgs,
+        overwrite: &[String],
+    ) -> Result<(Running, Vec<String>), RunError> {
+        Running::start_with(args, overwrite, |_, visited| visited)
     }
 
     /// As [`start`](Self::start), with shards that carry something more.
     pub(crate) fn start_with<M>(
         args: &HiArgs,
+        overwrite: &[String],
         wrap: impl Fn(ShardId, Visited) -> M + Send + Sync + 'static,
     ) -> Result<(Running, Vec<String>), RunError>
     where
         M: Machine<Mail = Mail> + 'static,
     {
+        check_overwrite(args, overwrite)?;
         let server = &args.server;
         let arena = Arena::new().map_err(|error| RunError::new(error.to_string()))?;
         let arena = Arc::new(arena);
@@ -191,11 +199,16 @@ impl Running {
             volumes: BTreeMap::new(),
             listeners: BTreeMap::new(),
             numbers: Numbers::default(),
+            overwrite: overwrite.to_vec(),
+            overwritten: Vec::new(),
             started: Instant::now(),
         };
         for step in &Plan::initial(args).steps {
             warnings.extend(running.carry_out(step, &[])?);
         }
+        running.overwrite.clear();
+        // They were logged when they were given up.
+        running.overwritten.clear();
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))
     }
@@ -259,6 +272,26 @@ impl Running {
     fn exports_of(&self, volume: &str) -> Vec<Export> {
         self.args.exports.iter().filter(|export| export.volume == volume).cloned().collect()
     }
+}
+
+/// Checks that every name of `--overwrite` is a volume whose disks carry labels.
+pub(crate) fn check_overwrite(args: &HiArgs, names: &[String]) -> Result<(), RunError> {
+    let labelled: Vec<&str> = args
+        .volumes
+        .iter()
+        .filter(|volume| !matches!(volume.layout, model::Layout::Single { .. }))
+        .map(|volume| volume.name.as_str())
+        .collect();
+    let Some(wrong) = names.iter().find(|name| !labelled.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let expected = match labelled.as_slice() {
+        [] => "a concat or stripe, of which the configuration has none".to_owned(),
+        all => format!("one of the concats and stripes {}", all.join(", ")),
+    };
+    Err(RunError::new(format!("--overwrite {wrong}: expected {expected}, seen {wrong:?}")).help(
+        "only members of a concat or stripe are labelled, and only there something is overwritten",
+    ))
 }
 
 /// The budget of the data path, split over shards: receive buffers take at most an eighth of it, the pool the rest.

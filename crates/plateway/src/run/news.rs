@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use contract::DiskId;
+use block::ShardId;
+use contract::{DiskFacts, DiskId};
 use shard::News;
 use volume::gate::Health;
 
@@ -21,6 +22,8 @@ pub(super) struct Newsroom {
     names: BTreeMap<DiskId, String>,
     health: BTreeMap<DiskId, Health>,
     protected: BTreeSet<DiskId>,
+    /// What each shard knows of the remote disks.
+    remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
     allowance: u32,
     refilled: Instant,
     left_out: u64,
@@ -32,6 +35,7 @@ impl Default for Newsroom {
             names: BTreeMap::new(),
             health: BTreeMap::new(),
             protected: BTreeSet::new(),
+            remote: BTreeMap::new(),
             allowance: PEERS_BURST,
             refilled: Instant::now(),
             left_out: 0,
@@ -54,6 +58,27 @@ impl Newsroom {
     /// Whether a disk takes no writes since something failed.
     pub(super) fn is_protected(&self, disk: DiskId) -> bool {
         self.protected.contains(&disk)
+    }
+
+    /// A shard reached a remote disk and found this, if it has not told of something newer.
+    pub(super) fn note_reached(&mut self, disk: DiskId, shard: ShardId, facts: DiskFacts) {
+        self.remote.entry(disk).or_default().entry(shard).or_insert(facts);
+    }
+
+    /// A shard knows this of a remote disk now.
+    pub(super) fn note_remote(&mut self, disk: DiskId, shard: ShardId, facts: DiskFacts) {
+        self.remote.entry(disk).or_default().insert(shard, facts);
+    }
+
+    /// A remote disk is gone.
+    pub(super) fn forget_remote(&mut self, disk: DiskId) {
+        self.remote.remove(&disk);
+    }
+
+    /// What may be relied on of a remote disk: what the shard knows that knows the smallest. So a volume grows once all shards take requests to
+    /// what is new, and shrinks at once.
+    pub(super) fn remote_facts(&self, disk: DiskId) -> Option<DiskFacts> {
+        self.remote.get(&disk)?.values().min_by_key(|facts| facts.size).cloned()
     }
 
     /// Tells what is new.
@@ -91,6 +116,8 @@ impl Newsroom {
                     )
                 })
             }
+            // Its size is told by what follows it, and by `News::Import`.
+            News::DiskChanged(..) => None,
             News::Import(disk, what) => Some(format!("disk {}: {what}", self.name_of(*disk))),
             News::Closed { peer, reason } => {
                 while self.allowance < PEERS_BURST && now >= self.refilled + PEERS_EVERY {
@@ -151,6 +178,24 @@ mod tests {
         assert!(newsroom.is_protected(DiskId(0)));
         newsroom.forget(DiskId(0));
         assert!(!newsroom.is_protected(DiskId(0)));
+    }
+
+    #[test]
+    fn a_remote_disk_grows_when_the_last_shard_knows_it_and_shrinks_with_the_first() {
+        let mut newsroom = Newsroom::default();
+        let disk = DiskId(4);
+        assert_eq!(newsroom.remote_facts(disk), None);
+        let facts = |bytes| reactor::disk::memory_facts(block::ByteCount(bytes));
+        newsroom.note_remote(disk, ShardId(0), facts(4096));
+        newsroom.note_remote(disk, ShardId(1), facts(4096));
+        newsroom.note_remote(disk, ShardId(1), facts(8192));
+        assert_eq!(newsroom.remote_facts(disk), Some(facts(4096)));
+        newsroom.note_remote(disk, ShardId(0), facts(8192));
+        assert_eq!(newsroom.remote_facts(disk), Some(facts(8192)));
+        newsroom.note_remote(disk, ShardId(0), facts(512));
+        assert_eq!(newsroom.remote_facts(disk), Some(facts(512)));
+        newsroom.forget_remote(disk);
+        assert_eq!(newsroom.remote_facts(disk), None);
     }
 
     #[test]

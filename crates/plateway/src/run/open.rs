@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use block::checksum::crc32c;
-use reactor::disk::OpenSpec;
+use reactor::disk::{OpenError, OpenSpec};
 use shard::imports::ImportSettings;
 use wire::nvme_tcp::Digests;
 
@@ -31,7 +31,7 @@ pub(crate) fn target(disk: &DiskConfig) -> Result<Target, RunError> {
     match &disk.uri {
         DiskUri::NvmeTcp(uri) => import_settings(uri)
             .map(|settings| Target::Remote(Box::new(settings)))
-            .map_err(|why| RunError::new(format!("disk {}: {why}", disk.name))),
+            .map_err(|error| error.within(&format!("disk {}", disk.name))),
         uri => match open_spec(uri) {
             Some(spec) => Ok(Target::Local(spec)),
             None => Err(RunError::new(format!(
@@ -40,6 +40,33 @@ pub(crate) fn target(disk: &DiskConfig) -> Result<Target, RunError> {
             ))
             .help("use the remote disk without the instrument")),
         },
+    }
+}
+
+/// Why a disk could not be opened, with what to do about it.
+pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    let failed = RunError::new(format!("disk {}: {error}", disk.name));
+    let kind = match error {
+        OpenError::System { source, .. } => source.kind(),
+        OpenError::InUse { path, .. } => {
+            return failed.help(format!(
+                "`fuser -v {}` shows who has it; a server of yours is asked by: plateway disks list --control SOCKET",
+                path.display()
+            ));
+        }
+        _ => return failed,
+    };
+    match (kind, disk.uri.innermost()) {
+        (NotFound, DiskUri::File { create_bytes: None, .. }) => {
+            failed.help("a file is made with file:PATH?create=SIZE, in a folder that is there")
+        }
+        (NotFound, DiskUri::File { .. }) => failed.help("its folder must be there: mkdir -p"),
+        (NotFound, _) => failed.help("`lsblk -p` lists the block devices of this machine"),
+        (PermissionDenied, _) => {
+            failed.help("`ls -l` shows who may; the user of the server needs to read and write it")
+        }
+        _ => failed,
     }
 }
 
@@ -64,14 +91,14 @@ pub(crate) fn open_spec(uri: &DiskUri) -> Option<OpenSpec> {
 }
 
 /// How to reach a remote disk; its host's name is resolved.
-pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<ImportSettings, String> {
+pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<ImportSettings, RunError> {
     let addresses = resolve(&uri.address)?;
     let host_id = host_id();
     let host = match &uri.host_nqn {
         Some(nqn) => nqn.to_wire(),
         None => {
             let name = format!("nqn.2026-11.net.plateway:host:{}", hex(&host_id));
-            wire::nvme::Nqn::new(&name).map_err(|error| error.to_string())?
+            wire::nvme::Nqn::new(&name).map_err(|error| RunError::new(error.to_string()))?
         }
     };
     let keep_alive = Duration::from_millis(uri.keep_alive_ms.into());
@@ -89,15 +116,16 @@ pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<ImportSettings, String
 }
 
 /// The addresses of a host; one at least.
-pub(crate) fn resolve(address: &HostPort) -> Result<Vec<SocketAddr>, String> {
-    let found = (address.host.as_str(), address.tcp_port)
-        .to_socket_addrs()
-        .map_err(|error| format!("cannot resolve {address}: {error}"))?;
-    let addresses: Vec<SocketAddr> = found.collect();
-    if addresses.is_empty() {
-        return Err(format!("cannot resolve {address}: expected an address, seen none"));
-    }
-    Ok(addresses)
+pub(crate) fn resolve(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
+    let found = (address.host.as_str(), address.tcp_port).to_socket_addrs();
+    let seen = match found.map(Vec::from_iter) {
+        Ok(addresses) if addresses.is_empty() => "no address".to_owned(),
+        Ok(addresses) => return Ok(addresses),
+        Err(error) => error.to_string(),
+    };
+    let host = &address.host;
+    Err(RunError::new(format!("{address}: expected a host that has an address, seen: {seen}"))
+        .help(format!("`getent hosts {host}` asks as we do; or write the address itself")))
 }
 
 /// Who this machine is, as a UUID of version 8: hashed from `/etc/machine-id`, which itself is not to be shown to others.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use block::{Extent, Outcome, ShardId, VolumeId};
 use contract::DiskId;
 use reactor::Handle;
-use shard::{Answer, Mail, Order, Report};
+use shard::{Answer, Mail, News, Order, Report};
 
 use super::error::RunError;
 use super::news::Newsroom;
@@ -25,6 +25,9 @@ pub(super) const VISIT_LIMIT: Duration = Duration::from_secs(90);
 
 type Letter = (ShardId, u64, Answer);
 
+/// Who is called when a remote disk changed, in the thread of the mail.
+type Listener = Arc<Mutex<Option<Box<dyn Fn() + Send>>>>;
+
 /// The way to the shards.
 pub(super) struct Shards {
     handle: Option<Arc<Handle<Mail>>>,
@@ -32,6 +35,7 @@ pub(super) struct Shards {
     visits: Sender<Visit>,
     number: AtomicU64,
     newsroom: Arc<Mutex<Newsroom>>,
+    listener: Listener,
     stopping: Arc<AtomicBool>,
     postman: Option<JoinHandle<()>>,
 }
@@ -42,16 +46,26 @@ impl Shards {
         let handle = Arc::new(handle);
         let newsroom = Arc::new(Mutex::new(Newsroom::default()));
         let stopping = Arc::new(AtomicBool::new(false));
+        let listener: Listener = Arc::default();
         let (to_control, answers) = mpsc::channel();
         let postman = {
             let (handle, newsroom, stopping) = (handle.clone(), newsroom.clone(), stopping.clone());
+            let listener = listener.clone();
             std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
                 while !stopping.load(Relaxed) {
                     match handle.receive_mail(Duration::from_secs(86_400)) {
                         Some((from, Mail::Answer { number, answer })) => {
                             let _ = to_control.send((from, number, *answer));
                         }
-                        Some((_, Mail::News(news))) => lock(&newsroom).tell(&news),
+                        Some((from, Mail::News(news))) => {
+                            let mut newsroom = lock(&newsroom);
+                            newsroom.tell(&news);
+                            if let News::DiskChanged(disk, facts) = *news {
+                                newsroom.note_remote(disk, from, facts);
+                                drop(newsroom);
+                                lock(&listener).as_ref().inspect(|call| call());
+                            }
+                        }
                         Some((_, Mail::Volume(_) | Mail::Nvme(_) | Mail::Order { .. })) | None => {}
                     }
                 }
@@ -59,7 +73,7 @@ impl Shards {
         };
         let number = AtomicU64::new(0);
         let (handle, postman) = (Some(handle), Some(postman));
-        Ok(Shards { handle, answers, visits, number, newsroom, stopping, postman })
+        Ok(Shards { handle, answers, visits, number, newsroom, listener, stopping, postman })
     }
 
     /// The reactor.
@@ -70,6 +84,11 @@ impl Shards {
     /// What is known of disks from news, and their names.
     pub(super) fn newsroom(&self) -> MutexGuard<'_, Newsroom> {
         lock(&self.newsroom)
+    }
+
+    /// Has `call` called, in another thread, whenever a remote disk changed.
+    pub(super) fn when_a_disk_changes(&self, call: impl Fn() + Send + 'static) {
+        *lock(&self.listener) = Some(Box::new(call));
     }
 
     /// Sends an order to every shard and waits for every answer, in the order of the shards. A refusal is an error.
@@ -185,6 +204,6 @@ impl Drop for Shards {
     }
 }
 
-fn lock(newsroom: &Mutex<Newsroom>) -> MutexGuard<'_, Newsroom> {
-    newsroom.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

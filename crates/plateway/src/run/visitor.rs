@@ -13,7 +13,7 @@ use block::{
     Account, Completion, Extent, Instant, Memory, Operation, Outcome, Request, ShardId, Ticket,
     VolumeId,
 };
-use contract::{ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
 use shard::{Mail, Shard, machine};
 
 /// What the control thread asks of a volume.
@@ -201,6 +201,11 @@ impl Machine for Visited {
                 break;
             }
         }
+    }
+
+    #[inline]
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        self.shard.take_requests(asks);
     }
 
     #[inline]

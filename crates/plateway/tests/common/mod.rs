@@ -210,6 +210,18 @@ pub(crate) fn configuration(disks: &[(&str, &str)], volumes: &[(&str, &str)]) ->
     config
 }
 
+/// As [`configuration`], of a server of its own: control socket and state lie in `directory`.
+pub(crate) fn own_configuration(
+    directory: &Path,
+    disks: &[(&str, &str)],
+    volumes: &[(&str, &str)],
+) -> String {
+    let (control, state) = (directory.join("own.sock"), directory.join("state"));
+    let own =
+        format!("[server]\ncontrol = \"{}\"\nstate = \"{}\"\n", control.display(), state.display());
+    own + &configuration(disks, volumes)
+}
+
 /// Writes a configuration; returns its path.
 pub(crate) fn write(directory: &Path, text: &str) -> String {
     let path = directory.join("plateway.toml");

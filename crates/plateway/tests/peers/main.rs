@@ -1,6 +1,7 @@
 //! Memory under many peers: every legal size and depth completes within the budget, and peers that keep what they hold do not keep the
 //! others from theirs. Judged by what is answered and in which order, never by how long it takes.
 
+#[path = "../common/client.rs"]
 mod client;
 #[path = "../common/mod.rs"]
 mod common;

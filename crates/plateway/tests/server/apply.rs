@@ -1,5 +1,6 @@
 //! `plateway apply`, `check` and SIGHUP: changes beside a host that is connected, changes that are refused, and changes that fail half-way.
 
+use crate::client::Controller;
 use crate::common::{Host, Server, configuration, write};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -161,6 +162,36 @@ fn sighup_reads_the_configuration_again_with_the_same_flags() {
 }
 
 #[test]
+fn a_listener_that_changes_keeps_its_sessions_and_never_closes() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |more: &str| {
+        let plain = configuration(&[("d0", "ram:8MiB")], &[("v0", "disks = [\"d0\"]")]);
+        plain.replace("127.0.0.1:0\"\n", &format!("127.0.0.1:0\"\n{more}\n"))
+    };
+    let path = write(directory.path(), &config(""));
+    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    let before = server.status();
+    write(directory.path(), &config("poll_us = 50"));
+    let done = server.ask(&["apply", &path]);
+    assert!(done.contains("poll_us 0 -> 50"), "{done}");
+    assert!(queue.try_read(0).is_success());
+    let status = server.status();
+    assert_eq!(status["listeners"][0]["poll_us"], 50);
+    assert_eq!(status["listeners"][0]["connections"], 2);
+    assert_eq!(status["connections"], before["connections"]);
+    assert_eq!(status["controllers"], before["controllers"]);
+    // The socket is the same one, with the new bound: two of two are taken.
+    write(directory.path(), &config("poll_us = 0\nmax_connections = 2"));
+    server.ask(&["apply", &path]);
+    let mut refused = std::net::TcpStream::connect(&server.address).unwrap();
+    assert_eq!(std::io::Read::read(&mut refused, &mut [0]).unwrap_or(0), 0);
+    assert!(queue.try_read(0).is_success());
+    server.stop();
+}
+
+#[test]
 fn a_listener_changes_and_moves() {
     let directory = tempfile::tempdir().unwrap();
     let config =
@@ -175,16 +206,6 @@ fn a_listener_changes_and_moves() {
     write(directory.path(), &config("localhost:0", ""));
     server.ask(&["apply", &path]);
     assert!(std::net::TcpStream::connect(&server.address).is_err());
-    server.stop();
-}
-
-#[test]
-fn a_disk_is_reopened_by_its_name() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
-    assert!(server.ask(&["disks", "reopen", "d0"]).contains("takes writes"));
-    let refused = server.refuse(&["disks", "reopen", "d7"]);
-    assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
     server.stop();
 }
 
@@ -220,21 +241,4 @@ fn a_volume_may_lie_on_disks_of_another_server() {
     assert_eq!(above.uuid(), uuid);
     above.stop();
     below.stop();
-}
-
-#[test]
-fn check_without_a_server_shows_everything_as_new() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = write(directory.path(), &configuration(&[("d0", "ram:8MiB")], &[]));
-    let control =
-        format!("[server]\ncontrol = \"{}\"\n", directory.path().join("none.sock").display());
-    let text = control + &std::fs::read_to_string(&path).unwrap();
-    write(directory.path(), &text);
-    let output = crate::common::plateway().args(["check", &path]).output().unwrap();
-    assert!(output.status.success(), "{}", crate::common::text(&output.stderr));
-    let shown = crate::common::text(&output.stdout);
-    assert!(
-        shown.contains("no server answers") && shown.contains("+ disk d0: ram:8MiB"),
-        "{shown}"
-    );
 }

@@ -1,6 +1,13 @@
 //! The program as a process: `serve` and the commands that talk to it.
 
 mod apply;
+mod check;
+#[path = "../common/client.rs"]
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
+mod follow;
+mod messages;
+mod overwrite;
+mod reopen;
 mod serve;

@@ -64,15 +64,19 @@ impl FileDisk {
         if let Some(size) = create {
             bring_to_size(path, &fd, size)?;
         }
+        Self::of_file(path, fd, read_only)
+    }
+
+    /// An open regular file as a disk.
+    pub(super) fn of_file(
+        path: &Path,
+        fd: OwnedFd,
+        read_only: bool,
+    ) -> Result<FileDisk, OpenError> {
         let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
         let (access, alignment) = choose_access(&fd);
         let logical = alignment.max(512);
-        let memory = rustix::fs::fstatfs(&fd)
-            .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)));
-        let physical = match memory {
-            true => PAGE_SIZE,
-            false => queue_number(stat.st_dev, "physical_block_size").unwrap_or(512),
-        };
+        let physical = physical_block(&fd, stat.st_dev);
         let discards = !read_only && punches_holes(&fd, stat.st_size as u64);
         Self::check_size(path, stat.st_size as u64, logical)?;
         Ok(FileDisk {
@@ -96,6 +100,15 @@ impl FileDisk {
     pub fn open_device(path: &Path) -> Result<FileDisk, OpenError> {
         let (fd, read_only) = open(path, OFlags::CLOEXEC | OFlags::EXCL)?;
         expect(path, &fd, FileType::BlockDevice, "a block device")?;
+        Self::of_device(path, fd, read_only)
+    }
+
+    /// An open block device as a disk.
+    pub(super) fn of_device(
+        path: &Path,
+        fd: OwnedFd,
+        read_only: bool,
+    ) -> Result<FileDisk, OpenError> {
         let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask what it is"))?;
         let size =
             rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(system(path, "ask for its size"))?;
@@ -206,7 +219,7 @@ fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
     Ok((fd, read_only))
 }
 
-fn refused(path: &Path, errno: Errno) -> OpenError {
+pub(super) fn refused(path: &Path, errno: Errno) -> OpenError {
     match errno {
         Errno::BUSY => OpenError::InUse {
             path: path.into(),
@@ -219,11 +232,11 @@ fn refused(path: &Path, errno: Errno) -> OpenError {
     }
 }
 
-fn system(path: &Path, doing: &'static str) -> impl FnOnce(Errno) -> OpenError {
+pub(super) fn system(path: &Path, doing: &'static str) -> impl FnOnce(Errno) -> OpenError {
     move |errno| OpenError::System { path: path.into(), doing, source: errno.into() }
 }
 
-fn expect(
+pub(super) fn expect(
     path: &Path,
     fd: &OwnedFd,
     wanted: FileType,
@@ -334,6 +347,16 @@ fn probe(fd: &OwnedFd, length: usize) -> bool {
     let mut memory = Box::new(Aligned([0; 2 * PAGE_SIZE as usize]));
     let into = &mut memory.0[length % PAGE_SIZE as usize..][..length];
     rustix::io::pread(fd, into, length as u64).is_ok()
+}
+
+/// What is written atomically on the file system of `fd`, which lies on block device `device`: that device's physical block; in memory, a page.
+pub(super) fn physical_block(fd: &OwnedFd, device: u64) -> u32 {
+    let memory = rustix::fs::fstatfs(fd)
+        .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)));
+    match memory {
+        true => PAGE_SIZE,
+        false => queue_number(device, "physical_block_size").unwrap_or(512),
+    }
 }
 
 /// Whether the file system can punch holes: tried behind the end, where it changes nothing.

@@ -13,6 +13,7 @@ mod error;
 mod faulty;
 pub mod file;
 pub mod null;
+pub mod probe;
 pub mod ram;
 pub mod work;
 
@@ -149,18 +150,9 @@ impl Disk {
 
     /// What is known of it at present.
     pub fn facts(&self) -> DiskFacts {
-        let volatile = |size| DiskFacts {
-            size,
-            logical_block: 512,
-            physical_block: PAGE_SIZE,
-            cache: Cache::None,
-            read_only: false,
-            discards: true,
-            discard_zeroes: true,
-        };
         match &self.backing {
-            Backing::Ram(disk) => volatile(disk.size()),
-            Backing::Null(disk) => volatile(disk.size()),
+            Backing::Ram(disk) => memory_facts(disk.size()),
+            Backing::Null(disk) => memory_facts(disk.size()),
             Backing::File(disk) => disk.facts(),
         }
     }
@@ -190,10 +182,13 @@ impl Disk {
         }
     }
 
-    /// Whether [`submit`](Self::submit) always answers with [`Submitted::Done`].
+    /// The RAM disk that it is, without instruments around it.
     #[inline]
-    pub fn answers_at_once(&self) -> bool {
-        self.instruments.is_empty() && !matches!(self.backing, Backing::File(_))
+    pub(crate) fn as_ram(&self) -> Option<&RamDisk> {
+        match &self.backing {
+            Backing::Ram(disk) if self.instruments.is_empty() => Some(disk),
+            _ => None,
+        }
     }
 
     /// Gives it a request. The request's payload comes back with the answer.
@@ -256,7 +251,7 @@ impl Disk {
         }
     }
 
-    /// First step of a gathered turn: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
+    /// First step for a bulk of requests: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
     #[inline]
     pub fn prefetch_slot(&self, operation: &Operation) {
         if let Backing::Ram(disk) = &self.backing {
@@ -264,12 +259,25 @@ impl Disk {
         }
     }
 
-    /// Second step of a gathered turn: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
+    /// Second step for a bulk of requests: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
     #[inline]
     pub fn prefetch_page(&self, operation: &Operation) {
         if let Backing::Ram(disk) = &self.backing {
             disk.prefetch_page(operation);
         }
+    }
+}
+
+/// What is known of a disk in memory, `ram:` or `null:`, of this size.
+pub fn memory_facts(size: ByteCount) -> DiskFacts {
+    DiskFacts {
+        size,
+        logical_block: 512,
+        physical_block: PAGE_SIZE,
+        cache: Cache::None,
+        read_only: false,
+        discards: true,
+        discard_zeroes: true,
     }
 }
 

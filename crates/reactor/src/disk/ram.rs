@@ -33,7 +33,7 @@ use crate::memory::shard_memory::{ShardMemory, difference};
 
 const PAGE: usize = PAGE_SIZE as usize;
 /// Lines of a page's data that are fetched ahead; the processor's own prefetcher takes over from there.
-const LINES_AHEAD: usize = 2;
+const LINES_AHEAD: usize = 1;
 /// From this size on, pages that come out of the disk are taken to be cold: many times the second-level cache of a core.
 const COLD_MIN: u64 = 64 << 20;
 
@@ -165,17 +165,28 @@ impl RamDisk {
     #[inline]
     pub fn prefetch_slot(&self, operation: &Operation) {
         if let Operation::Read { extent, .. } | Operation::Write { extent, .. } = operation {
-            let slot = (extent.offset.0 / PAGE as u64) as usize;
-            prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
+            self.prefetch_slot_at(*extent);
         }
+    }
+
+    #[inline]
+    fn prefetch_slot_at(&self, extent: Extent) {
+        let slot = (extent.offset.0 / PAGE as u64) as usize;
+        prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
     }
 
     /// Fetches the state of the first page of a read or write, and the beginning of what a read will send.
     #[inline]
     pub fn prefetch_page(&self, operation: &Operation) {
-        let (Operation::Read { extent, .. } | Operation::Write { extent, .. }) = operation else {
-            return;
-        };
+        match operation {
+            Operation::Read { extent, .. } => self.prefetch_page_at(*extent, true),
+            Operation::Write { extent, .. } => self.prefetch_page_at(*extent, false),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn prefetch_page_at(&self, extent: Extent, data: bool) {
         let Some(slot) = self.slots.get((extent.offset.0 / PAGE as u64) as usize) else {
             return;
         };
@@ -184,7 +195,7 @@ impl RamDisk {
             return;
         }
         self.arena.prefetch_state(page);
-        if matches!(operation, Operation::Read { .. }) {
+        if data {
             let from = self.arena.page(page).wrapping_add(extent.offset.0 as usize % PAGE);
             for line in 0..LINES_AHEAD {
                 prefetch(from.wrapping_add(line * 64));
@@ -195,6 +206,35 @@ impl RamDisk {
     #[inline]
     fn holds(&self, extent: Extent) -> bool {
         extent.fits(ByteCount(self.size))
+    }
+
+    /// Whether it has all of `extent`; fetches the table's line for its first page.
+    #[inline]
+    pub(crate) fn can_lend(&self, extent: Extent) -> bool {
+        self.prefetch_slot_at(extent);
+        self.holds(extent)
+    }
+
+    /// Fetches the state of the first page and the beginning of what will be sent.
+    #[inline]
+    pub(crate) fn foresee_loan(&self, extent: Extent) {
+        self.prefetch_page_at(extent, true);
+    }
+
+    /// Leases the pages of `extent` to a reserved buffer.
+    #[inline]
+    pub(crate) fn lend(&self, extent: Extent, buffer: &mut Buffer) {
+        debug_assert!(buffer.is_reserved(), "what is lent to has no pages");
+        check(extent, buffer);
+        if buffer.page_count() == 1 {
+            let slot = &self.slots[(extent.offset.0 / PAGE as u64) as usize];
+            buffer.push_page(PageId(self.arena.lease(slot)).leased());
+            return;
+        }
+        for part in parts(extent) {
+            let page = self.arena.lease(&self.slots[part.slot]);
+            buffer.push_page(PageId(page).leased());
+        }
     }
 
     #[inline]

@@ -41,7 +41,13 @@ fn write(disk: &RamDisk, memory: &mut ShardMemory, extent: Extent, bytes: &[u8])
 }
 
 fn read(disk: &RamDisk, memory: &mut ShardMemory, extent: Extent) -> Buffer {
-    let buffer = Buffer::reserved(extent.length.0 as u32, phase(extent));
+    let mut buffer = Buffer::reserved(extent.length.0 as u32, phase(extent));
+    // Both ways of reading, wherever a test reads.
+    if (extent.offset.0 / 512).is_multiple_of(2) && disk.can_lend(extent) {
+        disk.foresee_loan(extent);
+        disk.lend(extent, &mut buffer);
+        return buffer;
+    }
     let done = ask(disk, memory, Operation::Read { extent, buffer });
     assert_eq!(done.outcome, Outcome::Done);
     done.buffer

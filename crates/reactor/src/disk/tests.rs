@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::{
-    Buffer, ByteCount, Completion, Extent, Failure, Memory, Operation, Outcome, Request, Ticket,
+    Buffer, ByteCount, Completion, DiskId, Extent, Failure, Memory, Operation, Outcome, Request,
+    Ticket,
 };
 use contract::Cache;
 
@@ -169,11 +170,35 @@ fn a_size_is_rounded_down_to_blocks_and_seen_again_on_refresh() {
 }
 
 #[test]
+fn memory_lends_what_it_has_and_instruments_and_other_disks_have_to_be_asked() {
+    let arena = Arc::new(Arena::new().unwrap());
+    let mut memory = ShardMemory::new(&arena, 64).unwrap();
+    let ram = OpenSpec::Ram { bytes: 8192 };
+    let delayed = OpenSpec::Delay { us: 1, inner: Box::new(ram.clone()) };
+    for (number, spec) in [ram, delayed, OpenSpec::Null { bytes: 8192 }].iter().enumerate() {
+        let disk = Arc::new(Disk::open(spec, &arena).unwrap());
+        assert_eq!(disk.as_ram().is_some(), number == 0);
+        memory.add_lender(DiskId(number as u32), disk);
+    }
+    let whole = Extent::new(0, 8192);
+    assert!(memory.can_lend(DiskId(0), whole));
+    assert!(!memory.can_lend(DiskId(0), Extent::new(4096, 8192)), "beyond the end");
+    assert!(!memory.can_lend(DiskId(1), whole) && !memory.can_lend(DiskId(2), whole));
+    assert!(!memory.can_lend(DiskId(3), whole), "nobody's number");
+    let mut buffer = Buffer::reserved(8192, 0);
+    memory.lend(DiskId(0), whole, &mut buffer);
+    assert!(buffer.pages().len() == 2 && buffer.pages().iter().all(|page| page.is_leased()));
+    memory.remove_lender(DiskId(0));
+    assert!(!memory.can_lend(DiskId(0), whole));
+    memory.release(buffer);
+}
+
+#[test]
 fn memory_answers_at_once_and_refuses_odd_sizes() {
     let mut memory = memory();
     for spec in [OpenSpec::Ram { bytes: 1 << 20 }, OpenSpec::Null { bytes: 1 << 20 }] {
         let disk = open(&memory, &spec);
-        assert!(disk.answers_at_once() && disk.access().is_none() && disk.fd().is_none());
+        assert!(disk.access().is_none() && disk.fd().is_none());
         assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(1 << 20), Cache::None));
         assert!(ask(&disk, &mut memory, Operation::Flush).outcome.is_done());
     }
@@ -212,7 +237,6 @@ fn a_delay_holds_every_answer_back() {
     let mut memory = memory();
     let inner = Box::new(OpenSpec::Null { bytes: 1 << 20 });
     let disk = open(&memory, &OpenSpec::Delay { us: 250, inner });
-    assert!(!disk.answers_at_once());
     let request = Request { ticket: Ticket::default(), operation: Operation::Flush };
     let Submitted::Later { completion, after } = disk.submit(&mut memory, request) else {
         panic!("answered at once")

@@ -17,7 +17,7 @@ use crate::receive::Stage;
 pub(super) struct Connection {
     pub(super) fd: OwnedFd,
     /// Gives the connection's place up when it goes.
-    pub(super) _admitted: Option<Admitted>,
+    pub(super) admitted: Option<Admitted>,
     /// How long to look for more after its activity.
     pub(super) spin: Duration,
     pub(super) phase: Phase,
@@ -109,7 +109,7 @@ impl Connection {
     ) -> Connection {
         Connection {
             fd,
-            _admitted: admitted,
+            admitted,
             spin,
             phase,
             lost: false,

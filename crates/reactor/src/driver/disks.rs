@@ -1,15 +1,15 @@
 //! Disks: requests that are answered at once, by the kernel, or later.
 //!
-//! Requests to RAM and null disks are gathered over the turn and answered together, so that their cache misses
-//! overlap. Requests to files start at once on the ring, or go to the disk threads.
+//! A machine's requests come in bulk. Those to RAM and null disks are answered where they are asked: no queue lies between the disk
+//! and the machine, and the cache misses of the whole bulk overlap. Those to files start on the ring, or go to the disk threads.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use block::table::{Slot, Table};
-use block::{Completion, Failure, Outcome, Request};
-use contract::{DiskId, Event, Machine};
+use block::{Completion, Failure, Outcome};
+use contract::{Ask, DiskId, Event, Machine};
 
 use super::{Alarm, Driver};
 use crate::disk::{Call, Disk, Submitted, Work};
@@ -43,8 +43,8 @@ struct Underway {
 #[derive(Default)]
 pub(super) struct Disks {
     known: Vec<Option<Known>>,
-    /// Requests to disks that answer at once.
-    gathered: Vec<(DiskId, Request)>,
+    /// What the machine wants asked; empty between calls.
+    asks: Vec<Ask>,
     underway: Table<Underway>,
     held_back: Table<Completion>,
     unsubmitted: u32,
@@ -75,10 +75,29 @@ impl Disks {
         }
     }
 
-    /// A disk that requests have been gathered for: it is removed only after they are answered.
+    /// A disk that may be asked.
     #[inline]
-    fn disk(&self, id: DiskId) -> &Disk {
-        &self.known[id.0 as usize].as_ref().expect("a disk with gathered requests").disk
+    fn open(&self, id: DiskId) -> Option<&Disk> {
+        match self.known.get(id.0 as usize) {
+            Some(Some(known)) if known.leaving.is_none() => Some(&known.disk),
+            _ => None,
+        }
+    }
+
+    /// Fetches what the requests will touch: the tables' lines for all, then what they point at for all.
+    fn prefetch(&self, asks: &[Ask]) {
+        for part in asks.chunks(OVERLAP) {
+            for (id, request) in part {
+                if let Some(disk) = self.open(*id) {
+                    disk.prefetch_slot(&request.operation);
+                }
+            }
+            for (id, request) in part {
+                if let Some(disk) = self.open(*id) {
+                    disk.prefetch_page(&request.operation);
+                }
+            }
+        }
     }
 
     /// Whether nothing is with the kernel or a disk thread.
@@ -101,30 +120,40 @@ impl Disks {
 }
 
 impl<M: Machine, E: Engine> Driver<M, E> {
-    /// The machine asks a disk.
-    #[inline]
-    pub(super) fn submit(&mut self, id: DiskId, request: Request) {
-        add(&self.counters().disk_requests, 1);
-        let known = match self.disks.known.get(id.0 as usize) {
-            Some(Some(known)) if known.leaving.is_none() => known,
-            _ => {
-                let gone = request.complete(Outcome::NotDone(Failure::Removed));
-                self.tell(Event::Completed(gone));
-                return;
-            }
-        };
-        // Not a clone of the disk: its count is shared by all shards, and this is the path of every request.
-        if known.disk.answers_at_once() {
-            self.disks.gathered.push((id, request));
-            return;
+    /// Asks the disks what the machine wants asked. Returns whether one answered at once: then the machine has been told.
+    pub(super) fn ask_disks(&mut self) -> bool {
+        let mut asks = std::mem::take(&mut self.disks.asks);
+        self.machine.take_requests(&mut asks);
+        if asks.is_empty() {
+            self.disks.asks = asks;
+            return false;
         }
-        let submitted = known.disk.submit(&mut self.memory, request);
-        self.submitted(id, submitted);
+        add(&self.counters().disk_requests, asks.len() as u64);
+        if asks.len() > 1 {
+            self.disks.prefetch(&asks);
+        }
+        let mut answered = false;
+        for (id, request) in asks.drain(..) {
+            // Not a clone of the disk: its count is shared by all shards, and this is the path of every request.
+            let submitted = match self.disks.open(id) {
+                Some(disk) => disk.submit(&mut self.memory, request),
+                None => Submitted::Done(request.complete(Outcome::NotDone(Failure::Removed))),
+            };
+            if let Submitted::Done(completion) = submitted {
+                answered = true;
+                let event = Event::Completed(completion);
+                self.machine.handle_event(self.now, event, &mut self.memory);
+            } else {
+                self.submitted(id, submitted);
+            }
+        }
+        self.disks.asks = asks;
+        answered
     }
 
     fn submitted(&mut self, id: DiskId, submitted: Submitted) {
         match submitted {
-            Submitted::Done(completion) => self.tell(Event::Completed(completion)),
+            Submitted::Done(_) => unreachable!("the machine was told at once"),
             Submitted::Later { completion, after } => {
                 let slot = self.disks.held_back.insert(completion);
                 self.set_alarm(after, Alarm::Completion(slot));
@@ -136,32 +165,6 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 self.go_on(slot);
             }
         }
-    }
-
-    /// Answers the requests that were gathered.
-    pub(super) fn answer_gathered(&mut self) {
-        if self.disks.gathered.is_empty() {
-            return;
-        }
-        let mut gathered = std::mem::take(&mut self.disks.gathered);
-        if gathered.len() > 1 {
-            for part in gathered.chunks(OVERLAP) {
-                // The table's lines for all, then what they point at for all.
-                for (id, request) in part {
-                    self.disks.disk(*id).prefetch_slot(&request.operation);
-                }
-                for (id, request) in part {
-                    self.disks.disk(*id).prefetch_page(&request.operation);
-                }
-            }
-        }
-        for (id, request) in gathered.drain(..) {
-            match self.disks.disk(id).submit(&mut self.memory, request) {
-                Submitted::Done(completion) => self.events.push_back(Event::Completed(completion)),
-                _ => unreachable!("a disk that answers at once did not"),
-            }
-        }
-        self.disks.gathered = gathered;
     }
 
     /// Starts the next call that a piece of work wants.

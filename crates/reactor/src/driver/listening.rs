@@ -9,7 +9,9 @@ use std::time::Duration;
 use contract::{Endpoint, ListenerId, Machine};
 
 use super::{Alarm, Driver};
-use crate::accept::{ACCEPT_RETRY, Arrival, Listener, Round, accept_round};
+use crate::accept::{
+    ACCEPT_RETRY, Admitted, Arrival, ListenOptions, Listener, Round, accept_round,
+};
 use crate::engine::{Engine, Key, Kind, Op};
 use crate::mailbox::Parcel;
 use crate::sockets;
@@ -79,6 +81,29 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
+    /// Grants connections of a listener something else: those that come, and as to spinning those that are there.
+    pub(super) fn change_listener(&mut self, id: ListenerId, options: ListenOptions) {
+        let mut listeners = self.listening.listeners.values_mut();
+        let Some(watched) = listeners.find(|watched| watched.listener.id == id) else { return };
+        watched.listener.options = options;
+        let spin = options.spin();
+        for shard in 0..self.outboxes.len() {
+            if shard != self.shard.index() {
+                self.outboxes[shard].push(Parcel::Spin(id, spin));
+            }
+        }
+        self.spin_for(id, spin);
+    }
+
+    /// The connections of a listener that live here spin so long from now on.
+    pub(super) fn spin_for(&mut self, id: ListenerId, spin: Duration) {
+        let connections = self.connections.iter_mut().map(|(_, connection)| connection);
+        let is_of = |admitted: &Admitted| admitted.listener() == id;
+        for connection in connections.filter(|one| one.admitted.as_ref().is_some_and(is_of)) {
+            connection.spin = spin;
+        }
+    }
+
     /// A listener's watch has ended.
     pub(super) fn listener_ended(&mut self, key: Key, result: i32) {
         let number = key.slot();
@@ -123,8 +148,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         // A connection that is broken already has no address; nothing is lost with it.
         let Ok(local) = sockets::prepare(&fd) else { return };
         let endpoint = Endpoint { listener: listener.id, peer, local };
-        let spin = Duration::from_micros(u64::from(options.poll_us));
-        let arrival = Arrival { fd, endpoint, spin, admitted };
+        let arrival = Arrival { fd, endpoint, spin: options.spin(), admitted };
         let shard = self.listening.next_shard % self.shared.inboxes.len();
         self.listening.next_shard = shard + 1;
         if shard == self.shard.index() {

@@ -115,6 +115,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 /// Moves past `count` bytes that have left.
 fn advance(outgoing: &mut Outgoing, count: u32) {
     outgoing.sent += u64::from(count);
+    if outgoing.sent == outgoing.batch.length {
+        return;
+    }
     let mut left = count;
     while left > 0 {
         let length = match outgoing.batch.segments[outgoing.segment] {

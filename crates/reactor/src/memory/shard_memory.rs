@@ -11,8 +11,11 @@
 use std::sync::Arc;
 
 use block::checksum::Crc32c;
-use block::{Buffer, Memory, PAGE_SIZE, PageId};
+use block::{Buffer, DiskId, Extent, Memory, PAGE_SIZE, PageId};
 use libc::iovec;
+
+use crate::disk::Disk;
+use crate::disk::ram::RamDisk;
 
 use super::arena::{Arena, ArenaError, COLD, SHARD_BATCH, SHARD_CACHE, SHARD_SLACK};
 
@@ -28,6 +31,8 @@ pub struct ShardMemory {
     cache: Vec<u32>,
     /// Whether bytes went past the cache since the last [`fence`](ShardMemory::fence).
     streamed: bool,
+    /// The disks that lend their pages, by their numbers.
+    lenders: Vec<Option<Arc<Disk>>>,
 }
 
 impl ShardMemory {
@@ -38,12 +43,37 @@ impl ShardMemory {
             arena: arena.clone(),
             cache: Vec::with_capacity(SHARD_CACHE),
             streamed: false,
+            lenders: Vec::new(),
         })
     }
 
     /// The arena.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+
+    /// A disk that lends its pages from now on.
+    pub(crate) fn add_lender(&mut self, id: DiskId, disk: Arc<Disk>) {
+        let index = id.0 as usize;
+        if self.lenders.len() <= index {
+            self.lenders.resize_with(index + 1, || None);
+        }
+        self.lenders[index] = Some(disk);
+    }
+
+    /// A disk lends no more; what it lent stays lent.
+    pub(crate) fn remove_lender(&mut self, id: DiskId) {
+        if let Some(lender) = self.lenders.get_mut(id.0 as usize) {
+            *lender = None;
+        }
+    }
+
+    #[inline]
+    fn lender(&self, disk: DiskId) -> Option<&RamDisk> {
+        match self.lenders.get(disk.0 as usize) {
+            Some(Some(disk)) => disk.as_ram(),
+            _ => None,
+        }
     }
 
     /// A free page, with whatever it held.
@@ -104,7 +134,23 @@ impl ShardMemory {
 
     /// Appends pointers to `length` bytes of `buffer` from `at` on, for a system call that reads them. Pages that lie behind one
     /// another make one run. They are valid until the buffer is released or given to a disk.
+    #[inline]
     pub fn iovecs(&self, buffer: &Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
+        if let [page] = buffer.pages() {
+            assert!(
+                u64::from(at) + u64::from(length) <= u64::from(buffer.len()),
+                "bytes {at}+{length} of {}",
+                buffer.len()
+            );
+            // SAFETY: a buffer of one page lies within it, and the bytes lie within the buffer.
+            let base = unsafe { self.at(*page, buffer.phase() + at) };
+            into.push(iovec { iov_base: base.cast(), iov_len: length as usize });
+            return;
+        }
+        self.iovecs_of_many(buffer, at, length, into);
+    }
+
+    fn iovecs_of_many(&self, buffer: &Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
         let start = into.len();
         for segment in buffer.segments(at, length) {
             // SAFETY: a segment lies within its page.
@@ -231,6 +277,35 @@ impl Memory for ShardMemory {
         for page in buffer.pages() {
             self.put(*page);
         }
+    }
+
+    fn release_all(&mut self, buffers: &mut Vec<Buffer>) {
+        // They were sent, and what they point at has left the cache meanwhile: the misses overlap.
+        for buffer in buffers.iter() {
+            if let Some(page) = buffer.pages().first().filter(|page| page.is_leased()) {
+                self.arena.prefetch_state(page.number());
+            }
+        }
+        for buffer in buffers.drain(..) {
+            self.release(buffer);
+        }
+    }
+
+    #[inline]
+    fn can_lend(&self, disk: DiskId, extent: Extent) -> bool {
+        self.lender(disk).is_some_and(|disk| disk.can_lend(extent))
+    }
+
+    #[inline]
+    fn foresee_loan(&self, disk: DiskId, extent: Extent) {
+        if let Some(disk) = self.lender(disk) {
+            disk.foresee_loan(extent);
+        }
+    }
+
+    #[inline]
+    fn lend(&mut self, disk: DiskId, extent: Extent, buffer: &mut Buffer) {
+        self.lender(disk).expect("the caller saw that it lends").lend(extent, buffer);
     }
 
     #[inline]

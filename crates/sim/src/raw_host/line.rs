@@ -34,7 +34,7 @@ pub(super) struct Line {
     bytes: Vec<u8>,
     digests: Digests,
     h2c_max: u32,
-    greeted: bool,
+    pub(super) greeted: bool,
     /// Its Connect was answered.
     pub(super) live: bool,
     /// The target may close it.
@@ -183,7 +183,8 @@ impl Line {
 
     /// Data of a read.
     pub(super) fn take_data(&mut self, header: &DataHeader, data: &[u8]) -> Result<(), String> {
-        let Some(Asked::Read { bytes, received, .. }) = self.asked.get_mut(&header.command_id)
+        let asked = self.asked.get_mut(&header.command_id);
+        let Some(Asked::Read { bytes, received, .. } | Asked::Page { bytes, received, .. }) = asked
         else {
             return Err(format!("data for command {}, which reads none", header.command_id));
         };

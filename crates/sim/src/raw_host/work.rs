@@ -51,6 +51,16 @@ pub(super) enum Asked {
         line: usize,
         id: u16,
     },
+    /// A watcher's: a page of the discovery log.
+    Page {
+        start: u64,
+        bytes: Vec<u8>,
+        received: usize,
+    },
+    /// A watcher's: an event.
+    Event,
+    /// A watcher's: Keep Alive.
+    Alive,
 }
 
 impl core::fmt::Debug for Asked {
@@ -68,6 +78,9 @@ impl core::fmt::Debug for Asked {
             Asked::Single => f.write_str("half a pair"),
             Asked::Flush { start } => write!(f, "flush since {start}"),
             Asked::Abort { line, id } => write!(f, "abort of {id} on queue {line}"),
+            Asked::Page { start, .. } => write!(f, "the discovery log since {start}"),
+            Asked::Event => f.write_str("an event"),
+            Asked::Alive => f.write_str("Keep Alive"),
         }
     }
 }
@@ -239,6 +252,7 @@ impl RawHost {
         let done = status.is_success();
         match asked {
             Asked::Step(_) => unreachable!("steps are answered elsewhere"),
+            Asked::Page { .. } | Asked::Event | Asked::Alive => unreachable!("a watcher's"),
             Asked::Read { start, first, bytes, received, .. } => {
                 self.expect(status, "a read")?;
                 if !done {

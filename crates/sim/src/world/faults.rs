@@ -31,6 +31,26 @@ impl<M: Machine> World<M> {
         }
     }
 
+    /// Silences one I/O connection that is up, while the others of its association live. The first connection of a shard is that of its admin queue.
+    pub fn hush_a_queue(&mut self) {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut queues = Vec::new();
+        for (at, link) in self.links.iter().enumerate() {
+            let [Some(host), Some(_)] = link.ends else { continue };
+            let first = seen.insert((host.host, host.life, host.shard));
+            if !first && !link.silent {
+                queues.push(at);
+            }
+        }
+        if queues.is_empty() {
+            return;
+        }
+        let link = queues[self.random.below(queues.len() as u64) as usize];
+        self.mishaps.hushes += 1;
+        self.trace.note(Instant(self.now), "hush", &[link as u64]);
+        self.links[link].silent = true;
+    }
+
     /// Flips a bit of something that is on its way, which a digest must notice.
     pub fn corrupt_a_segment(&mut self) {
         let mut candidates = Vec::new();

@@ -102,7 +102,8 @@ impl Volumes {
             match waiter {
                 Waiter::Here(ticket) => {
                     let completion = Completion::new(ticket, outcome, Buffer::empty());
-                    self.handle_completion(now, completion, out);
+                    let told = self.handle_completion(now, completion, out);
+                    out.complete.extend(told);
                 }
                 Waiter::Shard(shard) => {
                     out.messages.push((shard, Message::FlushAnswer { disk, failure }));

@@ -59,7 +59,7 @@ impl Volumes {
         };
         work.step = Step::Comparing;
         let (index, extent) = (flight.volume, flight.extent);
-        let buffer = core::mem::take(&mut work.expected);
+        let buffer = core::mem::take(&mut *work.expected);
         let operation = Operation::Compare { extent, buffer };
         self.dispatch(now, index, extent, Request { ticket, operation }, out);
     }
@@ -81,7 +81,7 @@ impl Volumes {
         match work.step {
             Step::Holding => unreachable!("a step came back before the hold stood"),
             Step::Comparing => {
-                work.expected = completion.buffer;
+                *work.expected = completion.buffer;
                 if completion.outcome.is_done() {
                     work.step = Step::Writing;
                     let buffer = core::mem::take(&mut work.replacement);
@@ -104,7 +104,7 @@ impl Volumes {
             ticket: flight.ticket,
             outcome: completion.outcome,
             buffer: work.replacement,
-            expected: Some(Box::new(work.expected)),
+            expected: Some(work.expected),
         };
         out.complete.push(whole);
         let release = Message::Release { volume: VolumeId(index), hold: work.hold };

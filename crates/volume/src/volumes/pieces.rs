@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use block::{Buffer, Completion, Extent, Failure, Instant, Operation, Outcome, Request, Ticket};
 use contract::DiskId;
 
-use super::{Outbox, Volumes, at, is_durable};
+use super::{Outbox, Volumes};
 use crate::flight::{Flight, Join, What};
 use crate::layout::Piece;
 
@@ -37,7 +37,7 @@ impl Volumes {
             join.push(start as u32);
             start += piece.extent.length.0;
         }
-        let durable = is_durable(&operation);
+        let durable = operation.is_durable();
         let parent = self.flights.insert(Flight {
             ticket,
             volume: index,
@@ -53,7 +53,7 @@ impl Volumes {
         let mut rest = Some(operation);
         for (piece_index, piece) in pieces.iter().enumerate() {
             let whole = rest.take().expect("an operation has as many parts as pieces");
-            let (part, more) = cut(whole, piece.extent.length.0);
+            let (mut part, more) = cut(whole, piece.extent.length.0);
             rest = more;
             let gate = self.gates[piece.disk.0 as usize].as_mut();
             gate.expect("a member's disk is there").count(changes_data, piece.extent.length.0);
@@ -68,7 +68,8 @@ impl Volumes {
                 durable,
                 what: What::Piece { parent, index: piece_index as u32 },
             });
-            out.submit.push((piece.disk, Request { ticket, operation: at(part, piece.extent) }));
+            part.move_to(piece.extent);
+            out.submit.push((piece.disk, Request { ticket, operation: part }));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::gate::tests::facts;
 use crate::layout::Member;
+use block::checksum::Crc32c;
 use contract::Cache;
 
 const FLIGHTS: MachineId = MachineId(1);
@@ -67,7 +68,8 @@ impl Host {
 
     fn answer(&mut self, shard: usize, request: Request, outcome: Outcome) {
         let completion = request.complete(outcome);
-        self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
+        let told = self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
+        self.outs[shard].complete.extend(told);
     }
 
     fn answer_all(&mut self, shard: usize) {
@@ -95,7 +97,7 @@ fn write(offset: u64, length: u32) -> Operation {
 fn compare_and_write(offset: u64) -> Operation {
     Operation::CompareAndWrite {
         extent: Extent::new(offset, 512),
-        expected: Buffer::reserved(512, 0),
+        expected: Box::new(Buffer::reserved(512, 0)),
         replacement: Buffer::reserved(512, 0),
         durable: false,
     }
@@ -261,4 +263,41 @@ fn discards_go_to_the_disks_that_hold_the_ranges() {
         host.answer(0, request, Outcome::Done);
     }
     assert_eq!(host.done(0), [(1, Outcome::Done)]);
+}
+
+/// Memory whose disks all lend.
+struct Lender;
+
+impl Memory for Lender {
+    fn can_lend(&self, _: DiskId, _: Extent) -> bool {
+        true
+    }
+    fn materialize(&mut self, _: &mut Buffer) {}
+    fn release(&mut self, _: Buffer) {}
+    fn write(&mut self, _: &mut Buffer, _: u32, _: &[u8]) {}
+    fn read(&self, _: &Buffer, _: u32, _: &mut [u8]) {}
+    fn zero(&mut self, _: &mut Buffer, _: u32, _: u32) {}
+    fn crc32c(&self, _: &Buffer, _: u32, _: u32, running: Crc32c) -> Crc32c {
+        running
+    }
+    fn first_difference(&self, _: &Buffer, _: &Buffer) -> Option<u32> {
+        None
+    }
+}
+
+#[test]
+fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
+    let mut host = Host::new(1, 2, Cache::None);
+    let mut find =
+        |offset, length| host.shards[0].find_loan(VOLUME, Extent::new(offset, length), &Lender);
+    assert_eq!(find(4096 + 512, 512), Some((DiskId(1), Extent::new((1 << 20) + 512, 512))));
+    assert_eq!(find(512, 4096), None, "it lies on two disks");
+    assert_eq!(find((2 << 20) - 512, 1024), None, "it reaches beyond the end");
+    assert_eq!(find(0, 0), None, "it is empty");
+    let counters = host.shards[0].counters(VOLUME).expect("it is there");
+    assert_eq!((counters.reads, counters.read_bytes), (1, 512));
+    assert_eq!(host.shards[0].in_flight(), 0);
+    assert_eq!(host.shards[0].find_loan(VolumeId(7), Extent::new(0, 512), &Lender), None);
+    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    assert_eq!(host.shards[0].find_loan(VOLUME, Extent::new(0, 512), &Lender), None);
 }

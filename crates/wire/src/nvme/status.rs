@@ -10,24 +10,8 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u16);
 
-macro_rules! statuses {
-    ($($konst:ident = $value:literal $text:literal,)*) => {
-        impl Status {
-            $(#[doc = $text] pub const $konst: Self = Self($value);)*
-
-            /// The standard's name, if this crate knows SCT and SC.
-            #[must_use]
-            pub const fn name(self) -> Option<&'static str> {
-                match self.code() {
-                    $($value => Some($text),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-statuses! {
+names! {
+    Status by |status| status.code();
     SUCCESS = 0x000 "successful completion",
     INVALID_OPCODE = 0x001 "invalid command opcode",
     INVALID_FIELD = 0x002 "invalid field in command",
@@ -189,6 +173,12 @@ impl Status {
     #[must_use]
     pub const fn is_success(self) -> bool {
         self.code() == 0
+    }
+
+    /// True if the medium lost data: a write fault, an unrecovered read or a failed check of protection information.
+    #[must_use]
+    pub const fn is_media_error(self) -> bool {
+        matches!(self.code(), 0x280..=0x284)
     }
 
     /// The same status with DNR.

@@ -232,3 +232,33 @@ fn many_frames_of_a_turn_are_each_answered() {
     }
     world.is_clean();
 }
+
+#[test]
+fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
+    let mut world = World::new();
+    let disk: Vec<u8> = (0..SECTORS * 512).map(|at| (at / 512) as u8).collect();
+    world.memory.lends = vec![disk];
+    world.mood = Mood::Slow;
+    for tag in 0..70 {
+        world.come(&read(A, tag, u64::from(tag), 1));
+    }
+    world.run();
+    let frames = world.take();
+    assert_eq!(frames.len(), 70);
+    for frame in &frames {
+        assert_eq!(frame[36..], [tag_of(frame) as u8; 512]);
+    }
+    assert!(world.below.is_empty());
+    assert_eq!(world.target.traffic(EXPORT).unwrap().reads, 70);
+    // Behind a write in flight of the same source a read waits, and then asks.
+    world.come(&write(A, 100, 5, 9, 1));
+    world.come(&read(A, 101, 5, 1));
+    world.come(&read(B, 102, 5, 1));
+    world.run();
+    assert_eq!((tags(world.take()), world.below.len()), (vec![102], 1));
+    world.answer_below(0, Outcome::Done);
+    assert_eq!((tags(world.take()), world.below.len()), (vec![100], 1));
+    world.answer_below(0, Outcome::Done);
+    assert_eq!(tags(world.take()), [101]);
+    world.is_clean();
+}

@@ -1,8 +1,8 @@
 //! A target with links, volumes in memory and agreements of one shard, and what it sends.
 
 use block::{
-    ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome, Pool,
-    Request, ShardId, VolumeId,
+    ByteCount, Completion, DiskId, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
+    Pool, Request, ShardId, Submit, VolumeId,
 };
 use contract::{InFrame, LinkFacts, LinkId};
 use core::time::Duration;
@@ -43,6 +43,25 @@ pub(super) struct Disk {
     /// What a power cut would leave.
     pub(super) durable: Vec<u8>,
     pub(super) flushes: usize,
+}
+
+/// Volumes, each on the disk of its number, which lends if the memory says so.
+struct Below<'a>(&'a mut Vec<(VolumeId, Request)>);
+
+impl Submit for Below<'_> {
+    fn submit(&mut self, volume: VolumeId, request: Request) {
+        self.0.push((volume, request));
+    }
+
+    fn find_loan(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        let disk = DiskId(volume.0);
+        memory.can_lend(disk, extent).then_some((disk, extent))
+    }
 }
 
 pub(super) struct World {
@@ -174,7 +193,7 @@ impl World {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            requests: &mut self.requests,
+            below: &mut Below(&mut self.requests),
         };
         act(&mut self.target, &mut ctx)
     }

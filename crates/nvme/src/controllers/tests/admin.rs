@@ -52,7 +52,9 @@ fn features_return_what_was_set_and_their_defaults() {
         assert_eq!((current.status, current.result), (Status::SUCCESS, value.into()));
         assert_eq!(get(&mut world, line, feature, 1, 0).result, default, "{feature:#x}");
         assert_eq!(get(&mut world, line, feature, 2, 0).result, default, "{feature:#x}");
-        assert_eq!(get(&mut world, line, feature, 3, 0).result, 4, "changeable, not saveable");
+        let per_namespace = u64::from(feature == 0x05) << 1;
+        let capabilities = get(&mut world, line, feature, 3, 0).result;
+        assert_eq!(capabilities, 4 | per_namespace, "changeable, not saveable");
     }
     assert_eq!(get(&mut world, line, 6, 0, 0).result, 1, "the cache is on");
     assert_eq!(get(&mut world, line, 0x0f, 4, 0).status, Status::INVALID_FIELD.with_dnr());
@@ -68,7 +70,7 @@ fn features_return_what_was_set_and_their_defaults() {
 }
 
 #[test]
-fn nothing_is_saved_and_nothing_is_per_namespace() {
+fn nothing_is_saved_and_error_recovery_alone_is_per_namespace() {
     let mut world = World::new(1);
     let (line, _) = world.ready(&Ask::default());
     let save = Command::set_features(0x0b, 0, 0, 0).with_cdw(10, 0x8000_000b);
@@ -78,6 +80,14 @@ fn nothing_is_saved_and_nothing_is_per_namespace() {
     assert_eq!(world.admin(line, &one).status, status);
     let all = Command::set_features(0x0b, u32::MAX, 0, 0);
     assert_eq!(world.admin(line, &all).status, Status::SUCCESS);
+    let mut set = |nsid, value| world.admin(line, &Command::set_features(5, nsid, value, 0)).status;
+    assert_eq!(set(u32::MAX, 3), Status::SUCCESS);
+    assert_eq!(set(1, 9), Status::SUCCESS);
+    assert_eq!(set(77, 9), Status::INVALID_NAMESPACE.with_dnr());
+    let mut get = |nsid| world.admin(line, &Command::get_features(5, nsid, 0)).result;
+    assert_eq!((get(1), get(0)), (9, 3));
+    let _ = world.admin(line, &Command::set_features(5, u32::MAX, 4, 0));
+    assert_eq!(world.admin(line, &Command::get_features(5, 1, 0)).result, 4, "all means all");
 }
 
 #[test]
@@ -168,6 +178,10 @@ fn commands_that_there_are_not_are_refused() {
     let mut with_prp = Command::keep_alive();
     with_prp.0[1] = 0;
     assert_eq!(world.admin(line, &with_prp).status, Status::INVALID_FIELD.with_dnr());
+    // The formats of Fabrics commands reserve those bits.
+    let mut property = Command::property_get(0x08, false);
+    property.0[1] = 0;
+    assert_eq!(world.admin(line, &property).status, Status::SUCCESS);
     let mut fused = Command::keep_alive();
     fused.0[1] |= 1;
     assert_eq!(world.admin(line, &fused).status, Status::INVALID_FIELD.with_dnr());

@@ -1,6 +1,9 @@
 //! Queues of one controller on several shards, with mail that arrives in any order that is first in, first out between two.
 
+use wire::nvme::log::{ErrorEntry, LogId, Smart};
+
 use super::*;
+use crate::controllers::health::{Failures, Origin, Traffic};
 
 #[test]
 fn a_connection_that_is_lost_while_its_owner_is_asked_gives_its_number_back() {
@@ -203,4 +206,60 @@ fn nothing_is_left_of_any_history_on_several_shards() {
         let (made, elsewhere) = lives(300, shards);
         assert!(made > 600 && elsewhere > 300, "the histories are too poor: {made}, {elsewhere}");
     }
+}
+
+fn read_log(world: &mut World, line: Line, id: LogId, bytes: u32) -> Vec<u8> {
+    let command = Command::get_log(id, u32::MAX, 0, bytes, true);
+    assert_eq!(world.start_command(line, &command, &[]), Answer::Later);
+    world.settle();
+    let reply = world.take_reply(line).expect("the last answer completes the log");
+    assert_eq!(reply.status, Status::SUCCESS);
+    reply.data
+}
+
+#[test]
+fn health_and_errors_are_those_of_all_shards() {
+    let mut world = World::new(3);
+    let (admin, view) = world.ready(&Ask::default());
+    let (far, queue) = world.join(&Ask::io(2, view.controller, 1));
+    let (near, own) = world.join(&Ask::io(0, view.controller, 2));
+    let traffic = Traffic { reads: 2, read_bytes: 512_000, ..Traffic::default() };
+    world.of(far).count_traffic(queue.handle, &traffic);
+    let traffic = Traffic { writes: 1, write_bytes: 512_001, media_errors: 1, ..traffic };
+    world.of(near).count_traffic(own.handle, &traffic);
+    let failed = |count: u16, lba| {
+        let mut failures = Failures::default();
+        for command_id in 1..=count {
+            let origin = Origin { lba, nsid: 1, command_id };
+            failures.note(1, &origin, Status::UNRECOVERED_READ_ERROR);
+        }
+        Box::new(failures)
+    };
+    world.of(far).commands_failed(queue.handle, failed(40, 7));
+    world.of(near).commands_failed(own.handle, failed(1, 8));
+    let errors = read_log(&mut world, admin, LogId::ERROR, 1024);
+    let entry = |index: usize| ErrorEntry::parse(&errors[64 * index..]).expect("an entry");
+    let of_far = (entry(0).error_count, entry(0).command_id, entry(0).lba, entry(0).nsid);
+    assert_eq!(of_far, (41, 40, 7, 1), "its mail came before its answer");
+    assert_eq!((entry(15).error_count, entry(15).command_id), (26, 25));
+    let health = read_log(&mut world, admin, LogId::SMART, 512);
+    let health = Smart::parse(&health).expect("health");
+    assert_eq!((health.host_reads, health.host_writes), (4, 1));
+    assert_eq!((health.data_units_read, health.data_units_written), (2, 2));
+    assert_eq!((health.media_errors, health.error_entries), (1, 41));
+}
+
+#[test]
+fn a_log_that_is_read_when_its_controller_ends_leaves_nothing() {
+    let mut world = World::new(2);
+    let (admin, _) = world.ready(&Ask::default());
+    let command = Command::get_log(LogId::SMART, u32::MAX, 0, 512, true);
+    assert_eq!(world.start_command(admin, &command, &[]), Answer::Later);
+    world.lose(admin);
+    world.settle();
+    assert_eq!(world.take_reply(admin), None);
+    world.assert_empty();
+    let beyond = Command::get_log(LogId::SMART, u32::MAX, 516, 4, true);
+    let (admin, _) = world.ready(&Ask::default());
+    assert_eq!(world.admin(admin, &beyond).status, Status::INVALID_FIELD.with_dnr());
 }

@@ -5,6 +5,7 @@
 //!                                    ^ every 20 ms  |
 //!   live: an event "namespace changed" -> log 04 -> Identify 00 -> [03] -> new facts
 //!   closing: CC.SHN=1 -> connections closed
+//!   an I/O queue is silent: CC.EN=0 -> CSTS.RDY? -> connections closed
 //! ```
 //! Steps in brackets may fail: targets before NVMe 2.0 lack them. A reconnect that finds another namespace under the old number is refused: its data are not ours.
 //! Errors: a [`Fault`] that says which step was answered how. Spec: NVMe base, "Fabrics controller initialization".
@@ -30,9 +31,10 @@ use super::facts::{Identity, Limits, disk_facts};
 use super::link::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
 use super::{Initiator, InitiatorEffect, InitiatorNews, Phase, Settings};
+use crate::subsystem::MODEL;
 
 /// How often CSTS.RDY is asked for.
-const READY_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// Entries of the admin queue, less one.
 const ADMIN_SQ_SIZE: u16 = 31;
 /// CTRATT bit 6: any command counts as a Keep Alive.
@@ -53,6 +55,8 @@ pub(super) enum Step {
     Events,
     ChangedList,
     Shutdown,
+    Disable,
+    Disabled,
 }
 
 impl Step {
@@ -71,6 +75,8 @@ impl Step {
             Step::Events => "Set Features Asynchronous Events",
             Step::ChangedList => "Get Log Changed Namespaces",
             Step::Shutdown => "Property Set CC (shutdown)",
+            Step::Disable => "Property Set CC (reset)",
+            Step::Disabled => "Property Get CSTS (waiting for a reset)",
         }
     }
 
@@ -91,7 +97,7 @@ pub(super) struct Controller {
     identity: Option<Box<IdentifyController>>,
     nvm: Option<Box<IdentifyNvmController>>,
     namespace: Option<Box<IdentifyNamespace>>,
-    ready_by: Instant,
+    pub(super) ready_by: Instant,
 }
 
 impl Controller {
@@ -99,6 +105,19 @@ impl Controller {
     pub(super) fn counts_traffic(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.ctratt & TRAFFIC_COUNTS != 0)
     }
+
+    /// Whether the answer to a reset proves that nothing of the old queues is carried out any more.
+    ///
+    /// NVMe base, "Controller Level Reset", says that it always does; Linux's target clears CSTS.RDY while its disks still write. So the answer of a
+    /// target that is not known to drain first proves nothing, and the quiesce time stands.
+    pub(super) fn drains_at_reset(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| drains(&identity.mn))
+    }
+}
+
+/// Whether a target with this model number drains its I/O queues before it answers a reset.
+fn drains(model: &[u8]) -> bool {
+    model.trim_ascii_end() == MODEL.as_bytes()
 }
 
 /// The data of a Connect.
@@ -137,6 +156,7 @@ impl Initiator {
         self.admin = Admin::new(self.settings.digests);
         self.queues.clear();
         self.controller = Controller::default();
+        self.known_dead = false;
         self.phase = Phase::Opening;
         let address = self.address();
         let token = self.token();
@@ -169,7 +189,7 @@ impl Initiator {
         Ok(())
     }
 
-    fn ask(&mut self, now: Instant, step: Step, command: Command) {
+    pub(super) fn ask(&mut self, now: Instant, step: Step, command: Command) {
         self.ask_with(now, step, command, &[]);
     }
 
@@ -193,6 +213,9 @@ impl Initiator {
         match reply.purpose {
             Purpose::KeepAlive => {
                 self.keep_alive_by = None;
+                if self.phase == Phase::Resetting {
+                    return Ok(());
+                }
                 if !reply.status.is_success() {
                     return fault(format!("Keep Alive was answered with {}", reply.status));
                 }
@@ -205,6 +228,9 @@ impl Initiator {
             Purpose::Step => {
                 let Some(step) = self.step.take() else { return Ok(()) };
                 self.step_by = None;
+                if self.phase == Phase::Resetting {
+                    return self.reset_step(now, step, &reply);
+                }
                 if !reply.status.is_success()
                     && step == Step::Namespace
                     && self.phase == Phase::Live
@@ -274,6 +300,7 @@ impl Initiator {
                 self.ask(now, Step::Namespace, Command::identify(Cns::NAMESPACE, nsid));
             }
             Step::Shutdown => return fault("closed"),
+            Step::Disable | Step::Disabled => unreachable!("a reset has steps of its own"),
         }
         Ok(())
     }
@@ -376,7 +403,8 @@ impl Initiator {
             most => most,
         };
         let mqes = self.controller.capabilities.mqes().max(1) as u16;
-        let depth = self.settings.depth.min(mqes).min(most);
+        // One command more than jobs may be under way: the one that asks for a sign of life.
+        let depth = self.settings.depth.min(mqes).min(most - 1).max(1);
         for index in 0..self.queues.len() {
             let token = self.token();
             let queue = &mut self.queues[index];
@@ -430,7 +458,7 @@ impl Initiator {
 
     /// An event came. Only that of changed namespaces is asked for; others wait for somebody to read their log.
     fn handle_event(&mut self, now: Instant, reply: &Reply) {
-        if !reply.status.is_success() {
+        if !reply.status.is_success() || self.phase == Phase::Resetting {
             return;
         }
         self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
@@ -480,5 +508,17 @@ impl core::fmt::Display for Identity {
         }
         let mut names = self.names.iter().map(ToString::to_string);
         f.write_str(&names.by_ref().collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drains;
+
+    #[test]
+    fn only_a_target_that_is_known_to_drain_is_believed_after_a_reset() {
+        assert!(drains(b"Plateway                                "));
+        assert!(!drains(b"Linux                                   "));
+        assert!(!drains(b"Plateway clone                          "));
     }
 }

@@ -10,14 +10,12 @@
 //!   blocked        +--> doubtful --> waiting    doubtful: it may have left on a connection that broke, and it changes data
 //! ```
 //!
-//! **Doubt.** A write, discard or write zeroes that was on a broken association may still be carried out by the old controller. So it is replayed only
-//! after the quiesce time, counted from the moment the last connection was closed; new changes that overlap it are *blocked* until it
-//! is over; and when its deadline passes first it ends *unknown*, but not before the quiesce time. Reads, compares and verifies are simply asked again.
-//!
-//! **Flush doubt.** A target with a volatile cache that went away may have lost writes that it had completed. After a break, the next flushes
-//! therefore fail once (`MediumWrite`) if a completed write was not covered by a flush, or if others write through associations of their own.
+//! What a break leaves in doubt is told in [`doubt`], what is larger than a command in [`parts`].
 //!
 //! Units: bytes of the disk; times on the shard clock.
+
+mod doubt;
+mod parts;
 
 use std::collections::VecDeque;
 
@@ -27,6 +25,7 @@ use block::{
 
 use super::link::{GRANTS, Lent, Payload};
 use super::outcome::Verdict;
+use parts::Parent;
 
 /// No job.
 pub(super) const NONE: u32 = u32::MAX;
@@ -34,14 +33,17 @@ pub(super) const NONE: u32 = u32::MAX;
 const TRIES: u8 = 8;
 
 /// What a job asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
+    #[default]
     Read,
     Write,
     Compare,
     Flush,
     Discard,
-    Zeroes { deallocate: bool },
+    Zeroes {
+        deallocate: bool,
+    },
     Verify,
 }
 
@@ -52,8 +54,9 @@ impl Kind {
 }
 
 /// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
+    #[default]
     Free,
     Waiting,
     Blocked,
@@ -81,8 +84,8 @@ pub(super) struct Ranges {
     pub(super) then: (usize, u64),
 }
 
-/// A request or a part of one.
-#[derive(Debug)]
+/// A request or a part of one. Its place in the table is used again and again: filled in place, because moving all of it costs more than most of its life.
+#[derive(Debug, Default)]
 pub(super) struct Job {
     ticket: Ticket,
     pub(super) kind: Kind,
@@ -122,6 +125,31 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Begins anew, with nothing of what was here before. A finished job has neither payload nor ranges nor verdict.
+    #[inline]
+    fn begin(&mut self, ticket: Ticket, number: u64, deadline: Instant) {
+        (self.ticket, self.number, self.deadline) = (ticket, number, deadline);
+        self.state = State::Waiting;
+        (self.durable, self.in_doubt, self.bad_digest) = (false, false, false);
+        (self.tries, self.grants) = (0, 0);
+        (self.done, self.chunk, self.covers) = (0, 0, 0);
+        (self.received, self.granted, self.part_at) = (0, 0, 0);
+        self.parent = None;
+    }
+
+    /// Asks this, without a payload.
+    fn name(&mut self, kind: Kind, extent: Extent) {
+        self.kind = kind;
+        (self.offset, self.length) = (extent.offset.0, extent.length.0);
+    }
+
+    /// Asks this, with a buffer that is filled or sent.
+    #[inline]
+    fn carry(&mut self, kind: Kind, extent: Extent, buffer: Buffer) {
+        self.name(kind, extent);
+        self.payload = Payload::Buffer(buffer);
+    }
+
     /// Bytes of its buffer.
     #[inline]
     pub(super) fn buffer_mut(&mut self) -> &mut Buffer {
@@ -137,15 +165,6 @@ impl Job {
             None => Extent::new(self.offset, self.length).overlaps(extent),
         }
     }
-}
-
-/// A request whose parts are jobs.
-#[derive(Debug)]
-struct Parent {
-    ticket: Ticket,
-    left: u32,
-    outcome: Outcome,
-    parts: Vec<(u32, Buffer)>,
 }
 
 /// All jobs of an initiator.
@@ -192,159 +211,46 @@ impl Jobs {
     /// Takes a request in; it waits.
     #[inline]
     pub(super) fn admit(&mut self, request: Request, deadline: Instant) {
-        let Request { ticket, operation } = request;
-        let (kind, extent, payload, durable, ranges) = match operation {
-            Operation::Read { extent, buffer } => (Kind::Read, extent, buffer, false, None),
-            Operation::Write { extent, buffer, durable } => {
-                (Kind::Write, extent, buffer, durable, None)
-            }
-            Operation::Compare { extent, buffer } => (Kind::Compare, extent, buffer, false, None),
-            Operation::Flush => (Kind::Flush, Extent::default(), Buffer::empty(), false, None),
-            Operation::WriteZeroes { extent, deallocate, durable } => {
-                (Kind::Zeroes { deallocate }, extent, Buffer::empty(), durable, None)
-            }
-            Operation::Verify { extent } => (Kind::Verify, extent, Buffer::empty(), false, None),
-            Operation::Discard { extents } => {
-                let ranges = Box::new(Ranges { extents, ..Ranges::default() });
-                (Kind::Discard, Extent::default(), Buffer::empty(), false, Some(ranges))
-            }
-            foreign @ Operation::CompareAndWrite { .. } => {
-                let request = Request { ticket, operation: foreign };
-                let refused = request.complete(Outcome::NotDone(Failure::Unsupported));
-                self.completions.push_back(refused);
-                return;
-            }
-        };
-        let index = self.insert(Job {
-            ticket,
-            kind,
-            durable,
-            state: State::Waiting,
-            in_doubt: false,
-            bad_digest: false,
-            tries: 0,
-            grants: 0,
-            number: self.next_number,
-            offset: extent.offset.0,
-            length: extent.length.0,
-            done: 0,
-            chunk: 0,
-            deadline,
-            parent: None,
-            part_at: 0,
-            slot: 0,
-            batch: 0,
-            period: 0,
-            lent: Lent::No,
-            payload: Payload::Buffer(payload),
-            received: 0,
-            granted: 0,
-            waiting_grants: [Grant::default(); GRANTS],
-            verdict: None,
-            ranges,
-            covers: 0,
-        });
+        if let Operation::CompareAndWrite { .. } = request.operation {
+            let refused = request.complete(Outcome::NotDone(Failure::Unsupported));
+            self.completions.push_back(refused);
+            return;
+        }
+        let (index, number) = (self.place(), self.next_number);
         self.next_number += 1;
+        let job = &mut self.table[index as usize];
+        job.begin(request.ticket, number, deadline);
+        match request.operation {
+            Operation::Read { extent, buffer } => job.carry(Kind::Read, extent, buffer),
+            Operation::Write { extent, buffer, durable } => {
+                job.carry(Kind::Write, extent, buffer);
+                job.durable = durable;
+            }
+            Operation::Compare { extent, buffer } => job.carry(Kind::Compare, extent, buffer),
+            Operation::Flush => job.name(Kind::Flush, Extent::default()),
+            Operation::WriteZeroes { extent, deallocate, durable } => {
+                job.name(Kind::Zeroes { deallocate }, extent);
+                job.durable = durable;
+            }
+            Operation::Verify { extent } => job.name(Kind::Verify, extent),
+            Operation::Discard { extents } => {
+                job.name(Kind::Discard, Extent::default());
+                job.ranges = Some(Box::new(Ranges { extents, ..Ranges::default() }));
+            }
+            Operation::CompareAndWrite { .. } => unreachable!("it was refused"),
+        }
         self.waiting.push_back(index);
     }
 
+    /// A job for a request: the place of one that is over, if there is one.
     #[inline]
-    fn insert(&mut self, job: Job) -> u32 {
+    fn place(&mut self) -> u32 {
         self.used += 1;
         if let Some(index) = self.free.pop() {
-            self.table[index as usize] = job;
             return index;
         }
-        self.table.push(job);
+        self.table.push(Job::default());
         (self.table.len() - 1) as u32
-    }
-
-    /// Cuts a job whose payload is larger than `most` (a multiple of 4096) into parts, at the edges of pages; they wait in front.
-    pub(super) fn split(&mut self, index: u32, most: u32) {
-        let job = &mut self.table[index as usize];
-        let mut whole = core::mem::take(job.buffer_mut());
-        let mut rest = whole.split_off(most - whole.phase());
-        let (number, kind, durable, deadline) = (job.number, job.kind, job.durable, job.deadline);
-        let (ticket, in_doubt) = (job.ticket, job.in_doubt);
-        let (mut offset, mut at) = (job.offset, job.part_at);
-        let first = whole.len();
-        job.length = first.into();
-        *job.buffer_mut() = whole;
-        let parents = &mut self.parents;
-        let parent = *job.parent.get_or_insert_with(|| {
-            let parts = Vec::with_capacity(8);
-            parents.insert(Parent { ticket, left: 1, outcome: Outcome::Done, parts })
-        });
-        (offset, at) = (offset + u64::from(first), at + first);
-        let mut place = self.waiting.iter().position(|waits| *waits == index).unwrap_or(0) + 1;
-        while !rest.is_empty() {
-            let next = if rest.len() > most { rest.split_off(most) } else { Buffer::empty() };
-            let length = rest.len();
-            let part = self.insert(Job {
-                ticket,
-                kind,
-                durable,
-                state: State::Waiting,
-                in_doubt,
-                bad_digest: false,
-                tries: 0,
-                grants: 0,
-                number,
-                offset,
-                length: length.into(),
-                done: 0,
-                chunk: 0,
-                deadline,
-                parent: Some(parent),
-                part_at: at,
-                slot: 0,
-                batch: 0,
-                period: 0,
-                lent: Lent::No,
-                payload: Payload::Buffer(core::mem::replace(&mut rest, next)),
-                received: 0,
-                granted: 0,
-                waiting_grants: [Grant::default(); GRANTS],
-                verdict: None,
-                ranges: None,
-                covers: 0,
-            });
-            if in_doubt {
-                self.doubts.push(part);
-            }
-            self.waiting.insert(place, part);
-            place += 1;
-            (offset, at) = (offset + u64::from(length), at + length);
-            self.parents.get_mut(parent).expect("it has parts").left += 1;
-        }
-    }
-
-    /// Whether a change has to wait because it overlaps one in doubt; then it is blocked.
-    #[inline]
-    pub(super) fn block_if_overlapping(&mut self, index: u32) -> bool {
-        if self.doubts.is_empty() {
-            return false;
-        }
-        self.block_slowly(index)
-    }
-
-    #[cold]
-    fn block_slowly(&mut self, index: u32) -> bool {
-        let job = &self.table[index as usize];
-        if !job.kind.changes() || job.in_doubt {
-            return false;
-        }
-        let extents = match &job.ranges {
-            Some(ranges) => ranges.extents.clone(),
-            None => vec![Extent::new(job.offset, job.length)],
-        };
-        let mut doubts = self.doubts.iter().map(|doubt| &self.table[*doubt as usize]);
-        if !doubts.any(|doubt| extents.iter().any(|extent| doubt.overlaps(*extent))) {
-            return false;
-        }
-        self.table[index as usize].state = State::Blocked;
-        self.blocked.push(index);
-        true
     }
 
     /// Takes a buffer back that was lent.
@@ -438,173 +344,5 @@ impl Jobs {
             None => self.completions.push_back(Completion::new(ticket, outcome, buffer)),
             Some(parent) => self.finish_part(parent, at, outcome, buffer),
         }
-    }
-
-    #[cold]
-    fn finish_part(&mut self, slot: block::Slot, at: u32, outcome: Outcome, buffer: Buffer) {
-        let parent = self.parents.get_mut(slot).expect("a parent outlives its parts");
-        parent.outcome = join(parent.outcome, outcome, at);
-        parent.parts.push((at, buffer));
-        parent.left -= 1;
-        if parent.left > 0 {
-            return;
-        }
-        let mut parent = self.parents.remove(slot).expect("just seen");
-        parent.parts.sort_by_key(|(at, _)| *at);
-        let mut whole = Buffer::empty();
-        for (_, part) in parent.parts {
-            whole.append(part);
-        }
-        self.completions.push_back(Completion::new(parent.ticket, parent.outcome, whole));
-    }
-
-    /// Lets the blocked try again, in their order.
-    #[cold]
-    fn unblock(&mut self) {
-        for index in self.blocked.drain(..).rev() {
-            self.table[index as usize].state = State::Waiting;
-            self.waiting.push_front(index);
-        }
-    }
-
-    /// What becomes of jobs whose connection broke; their buffers are home. `left` tells whether the command may have left.
-    pub(super) fn recover(&mut self, now: Instant, mut lost: Vec<(u32, bool)>) {
-        lost.sort_by_key(|(index, _)| core::cmp::Reverse(self[*index].number));
-        for (index, left) in lost {
-            let job = &mut self.table[index as usize];
-            (job.grants, job.received, job.granted) = (0, 0, 0);
-            job.bad_digest = false;
-            if let Some(verdict) = job.verdict.take() {
-                self.conclude(now, index, verdict);
-            } else if left && job.kind.changes() {
-                if !job.in_doubt {
-                    job.in_doubt = true;
-                    self.doubts.push(index);
-                }
-                job.state = State::Doubtful(None);
-            } else {
-                self.wait_again(index);
-            }
-        }
-    }
-
-    /// The old association's last connection is closed: its commands are dead at `dead_at`.
-    pub(super) fn all_closed(&mut self, dead_at: Instant, shared: bool, volatile: bool) {
-        for index in &self.doubts {
-            let job = &mut self.table[*index as usize];
-            if job.state == State::Doubtful(None) {
-                job.state = State::Doubtful(Some(dead_at));
-            }
-        }
-        self.flush_doubt |= volatile && (shared || self.written > self.covered);
-    }
-
-    /// The number of completed writes that a flush sent now covers; `None` if flushes have to fail, see *flush doubt*.
-    pub(super) fn flush_covers(&self) -> Option<u64> {
-        if self.flush_doubt { None } else { Some(self.written) }
-    }
-
-    /// Fails every flush that waits, once.
-    #[cold]
-    pub(super) fn fail_flushes(&mut self) {
-        self.flush_doubt = false;
-        self.covered = self.written;
-        let is_flush = |index: &u32| self.table[*index as usize].kind == Kind::Flush;
-        let flushes: Vec<u32> = self.waiting.iter().copied().filter(is_flush).collect();
-        self.waiting.retain(|index| !flushes.contains(index));
-        for index in flushes {
-            self.finish(index, Outcome::NotDone(Failure::MediumWrite));
-        }
-    }
-
-    /// Time has passed: the rested wait again, the doubtful whose association is dead are replayed or end.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let table = &mut self.table;
-        let waiting = &mut self.waiting;
-        self.resting.retain(|(until, index)| {
-            if *until <= now {
-                table[*index as usize].state = State::Waiting;
-                waiting.push_back(*index);
-            }
-            *until > now
-        });
-        let is_dead = |index: &u32| matches!(self.table[*index as usize].state, State::Doubtful(Some(dead_at)) if dead_at <= now);
-        let dead: Vec<u32> = self.doubts.iter().copied().filter(is_dead).collect();
-        for index in dead.into_iter().rev() {
-            if now >= self[index].deadline {
-                self.finish(index, Outcome::Unknown(Failure::TimedOut));
-            } else {
-                self.wait_again(index);
-            }
-        }
-    }
-
-    /// Ends what waits past its deadline (or, with `all`, what waits at all) for this reason; returns whether a queued job is past its deadline, and when to look again.
-    pub(super) fn expire(
-        &mut self,
-        now: Instant,
-        all: bool,
-        why: Failure,
-    ) -> (bool, Option<Instant>) {
-        let is_over = |job: &Job| all || job.deadline <= now;
-        let mut over = Vec::new();
-        let (mut stuck, mut next) = (false, None::<Instant>);
-        for (index, job) in self.table.iter().enumerate() {
-            match job.state {
-                State::Free => {}
-                // One past its deadline ends when the old association is dead; one before it may be asked again until then.
-                State::Doubtful(_) if job.deadline <= now => {}
-                State::Queued if job.deadline <= now => stuck = true,
-                State::Waiting | State::Blocked | State::Resting if is_over(job) => {
-                    over.push(index as u32);
-                }
-                _ => next = Some(next.map_or(job.deadline, |next| next.min(job.deadline))),
-            }
-        }
-        if !over.is_empty() {
-            self.waiting.retain(|index| !over.contains(index));
-            self.blocked.retain(|index| !over.contains(index));
-            self.resting.retain(|(_, index)| !over.contains(index));
-        }
-        for index in over {
-            // What was replayed and did not come to an end was maybe carried out before.
-            let in_doubt = self[index].in_doubt;
-            let outcome = if in_doubt { Outcome::Unknown(why) } else { Outcome::NotDone(why) };
-            self.finish(index, outcome);
-        }
-        (stuck, next)
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
-    #[inline]
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        if self.resting.is_empty() && self.doubts.is_empty() {
-            return None;
-        }
-        let dead_at = |index: &u32| match self.table[*index as usize].state {
-            State::Doubtful(dead_at) => dead_at,
-            _ => None,
-        };
-        let resting = self.resting.iter().map(|(until, _)| *until);
-        resting.chain(self.doubts.iter().filter_map(dead_at)).min()
-    }
-}
-
-/// The outcome of a whole of which one part, at byte `at`, ended so.
-fn join(whole: Outcome, part: Outcome, at: u32) -> Outcome {
-    let part = match part {
-        Outcome::Miscompare(byte) => Outcome::Miscompare(at + byte),
-        other => other,
-    };
-    let rank = |outcome| match outcome {
-        Outcome::Done => 0,
-        Outcome::Miscompare(_) => 1,
-        Outcome::NotDone(_) => 2,
-        Outcome::Unknown(_) => 3,
-    };
-    match (whole, part) {
-        (Outcome::Miscompare(a), Outcome::Miscompare(b)) => Outcome::Miscompare(a.min(b)),
-        _ if rank(part) > rank(whole) => part,
-        _ => whole,
     }
 }

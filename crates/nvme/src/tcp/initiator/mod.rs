@@ -16,15 +16,17 @@
 //! **Exactly one completion.** A request is a [job](jobs) until it is over; a connection that breaks only takes its command away. A payload that is lent (to a
 //! batch that leaves, to a direct receive) must be back before its request is completed or asked again, even if the answer came earlier:
 //! so nothing is decided about the requests of a broken connection before the driver has said `Closed`, which returns everything.
+//! **Silence.** The admin queue has Keep Alive; an I/O queue has nothing of the kind, so [`silence`] listens to it.
 //! **A break** is told in [`jobs`]: what is replayed, when, and what ends *unknown*; and which flushes fail.
 //! **Errors**: a target that breaks the protocol is told so (TermReq) and left; we come back after a rest that doubles up to 10 s, for ever.
 //! What waits ends *not done* at its deadline. Compare-and-write is refused: volumes make it of compare and write.
 //!
 //! Here: [`queue`] (the hot path), [`link`] (batches, greeting), [`admin`], [`bring_up`] (the steps), [`facts`], [`plan`], [`jobs`],
-//! [`outcome`] (statuses), and [`discovery`], a small machine of its own. Not here: authentication and TLS.
+//! [`outcome`] (statuses), [`breaks`], [`timers`], [`silence`], and [`discovery`], a small machine of its own. Not here: authentication and TLS.
 //! Spec: NVMe/TCP transport; NVMe base, "Fabrics".
 
 mod admin;
+mod breaks;
 mod bring_up;
 mod discovery;
 mod facts;
@@ -33,88 +35,31 @@ mod link;
 mod outcome;
 mod plan;
 mod queue;
+mod settings;
+mod silence;
 #[cfg(test)]
 mod tests;
+mod timers;
 
-use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
 use block::{Completion, Failure, Instant, Memory, Outcome, Request};
-use contract::{ConnectionId, Direct, DiskFacts, Loss, Next, Receive, SendBatch};
-use wire::nvme::Nqn;
-use wire::nvme_tcp::Digests;
+use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch};
 
-use admin::{Admin, Purpose};
+use admin::Admin;
 use bring_up::{Controller, Step};
 use facts::{Identity, Limits};
 use jobs::{Jobs, Kind, State};
 use link::{Fault, Link, Socket};
 use plan::{Plan, plan};
 use queue::Queue;
+use silence::Silences;
 
 pub use discovery::Discovery;
-
-/// Where a remote disk is and how it is to be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Where the target listens; tried one after the other, starting over with each break.
-    pub addresses: Vec<SocketAddr>,
-    /// Its subsystem.
-    pub subsystem: Nqn,
-    /// The namespace.
-    pub nsid: u32,
-    /// I/O queues, at most; the target may grant fewer.
-    pub queues: u16,
-    /// Commands outstanding on each, at most.
-    pub depth: u16,
-    /// Digests to insist on.
-    pub digests: Digests,
-    /// Who we say we are.
-    pub host: Nqn,
-    /// HOSTID.
-    pub host_id: [u8; 16],
-    /// KATO: the target gives us up after so long without a word, and we it. Zero for never.
-    pub keep_alive: Duration,
-    /// A request that was not answered after so long ends.
-    pub deadline: Duration,
-    /// From the closing of the last connection of an association until its commands are surely dead.
-    pub quiesce: Duration,
-    /// The first connection must stand after so long.
-    pub connect_deadline: Duration,
-}
-
-impl Settings {
-    /// Usual settings: 2 queues of 128 commands, both digests, KATO 5 s, deadline 60 s, quiesce 2 KATO, first connection within 10 s.
-    ///
-    /// Quiesce: a target that hears nothing gives us up after KATO; a command that the network held back until just before that gives
-    /// it another KATO. A target that needs longer to stop its disks needs a longer time here.
-    pub fn new(
-        address: SocketAddr,
-        subsystem: Nqn,
-        nsid: u32,
-        host: Nqn,
-        host_id: [u8; 16],
-    ) -> Settings {
-        let keep_alive = Duration::from_secs(5);
-        Settings {
-            addresses: vec![address],
-            subsystem,
-            nsid,
-            queues: 2,
-            depth: 128,
-            digests: Digests { header: true, data: true },
-            host,
-            host_id,
-            keep_alive,
-            deadline: Duration::from_secs(60),
-            quiesce: keep_alive * 2,
-            connect_deadline: Duration::from_secs(10),
-        }
-    }
-}
+pub use settings::Settings;
 
 /// What an initiator wants of the driver; as the effects of the contract, with tokens that are unique to this initiator.
 #[derive(Debug)]
@@ -163,6 +108,8 @@ enum Phase {
     Steps,
     Queues,
     Live,
+    /// An I/O queue is silent: the controller is being reset.
+    Resetting,
     Breaking,
     Gone,
 }
@@ -192,6 +139,9 @@ pub struct Initiator {
     period: u32,
     expire_at: Option<Instant>,
     attempts: u32,
+    silences: Silences,
+    /// The target said that no command of the broken association is carried out any more.
+    known_dead: bool,
     /// Which address is tried.
     address_at: usize,
     /// Commands on each queue, in this association.
@@ -208,10 +158,6 @@ pub struct Initiator {
     effects: VecDeque<InitiatorEffect>,
     news: VecDeque<InitiatorNews>,
 }
-
-/// The first rest after a break, and the longest.
-const REST_MIN: Duration = Duration::from_millis(100);
-const REST_MAX: Duration = Duration::from_secs(10);
 
 impl Initiator {
     /// An initiator that connects at the next [`settle`](Self::settle). `shared` tells that others write to the same disk through associations of
@@ -240,6 +186,8 @@ impl Initiator {
             period: 0,
             expire_at: None,
             attempts: 0,
+            silences: Silences::default(),
+            known_dead: false,
             address_at: 0,
             depth: 0,
             stood: false,
@@ -285,9 +233,9 @@ impl Initiator {
         self.draining = true;
     }
 
-    /// Whether nothing of it is left: no connection, no request.
+    /// Whether nothing of it is left: no connection, no request, no completion.
     pub fn is_gone(&self) -> bool {
-        self.phase == Phase::Gone && self.jobs.len() == 0
+        self.phase == Phase::Gone && self.jobs.len() == 0 && self.jobs.completions.is_empty()
     }
 
     /// How it is, in words.
@@ -383,17 +331,6 @@ impl Initiator {
         self.step_by = Some(now + HANDSHAKE);
     }
 
-    /// A connection that was asked for could not be had.
-    pub fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32) {
-        let asked =
-            |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
-        let Some(link) = self.links().find(asked) else { return };
-        link.socket = Socket::Absent;
-        let reason = std::io::Error::from_raw_os_error(error);
-        self.break_off(now, None, &Fault::Reason(format!("no connection: {reason}")));
-        self.end_of_break(now);
-    }
-
     /// Bytes came: those not consumed before, then new ones.
     #[inline]
     pub fn handle_received(
@@ -461,181 +398,9 @@ impl Initiator {
 
     /// Some of a batch has left.
     pub fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
-        if let Some(link) = self.links().find(|link| link.is(connection)) {
-            link.handle_progress(now);
-        }
-    }
-
-    /// A connection carries nothing more.
-    pub fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
-        if !self.links().any(|link| link.is(connection) && link.is_open()) {
-            return;
-        }
-        let why = match loss {
-            Loss::EndOfStream => "the target closed the connection".to_owned(),
-            Loss::Error(error) => {
-                format!("the connection broke: {}", std::io::Error::from_raw_os_error(error))
-            }
-        };
-        self.break_off(now, None, &Fault::Reason(why));
-    }
-
-    /// A connection is gone, and what was lent to it is back.
-    pub fn handle_closed(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        direct: Option<Direct>,
-        batch: Option<SendBatch>,
-    ) {
         match self.queue_of(connection) {
-            Some(index) => {
-                let lost = self.queues[index].handle_closed(direct, batch, &mut self.jobs);
-                self.jobs.recover(now, lost);
-                self.expire_at = Some(now);
-            }
-            None => {
-                if let Some(batch) = batch {
-                    self.admin.link.take_back(batch, |_, _| {});
-                }
-                self.admin.closed();
-            }
-        }
-        self.end_of_break(now);
-    }
-
-    /// Ends the association: every connection is closed. `culprit` is the one whose peer is told of its violation.
-    #[cold]
-    fn break_off(&mut self, now: Instant, culprit: Option<ConnectionId>, fault: &Fault) {
-        if matches!(self.phase, Phase::Resting(_) | Phase::Breaking | Phase::Gone) {
-            return;
-        }
-        self.last_fault = fault.to_string();
-        if self.phase == Phase::Live && !self.closing {
-            self.news.push_back(InitiatorNews::Lost(self.last_fault.clone()));
-        }
-        self.phase = Phase::Breaking;
-        (self.step, self.step_by, self.ask_again_at) = (None, None, None);
-        (self.keep_alive_at, self.keep_alive_by) = (None, None);
-        for queue in &mut self.queues {
-            queue.drop_gathering(&mut self.jobs);
-        }
-        self.admin.link.drop_gathering(|_, _| {});
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
-        for link in core::iter::once(&mut self.admin.link).chain(queues) {
-            match link.socket {
-                Socket::Open(connection) => {
-                    let told = match fault {
-                        Fault::Violation(violation) if culprit == Some(connection) => {
-                            link.term_batch(now, violation)
-                        }
-                        _ => None,
-                    };
-                    link.socket = Socket::Closing(connection);
-                    let after_send = told.is_some();
-                    if let Some(batch) = told {
-                        self.effects.push_back(InitiatorEffect::Send { connection, batch });
-                    }
-                    self.effects.push_back(InitiatorEffect::Close { connection, after_send });
-                }
-                Socket::Asked { token, .. } => {
-                    link.socket = Socket::Asked { token, unwanted: true }
-                }
-                Socket::Absent | Socket::Closing(_) => {}
-            }
-        }
-        self.end_of_break(now);
-    }
-
-    /// Whether the last connection of a broken association is gone; then it rests.
-    fn end_of_break(&mut self, now: Instant) {
-        let all_gone = self.links().all(|link| link.socket == Socket::Absent);
-        if self.phase != Phase::Breaking || !all_gone {
-            return;
-        }
-        let volatile = self.limits.is_some_and(|limits| limits.volatile);
-        self.jobs.all_closed(now + self.settings.quiesce, self.shared, volatile);
-        if self.closing {
-            self.phase = Phase::Gone;
-            return;
-        }
-        let full =
-            REST_MIN.saturating_mul(1 << self.attempts.min(10)).min(REST_MAX).as_nanos() as u64;
-        let rest = full / 2 + self.random.below(full / 2 + 1);
-        self.attempts = self.attempts.wrapping_add(1);
-        self.address_at = self.address_at.wrapping_add(1);
-        self.phase = Phase::Resting(now + Duration::from_nanos(rest));
-    }
-
-    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if due(self.step_by) {
-            let what = self.step.map_or("its greeting or a Connect", Step::name);
-            let why = format!("no answer to {what} in time");
-            self.break_off(now, None, &Fault::Reason(why));
-        }
-        if due(self.ask_again_at) {
-            self.ask_again_at = None;
-            self.ask_ready();
-        }
-        self.keep_alive(now);
-        if self.links().any(|link| due(link.overdue_at())) {
-            let why = "the target takes no more bytes".to_owned();
-            self.break_off(now, None, &Fault::Reason(why));
-        }
-        self.jobs.handle_timeout(now);
-        if due(self.expire_at) {
-            let (stuck, next) = self.jobs.expire(now, false, Failure::TimedOut);
-            self.expire_at = next;
-            if stuck {
-                let why = format!("a command was not answered within {:?}", self.settings.deadline);
-                self.break_off(now, None, &Fault::Reason(why));
-            }
-        }
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
-    #[inline]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let rest = match self.phase {
-            Phase::Resting(until) => Some(until),
-            _ => None,
-        };
-        let fixed = [
-            rest,
-            self.step_by,
-            self.ask_again_at,
-            self.keep_alive_at,
-            self.keep_alive_by,
-            self.expire_at,
-            self.jobs.poll_timeout(),
-            self.admin.link.overdue_at(),
-        ];
-        let queues = self.queues.iter().map(|queue| queue.link.overdue_at());
-        fixed.into_iter().chain(queues).flatten().min()
-    }
-
-    /// The Keep Alive timer, twice per KATO. A period in which a command was made and answered needs no Keep Alive if
-    /// the controller counts traffic (TBKAS).
-    fn keep_alive(&mut self, now: Instant) {
-        if self.keep_alive_by.is_some_and(|by| by <= now) {
-            self.keep_alive_by = None;
-            if self.admin.is_under_way(Purpose::KeepAlive) {
-                let why = "the target does not answer Keep Alive".to_owned();
-                return self.break_off(now, None, &Fault::Reason(why));
-            }
-        }
-        if self.keep_alive_at.is_none_or(|at| at > now) {
-            return;
-        }
-        let answered = self.queues.iter().any(|queue| queue.answered_period == self.period);
-        self.period = self.period.wrapping_add(1);
-        self.keep_alive_at = Some(now + self.settings.keep_alive / 2);
-        let counts = answered && self.controller.counts_traffic();
-        if !counts && !self.admin.is_under_way(Purpose::KeepAlive) {
-            self.admin.send(Purpose::KeepAlive, wire::nvme::Command::keep_alive(), &[]);
-            self.keep_alive_by = Some(now + self.settings.keep_alive);
+            Some(index) => self.queues[index].handle_progress(now),
+            None => self.admin.link.handle_progress(now),
         }
     }
 
@@ -646,9 +411,11 @@ impl Initiator {
             self.advance(now);
         }
         if self.phase == Phase::Live {
-            self.dispatch(memory);
+            self.dispatch(now, memory);
         }
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
+        // What is being reset gets no more commands.
+        let queues = if self.phase == Phase::Resetting { &mut [] } else { &mut self.queues[..] };
+        let queues = queues.iter_mut().map(|queue| &mut queue.link);
         for link in core::iter::once(&mut self.admin.link).chain(queues) {
             if let (Socket::Open(connection), Some(batch)) = (link.socket, link.take_batch(now)) {
                 self.effects.push_back(InitiatorEffect::Send { connection, batch });
@@ -684,7 +451,7 @@ impl Initiator {
 
     /// Hands waiting jobs to the queues, the one with the fewest commands first.
     #[inline]
-    fn dispatch(&mut self, memory: &mut dyn Memory) {
+    fn dispatch(&mut self, now: Instant, memory: &mut dyn Memory) {
         let Some(limits) = self.limits else { return };
         while let Some(&index) = self.jobs.waiting.front() {
             let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
@@ -707,6 +474,7 @@ impl Initiator {
                     self.jobs.waiting.pop_front();
                     let job = &mut self.jobs[index];
                     (job.state, job.period) = (State::Queued, self.period);
+                    queue.expect_answers(now);
                     queue.submit(index, command, sends, &mut self.jobs, &limits, memory);
                 }
                 Plan::Split => self.jobs.split(index, limits.transfer),

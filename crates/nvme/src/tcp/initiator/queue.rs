@@ -4,29 +4,33 @@
 //! generation (4 bits), so that an answer that comes twice finds nothing. A slot is free again when its command was answered *and* the payload that was
 //! lent to a batch is back. Data of small reads are copied out of the stream; what is missing of a large one is received straight into its buffer.
 //!
+//! How data of reads are taken is in [`data`].
 //! Errors: a [`Fault`] for everything that a target must not do. A wrong data digest only has its command asked again.
 //! Spec: NVMe/TCP, "Command data transfer", "Data digest".
 
-use block::checksum::Crc32c;
-use block::limits::DIRECT_RECEIVE_MIN;
-use block::{Buffer, Failure, Instant, Memory, Outcome};
+mod data;
+
+use block::limits::{DIRECT_RECEIVE_MIN, QUEUE_QUIET, QUEUE_SILENT};
+use block::{Failure, Instant, Memory, Outcome};
 use contract::{Direct, Next, Receive, SendBatch};
 use wire::nvme::command::SglDescriptor;
+use wire::nvme::fabrics::Register;
 use wire::nvme::{Command, Completion, Status};
-use wire::nvme_tcp::{
-    CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType, R2T,
-};
+use wire::nvme_tcp::{CapsuleResponse, Digests, FatalErrorStatus, PduType, R2T};
 
 use super::facts::Limits;
 use super::jobs::{Grant, Jobs, Kind, NONE};
 use super::link::{Fault, GRANTS, Lent, Link, Part, Payload, fault, terminated};
 use super::outcome::{Verdict, verdict};
-use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};
+use crate::tcp::pdu_stream::{Frame, Front, Violation, peek};
+use data::Incoming;
 
 /// Bits of a command identifier that are the slot.
 const SLOT_BITS: u32 = 12;
 /// The identifier of Connect: no slot's, since queues are smaller than 2^12.
 const CONNECT_ID: u16 = u16::MAX;
+/// The identifier of the command that asks for a sign of life.
+const PROBE_ID: u16 = u16::MAX - 1;
 /// What may arrive beyond the header that we wait for while only large reads are under way: a response, a digest, the next header.
 const HEADERS_AHEAD: u32 = 96;
 /// What one receive takes of everything else.
@@ -36,20 +40,6 @@ const UNBOUNDED: u32 = u32::MAX;
 struct Slot {
     job: u32,
     generation: u16,
-}
-
-/// Data of a read that are coming in.
-#[derive(Clone, Copy, Debug)]
-struct Incoming {
-    slot: u16,
-    job: u32,
-    /// Where in the job's buffer the next byte goes.
-    at: u32,
-    /// Bytes to come.
-    left: u32,
-    running: Crc32c,
-    digest: bool,
-    success: bool,
 }
 
 /// What else came out of received bytes.
@@ -76,6 +66,10 @@ pub(super) struct Queue {
     pub(super) news: Option<QueueNews>,
     /// A command made in this period of the keep-alive timer was answered.
     pub(super) answered_period: u32,
+    /// When something came or left last, or when the first of the commands under way was sent.
+    heard: Instant,
+    /// A sign of life was asked for and has not come.
+    probing: bool,
 }
 
 impl Queue {
@@ -91,6 +85,8 @@ impl Queue {
             incoming: None,
             news: None,
             answered_period: u32::MAX,
+            heard: Instant::ZERO,
+            probing: false,
         }
     }
 
@@ -116,6 +112,46 @@ impl Queue {
     #[inline]
     pub(super) fn outstanding(&self) -> u32 {
         self.outstanding
+    }
+
+    /// A command is about to be sent: from now on the target owes us something.
+    #[inline]
+    pub(super) fn expect_answers(&mut self, now: Instant) {
+        if self.outstanding == 0 {
+            self.heard = now;
+        }
+    }
+
+    /// Some of a batch left: the peer's kernel takes bytes.
+    pub(super) fn handle_progress(&mut self, now: Instant) {
+        self.link.handle_progress(now);
+        self.heard = self.heard.max(now);
+    }
+
+    /// When [`listen`](Self::listen) wants to be called: nothing was heard for `patience` times the usual while something is asked.
+    #[inline]
+    pub(super) fn quiet_at(&self, patience: u32) -> Option<Instant> {
+        if self.outstanding == 0 || !self.live {
+            return None;
+        }
+        let limit = if self.probing { QUEUE_QUIET + QUEUE_SILENT } else { QUEUE_QUIET };
+        Some(self.heard + limit * patience)
+    }
+
+    /// Asks a quiet queue for a sign of life; returns whether it was asked before and is silent.
+    pub(super) fn listen(&mut self, now: Instant, patience: u32) -> bool {
+        if self.quiet_at(patience).is_none_or(|at| at > now) {
+            return false;
+        }
+        if self.probing {
+            return true;
+        }
+        // Property Get belongs on admin queues: every target refuses it here at once, without memory or a disk. And a queue
+        // has one entry more than we use for jobs.
+        let probe = Command::property_get(Register::CSTS.0, false).with_command_id(PROBE_ID);
+        self.link.push_command(probe);
+        self.probing = true;
+        false
     }
 
     /// Sends a job's command. There must be room.
@@ -181,6 +217,7 @@ impl Queue {
         jobs: &mut Jobs,
         memory: &mut dyn Memory,
     ) -> Result<Receive, Fault> {
+        self.heard = now;
         let mut at = 0;
         if !self.link.greeted {
             at = self.link.handle_greeting(bytes)?;
@@ -190,15 +227,14 @@ impl Queue {
             }
             self.news = Some(QueueNews::Greeted);
         }
-        loop {
-            if let Some(incoming) = self.incoming {
-                let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
-                at += used;
-                if let Some(next) = next {
-                    return Ok(Receive { consumed: at, next });
-                }
-                continue;
+        if let Some(incoming) = self.incoming {
+            let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+            at += used;
+            if let Some(next) = next {
+                return Ok(Receive { consumed: at, next });
             }
+        }
+        loop {
             if at == bytes.len() {
                 return Ok(Receive { consumed: at, next: self.front() });
             }
@@ -207,33 +243,21 @@ impl Queue {
                     let next = Next::Stream { at_least, at_most: self.at_most() };
                     return Ok(Receive { consumed: at, next });
                 }
+                Front::Pdu(frame) if frame.common.kind == PduType::C2H_DATA => {
+                    let incoming = self.begin_data(frame, &bytes[at..], jobs)?;
+                    at += frame.data_at as usize;
+                    let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+                    at += used;
+                    if let Some(next) = next {
+                        return Ok(Receive { consumed: at, next });
+                    }
+                }
                 Front::Pdu(frame) => {
                     self.handle_pdu(now, frame, &bytes[at..], jobs, memory)?;
                     at += frame.data_at as usize;
                 }
             }
         }
-    }
-
-    /// A direct receive has filled its part.
-    pub(super) fn handle_direct(
-        &mut self,
-        now: Instant,
-        direct: Direct,
-        jobs: &mut Jobs,
-        memory: &mut dyn Memory,
-    ) -> Result<Next, Fault> {
-        let mut incoming = self.incoming.expect("a direct receive belongs to incoming data");
-        if incoming.digest {
-            let Direct { at, length, .. } = direct;
-            incoming.running = memory.crc32c(&direct.buffer, at, length, incoming.running);
-        }
-        jobs.take_home(incoming.job, direct.buffer);
-        incoming.at += direct.length;
-        incoming.left -= direct.length;
-        self.incoming = Some(incoming);
-        let (_, next) = self.take_data(now, incoming, &[], jobs, memory)?;
-        Ok(next.unwrap_or_else(|| self.front()))
     }
 
     /// What to ask for at the front of a PDU.
@@ -267,7 +291,6 @@ impl Queue {
                 let response = CapsuleResponse::parse(bytes).expect("the header is whole");
                 self.handle_response(now, response.completion, jobs)
             }
-            PduType::C2H_DATA => self.begin_data(frame, bytes, jobs),
             PduType::R2T => {
                 let grant = R2T::parse(bytes).expect("the header is whole");
                 self.handle_grant(grant, jobs, memory)
@@ -289,6 +312,9 @@ impl Queue {
                 return Err(Violation::sequence("a response before Connect was answered").into());
             }
             self.news = Some(QueueNews::Connected(completion));
+            return Ok(());
+        }
+        if completion.command_id == PROBE_ID && core::mem::take(&mut self.probing) {
             return Ok(());
         }
         let (slot, index) = self.find(completion.command_id)?;
@@ -338,97 +364,6 @@ impl Queue {
         entry.job = NONE;
         entry.generation = (entry.generation + 1) & 0xf;
         self.free.push(slot);
-    }
-
-    /// C2HData: the header is whole, the data begin behind it.
-    #[inline]
-    fn begin_data(&mut self, frame: Frame, bytes: &[u8], jobs: &mut Jobs) -> Result<(), Fault> {
-        let header = DataHeader::parse(bytes).expect("the header is whole");
-        let (slot, index) = self.find(header.command_id)?;
-        let job = &jobs[index];
-        if job.kind != Kind::Read || job.verdict.is_some() {
-            return Err(Violation::sequence("data for a command that reads none").into());
-        }
-        if header.length != frame.data_length {
-            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
-        }
-        let end = u64::from(header.offset) + u64::from(header.length);
-        if header.offset != job.received || end > job.length || header.length == 0 {
-            let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-            return Err(Violation::new(fes, 12, "read data in order and within the command").into());
-        }
-        if header.is_success() && !header.is_last() {
-            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 1, "SUCCESS only with LAST_PDU").into());
-        }
-        self.incoming = Some(Incoming {
-            slot,
-            job: index,
-            at: header.offset,
-            left: header.length,
-            running: Crc32c::new(),
-            digest: frame.common.flags.contains(PduFlags::DDGST),
-            success: header.is_success(),
-        });
-        Ok(())
-    }
-
-    /// Takes data and their digest; says how many bytes it used, and what it wants if that was not all.
-    #[inline]
-    fn take_data(
-        &mut self,
-        now: Instant,
-        mut incoming: Incoming,
-        bytes: &[u8],
-        jobs: &mut Jobs,
-        memory: &mut dyn Memory,
-    ) -> Result<(usize, Option<Next>), Fault> {
-        let mut used = 0;
-        let here = (incoming.left as usize).min(bytes.len());
-        if here > 0 {
-            let data = &bytes[..here];
-            memory.write(jobs[incoming.job].buffer_mut(), incoming.at, data);
-            if incoming.digest {
-                incoming.running = incoming.running.update(data);
-            }
-            used = here;
-            incoming.at += here as u32;
-            incoming.left -= here as u32;
-        }
-        if incoming.left > 0 {
-            self.incoming = Some(incoming);
-            return Ok((used, Some(self.rest(incoming, jobs, memory))));
-        }
-        if incoming.digest {
-            let Some(digest) = bytes.get(used..used + Digests::SIZE) else {
-                self.incoming = Some(incoming);
-                let next = Next::Stream { at_least: 4, at_most: self.at_most() };
-                return Ok((used, Some(next)));
-            };
-            jobs[incoming.job].bad_digest |= digest_at(digest, 0) != incoming.running.value();
-            used += Digests::SIZE;
-        }
-        self.incoming = None;
-        jobs[incoming.job].received = incoming.at;
-        if incoming.success {
-            self.answer(now, incoming.slot, incoming.job, Status::SUCCESS, jobs)?;
-        }
-        Ok((used, None))
-    }
-
-    /// How the rest of incoming data is to be received.
-    fn rest(&mut self, incoming: Incoming, jobs: &mut Jobs, memory: &mut dyn Memory) -> Next {
-        let digest = if incoming.digest { Digests::SIZE as u32 } else { 0 };
-        if incoming.left < DIRECT_RECEIVE_MIN {
-            return Next::Stream { at_least: incoming.left + digest, at_most: UNBOUNDED };
-        }
-        let job = &mut jobs[incoming.job];
-        job.lent = Lent::Direct;
-        let mut buffer: Buffer = core::mem::take(job.buffer_mut());
-        memory.materialize(&mut buffer);
-        let (at, length) = (incoming.at, incoming.left);
-        Next::Direct(Direct { buffer, at, length, token: incoming.job.into() })
     }
 
     /// R2T: the target wants a part of a command's data.
@@ -526,7 +461,7 @@ impl Queue {
         }
         self.drop_gathering(jobs);
         self.link.closed();
-        self.live = false;
+        (self.live, self.probing) = (false, false);
         (self.incoming, self.news) = (None, None);
         (self.outstanding, self.large_reads) = (0, 0);
         let mut lost = Vec::new();

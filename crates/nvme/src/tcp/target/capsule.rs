@@ -11,7 +11,8 @@ use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
 
 use super::slots::{Below, Grant, Incoming, Kind, State};
-use super::{Connection, Context, Fused, Reason};
+use super::{Connection, Context, Fused, LOANS, Loan, Reason};
+use crate::controllers::health::Origin;
 use crate::controllers::{Answer, QueueView, Reply};
 use crate::io::{self, Payload, Work};
 
@@ -34,8 +35,8 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> bool {
         let command_id = command.command_id();
-        if self.slots.find(command_id).is_some() {
-            self.answer(command_id, Status::COMMAND_ID_CONFLICT.with_dnr());
+        if self.slots.holds(command_id) {
+            self.take_conflicting(command, ctx);
             return true;
         }
         if self.fused != Fused::None || command.fuse() != Fuse::NONE || corrupt {
@@ -54,7 +55,6 @@ impl Connection {
     ) -> bool {
         let started = match self.queue {
             Some(queue) if queue.queue_id != 0 && !command.is_fabrics() => {
-                ctx.controllers.command_heard(ctx.now, queue.handle);
                 self.start_io(&queue, command, data, ctx)
             }
             _ => self.start_control(command, data, ctx),
@@ -62,7 +62,7 @@ impl Connection {
         match started {
             Ok(taken) => taken,
             Err(status) => {
-                self.answer(command.command_id(), status);
+                self.refuse(command, status);
                 true
             }
         }
@@ -76,8 +76,7 @@ impl Connection {
     /// Puts a command into a slot; its CID was seen to be free.
     #[inline]
     pub(super) fn occupy(&mut self, command: &Command, state: State) -> u16 {
-        let slot = self.slots.insert(command.command_id(), state);
-        slot.expect("the CID was seen to be free")
+        self.slots.insert(Origin::of(command), state)
     }
 
     #[inline]
@@ -88,15 +87,12 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
-        ctx.controllers.io_allowed(queue.handle)?;
+        let namespace = ctx.controllers.io_command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
         if command.nsid() == NSID_ALL && command.io_opcode() == IoOpcode::FLUSH {
             return self.flush_all(queue, command, ctx);
         }
-        let namespace = ctx
-            .controllers
-            .namespace(queue.handle, command.nsid())
-            .ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         let work = io::judge(command, namespace)?;
         let volume = namespace.volume;
         match work {
@@ -136,10 +132,23 @@ impl Connection {
         }
         let Work::Read(extent) = work else { panic!("{work:?} is no read") };
         match self.transfer_memory(extent.length.0 as u32, work.phase(), ctx) {
-            Some(buffer) => {
-                let slot = self.occupy(command, State::Below(Below::one(Kind::Read)));
-                self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
-            }
+            Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
+                Some((disk, extent)) => {
+                    self.loans.push(Loan {
+                        command_id: command.command_id(),
+                        disk,
+                        extent,
+                        buffer,
+                    });
+                    if self.loans.len() == LOANS {
+                        self.take_loans(ctx);
+                    }
+                }
+                None => {
+                    let slot = self.occupy(command, State::Below(Below::one(Kind::Read)));
+                    self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
+                }
+            },
             None => self.wait(command),
         }
         Ok(true)

@@ -147,6 +147,7 @@ impl Connection {
     /// Drops all that is not below.
     fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         self.reason = Some(reason);
+        self.tell_health(ctx);
         ctx.controllers.connection_gone(ctx.now, self.key());
         self.fused = Fused::None;
         self.waiting = Default::default();
@@ -262,10 +263,9 @@ impl Connection {
             return self.watch_idleness(ctx);
         }
         // A held Asynchronous Event Request is no reason to keep the rest.
-        if self.slots.len() == 0 {
-            self.slots.shrink();
-        }
+        self.slots.shrink();
         self.outbox.shrink();
+        self.loans = Vec::new();
         self.waiting.shrink_to_fit();
         self.idle_mark = None;
     }

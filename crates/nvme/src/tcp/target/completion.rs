@@ -5,7 +5,7 @@ use contract::SendBatch;
 use wire::nvme::Status;
 
 use super::slots::{Below, Kind, State};
-use super::{Connection, Context, Phase};
+use super::{Connection, Context, Loan, Phase};
 use crate::status::{status_of, statuses_of_fused};
 
 /// The slot in the ticket of a flush that no command asked for.
@@ -46,8 +46,13 @@ impl Connection {
             ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
             return self.finish(slot, status_of(outcome));
         }
-        let command_id = self.slots.command_id(slot);
-        self.slots.remove(slot);
+        let command_id = self.slots.remove(slot);
+        self.send_read(command_id, buffer, ctx);
+    }
+
+    /// What a read asked for goes to the host, and with it the answer.
+    #[inline]
+    pub(super) fn send_read(&mut self, command_id: u16, buffer: Buffer, ctx: &mut Context<'_>) {
         self.counters.data_out += u64::from(buffer.len());
         // SUCCESS stands for the response capsule, but would leave SQHD untold where the host counts on it.
         let success = self.queue.as_ref().is_some_and(|queue| queue.flow_control_off);
@@ -55,6 +60,21 @@ impl Connection {
         if !success {
             self.answer(command_id, Status::SUCCESS);
         }
+    }
+
+    /// Answers the reads whose data can be lent.
+    pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
+        let mut loans = core::mem::take(&mut self.loans);
+        self.traffic.reads += loans.len() as u64;
+        for loan in &loans {
+            self.traffic.read_bytes += loan.extent.length.0;
+            ctx.memory.foresee_loan(loan.disk, loan.extent);
+        }
+        for Loan { command_id, disk, extent, mut buffer } in loans.drain(..) {
+            ctx.memory.lend(disk, extent, &mut buffer);
+            self.send_read(command_id, buffer, ctx);
+        }
+        self.loans = loans;
     }
 
     fn other_done(
@@ -92,8 +112,11 @@ impl Connection {
     /// Frees a slot that holds no memory and answers its command.
     #[inline]
     pub(super) fn finish(&mut self, slot: u16, status: Status) {
-        let command_id = self.slots.command_id(slot);
-        self.slots.remove(slot);
+        if !status.is_success() {
+            let origin = self.slots.origin(slot);
+            self.note_failure(&origin, status);
+        }
+        let command_id = self.slots.remove(slot);
         self.answer(command_id, status);
     }
 
@@ -110,9 +133,7 @@ impl Connection {
 
     /// Gives the buffers of a batch back.
     pub(super) fn take_back(&mut self, mut batch: SendBatch, ctx: &mut Context<'_>) -> SendBatch {
-        for buffer in batch.buffers.drain(..) {
-            ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
-        }
+        ctx.pool.give_all(&mut self.transfers, ctx.memory, &mut batch.buffers);
         batch
     }
 

@@ -56,8 +56,22 @@ impl Connection {
             },
             _ => Status::INVALID_FIELD.with_dnr(),
         };
-        self.answer(command.command_id(), status);
+        self.refuse(command, status);
         true
+    }
+
+    /// A command whose CID is in use. A pair that it belongs to, or comes in between of, is broken.
+    #[cold]
+    pub(super) fn take_conflicting(&mut self, command: &Command, ctx: &mut Context<'_>) {
+        let is_first = command.fuse() == Fuse::FIRST;
+        let after = if is_first { Fused::Refused } else { Fused::None };
+        let before = core::mem::replace(&mut self.fused, after);
+        self.refuse(command, Status::COMMAND_ID_CONFLICT.with_dnr());
+        if let Fused::Pending(first) = before {
+            let is_second = command.fuse() == Fuse::SECOND;
+            let fate = if is_second { Status::FUSED_FAILED } else { Status::FUSED_MISSING };
+            self.fail_first(first, fate, ctx);
+        }
     }
 
     fn take_first(
@@ -131,12 +145,12 @@ impl Connection {
         let in_capsule = match place {
             _ if corrupt => {
                 self.counters.corrupt += 1;
-                self.answer(command.command_id(), Status::TRANSIENT_TRANSPORT_ERROR);
+                self.refuse(command, Status::TRANSIENT_TRANSPORT_ERROR);
                 return self.fail_first(first, Status::FUSED_FAILED, ctx);
             }
             Ok(in_capsule) => in_capsule,
             Err(status) => {
-                self.answer(command.command_id(), status);
+                self.refuse(command, status);
                 let mismatch = io::check_fused(&pair_first(self, first), command);
                 let fate = mismatch.err().unwrap_or(Status::FUSED_FAILED);
                 return self.fail_first(first, fate, ctx);
@@ -206,6 +220,7 @@ impl Connection {
         let (volume, extent) = judged.expect("the failure was dealt with");
         let durable = write.force_unit_access() || compare.force_unit_access();
         *self.slots.state(first) = State::Below(Below::one(Kind::Pair(second)));
+        let expected = Box::new(expected);
         let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
         self.submit(first, volume, operation, ctx);
     }

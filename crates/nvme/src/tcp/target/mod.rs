@@ -35,13 +35,14 @@ mod tests;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Instant, MachineId, Memory, Operation, Pool, Request, ShardId, Ticket, VolumeId,
-    limits,
+    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
+    Submit, Ticket, VolumeId, limits,
 };
 use contract::{ConnectionId, Endpoint, SendBatch};
-use wire::nvme::{Completion as Entry, Status};
+use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
+use crate::controllers::health::{Failures, Origin, Traffic};
 use crate::controllers::{Controllers, MachineKey, QueueView};
 pub use closing::{Reason, TimeLimit};
 use memory::Need;
@@ -59,8 +60,8 @@ pub struct Context<'a> {
     pub pool: &'a mut Pool,
     /// The shard's controllers.
     pub controllers: &'a mut Controllers,
-    /// Where requests go; the shard hands them to their volumes.
-    pub requests: &'a mut Vec<(VolumeId, Request)>,
+    /// Where requests go: to their volumes.
+    pub below: &'a mut dyn Submit,
 }
 
 /// What the connection is called on its shard; its tickets carry it.
@@ -157,6 +158,18 @@ enum Fused {
     Refused,
 }
 
+/// A read whose data lie in memory that is about to be lent. It has no slot: it is answered before anything else is heard of the connection.
+#[derive(Debug)]
+struct Loan {
+    command_id: u16,
+    disk: DiskId,
+    extent: Extent,
+    buffer: Buffer,
+}
+
+/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in the first-level cache.
+const LOANS: usize = 32;
+
 /// One NVMe/TCP connection of a host.
 ///
 /// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) until `None`.
@@ -176,6 +189,8 @@ pub struct Connection {
     fused: Fused,
     stream: Stream,
     slots: Slots,
+    /// Reads that were found to be loans; empty between calls.
+    loans: Vec<Loan>,
     /// Requests that have not come back.
     below: u32,
     /// Commands whose data were asked for and are not whole.
@@ -187,7 +202,7 @@ pub struct Connection {
     /// What the capsule at the front of the stream needs, while the stream is stopped.
     paused: Option<Need>,
     /// Memory taken for the capsule at the front of the stream.
-    reserved: Vec<block::Buffer>,
+    reserved: Vec<Buffer>,
     /// Memory of transfers: it may hang on the peer.
     transfers: Account,
     /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
@@ -205,6 +220,10 @@ pub struct Connection {
     reason: Option<Reason>,
     drained: bool,
     counters: Counters,
+    /// What went below since the shard was told.
+    traffic: Traffic,
+    /// Commands that failed since the controller was told.
+    failures: Option<Box<Failures>>,
 }
 
 impl Connection {
@@ -234,6 +253,7 @@ impl Connection {
             fused: Fused::None,
             stream: Stream::Header,
             slots: Slots::default(),
+            loans: Vec::new(),
             below: 0,
             asked: 0,
             asked_large: 0,
@@ -252,6 +272,8 @@ impl Connection {
             reason: None,
             drained: false,
             counters: Counters::default(),
+            traffic: Traffic::default(),
+            failures: None,
         }
     }
 
@@ -323,6 +345,7 @@ impl Connection {
 
     /// The end of a turn: replies that were gathered leave, if nothing is out.
     pub fn settle(&mut self, ctx: &mut Context<'_>) {
+        self.tell_health(ctx);
         if self.outbox.has_to_send() {
             self.outbox.send(ctx.now);
             self.arm(ctx.now + limits::SEND_PROGRESS);
@@ -373,7 +396,63 @@ impl Connection {
         let Identity { machine, generation, shard } = self.identity;
         let ticket = Ticket { machine, generation, slot: slot.into(), shard };
         self.below += 1;
-        ctx.requests.push((volume, Request { ticket, operation }));
+        self.count(&operation);
+        ctx.below.submit(volume, Request { ticket, operation });
+    }
+
+    /// Counts what goes below for the health log.
+    #[inline]
+    fn count(&mut self, operation: &Operation) {
+        let traffic = &mut self.traffic;
+        match operation {
+            Operation::Read { extent, .. } | Operation::Compare { extent, .. } => {
+                traffic.reads += 1;
+                traffic.read_bytes += extent.length.0;
+            }
+            Operation::Write { extent, .. } => {
+                traffic.writes += 1;
+                traffic.write_bytes += extent.length.0;
+            }
+            Operation::CompareAndWrite { extent, .. } => {
+                traffic.reads += 1;
+                traffic.writes += 1;
+                traffic.read_bytes += extent.length.0;
+                traffic.write_bytes += extent.length.0;
+            }
+            Operation::Verify { extent } => traffic.read_bytes += extent.length.0,
+            Operation::WriteZeroes { .. } | Operation::Discard { .. } | Operation::Flush => {}
+        }
+    }
+
+    /// Tells the controllers what the turn did, for the logs of health and errors.
+    #[inline]
+    fn tell_health(&mut self, ctx: &mut Context<'_>) {
+        let Some(queue) = &self.queue else { return };
+        if !self.traffic.is_empty() {
+            ctx.controllers.count_traffic(queue.handle, &self.traffic);
+            self.traffic = Traffic::default();
+        }
+        if let Some(failures) = self.failures.take() {
+            ctx.controllers.commands_failed(queue.handle, failures);
+        }
+    }
+
+    /// A command failed, for a reason that the controllers have not seen.
+    #[cold]
+    fn note_failure(&mut self, origin: &Origin, status: Status) {
+        let Some(queue) = &self.queue else { return };
+        self.traffic.media_errors += u64::from(status.is_media_error());
+        // Only commands of I/O queues concern blocks.
+        let lba = if queue.queue_id == 0 { 0 } else { origin.lba };
+        let origin = Origin { lba, ..*origin };
+        self.failures.get_or_insert_default().note(queue.queue_id, &origin, status);
+    }
+
+    /// Refuses a command that has no slot.
+    #[cold]
+    fn refuse(&mut self, command: &Command, status: Status) {
+        self.note_failure(&Origin::of(command), status);
+        self.answer(command.command_id(), status);
     }
 
     /// Answers a command with nothing but a status.

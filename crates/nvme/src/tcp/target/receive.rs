@@ -64,12 +64,22 @@ pub(super) enum Step {
 impl Connection {
     /// Bytes came. See [`contract::Machine::handle_received`].
     pub fn handle_received(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Receive {
+        let receive = self.take_stream(bytes, ctx);
+        if !self.loans.is_empty() {
+            self.take_loans(ctx);
+        }
+        receive
+    }
+
+    fn take_stream(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Receive {
         let mut at = 0;
         let mut pdus = 0;
         while self.is_open() {
             let step = match self.step(&bytes[at..], ctx) {
                 Ok(step) => step,
                 Err(violation) => {
+                    // What came before it is answered before it.
+                    self.take_loans(ctx);
                     self.violated(violation, &bytes[at..], ctx);
                     break;
                 }
@@ -200,7 +210,8 @@ impl Connection {
 
     #[inline]
     fn pdu(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Result<Step, Violation> {
-        if self.phase == Phase::Handshake && bytes[0] != PduType::IC_REQ.0 {
+        let terminates = bytes[0] == PduType::H2C_TERM_REQ.0;
+        if self.phase == Phase::Handshake && bytes[0] != PduType::IC_REQ.0 && !terminates {
             return Err(Violation::sequence("the first PDU is ICReq"));
         }
         let frame = match peek(bytes, self.digests)? {
@@ -311,7 +322,7 @@ impl Connection {
         }
         let slot = header.transfer_tag;
         let command_id = match self.slots.get(slot) {
-            Some(held) if !matches!(held.state, State::Free) => held.command_id,
+            Some(held) if !matches!(held.state, State::Free) => held.origin.command_id,
             _ => return invalid(10, "TTAG of an R2T"),
         };
         let data = match self.slots.incoming(slot) {

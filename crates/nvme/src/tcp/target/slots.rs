@@ -1,16 +1,19 @@
 //! The commands that a connection has outstanding: a slot each, found by slot number from below (the ticket) and
-//! from the host's data (TTAG), and by CID when a new command comes.
+//! from the host's data (TTAG). Whether a CID is in use: a few commands are looked through, more have a bit for each CID.
 //!
-//! Sized by use: slots and CIDs grow to the most that were outstanding at once and are given back while idle, so that
-//! an idle connection of depth 1024 holds nothing. Nothing allocates once grown.
+//! Slots grow to the most that were outstanding at once; they and the bits (8 KiB) are given back while idle, so that
+//! an idle connection of depth 1024 holds nothing, and one that waits for events next to nothing. Nothing allocates once grown.
 
 use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
 
+use crate::controllers::health::Origin;
+
 /// An outstanding command.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) command_id: u16,
+    /// What the error log would say of it.
+    pub(super) origin: Origin,
     pub(super) state: State,
 }
 
@@ -122,117 +125,97 @@ pub(super) enum Kind {
 pub(super) struct Slots {
     entries: Vec<Slot>,
     free: Vec<u16>,
-    /// Open addressing, a power of two, at most half full: CID in the high half, slot + 1 in the low one, 0 is free.
-    index: Vec<u32>,
-    len: u32,
+    /// A bit for each CID, set while its command is outstanding; empty while there are at most [`FEW`] slots. Hosts use few CIDs, side by
+    /// side, so few lines of it are touched, and neither a hash nor a probe stands in the way of each command.
+    in_use: Vec<u64>,
 }
-
-const SMALLEST_INDEX: usize = 16;
 
 impl Slots {
     #[inline]
     pub(super) fn len(&self) -> u32 {
-        self.len
+        (self.entries.len() - self.free.len()) as u32
     }
 
-    /// Gives the command a slot, or `None` when its CID is in use.
+    /// Whether a command with this CID is outstanding.
     #[inline]
-    pub(super) fn insert(&mut self, command_id: u16, state: State) -> Option<u16> {
-        if self.index.len() <= 2 * self.len as usize {
-            self.grow();
+    pub(super) fn holds(&self, command_id: u16) -> bool {
+        let (word, bit) = place(command_id);
+        match self.in_use.get(word) {
+            Some(word) => word & bit != 0,
+            None => self.position(command_id).is_some(),
         }
-        let mask = self.index.len() - 1;
-        let mut at = home(command_id, mask);
-        while self.index[at] != 0 {
-            if (self.index[at] >> 16) as u16 == command_id {
-                return None;
-            }
-            at = (at + 1) & mask;
-        }
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.entries[usize::from(slot)] = Slot { command_id, state };
-                slot
+    }
+
+    #[inline]
+    fn position(&self, command_id: u16) -> Option<usize> {
+        let is_it = |slot: &Slot| {
+            slot.origin.command_id == command_id && !matches!(slot.state, State::Free)
+        };
+        self.entries.iter().position(is_it)
+    }
+
+    /// Gives the command a slot. Its CID must not be in use.
+    #[inline]
+    pub(super) fn insert(&mut self, origin: Origin, state: State) -> u16 {
+        let command_id = origin.command_id;
+        debug_assert!(!self.holds(command_id), "CID {command_id:#x} is in use");
+        let slot = Slot { origin, state };
+        let number = match self.free.pop() {
+            Some(free) => {
+                self.entries[usize::from(free)] = slot;
+                free
             }
             None => {
-                self.entries.push(Slot { command_id, state });
+                self.entries.push(slot);
                 (self.entries.len() - 1) as u16
             }
         };
-        self.index[at] = u32::from(command_id) << 16 | (u32::from(slot) + 1);
-        self.len += 1;
-        Some(slot)
-    }
-
-    /// Frees a slot, whose buffers were taken out before.
-    #[inline]
-    pub(super) fn remove(&mut self, slot: u16) {
-        let entry = &mut self.entries[usize::from(slot)];
-        assert!(!matches!(entry.state, State::Free), "slot {slot} was freed twice");
-        entry.state = State::Free;
-        let command_id = entry.command_id;
-        self.free.push(slot);
-        self.len -= 1;
-        self.forget(command_id);
-    }
-
-    /// Takes a CID out of the index and closes the gap, so that no probe ends early.
-    #[inline]
-    fn forget(&mut self, command_id: u16) {
-        let mask = self.index.len() - 1;
-        let mut at = home(command_id, mask);
-        while (self.index[at] >> 16) as u16 != command_id || self.index[at] == 0 {
-            at = (at + 1) & mask;
+        let (word, bit) = place(command_id);
+        match self.in_use.get_mut(word) {
+            Some(word) => *word |= bit,
+            None if self.entries.len() > FEW => self.take_bits(),
+            None => {}
         }
-        let mut gap = at;
-        loop {
-            at = (at + 1) & mask;
-            let entry = self.index[at];
-            if entry == 0 {
-                break;
-            }
-            // An entry may move to the gap unless its home lies behind the gap, cyclically.
-            let from_home = at.wrapping_sub(home((entry >> 16) as u16, mask)) & mask;
-            if from_home >= (at.wrapping_sub(gap) & mask) {
-                self.index[gap] = entry;
-                gap = at;
-            }
-        }
-        self.index[gap] = 0;
+        number
     }
 
     #[cold]
-    fn grow(&mut self) {
-        let size = (self.index.len() * 2).max(SMALLEST_INDEX);
-        let old = core::mem::replace(&mut self.index, vec![0; size]);
-        for entry in old.into_iter().filter(|entry| *entry != 0) {
-            let mut at = home((entry >> 16) as u16, size - 1);
-            while self.index[at] != 0 {
-                at = (at + 1) & (size - 1);
-            }
-            self.index[at] = entry;
+    fn take_bits(&mut self) {
+        self.in_use = vec![0; CID_WORDS];
+        for slot in self.entries.iter().filter(|slot| !matches!(slot.state, State::Free)) {
+            let (word, bit) = place(slot.origin.command_id);
+            self.in_use[word] |= bit;
         }
     }
 
-    /// The slot of an outstanding CID.
+    /// Frees a slot, whose buffers were taken out before; returns its CID.
+    #[inline]
+    pub(super) fn remove(&mut self, slot: u16) -> u16 {
+        let entry = &mut self.entries[usize::from(slot)];
+        assert!(!matches!(entry.state, State::Free), "slot {slot} was freed twice");
+        entry.state = State::Free;
+        let command_id = entry.origin.command_id;
+        let (word, bit) = place(command_id);
+        if let Some(word) = self.in_use.get_mut(word) {
+            *word &= !bit;
+        }
+        self.free.push(slot);
+        command_id
+    }
+
+    /// The slot of an outstanding CID: looks through all slots, so it is for replies that come late, which are few.
     pub(super) fn find(&self, command_id: u16) -> Option<u16> {
-        if self.len == 0 {
-            return None;
-        }
-        let mask = self.index.len() - 1;
-        let mut at = home(command_id, mask);
-        while self.index[at] != 0 {
-            if (self.index[at] >> 16) as u16 == command_id {
-                return Some((self.index[at] as u16) - 1);
-            }
-            at = (at + 1) & mask;
-        }
-        None
+        self.position(command_id).map(|slot| slot as u16)
     }
 
     #[inline]
     pub(super) fn command_id(&self, slot: u16) -> u16 {
-        self.entries[usize::from(slot)].command_id
+        self.origin(slot).command_id
+    }
+
+    #[inline]
+    pub(super) fn origin(&self, slot: u16) -> Origin {
+        self.entries[usize::from(slot)].origin
     }
 
     #[inline]
@@ -269,18 +252,33 @@ impl Slots {
         0..self.entries.len() as u16
     }
 
-    /// Gives all memory back; nothing may be outstanding.
+    /// Gives back what is not needed now; all of it if nothing is outstanding.
     pub(super) fn shrink(&mut self) {
-        assert!(self.len == 0, "{} commands would be lost", self.len);
-        *self = Slots::default();
+        if self.len() == 0 {
+            *self = Slots::default();
+            return;
+        }
+        let last = self.entries.iter().rposition(|slot| !matches!(slot.state, State::Free));
+        self.entries.truncate(last.map_or(0, |last| last + 1));
+        let left = self.entries.len();
+        self.free.retain(|slot| usize::from(*slot) < left);
+        self.entries.shrink_to_fit();
+        self.free.shrink_to_fit();
+        if left <= FEW {
+            self.in_use = Vec::new();
+        }
     }
 }
 
-/// Where a CID is looked for first: hosts count CIDs up, some with a generation in the high bits, and the golden
-/// ratio spreads both.
+/// Up to so many commands are looked through; most admin queues never have more.
+const FEW: usize = 8;
+/// Words that have a bit for each CID.
+const CID_WORDS: usize = (1 << 16) / 64;
+
+/// Where a CID's bit is.
 #[inline]
-fn home(command_id: u16, mask: usize) -> usize {
-    (u32::from(command_id).wrapping_mul(0x9e37_79b1) >> 16) as usize & mask
+fn place(command_id: u16) -> (usize, u64) {
+    (usize::from(command_id >> 6), 1 << (command_id & 63))
 }
 
 #[cfg(test)]
@@ -288,31 +286,43 @@ mod tests {
     use super::*;
     use block::random::Random;
 
+    fn origin(command_id: u16) -> Origin {
+        Origin { command_id, ..Origin::default() }
+    }
+
     #[test]
-    fn a_cid_in_use_is_refused_until_its_command_is_answered() {
+    fn a_cid_is_in_use_until_its_command_is_answered() {
         let mut slots = Slots::default();
-        let a = slots.insert(7, State::Admin(0)).expect("free");
-        assert!(slots.insert(7, State::Admin(0)).is_none());
-        slots.remove(a);
-        assert!(slots.insert(7, State::Admin(0)).is_some());
+        assert!(!slots.holds(7));
+        let a = slots.insert(origin(7), State::Admin(0));
+        assert!(slots.holds(7) && !slots.holds(6) && !slots.holds(71));
+        assert_eq!(slots.remove(a), 7);
+        assert!(!slots.holds(7));
+        slots.insert(origin(7), State::Admin(0));
         assert_eq!(slots.len(), 1);
     }
 
     #[test]
-    fn the_index_finds_all_that_is_outstanding_and_nothing_else() {
+    #[should_panic(expected = "is in use")]
+    fn two_commands_with_one_cid_are_a_bug() {
+        let mut slots = Slots::default();
+        slots.insert(origin(7), State::Admin(0));
+        slots.insert(origin(7), State::Admin(0));
+    }
+
+    #[test]
+    fn what_is_outstanding_is_found_and_nothing_else() {
         let mut slots = Slots::default();
         let mut random = Random::new(1);
         let mut held = std::collections::BTreeMap::new();
         for _ in 0..20_000 {
-            // Few bits in odd places, so that homes collide.
             let command_id = (random.below(40) * 0x0403) as u16;
             if let Some(slot) = held.remove(&command_id) {
                 assert_eq!(slots.find(command_id), Some(slot));
                 slots.remove(slot);
                 assert_eq!(slots.find(command_id), None);
             } else {
-                let slot = slots.insert(command_id, State::Admin(0)).expect("free");
-                held.insert(command_id, slot);
+                held.insert(command_id, slots.insert(origin(command_id), State::Admin(0)));
             }
             assert_eq!(slots.len() as usize, held.len());
             for (command_id, slot) in &held {
@@ -322,7 +332,25 @@ mod tests {
     }
 
     #[test]
+    fn an_event_request_that_is_held_keeps_its_slot_alone() {
+        let mut slots = Slots::default();
+        let held = slots.insert(origin(3), State::Admin(0));
+        let others: Vec<u16> =
+            (10..90).map(|id| slots.insert(origin(id), State::Admin(0))).collect();
+        assert!(!slots.in_use.is_empty());
+        others.into_iter().for_each(|slot| {
+            slots.remove(slot);
+        });
+        slots.shrink();
+        assert!(slots.in_use.is_empty() && slots.entries.len() == 1 && slots.free.is_empty());
+        assert!(slots.holds(3) && !slots.holds(10));
+        assert_eq!(slots.find(3), Some(held));
+        let next = slots.insert(origin(10), State::Admin(0));
+        assert_ne!(next, held);
+    }
+
+    #[test]
     fn a_slot_is_small() {
-        assert!(size_of::<Slot>() <= 24, "{}", size_of::<Slot>());
+        assert!(size_of::<Slot>() <= 32, "{}", size_of::<Slot>());
     }
 }

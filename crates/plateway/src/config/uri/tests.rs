@@ -1,5 +1,8 @@
 //! Disk URIs: each form, each mistake with its column, and random values that print and parse back.
 
+use std::os::unix::ffi::OsStringExt;
+
+use super::parse::NESTING_MAX;
 use super::*;
 
 fn parse(text: &str) -> DiskUri {
@@ -159,7 +162,7 @@ impl Draw {
         for _ in 0..=self.below(12) {
             bytes.push(1 + self.below(255) as u8);
         }
-        PathBuf::from(OsString::from_vec(bytes))
+        PathBuf::from(std::ffi::OsString::from_vec(bytes))
     }
 
     fn nqn(&mut self) -> Nqn {

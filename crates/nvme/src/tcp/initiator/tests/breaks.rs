@@ -214,3 +214,14 @@ fn a_discard_in_doubt_blocks_what_overlaps_any_of_its_ranges() {
     assert!(pair.now.since(cut_at) >= QUIESCE);
     assert_eq!(pair.disk[1 << 20], 9, "the replayed discard came before");
 }
+
+#[test]
+fn a_command_at_the_beginning_of_a_keep_alive_period_does_not_cost_the_association() {
+    let mut pair = Pair::new(12, settings(Digests::NONE), false);
+    pair.connect();
+    pair.read(1, 0, 512);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
+    let until = pair.now + Duration::from_secs(60);
+    pair.run_until("a minute later", |pair| pair.now >= until);
+    assert_eq!(pair.news, [InitiatorNews::Connected]);
+}

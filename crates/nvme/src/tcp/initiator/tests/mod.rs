@@ -6,4 +6,5 @@ mod chaos;
 mod discovering;
 mod pair;
 mod scripted;
+mod silence;
 mod transfers;

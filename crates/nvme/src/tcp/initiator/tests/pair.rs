@@ -132,6 +132,8 @@ struct Wire {
     cut: Option<Instant>,
     /// What was in the pipe to the target at the cut arrives then: the network held it back.
     late_at: Instant,
+    /// Nothing arrives any more on either side, and neither is told.
+    silent: bool,
 }
 
 /// A target's request that its disk has not answered.
@@ -326,7 +328,7 @@ impl Pair {
             memory: &mut self.memory,
             pool: &mut self.pool,
             controllers: &mut self.controllers,
-            requests: &mut self.requests,
+            below: &mut self.requests,
         };
         act(&mut self.wires[wire].machine, &mut ctx)
     }
@@ -415,6 +417,7 @@ impl Pair {
             to_host: VecDeque::new(),
             cut: None,
             late_at: self.now,
+            silent: false,
         });
         self.initiator.handle_connected(self.now, token, id);
     }
@@ -432,6 +435,7 @@ impl Pair {
         let mut moved = false;
         let mut sent = [None, None];
         let up = wire.cut.is_none();
+        let silent = wire.silent;
         for (at, side, pipe) in
             [(0, &mut wire.host, &mut wire.to_target), (1, &mut wire.target, &mut wire.to_host)]
         {
@@ -456,7 +460,7 @@ impl Pair {
         ];
         for (side, pipe, open) in arriving {
             let count = Self::chunk(random, bytes, pipe.len());
-            if open && count > 0 && !side.closed {
+            if open && !silent && count > 0 && !side.closed {
                 side.inbound.extend(pipe.drain(..count));
                 moved = true;
             }
@@ -536,6 +540,11 @@ impl Pair {
         }
     }
 
+    /// A connection goes silent.
+    pub(super) fn hush(&mut self, index: usize) {
+        self.wires[index].silent = true;
+    }
+
     pub(super) fn connections(&self) -> usize {
         self.wires.len()
     }
@@ -552,7 +561,7 @@ impl Pair {
             let batch = wire.host.out.take().map(|(batch, _)| batch);
             wire.host.bytes_out.clear();
             wire.host.closed = true;
-            wire.target.other_gone = true;
+            wire.target.other_gone = !wire.silent;
             self.initiator.handle_closed(now, id, direct, batch);
             return true;
         }
@@ -575,7 +584,7 @@ impl Pair {
             let batch = target.out.take().map(|(batch, _)| batch);
             target.bytes_out.clear();
             target.closed = true;
-            wire.host.other_gone = true;
+            wire.host.other_gone = !wire.silent;
             self.with(index, |machine, ctx| machine.handle_closed(direct, batch, ctx));
             return true;
         }

@@ -111,7 +111,15 @@ fn operations_without_data_reach_the_disk() {
     let expected = pair.filled(0, &[0; 512]);
     let replacement = pair.filled(0, &[1; 512]);
     let extent = Extent::new(0, 512);
-    pair.ask(5, Operation::CompareAndWrite { extent, expected, replacement, durable: false });
+    pair.ask(
+        5,
+        Operation::CompareAndWrite {
+            extent,
+            expected: Box::new(expected),
+            replacement,
+            durable: false,
+        },
+    );
     assert_eq!(pair.finish(5).0, Outcome::NotDone(Failure::Unsupported));
     pair.read(6, DISK as u64, 512);
     assert_eq!(pair.finish(6).0, Outcome::NotDone(Failure::OutOfRange));

@@ -4,10 +4,11 @@ use block::Failure;
 use block::limits::TRANSFER_MAX;
 use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglDescriptor, SglKind};
 use wire::nvme::identify::Cns;
+use wire::nvme::log::{ErrorEntry, LogId, Smart};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
-use super::transfer::IO;
+use super::transfer::{ADMIN, IO};
 use super::world::{Said, VOLUME, World, namespace, nqn, pattern};
 
 const BLOCKS: u64 = (VOLUME / 512) as u64;
@@ -325,5 +326,73 @@ fn admin_data_of_the_host_may_be_asked_for() {
     let large = Command::set_features(0x0e, 0, 0, 8193);
     world.command(0, large);
     assert_eq!(world.said_one(0).status(), dnr(Status::INVALID_SGL_LENGTH));
+    world.end();
+}
+
+#[test]
+fn a_command_without_data_may_leave_its_descriptor_out() {
+    let zeros = SglDescriptor { address: 0, length: 0, kind: SglKind(0) };
+    assert_eq!(status(Command::flush(1).with_sgl(zeros)), Status::SUCCESS);
+    let verify = Command::new(IoOpcode::VERIFY.0).with_nsid(1).with_sgl(zeros);
+    assert_eq!(status(verify), Status::SUCCESS);
+    let read = Command::read(1, 0, 1, 512);
+    assert_eq!(status(read.with_sgl(zeros)), dnr(Status::INVALID_SGL_LENGTH));
+    let prp = SglDescriptor { length: 512, ..zeros };
+    assert_eq!(status(read.with_sgl(prp)), dnr(Status::INVALID_SGL_TYPE));
+}
+
+/// Reads the error log and the health log of a host's only controller.
+fn logs(world: &mut World) -> (Vec<ErrorEntry>, Smart) {
+    let mut read = |id, bytes| {
+        world.command(ADMIN, Command::get_log(id, NSID_ALL, 0, bytes, true).with_command_id(99));
+        match world.said(ADMIN).swap_remove(0) {
+            Said::Data(_, data) => data,
+            other => panic!("{other:?} is no log"),
+        }
+    };
+    let entries = read(LogId::ERROR, 1024);
+    let entries = entries.as_chunks::<{ ErrorEntry::SIZE }>().0.iter();
+    let entries = entries.map(|entry| ErrorEntry::parse(entry).expect("an entry"));
+    let entries = entries.filter(|entry| entry.error_count != 0).collect();
+    (entries, Smart::parse(&read(LogId::SMART, 512)).expect("health"))
+}
+
+#[test]
+fn failed_io_is_in_the_error_log() {
+    let mut world = World::connected(Digests::NONE);
+    world.command(IO, Command::read(1, BLOCKS, 1, 512).with_command_id(5));
+    world.fail_next = Some(Failure::MediumRead);
+    world.command(IO, Command::read(1, 40, 1, 512).with_command_id(6));
+    world.command(IO, Command::read(9, 3, 1, 512).with_command_id(7));
+    assert_eq!(world.said(IO).len(), 3);
+    let (entries, smart) = logs(&mut world);
+    let facts = |entry: &ErrorEntry| {
+        let place = (entry.queue_id, entry.command_id, entry.nsid, entry.lba);
+        (entry.error_count, place, entry.status())
+    };
+    let expected = [
+        (3, (1, 7, 9, 3), dnr(Status::INVALID_NAMESPACE)),
+        (2, (1, 6, 1, 40), Status::UNRECOVERED_READ_ERROR),
+        (1, (1, 5, 1, BLOCKS), dnr(Status::LBA_OUT_OF_RANGE)),
+    ];
+    assert_eq!(entries.iter().map(facts).collect::<Vec<_>>(), expected);
+    assert_eq!((smart.error_entries, smart.media_errors), (3, 1));
+    world.end();
+}
+
+#[test]
+fn health_counts_what_hosts_read_and_wrote() {
+    let mut world = World::connected(Digests::NONE);
+    for _ in 0..3 {
+        world.command(IO, Command::read(1, 0, 1024, 1 << 19));
+    }
+    world.command_with(IO, Command::write(1, 0, 1, 512), &pattern(512, 0));
+    world.command_with(IO, Command::compare(1, 0, 1, 512), &pattern(512, 0));
+    world.command(IO, Command::flush(1));
+    world.said(IO);
+    let (_, smart) = logs(&mut world);
+    assert_eq!((smart.host_reads, smart.host_writes), (4, 1));
+    // 3 * 1024 + 1 blocks, and one: in thousands, rounded up.
+    assert_eq!((smart.data_units_read, smart.data_units_written), (4, 1));
     world.end();
 }

@@ -197,3 +197,43 @@ fn a_first_does_not_hold_memory_for_a_second_that_never_comes() {
     assert_eq!(world.links[IO].close, None);
     world.end();
 }
+
+#[test]
+fn a_cid_in_use_breaks_the_pair_at_once() {
+    let conflict = Status::COMMAND_ID_CONFLICT.with_dnr();
+    // The second has the CID of the first, of another command, or another command comes in between.
+    for (command_id, fuse, fate) in [
+        (1, Fuse::SECOND, Status::FUSED_FAILED),
+        (7, Fuse::SECOND, Status::FUSED_FAILED),
+        (7, Fuse::NONE, Status::FUSED_MISSING),
+    ] {
+        let mut world = World::connected(Digests::NONE);
+        let before = current(&world);
+        world.command(IO, Command::write(1, 8, 1, 512).with_command_id(7));
+        let r2t = world.said_one(IO).r2t();
+        world.command_with(IO, compare(1), &before);
+        let second = Command::write(1, 1, 1, 512).with_fuse(fuse).with_command_id(command_id);
+        world.command_with(IO, second, &pattern(512, 9));
+        assert_eq!(statuses(&mut world), [(command_id, conflict), (1, fate)]);
+        assert_eq!(current(&world), before);
+        world.grant(IO, &r2t, &pattern(512, 2), 512);
+        assert_eq!(statuses(&mut world), [(7, Status::SUCCESS)]);
+        world.end();
+    }
+}
+
+#[test]
+fn a_first_whose_cid_is_in_use_fails_its_second() {
+    let mut world = World::connected(Digests::NONE);
+    let before = current(&world);
+    world.command(IO, Command::write(1, 8, 1, 512).with_command_id(1));
+    let r2t = world.said_one(IO).r2t();
+    world.command_with(IO, compare(1), &before);
+    world.command_with(IO, write(1), &pattern(512, 9));
+    let conflict = Status::COMMAND_ID_CONFLICT.with_dnr();
+    assert_eq!(statuses(&mut world), [(1, conflict), (2, Status::FUSED_FAILED)]);
+    assert_eq!(current(&world), before);
+    world.grant(IO, &r2t, &pattern(512, 2), 512);
+    assert_eq!(statuses(&mut world), [(1, Status::SUCCESS)]);
+    world.end();
+}

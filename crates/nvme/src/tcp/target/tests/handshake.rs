@@ -4,7 +4,7 @@ use block::limits::HANDSHAKE;
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{ConnectData, FabricsType};
 use wire::nvme::{Command, Status};
-use wire::nvme_tcp::{Digests, ICReq};
+use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq, PduType, TermReq};
 
 use super::world::{Said, World, capsule};
 use crate::tcp::target::{Reason, Settings};
@@ -145,5 +145,20 @@ fn a_connected_queue_that_is_idle_asks_for_no_wakening() {
         assert_eq!(world.links[link].connection.poll_timeout(), None);
         assert_eq!(world.links[link].close, None);
     }
+    world.end();
+}
+
+/// A host that gives up before it began is not told that it broke a rule.
+#[test]
+fn a_termreq_before_icreq_just_ends_the_connection() {
+    let mut world = World::new();
+    let link = world.accept();
+    let term = TermReq::new(PduType::H2C_TERM_REQ, FatalErrorStatus::SEQUENCE_ERROR, 0, &[]);
+    let mut bytes = [0; TermReq::SIZE_MAX];
+    let length = term.emit(&mut bytes);
+    world.send(link, &bytes[..length]);
+    assert!(world.said(link).is_empty());
+    let reason = world.links[link].connection.reason();
+    assert_eq!(reason, Some(&Reason::Terminated(FatalErrorStatus::SEQUENCE_ERROR)));
     world.end();
 }

@@ -11,6 +11,8 @@ use super::world::{Said, VOLUME, World, capsule, host_data, pattern};
 use crate::tcp::target::Settings;
 
 pub(super) const IO: usize = 1;
+/// The admin queue of such a world.
+pub(super) const ADMIN: usize = 0;
 
 fn read(lba: u64, bytes: u32) -> Command {
     Command::read(1, lba, bytes / 512, bytes)

@@ -160,7 +160,7 @@ impl World {
             memory: &mut self.memory,
             pool: &mut self.pool,
             controllers: &mut self.controllers,
-            requests: &mut self.requests,
+            below: &mut self.requests,
         };
         act(&mut self.links[link].connection, &mut ctx)
     }

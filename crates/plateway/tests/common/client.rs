@@ -2,7 +2,9 @@
 //!
 //! A [`Controller`] is an admin queue; a [`Queue`] is a connection past Connect, on which a [`Batch`] puts all its commands before it reads
 //! the first answer. Units: bytes; blocks of 512. Errors: every answer that is not the expected one panics, and so does a target that is
-//! silent for [`HANG`].
+//! silent for [`HANG`]. Only [`Queue::try_read`] and its like return a command's status, whatever it is.
+// Each test program uses a part of it.
+#![allow(dead_code)]
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::feature::{FeatureId, NumberOfQueues};
-use wire::nvme::{Command, Completion, Nqn};
+use wire::nvme::{Command, Completion, Nqn, Status};
 use wire::nvme_tcp::{
     CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICReq, ICResp, PduType, R2T,
 };
@@ -42,7 +44,8 @@ pub(crate) struct Queue {
     socket: TcpStream,
     input: BufReader<TcpStream>,
     max_h2c: usize,
-    data: Vec<u8>,
+    /// The data of the latest C2HData PDU.
+    pub(crate) data: Vec<u8>,
 }
 
 /// What a queue is to do: `depth` commands of `size` bytes each, one after the other through a region as long as its pattern, and again
@@ -232,6 +235,41 @@ impl Queue {
         }
     }
 
+    /// Writes one block; how that went.
+    pub(crate) fn try_write(&mut self, lba: u64, block: &[u8; BLOCK]) -> Status {
+        let inside = SglDescriptor::in_capsule(BLOCK as u32);
+        let command = Command::write(1, lba, 1, BLOCK as u32).with_sgl(inside);
+        let capsule = CapsuleCommand::new(command, Digests::NONE, BLOCK as u32);
+        self.push(&[&capsule.emit(), block]);
+        self.status()
+    }
+
+    /// Reads one block into [`Queue::data`]; how that went.
+    pub(crate) fn try_read(&mut self, lba: u64) -> Status {
+        let command = Command::read(1, lba, 1, BLOCK as u32);
+        self.push(&[&CapsuleCommand::new(command, Digests::NONE, 0).emit()]);
+        self.status()
+    }
+
+    /// Flushes the namespace; how that went.
+    pub(crate) fn try_flush(&mut self) -> Status {
+        let command = Command::flush(1);
+        self.push(&[&CapsuleCommand::new(command, Digests::NONE, 0).emit()]);
+        self.status()
+    }
+
+    /// The status of the one command that is outstanding; its data lie in [`Queue::data`].
+    fn status(&mut self) -> Status {
+        loop {
+            match self.next() {
+                Answer::Done(completion) => return completion.status,
+                Answer::Data(header) if header.is_success() => return Status::SUCCESS,
+                Answer::Data(_) => {}
+                Answer::Wanted(wanted) => panic!("{wanted} for data that were in the capsule"),
+            }
+        }
+    }
+
     fn push(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.socket.write_all(part).expect("the server takes what is sent");
@@ -249,15 +287,22 @@ impl Queue {
 
     /// The next PDU; a command that failed panics.
     fn answer(&mut self) -> Answer {
+        let answer = self.next();
+        if let Answer::Done(completion) = &answer {
+            assert!(completion.status.is_success(), "{completion}");
+        }
+        answer
+    }
+
+    /// The next PDU.
+    fn next(&mut self) -> Answer {
         let mut header = [0; 24];
         self.input.read_exact(&mut header).expect("the server answers");
         let common = CommonHeader::parse(&header).expect("that length");
         let payload = common.check(Digests::NONE).expect("a PDU");
         match common.kind {
             PduType::CAPSULE_RESPONSE => {
-                let completion = CapsuleResponse::parse(&header).expect("that type").completion;
-                assert!(completion.status.is_success(), "{completion}");
-                Answer::Done(completion)
+                Answer::Done(CapsuleResponse::parse(&header).expect("that type").completion)
             }
             PduType::R2T => Answer::Wanted(R2T::parse(&header).expect("that length")),
             PduType::C2H_DATA => {

@@ -1,22 +1,12 @@
-//! Texts: a configuration written out again, and tables.
+//! A configuration written out again, every default filled in: what is read from it is the same.
 
 use std::fmt::Write as _;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use super::model::{HiArgs, Hosts, Layout, Server};
+use super::nqn::Nqn;
+use super::size::Size;
 
-use crate::config::model::{HiArgs, Hosts, Layout, Server};
-use crate::config::nqn::Nqn;
-use crate::config::size::Size;
-
-/// An empty table without lines, as wide as its contents.
-pub(crate) fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(head.iter().copied());
-    table
-}
-
-/// The configuration that is served, every default filled in: what it is read from again is the same.
+/// The whole configuration, as a file.
 pub(crate) fn config_text(args: &HiArgs) -> String {
     let HiArgs { server, disks, volumes, listeners, exports } = args;
     let mut text = server_text(server);
@@ -102,8 +92,8 @@ pub(crate) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{check, defaults::Defaults};
     use super::*;
-    use crate::config::{check, defaults::Defaults};
 
     #[test]
     fn a_configuration_written_out_reads_back_as_the_same() {

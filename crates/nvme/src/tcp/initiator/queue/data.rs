@@ -1,0 +1,149 @@
+//! Data of reads as they come in (C2HData): copied out of the stream where they are small, received straight into the buffer where they are not.
+//!
+//! In: headers, bytes, filled direct receives. Errors: a [`Fault`] for data that nobody asked for or that are out of order; a wrong digest marks its job.
+//! Spec: NVMe/TCP, "C2HData", "Data digest".
+
+use block::checksum::Crc32c;
+use block::limits::DIRECT_RECEIVE_MIN;
+use block::{Buffer, Instant, Memory};
+use contract::{Direct, Next};
+use wire::nvme::Status;
+use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
+
+use super::super::jobs::{Jobs, Kind};
+use super::super::link::{Fault, Lent};
+use super::{Queue, UNBOUNDED};
+use crate::tcp::pdu_stream::{Frame, Violation, digest_at};
+
+/// Data of a read that are coming in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    slot: u16,
+    job: u32,
+    /// Where in the job's buffer the next byte goes.
+    at: u32,
+    /// Bytes to come.
+    left: u32,
+    running: Crc32c,
+    digest: bool,
+    success: bool,
+}
+
+impl Queue {
+    /// A direct receive has filled its part.
+    pub(in crate::tcp::initiator) fn handle_direct(
+        &mut self,
+        now: Instant,
+        direct: Direct,
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<Next, Fault> {
+        self.heard = now;
+        let mut incoming = self.incoming.expect("a direct receive belongs to incoming data");
+        if incoming.digest {
+            let Direct { at, length, .. } = direct;
+            incoming.running = memory.crc32c(&direct.buffer, at, length, incoming.running);
+        }
+        jobs.take_home(incoming.job, direct.buffer);
+        incoming.at += direct.length;
+        incoming.left -= direct.length;
+        self.incoming = Some(incoming);
+        let (_, next) = self.take_data(now, incoming, &[], jobs, memory)?;
+        Ok(next.unwrap_or_else(|| self.front()))
+    }
+
+    /// C2HData: the header is whole, the data begin behind it.
+    #[inline]
+    pub(super) fn begin_data(
+        &mut self,
+        frame: Frame,
+        bytes: &[u8],
+        jobs: &mut Jobs,
+    ) -> Result<Incoming, Fault> {
+        let header = DataHeader::parse(bytes).expect("the header is whole");
+        let (slot, index) = self.find(header.command_id)?;
+        let job = &jobs[index];
+        if job.kind != Kind::Read || job.verdict.is_some() {
+            return Err(Violation::sequence("data for a command that reads none").into());
+        }
+        if header.length != frame.data_length {
+            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+            return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
+        }
+        let end = u64::from(header.offset) + u64::from(header.length);
+        if header.offset != job.received || end > job.length || header.length == 0 {
+            let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
+            return Err(Violation::new(fes, 12, "read data in order and within the command").into());
+        }
+        if header.is_success() && !header.is_last() {
+            let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+            return Err(Violation::new(fes, 1, "SUCCESS only with LAST_PDU").into());
+        }
+        Ok(Incoming {
+            slot,
+            job: index,
+            at: header.offset,
+            left: header.length,
+            running: Crc32c::new(),
+            digest: frame.common.flags.contains(PduFlags::DDGST),
+            success: header.is_success(),
+        })
+    }
+
+    /// Takes data and their digest; says how many bytes it used, and what it wants if that was not all.
+    #[inline]
+    pub(super) fn take_data(
+        &mut self,
+        now: Instant,
+        mut incoming: Incoming,
+        bytes: &[u8],
+        jobs: &mut Jobs,
+        memory: &mut dyn Memory,
+    ) -> Result<(usize, Option<Next>), Fault> {
+        let mut used = 0;
+        let here = (incoming.left as usize).min(bytes.len());
+        if here > 0 {
+            let data = &bytes[..here];
+            memory.write(jobs[incoming.job].buffer_mut(), incoming.at, data);
+            if incoming.digest {
+                incoming.running = incoming.running.update(data);
+            }
+            used = here;
+            incoming.at += here as u32;
+            incoming.left -= here as u32;
+        }
+        if incoming.left > 0 {
+            self.incoming = Some(incoming);
+            return Ok((used, Some(self.rest(incoming, jobs, memory))));
+        }
+        if incoming.digest {
+            let Some(digest) = bytes.get(used..used + Digests::SIZE) else {
+                self.incoming = Some(incoming);
+                let next = Next::Stream { at_least: 4, at_most: self.at_most() };
+                return Ok((used, Some(next)));
+            };
+            jobs[incoming.job].bad_digest |= digest_at(digest, 0) != incoming.running.value();
+            used += Digests::SIZE;
+        }
+        self.incoming = None;
+        jobs[incoming.job].received = incoming.at;
+        if incoming.success {
+            self.answer(now, incoming.slot, incoming.job, Status::SUCCESS, jobs)?;
+        }
+        Ok((used, None))
+    }
+
+    /// How the rest of incoming data is to be received.
+    fn rest(&mut self, incoming: Incoming, jobs: &mut Jobs, memory: &mut dyn Memory) -> Next {
+        let digest = if incoming.digest { Digests::SIZE as u32 } else { 0 };
+        if incoming.left < DIRECT_RECEIVE_MIN {
+            return Next::Stream { at_least: incoming.left + digest, at_most: UNBOUNDED };
+        }
+        let job = &mut jobs[incoming.job];
+        job.lent = Lent::Direct;
+        let mut buffer: Buffer = core::mem::take(job.buffer_mut());
+        memory.materialize(&mut buffer);
+        let (at, length) = (incoming.at, incoming.left);
+        Next::Direct(Direct { buffer, at, length, token: incoming.job.into() })
+    }
+}

@@ -1,0 +1,222 @@
+//! `plateway check`: what a start would find, told beforehand, with nothing changed.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::common::{Server, configuration, flat, own_configuration, plateway, text, write};
+use serde_json::Value;
+
+const STRIPE: &str = "layout = \"stripe\"\ndisks = [\"a\", \"b\"]";
+
+/// Runs `check` in `directory`: its exit code, and standard output and error as a person reads them.
+fn check(directory: &Path, args: &[&str]) -> (i32, String, String) {
+    let mut command = plateway();
+    let output = command.current_dir(directory).arg("check").args(args).output().unwrap();
+    (output.status.code().expect("it ends by itself"), text(&output.stdout), flat(&output.stderr))
+}
+
+fn json(directory: &Path, args: &[&str]) -> (i32, Value) {
+    let (code, out, err) = check(directory, &[args, &["--json"]].concat());
+    (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let all = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        all.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn without_a_server_everything_is_new_and_nothing_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let disks = [("a", "file:a.img?create=8MiB"), ("b", "delay:5,ram:8MiB"), ("c", "null:1GiB")];
+    let volumes = [("v0", "disks = [\"a\"]"), ("v1", "disks = [\"b\"]"), ("v2", "disks = [\"c\"]")];
+    let path = write(here, &own_configuration(here, &disks, &volumes));
+    let (code, out, err) = check(here, &[&path]);
+    assert_eq!(code, 0, "{err}");
+    for part in [
+        "no server answers",
+        "+ disk a: file:a.img?create=8MiB",
+        "would be created with 8MiB",
+        "memory, zeros at first",
+        "under a new identity",
+        "free; the system would choose a port",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert_eq!(names_in(here), ["plateway.toml"]);
+    let (_, found) = json(here, &[&path]);
+    assert_eq!(found["disks"][0]["bytes"], 8 << 20);
+    assert_eq!(found["volumes"][0]["bytes"], 8 << 20);
+    assert_eq!(found["server"], Value::Null);
+    assert_eq!(found["mistakes"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::create_dir(here.join("folder")).unwrap();
+    fs::write(here.join("large.img"), vec![0; 1 << 20]).unwrap();
+    let disks = [
+        ("d0", "file:no.img"),
+        ("d1", "file:none/a.img?create=8MiB"),
+        ("d2", "file:folder"),
+        ("d3", "/dev/no-such-disk"),
+        ("d4", "file:large.img?create=512KiB"),
+        ("d5", "delay:1,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1"),
+    ];
+    let path = write(here, &own_configuration(here, &disks, &[("v0", "disks = [\"d0\"]")]));
+    let (code, out, err) = check(here, &[&path]);
+    assert_eq!(code, 1);
+    assert!(out.contains("waits for disk d0, which is refused"), "{out}");
+    for part in [
+        "6 mistakes",
+        ":8:7]",
+        "no.img: cannot open it",
+        "a file is made with file:PATH?create=SIZE",
+        "none/a.img: cannot make it",
+        "expected a regular file, found a directory",
+        "`lsblk -p` lists the block devices",
+        "create=524288 was asked for, but the file is there and has 1048576 bytes",
+        "expected a disk of this machine inside delay: and faulty:",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let (code, found) = json(here, &[&path]);
+    assert_eq!((code, found["disks"][0]["refused"].as_bool()), (1, Some(true)));
+    let first = found["mistakes"][0].as_str().unwrap();
+    assert!(first.contains("plateway.toml:8: error: disk d0"), "{first}");
+}
+
+#[test]
+fn one_file_by_two_names_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
+    fs::hard_link(here.join("a.img"), here.join("b.img")).unwrap();
+    let disks = [("a", "file:a.img"), ("b", "file:b.img")];
+    let path = write(here, &own_configuration(here, &disks, &[]));
+    let (code, _, err) = check(here, &[&path]);
+    assert_eq!(code, 1);
+    assert!(err.contains("disks a and b are the same blocks by two names"), "{err}");
+    assert!(err.contains("first here"), "{err}");
+    // A file that is not there yet, by two paths.
+    let disks = [("a", "file:new.img?create=1MiB"), ("b", "file:./new.img?create=1MiB")];
+    write(here, &own_configuration(here, &disks, &[]));
+    let (code, _, err) = check(here, &[&path]);
+    assert!(code == 1 && err.contains("the same blocks by two names"), "{err}");
+}
+
+#[test]
+fn a_remote_disk_is_not_contacted() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    // Whoever connected would be seen here.
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = target.local_addr().unwrap();
+    let uri = format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1");
+    let disks = [("a", "file:a.img?create=8MiB"), ("r", uri.as_str())];
+    let stripe = ("s", "layout = \"concat\"\ndisks = [\"a\", \"r\"]");
+    let path = write(here, &own_configuration(here, &disks, &[stripe]));
+    let (code, out, err) = check(here, &[&path]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("not contacted"), "{out}");
+    assert!(out.contains("its labels are not all known"), "{out}");
+    target.set_nonblocking(true).unwrap();
+    assert!(target.accept().is_err(), "it was contacted");
+}
+
+#[test]
+fn labels_are_read_and_judged_as_a_start_judges_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let disks = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
+    let path = write(here, &own_configuration(here, &disks, &[("s", STRIPE)]));
+    let (code, found) = json(here, &[&path]);
+    assert_eq!((code, &found["volumes"][0]["bytes"]), (0, &Value::from(14 << 20)));
+    assert_eq!(found["volumes"][0]["members"][1]["state"], "blank");
+    let (_, out, _) = check(here, &[&path]);
+    assert!(out.contains("its disks are blank and would be labelled"), "{out}");
+
+    let server = Server::start(here, "a", &["--config", &path]);
+    let uuid = server.uuid();
+    // Beside the server that has them, which is asked by its socket.
+    let shown = server.ask(&["check", &path]);
+    assert!(shown.contains("served now") && shown.contains("nothing changes"), "{shown}");
+    // And beside one that is not asked: then they are in use by somebody.
+    let (code, _, err) = check(here, &[&path]);
+    assert!(code == 1 && err.contains("in use by"), "{err}");
+    server.stop();
+
+    let (code, found) = json(here, &[&path]);
+    assert_eq!((code, &found["volumes"][0]["uuid"]), (0, &Value::from(uuid.as_str())));
+    assert_eq!(found["volumes"][0]["members"][0]["state"], "matches");
+    let swapped = "layout = \"stripe\"\ndisks = [\"b\", \"a\"]";
+    write(here, &own_configuration(here, &disks, &[("s", swapped)]));
+    let (code, out, err) = check(here, &[&path]);
+    assert_eq!(code, 1);
+    assert!(out.contains("another set"), "{out}");
+    assert!(err.contains("index 0") && err.contains("index 1") && err.contains(&uuid), "{err}");
+    assert!(err.contains("plateway check FILE --overwrite s"), "{err}");
+    assert!(err.contains(":15:"), "the line of the members: {err}");
+
+    fs::write(here.join("b.img"), vec![1; 8 << 20]).unwrap();
+    write(here, &own_configuration(here, &disks, &[("s", STRIPE)]));
+    let (code, out, err) = check(here, &[&path]);
+    assert!(code == 1 && out.contains("other data") && err.contains("seen other data"), "{err}");
+    let (code, out, err) = check(here, &[&path, "--overwrite", "s"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("would be labelled anew: all that they hold is given up"), "{out}");
+    let (code, _, err) = check(here, &[&path, "--overwrite", "x"]);
+    assert!(code == 1 && err.contains("expected one of the concats and stripes s"), "{err}");
+    assert!(fs::read(here.join("b.img")).unwrap() == vec![1; 8 << 20], "the disk was touched");
+}
+
+#[test]
+fn check_and_serve_agree_on_block_sizes() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
+    for block in [512, 4096] {
+        let volume = format!("disks = [\"a\"]\nblock_size = {block}");
+        let path = write(here, &own_configuration(here, &[("a", "file:a.img")], &[("v", &volume)]));
+        let (code, _, err) = check(here, &[&path]);
+        let served = Server::try_start(here, "a", &["--config", &path]);
+        assert_eq!(code == 0, served.is_ok(), "{block}: {err}");
+        assert!(code == 0 || err.contains(&format!("block_size {block} on disk a")), "{err}");
+    }
+}
+
+#[test]
+fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let volume = "disks = [\"a\"]\nsize = \"2MiB\"";
+    let path = write(here, &own_configuration(here, &[("a", "ram:1MiB")], &[("v", volume)]));
+    let (code, _, err) = check(here, &[&path]);
+    assert_eq!(code, 1);
+    assert!(err.contains("expected at most the 1MiB that its disks hold, seen 2MiB"), "{err}");
+    assert!(err.contains(":12:8]"), "{err}");
+}
+
+#[test]
+fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let config = own_configuration(here, &[], &[]).replace("127.0.0.1:0", &address);
+    let path = write(here, &config);
+    let (code, _, err) = check(here, &[&path]);
+    assert!(code == 1 && err.contains("cannot listen at") && err.contains("ss -ltnp"), "{err}");
+    // A server has an address that the system chose, and is asked about it by name.
+    let path = write(here, &configuration(&[], &[]));
+    let server = Server::start(here, "a", &["--config", &path]);
+    assert!(server.ask(&["check", &path]).contains("the server has it now"));
+    server.stop();
+}

@@ -1,0 +1,99 @@
+//! What each command says to a mistake: which object, what was expected, what was seen, and what to type next.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::common::{flat, plateway};
+
+/// Runs a command that must fail, and looks for words in what it says.
+fn says(directory: &Path, args: &[&str], code: i32, words: &[&str]) {
+    let output = plateway().current_dir(directory).args(args).output().unwrap();
+    let said = flat(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{args:?}: no {word:?} in: {said}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_said_once_with_where_to_find_one() {
+    let directory = tempfile::tempdir().unwrap();
+    for command in
+        [&["check", "no.toml"][..], &["apply", "no.toml"], &["serve", "--config", "no.toml"]]
+    {
+        let output = plateway().current_dir(directory.path()).args(command).output().unwrap();
+        let said = flat(&output.stderr);
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
+        assert!(said.contains("no.toml") && said.contains("docs/configuration.md"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_by_its_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    for command in [&["status"][..], &["disks", "list"], &["disks", "reopen", "d0"]] {
+        let args = [command, &["--control", "no.sock"]].concat();
+        says(here, &args, 1, &["no server answers on the control socket no.sock", "--control"]);
+    }
+}
+
+#[test]
+fn disks_and_targets_that_cannot_be_had_say_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::create_dir(here.join("folder")).unwrap();
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let own = ["--control", "c.sock", "--state", "state", "--memory", "64MiB"];
+    let serve = |disk: &str, at: &str, words: &[&str]| {
+        let args = [&["serve", disk, "--nvme", at, "--hosts", "any"], &own[..]].concat();
+        says(here, &args, 1, words);
+    };
+    let any = "127.0.0.1:0";
+    serve("file:no.img", any, &["disk d0", "no.img: cannot open it", "file:PATH?create=SIZE"]);
+    serve("file:no/a.img?create=1MiB", any, &["disk d0", "no/a.img", "mkdir -p"]);
+    serve("/dev/no-such-disk", any, &["disk d0", "lsblk -p"]);
+    serve("file:folder", any, &["disk d0", "expected", "found a directory"]);
+    serve("ram:1MiB", &address, &["listener", "cannot listen at", "ss -ltnp"]);
+    serve("ram:1MiB", "127.0.0.1", &["expected a colon and a port", "command line:1:"]);
+    serve("delay:1,volume:v", any, &["a volume cannot be a disk", "name the disks of that volume"]);
+    says(here, &["bench", "file:no.img"], 1, &["no.img", "create=SIZE"]);
+    says(here, &["bench", "ramm:1MiB"], 2, &["did you mean ram?"]);
+    says(
+        here,
+        &["bench", "volume:v"],
+        1,
+        &["expected the configuration", "--config plateway.toml"],
+    );
+    says(here, &["copy", "ram:2MiB", "ram:1MiB"], 1, &["too small", "create=SIZE"]);
+    says(here, &["discover", "127.0.0.1"], 2, &["write nvme+tcp://127.0.0.1:4420"]);
+    says(here, &["dissect", "no.pcap"], 1, &["no.pcap", "tcpdump"]);
+    says(here, &["sim", "--plant", "x"], 1, &["expected one of drops-flush"]);
+}
+
+#[test]
+fn a_target_that_nobody_serves_is_told_with_where_to_look() {
+    let directory = tempfile::tempdir().unwrap();
+    // Held by a socket that does not listen, so nobody answers there and nobody takes it.
+    let held = bound_only();
+    let target = format!("nvme+tcp://{}", held.1);
+    says(
+        directory.path(),
+        &["discover", &target],
+        1,
+        &["discovery at", "Connection refused", "ss -ltn"],
+    );
+}
+
+/// A TCP socket that is bound to a port of its own and not listened at, with its address.
+fn bound_only() -> (rustix::fd::OwnedFd, std::net::SocketAddr) {
+    use rustix::net::{AddressFamily, SocketType};
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    rustix::net::bind(&socket, &any).unwrap();
+    let bound = rustix::net::getsockname(&socket).unwrap();
+    (socket, bound.try_into().unwrap())
+}

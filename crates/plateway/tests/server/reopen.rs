@@ -1,0 +1,100 @@
+//! `plateway disks reopen`: a failed flush takes a disk's writes, and a person gives them back.
+
+use std::time::Instant;
+
+use wire::nvme::Status;
+
+use crate::client::{BLOCK, Controller, Queue};
+use crate::common::{HANG, Server};
+
+/// Draws the faults of the disk; any other would do.
+const SEED: u64 = 3;
+/// Blocks that are written in turn.
+const BLOCKS: u64 = 64;
+/// A fault hits so many requests in a row only if something else is wrong.
+const TRIES: usize = 64;
+
+fn block(lba: u64, round: u64) -> [u8; BLOCK] {
+    let mut block = [lba as u8; BLOCK];
+    block[..8].copy_from_slice(&round.to_le_bytes());
+    block
+}
+
+/// Reads a block in spite of the faults that hit reads.
+fn read(queue: &mut Queue, lba: u64) -> Vec<u8> {
+    let read = (0..TRIES).find(|_| queue.try_read(lba).is_success());
+    assert!(read.is_some(), "reads do not go on");
+    queue.data.clone()
+}
+
+/// Writes and flushes until a flush fails. Returns what each block holds then.
+fn fail_a_flush(queue: &mut Queue) -> Vec<[u8; BLOCK]> {
+    let mut held = vec![[0; BLOCK]; BLOCKS as usize];
+    for round in 1u64.. {
+        let lba = round % BLOCKS;
+        let wanted = block(lba, round);
+        // A write that failed leaves the block as before or as asked; written again, it is known.
+        let written = (0..TRIES).find(|_| queue.try_write(lba, &wanted).is_success());
+        assert!(written.is_some(), "no write succeeds in round {round}");
+        held[lba as usize] = wanted;
+        let flushed = queue.try_flush();
+        if !flushed.is_success() {
+            assert_eq!(flushed.without_hints(), Status::WRITE_FAULT, "{flushed:?}");
+            return held;
+        }
+        assert!(round < 1 << 16, "no flush ever fails");
+    }
+    unreachable!("it counts for ever")
+}
+
+#[test]
+fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = format!("faulty:{SEED},file:a.img?create=8MiB");
+    let server = Server::of(directory.path(), "a", &disk);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    let held = fail_a_flush(&mut queue);
+
+    // Other shards are told by mail, so writes on them end a moment later, but they end.
+    let refused = Status::NAMESPACE_WRITE_PROTECTED;
+    let until = Instant::now() + HANG;
+    while queue.try_write(0, &block(0, 0)).without_hints() != refused {
+        assert!(Instant::now() < until, "a disk that failed a flush takes writes");
+    }
+    for lba in 1..BLOCKS {
+        assert_eq!(queue.try_write(lba, &block(lba, 0)).without_hints(), refused);
+        assert_eq!(read(&mut queue, lba), held[lba as usize], "block {lba}");
+    }
+    assert!(!queue.try_flush().is_success(), "nobody may say that it is durable");
+
+    let status = server.status();
+    let why = status["disks"][0]["protected"].as_str().expect("a reason");
+    assert!(!why.is_empty());
+    assert!(server.ask(&["disks", "list"]).contains("takes no writes"));
+    server.wait_for("the log line", |_| server.log().contains("plateway disks reopen d0"));
+
+    // The next flush may meet a fault of its own; then it is the same again.
+    let recovered = (0..TRIES).find(|_| {
+        let done = server.ask(&["disks", "reopen", "d0"]);
+        assert!(done.contains("is open as before and takes writes"), "{done}");
+        let wanted = block(5, 77);
+        let written = (0..TRIES).find(|_| queue.try_write(5, &wanted).is_success());
+        assert!(written.is_some(), "a reopened disk takes no writes");
+        assert_eq!(read(&mut queue, 5), wanted);
+        queue.try_flush().is_success()
+    });
+    assert!(recovered.is_some(), "no flush succeeds after the disk was reopened");
+    assert!(server.status()["disks"][0]["protected"].is_null());
+    server.stop();
+}
+
+#[test]
+fn a_disk_is_reopened_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
+    assert!(server.ask(&["disks", "reopen", "d0"]).contains("takes writes"));
+    let refused = server.refuse(&["disks", "reopen", "d7"]);
+    assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
+    server.stop();
+}

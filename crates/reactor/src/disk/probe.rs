@@ -1,0 +1,254 @@
+//! A look at a file or block device that changes nothing: what opening it would find.
+//!
+//! It is opened for reading alone, never made, never locked for longer than it takes to see whether somebody else has it. The facts are those
+//! that [`FileDisk`] would find, but for `discards`, which only a writer can try. Reads take the kind of access that the disk itself would have,
+//! so they are right beside a server that has it open. Unit: bytes. Errors: as for opening ([`OpenError`]).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use block::{ByteCount, PAGE_SIZE};
+use contract::{Cache, DiskFacts};
+use rustix::fs::{Access as Right, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::error::OpenError;
+use super::file::{Access, FileDisk, expect, physical_block, refused, system};
+
+/// Bytes of a page.
+pub const PAGE: usize = PAGE_SIZE as usize;
+
+/// Which blocks these are, by whatever path: two disks of one identity would destroy each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A regular file.
+    File {
+        /// Of the file system.
+        device: u64,
+        /// Of the file.
+        inode: u64,
+    },
+    /// A block device.
+    Device(u64),
+    /// A file that is not there yet.
+    Name {
+        /// Of the folder's file system.
+        device: u64,
+        /// Of the folder.
+        inode: u64,
+        /// Its name there.
+        name: OsString,
+    },
+}
+
+/// A file or block device that is looked at.
+#[derive(Debug)]
+pub struct Probe {
+    disk: FileDisk,
+    /// To the last byte, which need not be that of a block.
+    bytes: u64,
+    identity: Identity,
+    in_use: bool,
+}
+
+/// Memory that direct access takes.
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
+impl Probe {
+    /// Looks at a regular file.
+    pub fn file(path: &Path) -> Result<Probe, OpenError> {
+        let fd = look(path, OFlags::empty())?;
+        expect(path, &fd, FileType::RegularFile, "a regular file")?;
+        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask what it is"))?;
+        let read_only = !may_write(path);
+        let in_use = is_locked(&fd, read_only);
+        let disk = FileDisk::of_file(path, fd, read_only)?;
+        let identity = Identity::File { device: stat.st_dev, inode: stat.st_ino };
+        Ok(Probe { disk, bytes: stat.st_size as u64, identity, in_use })
+    }
+
+    /// Looks at a block device.
+    pub fn device(path: &Path) -> Result<Probe, OpenError> {
+        let fd = look(path, OFlags::empty())?;
+        expect(path, &fd, FileType::BlockDevice, "a block device")?;
+        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask what it is"))?;
+        // Claimed for a moment, to see whether it can be.
+        let in_use = rustix::fs::open(path, flags() | OFlags::EXCL, Mode::empty())
+            .is_err_and(|errno| errno == Errno::BUSY);
+        let disk = FileDisk::of_device(path, fd, !may_write(path))?;
+        let bytes = disk.facts().size.0;
+        Ok(Probe { disk, bytes, identity: Identity::Device(stat.st_rdev), in_use })
+    }
+
+    /// What is known of it. `read_only` says that it may not be written.
+    pub fn facts(&self) -> DiskFacts {
+        self.disk.facts()
+    }
+
+    /// How it would be accessed.
+    pub fn access(&self) -> Access {
+        self.disk.access()
+    }
+
+    /// Which blocks these are.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Whether somebody has it, so that opening it now would be refused.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// Its page at byte `at`, a multiple of a page. What is beyond its end reads as zeros.
+    pub fn read_page(&self, at: u64) -> io::Result<[u8; PAGE]> {
+        let mut page = Box::new(Page([0; PAGE]));
+        let mut filled = 0;
+        let there = self.bytes.saturating_sub(at).min(PAGE as u64) as usize;
+        while filled < there {
+            match rustix::io::pread(self.disk.fd(), &mut page.0[filled..], at + filled as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(page.0)
+    }
+}
+
+/// What a file of `bytes` would be like that is made at `path`, where there is none. An error says why it cannot be made.
+pub fn unmade_file(path: &Path, bytes: u64) -> Result<(DiskFacts, Identity), OpenError> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let fail = system(path, "make it");
+    let fd = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+        .and_then(|fd| {
+            rustix::fs::access(folder, Right::WRITE_OK | Right::EXEC_OK)?;
+            Ok(fd)
+        })
+        .map_err(fail)?;
+    let stat = rustix::fs::fstat(&fd).map_err(system(folder, "ask what it is"))?;
+    let facts = DiskFacts {
+        size: ByteCount(bytes),
+        // Direct access may ask for more, which shows once there is something to read.
+        logical_block: 512,
+        physical_block: physical_block(&fd, stat.st_dev),
+        cache: Cache::Volatile,
+        read_only: false,
+        discards: true,
+        discard_zeroes: true,
+    };
+    let name = path.file_name().map(Into::into).unwrap_or_default();
+    Ok((facts, Identity::Name { device: stat.st_dev, inode: stat.st_ino, name }))
+}
+
+fn flags() -> OFlags {
+    OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY
+}
+
+fn look(path: &Path, more: OFlags) -> Result<OwnedFd, OpenError> {
+    rustix::fs::open(path, flags() | more, Mode::empty()).map_err(|errno| refused(path, errno))
+}
+
+fn may_write(path: &Path) -> bool {
+    rustix::fs::access(path, Right::WRITE_OK).is_ok()
+}
+
+/// Whether a server that opened it now would find it locked. The lock is taken and given back.
+fn is_locked(fd: &OwnedFd, read_only: bool) -> bool {
+    let how = match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(fd, how) {
+        Ok(()) => {
+            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+            false
+        }
+        Err(errno) => errno == Errno::WOULDBLOCK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::super::tests::Directory;
+    use super::*;
+
+    #[test]
+    fn a_look_finds_what_opening_finds_and_changes_nothing() {
+        for directory in Directory::everywhere() {
+            let path = directory.file("a.img");
+            fs::write(&path, vec![7; 2 * PAGE + 512]).unwrap();
+            let before = fs::metadata(&path).unwrap();
+            let probe = Probe::file(&path).unwrap();
+            assert!(!probe.is_in_use());
+            assert_eq!(probe.read_page(PAGE as u64).unwrap(), [7; PAGE]);
+            assert!(probe.read_page(2 * PAGE as u64).unwrap()[..513].ends_with(&[7, 0]));
+            assert_eq!(probe.read_page(3 * PAGE as u64).unwrap(), [0; PAGE]);
+            let seen = (probe.facts(), probe.access());
+            let after = fs::metadata(&path).unwrap();
+            assert_eq!((before.len(), before.mtime_nsec()), (after.len(), after.mtime_nsec()));
+            let disk = FileDisk::open_file(&path, None).unwrap();
+            let discards = disk.facts().discards;
+            let facts = DiskFacts { discards, discard_zeroes: discards, ..seen.0 };
+            assert_eq!((facts, seen.1), (disk.facts(), disk.access()));
+        }
+    }
+
+    #[test]
+    fn a_file_that_a_server_has_is_in_use_and_readable_all_the_same() {
+        for directory in Directory::everywhere() {
+            let path = directory.file("a.img");
+            let disk = FileDisk::open_file(&path, Some(1 << 20)).unwrap();
+            let probe = Probe::file(&path).unwrap();
+            assert!(probe.is_in_use());
+            assert_eq!(probe.read_page(0).unwrap(), [0; PAGE]);
+            drop(disk);
+            assert!(!Probe::file(&path).unwrap().is_in_use());
+        }
+    }
+
+    #[test]
+    fn one_file_has_one_identity_by_every_path() {
+        for directory in Directory::everywhere() {
+            let (a, b) = (directory.file("a"), directory.file("b"));
+            let link = directory.file("here");
+            std::os::unix::fs::symlink(directory.file(""), &link).unwrap();
+            let named = |path: &Path| unmade_file(path, 512).unwrap().1;
+            assert_eq!(named(&a), named(&link.join("a")));
+            assert_ne!(named(&a), named(&b));
+            fs::write(&a, [0; 4096]).unwrap();
+            fs::hard_link(&a, &b).unwrap();
+            let identity = |path: &Path| Probe::file(path).unwrap().identity().clone();
+            assert_eq!(identity(&a), identity(&b));
+            assert_eq!(identity(&a), identity(&link.join("a")));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_as_opening_tells_it() {
+        for directory in Directory::everywhere() {
+            let missing = directory.file("no/a.img");
+            assert!(Probe::file(&missing).is_err());
+            let error = unmade_file(&missing, 512).unwrap_err().to_string();
+            assert!(error.contains("no/a.img: cannot make it"), "{error}");
+            assert!(
+                Probe::file(&directory.file("")).unwrap_err().to_string().contains("a directory")
+            );
+            let error = Probe::device(&directory.file("x")).unwrap_err().to_string();
+            assert!(error.contains("cannot open it"), "{error}");
+            let empty = directory.file("empty");
+            fs::write(&empty, []).unwrap();
+            assert!(Probe::file(&empty).unwrap_err().to_string().contains("0 bytes"));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a control thread does on a client: every shard imports the target's namespace, a volume lies over the imports, and a visitor works on each shard's.
+//!
+//! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the volume.
+
+use contract::{DiskFacts, DiskId};
+use shard::imports::ImportSettings;
+use shard::{Answer, Mail, News, Order, Shard};
+use volume::{Layout, Member};
+use wire::nvme::Nqn;
+use wire::nvme_tcp::Digests;
+
+use crate::client::{Client, Simulated, VOLUME};
+use crate::run::{Run, subsystem_name};
+use crate::scenario::Setup;
+use crate::world::World;
+
+/// What the run knows of a client.
+pub(crate) struct ClientState {
+    pub(crate) host: usize,
+    pub(crate) working: bool,
+    /// What the import of each shard said of the disk.
+    facts: Vec<Option<DiskFacts>>,
+    /// Shards that have the volume.
+    ready: usize,
+    /// The numbers of the next writes of its shards after a restart.
+    pub(crate) next_ids: Vec<u64>,
+}
+
+impl ClientState {
+    /// Client number `index` on a host of its own, not started. Its shards' writes are numbered as those of writers from `first` on.
+    pub(crate) fn new(host: usize, shards: u16, first: u64) -> ClientState {
+        let next_ids = (first..first + u64::from(shards)).collect();
+        ClientState { host, working: false, facts: Vec::new(), ready: 0, next_ids }
+    }
+}
+
+impl Run {
+    pub(crate) fn start_client(&mut self, index: usize) {
+        let now = self.world.instant();
+        let shards = self.setup.client_shards;
+        let host = self.clients[index].host;
+        let visitors = self.clients.len() * usize::from(shards);
+        let step = (visitors + self.raw_hosts.len()) as u64;
+        let machine = |shard: u16| {
+            let settings = self.shard_settings(shard, shards, 4 * block::limits::POOL_PAGES_MIN);
+            let first = self.clients[index].next_ids[usize::from(shard)];
+            let random = self.random.fork();
+            Simulated::visited(Client::new(Shard::new(now, settings), random, first, step))
+        };
+        let machines = (0..shards).map(machine).collect();
+        self.world.start(host, machines);
+        let state = &mut self.clients[index];
+        (state.working, state.ready) = (false, 0);
+        state.facts = vec![None; usize::from(shards)];
+        for shard in 0..usize::from(shards) {
+            self.import(index, shard);
+        }
+    }
+
+    fn import(&mut self, index: usize, shard: usize) {
+        let settings = import_settings(&self.setup, index);
+        self.orders += 1;
+        let order = Order::AddImport { disk: import_disk(index), settings: Box::new(settings) };
+        let mail = Mail::Order { number: self.orders, order: Box::new(order) };
+        self.world.order(self.clients[index].host, shard, mail);
+    }
+
+    /// Orders the same of every shard of a client.
+    fn order_client(&mut self, index: usize, order: impl Fn() -> Order) {
+        for shard in 0..self.clients[index].next_ids.len() {
+            self.orders += 1;
+            let mail = Mail::Order { number: self.orders, order: Box::new(order()) };
+            self.world.order(self.clients[index].host, shard, mail);
+        }
+    }
+
+    /// Takes what clients' shards wrote to their control thread.
+    pub(crate) fn read_clients_control(&mut self) {
+        for index in 0..self.clients.len() {
+            let host = self.clients[index].host;
+            while let Some((from, mail)) = self.world.hosts[host].control.pop_front() {
+                let answer = match mail {
+                    Mail::Answer { answer, .. } => answer,
+                    Mail::News(news) => {
+                        if matches!(*news, News::DiskProtected(..)) {
+                            self.reopen_import(index);
+                        }
+                        continue;
+                    }
+                    _ => continue,
+                };
+                match *answer {
+                    Answer::Import(Ok(facts)) => {
+                        self.clients[index].facts[from.index()] = Some(facts);
+                        // It may have grown between two answers.
+                        let facts = self.clients[index].facts.iter().map(Option::as_ref);
+                        let sizes: Option<Vec<u64>> =
+                            facts.map(|facts| Some(facts?.size.0)).collect();
+                        if let Some(length) = sizes.and_then(|sizes| sizes.into_iter().min()) {
+                            let member = Member { disk: import_disk(index), base: 0, length };
+                            let layout = Layout::single(member);
+                            self.order_client(index, || Order::AddVolume {
+                                volume: VOLUME,
+                                layout: layout.clone(),
+                            });
+                        }
+                    }
+                    Answer::Import(Err(_)) => self.import(index, from.index()),
+                    _ if self.clients[index].working => {}
+                    _ => {
+                        self.clients[index].ready += 1;
+                        if self.clients[index].ready == self.clients[index].next_ids.len() {
+                            self.begin_work(index);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every shard of a client has the volume: its visitors begin.
+    fn begin_work(&mut self, index: usize) {
+        let host = self.clients[index].host;
+        for shard in 0..self.clients[index].next_ids.len() {
+            let mut work = self.setup.work;
+            let client = client_of(&mut self.world, host, shard);
+            work.blocks = client.blocks();
+            work.request_max = work.request_max.min(work.blocks);
+            client.begin(work);
+            if self.healed {
+                client.stop();
+            }
+        }
+        self.clients[index].working = true;
+        self.world.nudge(host);
+    }
+
+    /// A flush failed, since the target may have lost what it had acknowledged: somebody looks at it, and lets writes pass again.
+    fn reopen_import(&mut self, index: usize) {
+        let Some(facts) = self.clients[index].facts[0].clone() else { return };
+        let disk = import_disk(index);
+        self.order_client(index, || Order::RenewDisk { disk, facts: facts.clone() });
+    }
+}
+
+pub(crate) fn client_of(world: &mut World<Simulated>, host: usize, shard: usize) -> &mut Client {
+    world.hosts[host].nodes[shard].machine.client().expect("the host is a client")
+}
+
+/// HOSTNQN of a client.
+pub(crate) fn client_name(index: usize) -> Nqn {
+    let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-client-{index}");
+    Nqn::new(&name).expect("a valid name")
+}
+
+/// The number of a client's disk, so that its owner is not always the first shard.
+fn import_disk(index: usize) -> DiskId {
+    DiskId(index as u32)
+}
+
+/// Where a client finds the target's volume.
+fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
+    let mut settings = ImportSettings::new(
+        ([10, 0, 0, 1], 4420).into(),
+        subsystem_name(),
+        1,
+        client_name(client),
+        [client as u8 + 1; 16],
+    );
+    settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
+    settings.quiesce = settings.keep_alive * 2;
+    settings.queues = setup.queues;
+    settings.depth = setup.depth;
+    settings.digests = Digests { header: setup.digests, data: setup.digests };
+    settings
+}

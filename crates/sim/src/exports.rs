@@ -1,0 +1,195 @@
+//! What the target exports and to whom, as it changes while hosts are connected, and what follows for those who look: which hosts must be
+//! refused, and what a discovery log may show.
+//!
+//! Shards learn of a change one after the other. So between the order and its last answer, what was and what is are both right; before and after only one is.
+//! Units: virtual nanoseconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use nvme::subsystem::{Hosts, Subsystem};
+use shard::Order;
+use wire::nvme::Nqn;
+
+use crate::raw_host::Seen;
+use crate::run::{MILLISECOND, Run, subsystem_name};
+
+/// So long after a refusal is known to all shards, what they took before may still be answered: connections close by mail.
+const SLACK: u64 = 2_000 * MILLISECOND;
+/// Subsystems beside the volume's, which come and go.
+const OTHERS: [&str; 3] = ["a", "b", "c"];
+
+/// One state of the exports.
+#[derive(Debug)]
+struct State {
+    ordered_at: u64,
+    answered_at: Option<u64>,
+    /// Numbers of the orders, and how many of them are not answered.
+    orders: Range<u64>,
+    left: usize,
+    exported: BTreeMap<Nqn, Hosts>,
+}
+
+/// The exports, and how they came to be so.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    /// Hosts that are not allowed at the moment.
+    denied: BTreeSet<Nqn>,
+    /// The volume's subsystem is not exported at the moment.
+    pub(crate) removed: bool,
+    /// Times that hosts were denied, and subsystems that went.
+    pub(crate) denials: u64,
+    pub(crate) removals: u64,
+    states: Vec<State>,
+}
+
+impl Exports {
+    /// Who may use the volume's subsystem. `all` are those there are.
+    pub(crate) fn hosts(&self, all: &[Nqn]) -> Hosts {
+        if self.denied.is_empty() {
+            return Hosts::Any;
+        }
+        Hosts::List(all.iter().filter(|host| !self.denied.contains(*host)).cloned().collect())
+    }
+
+    fn exported(&self) -> BTreeMap<Nqn, Hosts> {
+        self.states.last().map(|state| state.exported.clone()).unwrap_or_default()
+    }
+
+    /// A target starts: it exports nothing yet.
+    pub(crate) fn restart(&mut self, now: u64) {
+        let (exported, orders) = (BTreeMap::new(), 0..0);
+        let answered_at = Some(now);
+        self.states.push(State { ordered_at: now, answered_at, orders, left: 0, exported });
+    }
+
+    /// It was ordered that `nqn` is exported to these hosts, or not at all.
+    fn ordered(&mut self, now: u64, nqn: Nqn, hosts: Option<Hosts>, orders: Range<u64>) {
+        let mut exported = self.exported();
+        match hosts {
+            Some(hosts) => exported.insert(nqn, hosts),
+            None => exported.remove(&nqn),
+        };
+        let left = orders.clone().count();
+        self.states.push(State { ordered_at: now, answered_at: None, orders, left, exported });
+    }
+
+    /// An order was answered.
+    pub(crate) fn answered(&mut self, now: u64, number: u64) {
+        let mut states = self.states.iter_mut().rev();
+        if let Some(state) = states.find(|state| state.orders.contains(&number)) {
+            state.left -= 1;
+            if state.left == 0 {
+                state.answered_at = Some(now);
+            }
+        }
+    }
+
+    /// The states that may have been in force at some moment from `start` to `end`.
+    fn between(&self, start: u64, end: u64) -> &[State] {
+        let known = |state: &State| state.answered_at.is_some_and(|at| at <= start);
+        let first = self.states.iter().rposition(known).unwrap_or(0);
+        let last = self.states.iter().rposition(|state| state.ordered_at <= end);
+        &self.states[first..last.map_or(first, |last| last + 1)]
+    }
+
+    /// Whether a request of `host` that was made at `start` and was carried out by `end` had no right to be.
+    pub(crate) fn must_refuse(&self, host: &Nqn, start: u64, end: u64) -> bool {
+        if start < SLACK {
+            return false;
+        }
+        let name = subsystem_name();
+        let mut states = self.between(start - SLACK, end).iter();
+        states.all(|state| state.exported.get(&name).is_none_or(|hosts| !hosts.allow(host)))
+    }
+
+    /// Judges what a host saw in the discovery log.
+    pub(crate) fn check(&self, host: &Nqn, seen: &Seen) -> Result<(), String> {
+        let mut states = self.between(seen.start, seen.end).iter();
+        if states.any(|state| visible(state, host) == seen.names) {
+            return Ok(());
+        }
+        Err(format!("a discovery log that was never right for {host}: {seen:?}"))
+    }
+
+    /// Whether this is what there is now.
+    pub(crate) fn is_present(&self, host: &Nqn, names: &BTreeSet<Nqn>) -> bool {
+        self.states.last().is_some_and(|state| visible(state, host) == *names)
+    }
+}
+
+fn visible(state: &State, host: &Nqn) -> BTreeSet<Nqn> {
+    let allowed = state.exported.iter().filter(|(_, hosts)| hosts.allow(host));
+    allowed.map(|(nqn, _)| nqn.clone()).collect()
+}
+
+impl Run {
+    /// Every host that there is, by name.
+    fn all_hosts(&self) -> Vec<Nqn> {
+        let clients = (0..self.clients.len()).map(crate::clients::client_name);
+        let raws = self.raw_hosts.iter().map(|raw| raw.name().clone());
+        clients.chain(raws).chain(self.watchers.iter().map(|watcher| watcher.nqn.clone())).collect()
+    }
+
+    /// Exports the volume as it is, to whom it is exported.
+    pub(crate) fn order_export(&mut self, subsystem: Subsystem) {
+        let hosts = self.exports.hosts(&self.all_hosts());
+        let subsystem = Subsystem { hosts: hosts.clone(), ..subsystem };
+        let first = self.orders + 1;
+        self.order_all(|| Order::SetSubsystem(Box::new(subsystem.clone())));
+        let orders = first..self.orders + 1;
+        self.exports.ordered(self.world.now, subsystem.nqn, Some(hosts), orders);
+    }
+
+    fn order_removal(&mut self, nqn: &Nqn) {
+        self.exports.removals += 1;
+        let first = self.orders + 1;
+        self.order_all(|| Order::RemoveSubsystem(nqn.clone()));
+        self.exports.ordered(self.world.now, nqn.clone(), None, first..self.orders + 1);
+    }
+
+    /// A host is not allowed any more, or all are allowed again.
+    pub(crate) fn change_hosts(&mut self) {
+        if self.exports.denied.is_empty() {
+            let all = self.all_hosts();
+            self.exports.denials += 1;
+            let some = 1 + self.random.below(all.len() as u64);
+            for _ in 0..some {
+                let host = self.random.below(all.len() as u64) as usize;
+                self.exports.denied.insert(all[host].clone());
+            }
+        } else {
+            self.exports.denied.clear();
+        }
+        self.export();
+    }
+
+    /// A subsystem comes or goes: the volume's, or one that nobody uses.
+    pub(crate) fn change_subsystems(&mut self) {
+        if self.random.chance(1, 3) {
+            self.exports.removed = !self.exports.removed;
+            if self.exports.removed {
+                self.order_removal(&subsystem_name());
+            } else {
+                self.export();
+            }
+            return;
+        }
+        let which = OTHERS[self.random.below(OTHERS.len() as u64) as usize];
+        let nqn = Nqn::new(&format!("nqn.2026-11.net.plateway:sim-{which}")).expect("a valid name");
+        if self.exports.exported().contains_key(&nqn) {
+            self.order_removal(&nqn);
+        } else {
+            self.order_export(Subsystem::new(nqn, Hosts::Any));
+        }
+    }
+
+    /// Everybody may use everything again.
+    pub(crate) fn allow_everything(&mut self) {
+        if self.exports.removed || !self.exports.denied.is_empty() {
+            self.exports.removed = false;
+            self.exports.denied.clear();
+            self.export();
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A host that looks at the discovery log: now and then it reads it and leaves, else it stays (a persistent discovery controller), is told of changes by
+//! events, and reads the log anew after each.
+//!
+//! ```text
+//!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> [events on] -> log -> [event -> log]...
+//!      ^------------------------------------------------------------------ | the log was read once, or the connection is lost
+//! ```
+//! What it saw is judged by the run, which knows what it may have seen. A watcher that stays and was told nothing must have seen what there is: a change
+//! that no event tells is found at the end. Units: virtual nanoseconds.
+
+use std::collections::BTreeSet;
+
+use block::Random;
+use contract::Machine;
+use wire::nvme::async_event::AsyncEvent;
+use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ControllerStatus};
+use wire::nvme::feature::{AsyncEventMask, FeatureId};
+use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
+use wire::nvme::{Command, Completion, Nqn};
+use wire::nvme_tcp::Digests;
+
+use super::line::{Line, Said};
+use super::work::Asked;
+use super::{MILLISECOND, PATIENCE, Step, configure, controller_status};
+use crate::world::World;
+
+/// KATO of a watcher that stays.
+const KEEP_ALIVE: u64 = 4_000 * MILLISECOND;
+/// Room for the header and 15 entries.
+const PAGE: usize = 16 * DiscoveryEntry::SIZE;
+
+/// A log as it was read.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// When it was asked for, and when it was there.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The subsystems in it.
+    pub(crate) names: BTreeSet<Nqn>,
+}
+
+/// A host; see the module.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    random: Random,
+    pub(crate) nqn: Nqn,
+    host_id: [u8; 16],
+    digests: Digests,
+    strict: bool,
+    line: Option<Line>,
+    rest_until: u64,
+    stays: bool,
+    poll_at: Option<u64>,
+    alive_at: Option<u64>,
+    heard_at: u64,
+    alarm: Option<u64>,
+    stopping: bool,
+    /// It stays, and has seen what it was told of.
+    settled: bool,
+    read_again: bool,
+    /// GENCTR and what the log held, as this controller told it last.
+    known: Option<(u64, BTreeSet<Nqn>)>,
+    /// Logs read since they were last taken.
+    pub(crate) seen: Vec<Seen>,
+    /// Logs read, and events heard.
+    pub(crate) reads: u64,
+    pub(crate) events: u64,
+}
+
+impl Watcher {
+    /// Watcher number `index`. A strict one is never left by the target.
+    pub(crate) fn new(random: Random, digests: Digests, index: usize, strict: bool) -> Watcher {
+        let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-watcher-{index}");
+        Watcher {
+            random,
+            nqn: Nqn::new(&name).expect("a valid name"),
+            host_id: [0xc0 + index as u8; 16],
+            digests,
+            strict,
+            line: None,
+            rest_until: 0,
+            stays: false,
+            poll_at: None,
+            alive_at: None,
+            heard_at: 0,
+            alarm: None,
+            stopping: false,
+            settled: false,
+            read_again: false,
+            known: None,
+            seen: Vec::new(),
+            reads: 0,
+            events: 0,
+        }
+    }
+
+    /// From now on it stays.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether it stays and waits for events alone.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled && self.stopping
+    }
+
+    /// How it is, in words.
+    pub(crate) fn state(&self) -> String {
+        let asked = self.line.as_ref().map(|line| format!("{:?}", line.asked));
+        format!("settled {}, asked {asked:?}", self.settled)
+    }
+
+    /// Hears what came, and goes on. An error is the target's fault.
+    pub(crate) fn drive<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        target: usize,
+    ) -> Result<(), String> {
+        let now = world.now;
+        if self.line.is_none() && self.rest_until <= now {
+            self.stays = self.stopping || self.random.chance(2, 3);
+            self.line = Some(Line::connect(world, target, self.digests, &mut self.random));
+            self.heard_at = now;
+        }
+        self.hear(world, now)?;
+        self.keep_on(world, now);
+        // An event may never come.
+        let waits = |line: &Line| {
+            let mut asked = line.asked.values();
+            !line.greeted || asked.any(|asked| !matches!(asked, Asked::Event))
+        };
+        let waits = self.line.as_ref().is_some_and(waits);
+        if waits && now > self.heard_at + PATIENCE {
+            if self.strict {
+                return Err(format!("a watcher is not answered: {}", self.state()));
+            }
+            self.leave(world, now);
+        }
+        self.set_alarm(world, now, waits);
+        Ok(())
+    }
+
+    fn set_alarm<M: Machine>(&mut self, world: &mut World<M>, now: u64, waits: bool) {
+        let rest = self.line.is_none().then_some(self.rest_until);
+        let patience = waits.then_some(self.heard_at + PATIENCE + 1);
+        let next = rest.into_iter().chain(patience).chain(self.poll_at).chain(self.alive_at).min();
+        let Some(next) = next else { return };
+        if self.alarm.is_none_or(|alarm| alarm <= now || next < alarm) {
+            let next = next.max(now + 1);
+            self.alarm = Some(next);
+            world.alarm_at(next);
+        }
+    }
+
+    fn hear<M: Machine>(&mut self, world: &mut World<M>, now: u64) -> Result<(), String> {
+        let Some(line) = &mut self.line else { return Ok(()) };
+        if line.take(world) {
+            self.heard_at = now;
+        }
+        loop {
+            let Some(line) = &mut self.line else { return Ok(()) };
+            let said = match line.next() {
+                Ok(Some(said)) => said,
+                Ok(None) => break,
+                Err(why) if self.strict => return Err(format!("a watcher heard nonsense: {why}")),
+                Err(_) => {
+                    self.leave(world, now);
+                    return Ok(());
+                }
+            };
+            match said {
+                Said::Greeted => self.connect(world),
+                Said::Data(header, bytes) => line.take_data(&header, &bytes)?,
+                Said::Term(_) if !self.strict => self.leave(world, now),
+                Said::Response(entry) => match line.asked.remove(&entry.command_id) {
+                    Some(asked) => self.answered(world, now, asked, &entry)?,
+                    None => return Err(format!("an answer to nothing: {entry}")),
+                },
+                Said::Grant(_) | Said::Term(_) => {
+                    return Err(format!("a watcher was told {said:?}"));
+                }
+            }
+        }
+        if self.line.as_ref().is_some_and(|line| line.is_over(world)) {
+            if self.strict {
+                return Err(format!("the target left a watcher: {}", self.state()));
+            }
+            self.leave(world, now);
+        }
+        Ok(())
+    }
+
+    fn ask<M: Machine>(&mut self, world: &mut World<M>, command: Command, asked: Asked) {
+        let line = self.line.as_mut().expect("it is connected");
+        line.ask(world, &mut self.random, command, &[], asked);
+    }
+
+    fn connect<M: Machine>(&mut self, world: &mut World<M>) {
+        let command = Command::connect(&Connect {
+            record_format: 0,
+            queue_id: 0,
+            sq_size: 31,
+            attributes: ConnectAttributes::default(),
+            keep_alive_ms: if self.stays { (KEEP_ALIVE / MILLISECOND) as u32 } else { 0 },
+        });
+        let data = ConnectData {
+            host_id: self.host_id,
+            controller_id: ConnectData::CONTROLLER_ANY,
+            subsystem: Nqn::discovery(),
+            host: self.nqn.clone(),
+        };
+        let line = self.line.as_mut().expect("it is connected");
+        let asked = Asked::Step(Step::Connect);
+        line.ask(world, &mut self.random, command, &data.emit(), asked);
+    }
+
+    fn answered<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        asked: Asked,
+        entry: &Completion,
+    ) -> Result<(), String> {
+        if !entry.status.is_success() {
+            let comes_again = matches!(asked, Asked::Step(Step::Connect)) && !entry.status.dnr();
+            if self.strict && !comes_again {
+                return Err(format!("a watcher asked {asked:?} and was answered: {entry}"));
+            }
+            self.leave(world, now);
+            return Ok(());
+        }
+        match asked {
+            Asked::Step(Step::Connect) => {
+                self.alive_at = self.stays.then_some(now + KEEP_ALIVE / 2);
+                self.ask(world, configure(true, 0), Asked::Step(Step::Enable));
+            }
+            Asked::Step(Step::Enable) => self.poll_at = Some(now),
+            Asked::Step(Step::Ready) if !ControllerStatus(entry.result as u32).ready() => {
+                self.poll_at = Some(now + 5 * MILLISECOND);
+            }
+            Asked::Step(Step::Ready) if self.stays => {
+                let mask = AsyncEventMask::default().with_discovery_changed(true);
+                let feature = FeatureId::ASYNC_EVENT_CONFIGURATION.0;
+                let command = Command::set_features(feature, 0, mask.0, 0);
+                self.ask(world, command, Asked::Step(Step::Disabled));
+            }
+            Asked::Step(Step::Ready) => self.read(world, now),
+            // Events are on.
+            Asked::Step(_) => {
+                self.ask(world, Command::async_event_request(), Asked::Event);
+                self.read(world, now);
+            }
+            Asked::Event => {
+                let event = AsyncEvent::from_result(entry.result as u32);
+                if event != AsyncEvent::DISCOVERY_CHANGED {
+                    return Err(format!("a watcher was told {event:?}"));
+                }
+                self.events += 1;
+                self.settled = false;
+                self.ask(world, Command::async_event_request(), Asked::Event);
+                self.read(world, now);
+            }
+            Asked::Page { start, bytes, received } => {
+                self.look(world, now, start, &bytes, received)?
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        let line = self.line.as_ref().expect("it is connected");
+        if line.asked.values().any(|asked| matches!(asked, Asked::Page { .. })) {
+            self.read_again = true;
+            return;
+        }
+        let command = Command::get_log(LogId::DISCOVERY, 0, 0, PAGE as u32, false);
+        let asked = Asked::Page { start: now, bytes: vec![0; PAGE], received: 0 };
+        self.ask(world, command, asked);
+    }
+
+    /// A log came.
+    fn look<M: Machine>(
+        &mut self,
+        world: &mut World<M>,
+        now: u64,
+        start: u64,
+        bytes: &[u8],
+        received: usize,
+    ) -> Result<(), String> {
+        let wrong = |error: wire::ParseError| format!("a discovery log is wrong: {error}");
+        if received != PAGE {
+            return Err(format!("{received} bytes of a discovery log, {PAGE} were asked for"));
+        }
+        let header = DiscoveryHeader::parse(bytes).map_err(wrong)?;
+        let mut names = BTreeSet::new();
+        for entry in bytes.chunks(DiscoveryEntry::SIZE).skip(1).take(header.records as usize) {
+            let entry = DiscoveryEntry::parse(entry).map_err(wrong)?;
+            if !names.insert(entry.subsystem().map_err(wrong)?) {
+                return Err("a discovery log names a subsystem twice".to_owned());
+            }
+        }
+        if let Some((generation, before)) = self.known.replace((header.generation, names.clone()))
+            && generation == header.generation
+            && before != names
+        {
+            return Err(format!("GENCTR stays {generation} while {before:?} becomes {names:?}"));
+        }
+        self.reads += 1;
+        self.seen.push(Seen { start, end: now, names });
+        if core::mem::take(&mut self.read_again) {
+            self.read(world, now);
+        } else if self.stays {
+            self.settled = true;
+        } else {
+            self.leave(world, now);
+        }
+        Ok(())
+    }
+
+    /// Asks for what is due.
+    fn keep_on<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+        if self.line.is_some() && due(self.poll_at) {
+            self.poll_at = None;
+            self.ask(world, controller_status(), Asked::Step(Step::Ready));
+        }
+        if self.line.is_some() && due(self.alive_at) {
+            self.alive_at = Some(now + KEEP_ALIVE / 2);
+            self.ask(world, Command::keep_alive(), Asked::Alive);
+            // One that stays leaves now and then, too.
+            if !self.stopping && self.random.chance(1, 8) {
+                self.leave(world, now);
+            }
+        }
+    }
+
+    fn leave<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+        if let Some(mut line) = self.line.take() {
+            line.hang_up(world, self.random.chance(1, 2));
+        }
+        (self.poll_at, self.alive_at, self.settled) = (None, None, false);
+        self.known = None;
+        self.read_again = false;
+        self.rest_until = now + self.random.below(1_000 * MILLISECOND);
+    }
+}
