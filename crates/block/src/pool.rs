@@ -9,12 +9,11 @@
 //! - *In-capsule data have a reserve of their own* ([`Class::Capsule`]): their bytes already wait in a socket, and they
 //!   are freed by disk completions alone. Other transfers leave an eighth of the pool to them.
 //! - *A dynamic share* (Choudhury and Hahne, "Dynamic queue length thresholds", 1998): an account may hold at
-//!   most 1/[`SHARE`] of what is free, and always what one transfer of [`TRANSFER_MAX`](crate::limits::TRANSFER_MAX) takes, in one piece or in many,
-//!   while the pool has it. So any number of peers that
+//!   most 1/[`SHARE`] of what is free, and always one transfer of [`TRANSFER_MAX`](crate::limits::TRANSFER_MAX) while the pool has it. So any number of peers that
 //!   never read leave room for the next one: n hogs leave 1/(1 + n/SHARE) of the pool free.
 
 use crate::buffer::{Buffer, pages_for};
-use crate::limits::{PAGES_PER_TRANSFER, POOL_CAPSULE_RESERVE, POOL_SHARE};
+use crate::limits::{POOL_CAPSULE_RESERVE, POOL_SHARE};
 use crate::memory::Memory;
 
 /// What a buffer is for.
@@ -73,8 +72,7 @@ impl Pool {
             Class::Transfer => self.total / POOL_CAPSULE_RESERVE,
         };
         let open = free.saturating_sub(floor);
-        let within_share = account.pages == 0
-            || account.pages + pages <= PAGES_PER_TRANSFER.max(open / SHARE);
+        let within_share = account.pages == 0 || account.pages + pages <= open / SHARE;
         if pages > open || !within_share {
             self.refusals += 1;
             return None;
@@ -139,7 +137,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::POOL_PAGES_MIN;
+    use crate::limits::{PAGES_PER_TRANSFER, POOL_PAGES_MIN};
 
     #[test]
     fn the_smallest_pool_grants_the_largest_transfer() {
@@ -149,18 +147,6 @@ mod tests {
             pool.take(&mut account, Class::Transfer, crate::limits::TRANSFER_MAX, 512).is_some()
         );
         assert_eq!(account.pages(), PAGES_PER_TRANSFER);
-    }
-
-    #[test]
-    fn a_window_of_small_transfers_counts_as_one_large_one() {
-        // 64 AoE frames of 17 sectors, in the smallest pool.
-        let mut pool = Pool::new(POOL_PAGES_MIN);
-        let mut account = Account::default();
-        for frame in 0..64 {
-            let taken = pool.take(&mut account, Class::Transfer, 8704, frame % 8 * 512);
-            assert!(taken.is_some(), "frame {frame}");
-        }
-        assert!(account.pages() <= PAGES_PER_TRANSFER);
     }
 
     #[test]

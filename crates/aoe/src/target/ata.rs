@@ -38,6 +38,7 @@ struct Judged {
     changes: bool,
     crc: u32,
     shape: u32,
+    account: u8,
 }
 
 /// What an overlap with commands in flight means for a new one.
@@ -125,7 +126,7 @@ impl Target {
         if first == end {
             return self.send(received.link, head.done());
         }
-        let judged = Judged {
+        let mut judged = Judged {
             id,
             head,
             kind: Kind::Read,
@@ -134,16 +135,20 @@ impl Target {
             changes: false,
             crc: 0,
             shape: shape(argument),
+            account: 0,
         };
         let Some(overlap) = self.admit(received, &judged) else { return };
-        let Some(buffer) = self.take(id, Class::Transfer, first, end, ctx) else { return };
+        let taken = self.take(id, Class::Transfer, first, end, ctx);
+        let Some((buffer, account)) = taken else { return };
+        judged.account = account;
         let extent = extent(first, end);
         let volume = self.exported(id).export.volume;
         if overlap == Overlap::None
             && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
         {
             let link = received.link;
-            self.loans.push(Loan { head: judged.head, link, export: id, disk, extent, buffer });
+            let Judged { head, account, .. } = judged;
+            self.loans.push(Loan { head, link, export: id, account, disk, extent, buffer });
             if self.loans.len() == LOANS {
                 self.take_loans(ctx);
             }
@@ -172,7 +177,7 @@ impl Target {
         if payload.is_empty() {
             return self.send(received.link, head.done());
         }
-        let judged = Judged {
+        let mut judged = Judged {
             id,
             head,
             kind: Kind::Write,
@@ -181,6 +186,7 @@ impl Target {
             changes: true,
             crc: crc32c(payload),
             shape: shape(argument),
+            account: 0,
         };
         let Some(overlap) = self.admit(received, &judged) else { return };
         if self.is_known(received, &judged, ctx) {
@@ -190,7 +196,9 @@ impl Target {
         if !self.loans.is_empty() {
             self.take_loans(ctx);
         }
-        let Some(mut buffer) = self.take(id, Class::Capsule, first, end, ctx) else { return };
+        let taken = self.take(id, Class::Capsule, first, end, ctx);
+        let Some((mut buffer, account)) = taken else { return };
+        judged.account = account;
         ctx.memory.write(&mut buffer, 0, payload);
         let operation = Operation::Write { extent: extent(first, end), buffer, durable: false };
         self.launch(received, judged, overlap, operation, ctx);
@@ -268,13 +276,15 @@ impl Target {
         first: u64,
         end: u64,
         ctx: &mut Context<'_>,
-    ) -> Option<Buffer> {
+    ) -> Option<(Buffer, u8)> {
         let exported = self.exports[id.0 as usize].as_deref_mut()?;
         let Extent { offset, length } = extent(first, end);
         let phase = (offset.0 % u64::from(PAGE_SIZE)) as u32;
-        let buffer = ctx.pool.take(&mut exported.account, class, length.0 as u32, phase);
+        let which = exported.accounts.next();
+        let account = exported.accounts.of(which);
+        let buffer = ctx.pool.take(account, class, length.0 as u32, phase);
         self.drops.no_memory += u64::from(buffer.is_none());
-        buffer
+        Some((buffer?, which))
     }
 
     /// Gives a command its place among those in flight, and sends it below unless it has to wait.
@@ -293,7 +303,7 @@ impl Target {
         } else {
             0
         };
-        let Judged { id, head, kind, first, end, changes, crc, shape } = judged;
+        let Judged { id, head, kind, first, end, changes, crc, shape, account } = judged;
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
         if record != 0 {
             exported.last = record;
@@ -307,6 +317,7 @@ impl Target {
             generation: 0,
             kind,
             durable,
+            account,
             link: received.link,
             export: id,
             place: exported.active.len() as u32,
@@ -421,6 +432,7 @@ impl Target {
                     changes: false,
                     crc: 0,
                     shape: shape(argument),
+                    account: 0,
                 };
                 if let Some(overlap) = self.admit(received, &judged) {
                     self.launch(received, judged, overlap, Operation::Flush, ctx);
@@ -476,7 +488,8 @@ impl Target {
         }
         let shape = shape(argument);
         let kind = Kind::Plain;
-        let judged = Judged { id, head, kind, first, end, changes: false, crc: 0, shape };
+        let (changes, crc, account) = (false, 0, 0);
+        let judged = Judged { id, head, kind, first, end, changes, crc, shape, account };
         if let Some(overlap) = self.admit(received, &judged) {
             let operation = Operation::Verify { extent: extent(first, end) };
             self.launch(received, judged, overlap, operation, ctx);
@@ -527,6 +540,7 @@ impl Target {
             crc: crc32c(payload),
             // Without a count: it may touch any sector.
             shape: shape(argument) & 0xffff_00ff,
+            account: 0,
         };
         let Some(overlap) = self.admit(received, &judged) else { return };
         if !self.is_known(received, &judged, ctx) {

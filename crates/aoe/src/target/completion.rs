@@ -11,7 +11,7 @@ use block::{Buffer, Completion, Instant, Operation, Outcome};
 use contract::LinkId;
 
 use super::flights::{Flight, Kind, Stage};
-use super::{Context, Loan, Target};
+use super::{Context, Loan, Target, mark};
 use crate::export::ExportId;
 use crate::head::{Head, registers};
 
@@ -34,14 +34,14 @@ impl Target {
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it has commands below");
         match kind {
             Kind::Read if outcome.is_done() => {
-                let (link, head) = (flight.link, flight.head);
-                self.send_read(link, head, id, buffer, ctx);
+                let (link, head, account) = (flight.link, flight.head, flight.account);
+                self.send_read(link, head, id, account, buffer, ctx);
                 self.land(slot);
             }
             Kind::Write | Kind::Trim => {
                 let length = u64::from(buffer.len());
                 if length > 0 {
-                    ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+                    ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
                 }
                 if outcome.is_done() {
                     exported.traffic.writes += 1;
@@ -62,7 +62,7 @@ impl Target {
             Kind::Sync => return self.synced(slot, id, outcome, ctx),
             Kind::Read | Kind::Plain => {
                 if !buffer.is_empty() {
-                    ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+                    ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
                 }
                 self.finish(ctx.now, slot, outcome);
             }
@@ -77,6 +77,7 @@ impl Target {
         link: LinkId,
         mut head: Head,
         id: ExportId,
+        account: u8,
         buffer: Buffer,
         ctx: &mut Context<'_>,
     ) {
@@ -87,10 +88,10 @@ impl Target {
         self.counters.read_bytes += u64::from(buffer.len());
         if self.outbox.is_full() {
             self.drops.unsent += 1;
-            ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+            ctx.pool.give(exported.accounts.of(account), ctx.memory, buffer);
         } else {
             self.counters.answers += 1;
-            self.outbox.push_buffer(link, head.done(), buffer, id.0);
+            self.outbox.push_buffer(link, head.done(), buffer, mark(id, account));
         }
     }
 
@@ -101,9 +102,10 @@ impl Target {
         for loan in &loans {
             ctx.memory.foresee_loan(loan.disk, loan.extent);
         }
-        for Loan { head, link, export, disk, extent, mut buffer } in loans.drain(..) {
+        for loan in loans.drain(..) {
+            let Loan { head, link, export, account, disk, extent, mut buffer } = loan;
             ctx.memory.lend(disk, extent, &mut buffer);
-            self.send_read(link, head, export, buffer, ctx);
+            self.send_read(link, head, export, account, buffer, ctx);
         }
         self.loans = loans;
     }
@@ -189,7 +191,7 @@ impl Target {
         if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = *operation {
             let exported = self.exports[flight.export.0 as usize].as_deref_mut();
             let exported = exported.expect("it has commands");
-            ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+            ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
         }
         self.land(slot);
     }
@@ -213,6 +215,7 @@ impl Target {
                 generation: 0,
                 kind: Kind::Sync,
                 durable: true,
+                account: 0,
                 link: LinkId::default(),
                 export: ExportId(number),
                 place: 0,

@@ -28,6 +28,8 @@ pub(super) struct Flight {
     pub(super) kind: Kind,
     /// The write asks for durability itself, and needs no flush.
     pub(super) durable: bool,
+    /// Which account of the export's its memory is of.
+    pub(super) account: u8,
     pub(super) link: LinkId,
     pub(super) export: ExportId,
     /// Its place among the export's active commands.

@@ -125,7 +125,7 @@ struct Exported {
     /// What waits for what is in flight, the oldest first.
     waiting: VecDeque<u32>,
     flush: FlushGroup,
-    account: Account,
+    accounts: Accounts,
     /// The last change of any sector, and the last one of unknown extent, as `repeats` numbers them.
     last: u32,
     wide: u32,
@@ -133,6 +133,47 @@ struct Exported {
     removed: bool,
     heard_twice: bool,
     traffic: Traffic,
+}
+
+/// An export's accounts with the pool. One alone may hold but a share of what is free: in a small pool less than a window of large frames. Several in turn may hold that, and what
+/// they hold together is bounded by the buffer count.
+#[derive(Debug, Default)]
+struct Accounts {
+    accounts: [Account; ACCOUNTS],
+    next: u8,
+}
+
+const ACCOUNTS: usize = 8;
+/// Numbers of exports are small, so that marks hold them.
+const EXPORTS_MAX: u32 = 1 << 24;
+
+impl Accounts {
+    /// The account whose turn it is.
+    #[inline]
+    fn next(&mut self) -> u8 {
+        self.next = (self.next + 1) % ACCOUNTS as u8;
+        self.next
+    }
+
+    #[inline]
+    fn of(&mut self, which: u8) -> &mut Account {
+        &mut self.accounts[usize::from(which)]
+    }
+
+    fn pages(&self) -> u32 {
+        self.accounts.iter().map(Account::pages).sum()
+    }
+}
+
+/// The mark of a buffer in a batch: whose it is.
+#[inline]
+fn mark(id: ExportId, which: u8) -> u32 {
+    id.0 << 3 | u32::from(which)
+}
+
+#[inline]
+fn unmark(mark: u32) -> (ExportId, u8) {
+    (ExportId(mark >> 3), mark as u8 % ACCOUNTS as u8)
 }
 
 /// Writes that are done and not durable: one flush runs, one group waits.
@@ -152,6 +193,7 @@ struct Loan {
     head: Head,
     link: LinkId,
     export: ExportId,
+    account: u8,
     disk: DiskId,
     extent: Extent,
     buffer: Buffer,
@@ -221,6 +263,7 @@ impl Target {
     ) -> Result<(), LinkId> {
         assert!(!export.address.is_wildcard(), "{} cannot be exported", export.address);
         let index = id.0 as usize;
+        assert!(id.0 < EXPORTS_MAX, "export number {index} is not small");
         if self.exports.len() <= index {
             self.exports.resize_with(index + 1, || None);
         }
@@ -241,7 +284,7 @@ impl Target {
             active: Vec::new(),
             waiting: VecDeque::new(),
             flush: FlushGroup::default(),
-            account: Account::default(),
+            accounts: Accounts::default(),
             last: 0,
             wide: 0,
             draining: false,
@@ -314,7 +357,7 @@ impl Target {
             exported.removed
                 && exported.active.is_empty()
                 && !exported.flush.running
-                && exported.account.pages() == 0
+                && exported.accounts.pages() == 0
         };
         if exported.as_deref().is_some_and(is_drained) {
             *exported = None;
@@ -410,11 +453,12 @@ impl Target {
     /// Frames have left, or were given up; their buffers come back.
     pub fn handle_sent(&mut self, mut batch: FrameBatch, ctx: &mut Context<'_>) {
         for (buffer, mark) in batch.buffers.drain(..) {
-            let exported = self.exports[mark as usize].as_mut();
+            let (id, which) = unmark(mark);
+            let exported = self.exports[id.0 as usize].as_mut();
             let exported = exported.expect("an export stays until its buffers are back");
-            ctx.pool.give(&mut exported.account, ctx.memory, buffer);
+            ctx.pool.give(exported.accounts.of(which), ctx.memory, buffer);
             if exported.removed {
-                self.forget_if_drained(ExportId(mark));
+                self.forget_if_drained(id);
             }
         }
         self.outbox.take_back(batch);

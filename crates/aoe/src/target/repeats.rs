@@ -266,15 +266,9 @@ impl Repeats {
         }
         let (set, fingerprint) = Self::place(key);
         let mark = u64::from(fingerprint) << 32 | u64::from(number);
-        let ways = &mut self.sets[set];
-        // The oldest way goes; an empty one counts as the oldest.
-        let age = |mark: u64| match mark {
-            0 => u32::MAX,
-            mark => number.wrapping_sub(mark as u32),
-        };
-        let oldest = (1..WAYS)
-            .fold(0, |oldest, way| if age(ways[way]) > age(ways[oldest]) { way } else { oldest });
-        ways[oldest] = mark;
+        // The oldest way goes.
+        let [a, b, c, d, e, f, g, _] = self.sets[set];
+        self.sets[set] = [mark, a, b, c, d, e, f, g];
         let chunk = &mut self.chunks[(number / RECORDS % CHUNKS_MAX) as usize];
         chunk.records[(number % RECORDS) as usize] = [
             key.source | (State::Running as u64) << 48,

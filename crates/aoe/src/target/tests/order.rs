@@ -165,6 +165,20 @@ fn commands_beyond_the_buffer_count_are_dropped_and_later_ones_are_not() {
 }
 
 #[test]
+fn a_window_of_full_frames_fits_the_smallest_pool() {
+    let mut world = World::new();
+    world.pool = block::Pool::new(block::limits::POOL_PAGES_MIN);
+    world.mood = Mood::Slow;
+    for tag in 0..32u32 {
+        world.come(&read(A, tag, u64::from(tag) * 13 % 900, 17));
+        world.come(&write(B, tag, u64::from(tag) * 29 % 900, 1, 17));
+    }
+    world.run();
+    assert_eq!(world.target.drops().no_memory, 0);
+    assert_eq!(world.target.in_flight(), 64);
+}
+
+#[test]
 fn a_command_that_finds_no_memory_is_dropped() {
     let mut world = World::with(9000, |export| export.buffers = 64);
     world.pool = block::Pool::new(8);
