@@ -266,9 +266,8 @@ impl Memory for ShardMemory {
     #[inline]
     fn materialize(&mut self, buffer: &mut Buffer) {
         if buffer.is_reserved() {
-            for _ in 0..buffer.page_count() {
-                buffer.push_page(PageId(self.take_page()));
-            }
+            let count = buffer.page_count();
+            buffer.fill((0..count).map(|_| PageId(self.take_page())));
         }
     }
 
@@ -282,7 +281,7 @@ impl Memory for ShardMemory {
     fn release_all(&mut self, buffers: &mut Vec<Buffer>) {
         // They were sent, and what they point at has left the cache meanwhile: the misses overlap.
         for buffer in buffers.iter() {
-            if let Some(page) = buffer.pages().first().filter(|page| page.is_leased()) {
+            for page in buffer.pages().iter().filter(|page| page.is_leased()) {
                 self.arena.prefetch_state(page.number());
             }
         }
