@@ -96,6 +96,9 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
 }
 
 /// Measures one case.
+/// After so long a server without connections has cleared up.
+const CLEARED_UP: std::time::Duration = std::time::Duration::from_secs(3);
+
 fn measure(
     bench: &Bench,
     case: &Case,
@@ -162,6 +165,10 @@ impl<'a> Running<'a> {
         let raw = match (&self.side.load, &self.server) {
             (Load::Client(args), Some(server)) => {
                 bench.settle(server)?;
+                if figure == cases::Figure::Wakeups {
+                    // A shard gives memory back for a moment after the last activity; idle is what comes then.
+                    std::thread::sleep(CLEARED_UP);
+                }
                 bench.client(server, args, seconds)?
             }
             (Load::Initiator(args), server) => bench.initiator(server.as_ref(), args, seconds)?,

@@ -184,6 +184,22 @@ impl Buffer {
         self.pages.push(page, expected);
     }
 
+    /// Gives a reserved buffer all its pages, in order; panics unless `pages` are as many as it occupies.
+    #[inline]
+    pub fn fill(&mut self, pages: impl Iterator<Item = PageId>) {
+        let expected = self.page_count() as usize;
+        assert!(self.pages.as_slice().is_empty(), "a buffer with pages was given others");
+        if expected > FEW {
+            let mut many = Vec::with_capacity(expected);
+            many.extend(pages);
+            self.pages = PageList::Many(many);
+        } else {
+            pages.for_each(|page| self.pages.push(page, expected));
+        }
+        let given = self.pages.as_slice().len();
+        assert!(given == expected, "a buffer of {expected} pages was given {given}");
+    }
+
     /// Takes its pages away and leaves it reserved.
     pub fn take_pages(&mut self) -> impl Iterator<Item = PageId> + use<> {
         let pages = core::mem::take(&mut self.pages);
@@ -345,6 +361,22 @@ mod tests {
         assert!(buffer.is_reserved() && rest.is_reserved());
         buffer.append(rest);
         assert_eq!(buffer.page_count(), 2);
+    }
+
+    #[test]
+    fn a_buffer_is_filled_with_all_its_pages_at_once() {
+        for length in [512, 4096, 20_000] {
+            let mut buffer = Buffer::reserved(length, 512);
+            let count = buffer.page_count();
+            buffer.fill((0..count).map(PageId));
+            assert_eq!(buffer.pages(), filled(length, 512, 0).pages());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a buffer of 3 pages was given 2")]
+    fn too_few_pages_are_a_bug() {
+        Buffer::reserved(8192, 512).fill((0..2).map(PageId));
     }
 
     #[test]

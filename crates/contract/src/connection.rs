@@ -71,7 +71,7 @@ pub enum Next {
     /// Show nothing more until [`Effect::Resume`](crate::Effect::Resume): something has to come back from below first.
     /// Loss of the connection is still told.
     Pause,
-    /// As `Stream` from 1 byte on, and nothing is under way: everything shown was consumed. The driver takes the receive buffer away.
+    /// As `Stream` from 1 byte on, and nothing is under way: everything shown was consumed. The driver may take the receive buffer away.
     Idle,
 }
 

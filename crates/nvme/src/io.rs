@@ -101,6 +101,24 @@ pub fn check_pointer(command: &Command) -> Result<(), Status> {
     }
 }
 
+/// The status of a command whose namespace is not there: if there is no such command either, that is the nearer reason.
+#[cold]
+#[must_use]
+pub fn without_namespace(command: &Command) -> Status {
+    let known = matches!(
+        command.io_opcode(),
+        IoOpcode::FLUSH
+            | IoOpcode::READ
+            | IoOpcode::WRITE
+            | IoOpcode::COMPARE
+            | IoOpcode::WRITE_ZEROES
+            | IoOpcode::VERIFY
+            | IoOpcode::DATASET_MANAGEMENT
+    );
+    let status = if known { Status::INVALID_NAMESPACE } else { Status::INVALID_OPCODE };
+    status.with_dnr()
+}
+
 /// Says what an I/O command asks of `namespace`, or why it is refused. FUSE is the caller's to obey.
 #[inline]
 pub fn judge(command: &Command, namespace: &Namespace) -> Result<Work, Status> {

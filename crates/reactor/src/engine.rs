@@ -161,6 +161,16 @@ pub(crate) trait Engine {
     /// What the operation points at stays valid, in place and untouched until its [`Done`] has been told.
     unsafe fn start(&mut self, key: Key, op: Op);
 
+    /// Sends from the message's vectors at once, if that is the cheapest way and possible; returns how much left. `None`: nothing happened, a
+    /// send is to be started. Between two waits it works once at most, so that whoever always has more to send comes to wait.
+    ///
+    /// # Safety
+    /// The message and its vectors must be valid.
+    unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {
+        let _ = (socket, message);
+        None
+    }
+
     /// Asks for an operation to end soon. It still ends once, with what it achieved or `-ECANCELED`. Files are not cancelled.
     fn cancel(&mut self, key: Key);
 

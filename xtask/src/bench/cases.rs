@@ -48,7 +48,7 @@ pub(super) enum Load {
 }
 
 /// A number in what a load prints.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Figure {
     /// Operations per second of the target's CPU.
     OpsPerCpu,

@@ -2,17 +2,35 @@
 //!
 //! A command only stores the time. When a controller's time may be over, its owner looks at what it heard itself and then asks the shards
 //! that have I/O queues of it; only if none has heard a command within KATO is the controller failed. So an I/O costs one store, and a controller
-//! one timer each KATO. Spec: NVMe base, "Keep Alive".
+//! one timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep Alive".
 
 use core::time::Duration;
 
 use block::{Instant, ShardId};
 
-use super::controller::{IoQueue, Phase};
+use super::controller::{Controller, IoQueue, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
 
 /// KAS: keep-alive times are rounded up to a multiple of this many 100 ms.
 pub(crate) const GRANULARITY: u16 = 10;
+
+/// How long a discovery controller without KATO may be silent: whoever wants to stay says so with KATO.
+const DISCOVERY_ACTIVITY: Duration = Duration::from_secs(120);
+
+impl Controller {
+    /// How long its host may be silent, if not for ever.
+    fn silence_max(&self) -> Option<Duration> {
+        match self.features.keep_alive_ms {
+            0 => self.is_discovery().then_some(DISCOVERY_ACTIVITY),
+            keep_alive_ms => Some(timeout(keep_alive_ms)),
+        }
+    }
+
+    /// Whether that time is over.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.silence_max().is_some_and(|limit| self.heard + limit <= now)
+    }
+}
 
 /// KATO in milliseconds as it is kept: rounded up to the granularity.
 fn timeout(keep_alive_ms: u32) -> Duration {
@@ -21,15 +39,16 @@ fn timeout(keep_alive_ms: u32) -> Duration {
 }
 
 impl Controllers {
-    /// Sets the timer of a controller to KATO after it was last heard, or takes it away for KATO 0.
+    /// Sets the timer of a controller to KATO after it was last heard, or takes it away where there is no limit.
     pub(crate) fn arm_keep_alive(&mut self, name: ControllerRef) {
         let Some(controller) = self.controllers.get_mut(&name.id) else { return };
         if let Some(at) = controller.keep_alive_at.take() {
             self.timers.remove(&(at, Timer::KeepAlive(name)));
         }
-        let keep_alive_ms = controller.features.keep_alive_ms;
-        if keep_alive_ms != 0 && controller.phase != Phase::Failed {
-            let at = controller.heard + timeout(keep_alive_ms);
+        if let Some(limit) = controller.silence_max()
+            && controller.phase != Phase::Failed
+        {
+            let at = controller.heard + limit;
             controller.keep_alive_at = Some(at);
             self.timers.insert((at, Timer::KeepAlive(name)));
         }
@@ -47,7 +66,7 @@ impl Controllers {
         let latest = heard.max();
         let controller = self.controllers.get_mut(&name.id).expect("just seen");
         controller.heard = controller.heard.max(latest.unwrap_or(Instant::ZERO));
-        if controller.heard + timeout(controller.features.keep_alive_ms) > now {
+        if !controller.is_silent(now) {
             return self.arm_keep_alive(name);
         }
         let shards: Vec<ShardId> = controller.remote_shards().into_iter().collect();
@@ -86,11 +105,10 @@ impl Controllers {
         if controller.heard_asked > 0 || controller.keep_alive_at.is_some() {
             return;
         }
-        let keep_alive_ms = controller.features.keep_alive_ms;
-        if keep_alive_ms == 0 || controller.heard + timeout(keep_alive_ms) > now {
-            self.arm_keep_alive(name);
-        } else {
+        if controller.is_silent(now) {
             self.fail(now, name, CloseReason::KeepAliveExpired);
+        } else {
+            self.arm_keep_alive(name);
         }
     }
 }

@@ -115,7 +115,7 @@ pub(crate) struct Controller {
     pub(crate) queues: u64,
     /// The shard that owns it.
     pub(crate) shard: u16,
-    /// Admin and Fabrics commands that failed.
+    /// Commands that failed, on whatever queue.
     pub(crate) errors: u64,
 }
 

@@ -231,24 +231,38 @@ impl RamDisk {
             buffer.push_page(PageId(self.arena.lease(slot)).leased());
             return;
         }
+        self.lease_all(extent, buffer);
+    }
+
+    fn lease_all(&self, extent: Extent, buffer: &mut Buffer) {
+        self.prefetch_states(extent);
+        let lease = |part: Part| PageId(self.arena.lease(&self.slots[part.slot])).leased();
+        buffer.fill(parts(extent).map(lease));
+    }
+
+    /// Fetches the states of all pages of a large extent.
+    #[inline]
+    fn prefetch_states(&self, extent: Extent) {
         for part in parts(extent) {
-            let page = self.arena.lease(&self.slots[part.slot]);
-            buffer.push_page(PageId(page).leased());
+            let page = self.slots[part.slot].load(Relaxed);
+            if page != NO_PAGE {
+                self.arena.prefetch_state(page);
+            }
         }
     }
 
     #[inline]
     fn read(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
         memory.strip(buffer);
-        for part in parts(extent) {
-            let page = self.arena.lease(&self.slots[part.slot]);
-            buffer.push_page(PageId(page).leased());
-        }
+        self.lease_all(extent, buffer);
     }
 
     #[inline]
     fn write(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
         assert!(!buffer.is_reserved(), "a write of {extent} came without bytes");
+        if buffer.page_count() > 1 {
+            self.prefetch_states(extent);
+        }
         for (index, part) in parts(extent).enumerate() {
             let given = buffer.pages()[index];
             let new = match given.is_leased() {

@@ -85,6 +85,8 @@ pub struct Finished {
     pub completion: Completion,
     /// How long to hold it back (an instrument); zero for real disks.
     pub after: Duration,
+    /// The list of vectors, for [`ShardMemory::give_vectors`].
+    pub vectors: Vec<iovec>,
 }
 
 /// A request on its way through the kernel.
@@ -144,7 +146,7 @@ impl Work {
         memory: &mut ShardMemory,
         mut request: Request,
     ) -> Work {
-        let mut iovecs = Vec::new();
+        let mut iovecs = memory.take_vectors();
         let stage = match &mut request.operation {
             Operation::Read { extent, buffer } => {
                 // A leased page cannot be filled.
@@ -303,7 +305,11 @@ impl Work {
             panic!("work was finished while it wanted {:?}", self.stage)
         };
         let outcome = self.verdict.unwrap_or(outcome);
-        Finished { completion: self.request.complete(outcome), after: self.after }
+        Finished {
+            completion: self.request.complete(outcome),
+            after: self.after,
+            vectors: self.iovecs,
+        }
     }
 
     /// Ends it early with an outcome, for a driver that cannot have its call carried out. No call may be with the kernel.

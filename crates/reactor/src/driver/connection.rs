@@ -121,7 +121,7 @@ impl Connection {
             direct: None,
             is_ready: false,
             in_line: false,
-            quiet: false,
+            quiet: true,
             outgoing: None,
             output: false,
             hangup: false,

@@ -213,6 +213,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let underway = self.disks.underway.remove(slot).expect("it has just finished");
         let finished = underway.work.expect("the work is here").finish();
         self.disks.came_back(underway.disk);
+        self.memory.give_vectors(finished.vectors);
         if finished.after.is_zero() {
             self.tell(Event::Completed(finished.completion));
         } else {

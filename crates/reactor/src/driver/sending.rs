@@ -46,10 +46,15 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let messages = &mut self.messages;
         let message = outgoing.message.get_or_insert_with(|| messages.take());
         gather(&outgoing.batch, outgoing.segment, outgoing.at, &self.memory, &mut message.vectors);
-        let op = Op::Send { socket, message: message.header() };
+        let message = message.header();
         connection.output = true;
-        // SAFETY: message and batch belong to the connection and are left alone while `output` is set. The batch's
-        // buffers own or lease their pages, so nobody changes them.
+        // SAFETY: message and batch belong to the connection, and the batch's buffers own or lease their pages.
+        if let Some(count) = unsafe { self.engine.send_now(socket, message) } {
+            self.output_ended(slot, count);
+            return;
+        }
+        let op = Op::Send { socket, message };
+        // SAFETY: as above, and they are left alone while `output` is set.
         unsafe { self.engine.start(Self::key(Kind::Output, slot), op) };
     }
 

@@ -3,12 +3,13 @@
 //!
 //! A turn costs one `io_uring_enter`, which submits what was started and waits. With a spin budget the
 //! thread first looks at the completion queue and at the flag by which the kernel says that task work
-//! waits, both without a call. Sockets are blocking ones: for a non-blocking one the kernel would answer
+//! waits, both without a call. Moments that are due wake it by one timeout that stays in the ring: a limit to each wait would have
+//! the kernel set a timer up and take it down again in every turn. Sockets are blocking ones: for a non-blocking one the kernel would answer
 //! EAGAIN instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
 
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
@@ -21,6 +22,8 @@ const COMPLETIONS: u32 = 8192;
 /// Sockets in the ring's own table; those beyond go by their descriptors.
 const TABLE: u32 = 8192;
 
+/// The timeout's name.
+const ALARM: Key = Key(1);
 /// IORING_RECVSEND_POLL_FIRST: wait for readiness before the first try.
 const POLL_FIRST: u16 = 1;
 
@@ -29,10 +32,14 @@ pub(crate) struct Uring {
     ring: IoUring,
     table: u32,
     wake: RawFd,
-    /// Ended, and not told yet: sends that ended at once, and what was taken out of a full completion queue.
+    /// Ended, and not told yet: what was taken out of a full completion queue.
     early: Vec<Done>,
     /// A send has been tried since the ring was last entered.
     tried: bool,
+    /// When the timeout that is in the ring ends.
+    alarm: Option<Instant>,
+    /// How long it is to last, where the kernel finds it.
+    alarm_time: Box<types::Timespec>,
     system_calls: u64,
 }
 
@@ -47,8 +54,16 @@ impl Uring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(ENTRIES)?;
-        let mut engine =
-            Uring { ring, table: 0, wake, early: Vec::new(), tried: false, system_calls: 3 };
+        let mut engine = Uring {
+            ring,
+            table: 0,
+            wake,
+            early: Vec::new(),
+            tried: false,
+            alarm: None,
+            alarm_time: Box::default(),
+            system_calls: 3,
+        };
         // The table may hold as many as the process may open; without it, descriptors are used.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let table = limit.map_or(TABLE, |limit| TABLE.min(u32::try_from(limit).unwrap_or(TABLE)));
@@ -92,7 +107,12 @@ impl Uring {
         for entry in self.ring.completion() {
             let key = Key(entry.user_data());
             match key.kind() {
-                Kind::Ignored => continue,
+                Kind::Ignored => {
+                    if key == ALARM {
+                        self.alarm = None;
+                    }
+                    continue;
+                }
                 Kind::Wake => wake_ended |= !cqueue::more(entry.flags()),
                 _ => {}
             }
@@ -174,25 +194,51 @@ impl Uring {
         }
     }
 
+    /// Has the timeout in the ring end no later than `limit` from now; an earlier end is only an idle turn.
+    fn set_alarm(&mut self, limit: Option<Duration>) {
+        let entry = match (limit, self.alarm) {
+            (None, None) => return,
+            (None, Some(_)) => {
+                opcode::TimeoutRemove::new(ALARM.0).build().user_data(Key::IGNORED.0)
+            }
+            (Some(limit), set) => {
+                let until = Instant::now() + limit;
+                if set.is_some_and(|set| set <= until) {
+                    return;
+                }
+                *self.alarm_time =
+                    types::Timespec::new().sec(limit.as_secs()).nsec(limit.subsec_nanos());
+                self.alarm = Some(until);
+                let time = &raw const *self.alarm_time;
+                match set {
+                    None => opcode::Timeout::new(time).build().user_data(ALARM.0),
+                    // If it has just ended, this comes to nothing, and its end is told.
+                    Some(_) => {
+                        opcode::TimeoutUpdate::new(ALARM.0, time).build().user_data(Key::IGNORED.0)
+                    }
+                }
+            }
+        };
+        // SAFETY: the kernel reads the time when the entry is submitted, by the call that follows; the engine keeps it until then.
+        unsafe { self.push(entry) };
+    }
+
     fn enter(&mut self, patience: Patience) -> io::Result<()> {
+        let waits = patience.limit != Some(Duration::ZERO);
+        if waits {
+            self.set_alarm(patience.limit);
+        }
         self.system_calls += 1;
         self.tried = false;
         let submitter = self.ring.submitter();
-        let result = match patience.limit {
-            None => submitter.submit_and_wait(1),
-            Some(limit) if limit.is_zero() => submitter.submit(),
-            Some(limit) => {
-                let time = types::Timespec::new().sec(limit.as_secs()).nsec(limit.subsec_nanos());
-                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
-            }
-        };
+        let result = if waits { submitter.submit_and_wait(1) } else { submitter.submit() };
         match result {
             Ok(_) => Ok(()),
-            // The time is over, a signal came, or the completion queue is full and wants to be read first.
+            // A signal came, or the completion queue is full and wants to be read first.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
-                    Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
                 ) =>
             {
                 Ok(())
@@ -240,22 +286,20 @@ impl Engine for Uring {
     }
 
     unsafe fn start(&mut self, key: Key, op: Op) {
-        if let Op::Send { socket, message } = op
-            && !self.tried
-        {
-            self.tried = true;
-            self.system_calls += 1;
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            // SAFETY: the caller keeps the message and its vectors valid.
-            let result = unsafe { libc::sendmsg(socket.fd, message, flags) };
-            if result > 0 {
-                self.early.push(Done { key, result: i32::try_from(result).unwrap_or(i32::MAX) });
-                return;
-            }
-        }
         let entry = self.entry(op).user_data(key.0);
         // SAFETY: passed on to the caller.
         unsafe { self.push(entry) };
+    }
+
+    unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {
+        if std::mem::replace(&mut self.tried, true) {
+            return None;
+        }
+        self.system_calls += 1;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the caller vouches for the message and its vectors.
+        let result = unsafe { libc::sendmsg(socket.fd, message, flags) };
+        (result > 0).then(|| i32::try_from(result).unwrap_or(i32::MAX))
     }
 
     fn cancel(&mut self, key: Key) {
@@ -272,14 +316,8 @@ impl Engine for Uring {
     }
 
     fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()> {
-        if !self.early.is_empty() {
-            done.append(&mut self.early);
-            // The next send goes through the ring, so that it is entered however much there is to send.
-            if self.ring.completion().is_empty() {
-                return Ok(());
-            }
-        }
-        let waits = patience.limit != Some(std::time::Duration::ZERO) && done.is_empty();
+        done.append(&mut self.early);
+        let waits = patience.limit != Some(Duration::ZERO) && done.is_empty();
         if waits && !patience.spin.is_zero() && self.ring.completion().is_empty() {
             if !self.ring.submission().is_empty() {
                 self.submit();

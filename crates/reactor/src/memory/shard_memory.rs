@@ -23,6 +23,9 @@ const PAGE: usize = PAGE_SIZE as usize;
 /// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
 
+/// So many lists of vectors are kept for the next requests to files: a depth that keeps any disk busy.
+const VECTORS_KEPT: usize = 256;
+
 /// The memory of one shard. It may move between threads but is used by one at a time.
 #[derive(Debug)]
 pub struct ShardMemory {
@@ -33,7 +36,15 @@ pub struct ShardMemory {
     streamed: bool,
     /// The disks that lend their pages, by their numbers.
     lenders: Vec<Option<Arc<Disk>>>,
+    vectors: SpareVectors,
 }
+
+/// Lists of vectors that no request uses: empty, with their memory.
+#[derive(Debug, Default)]
+struct SpareVectors(Vec<Vec<iovec>>);
+
+// SAFETY: the lists are empty, so there is no pointer in them.
+unsafe impl Send for SpareVectors {}
 
 impl ShardMemory {
     /// The memory of a shard whose pool has `pool_pages` pages; the arena grows by them and by the shard's slack.
@@ -44,12 +55,28 @@ impl ShardMemory {
             cache: Vec::with_capacity(SHARD_CACHE),
             streamed: false,
             lenders: Vec::new(),
+            vectors: SpareVectors::default(),
         })
     }
 
     /// The arena.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+
+    /// An empty list of vectors, with the memory of one that was given back.
+    #[inline]
+    pub(crate) fn take_vectors(&mut self) -> Vec<iovec> {
+        self.vectors.0.pop().unwrap_or_default()
+    }
+
+    /// Takes a list of vectors back, unless there are enough.
+    #[inline]
+    pub fn give_vectors(&mut self, mut vectors: Vec<iovec>) {
+        if self.vectors.0.len() < VECTORS_KEPT {
+            vectors.clear();
+            self.vectors.0.push(vectors);
+        }
     }
 
     /// A disk that lends its pages from now on.
@@ -124,6 +151,7 @@ impl ShardMemory {
     /// Gives up the pages at hand and returns free pages to the kernel, a bounded number at a time. Call it when the shard is going
     /// to sleep for long; `true`: there may be more to return.
     pub fn idle(&mut self) -> bool {
+        self.vectors = SpareVectors::default();
         self.fence();
         if !self.cache.is_empty() {
             self.arena.put(&self.cache);
@@ -266,9 +294,8 @@ impl Memory for ShardMemory {
     #[inline]
     fn materialize(&mut self, buffer: &mut Buffer) {
         if buffer.is_reserved() {
-            for _ in 0..buffer.page_count() {
-                buffer.push_page(PageId(self.take_page()));
-            }
+            let count = buffer.page_count();
+            buffer.fill((0..count).map(|_| PageId(self.take_page())));
         }
     }
 
@@ -282,7 +309,7 @@ impl Memory for ShardMemory {
     fn release_all(&mut self, buffers: &mut Vec<Buffer>) {
         // They were sent, and what they point at has left the cache meanwhile: the misses overlap.
         for buffer in buffers.iter() {
-            if let Some(page) = buffer.pages().first().filter(|page| page.is_leased()) {
+            for page in buffer.pages().iter().filter(|page| page.is_leased()) {
                 self.arena.prefetch_state(page.number());
             }
         }

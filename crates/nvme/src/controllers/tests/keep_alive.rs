@@ -114,3 +114,28 @@ fn the_answers_of_all_shards_are_awaited() {
         assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
     }
 }
+
+/// A discovery controller without KATO is not there to stay.
+#[test]
+fn a_discovery_controller_without_kato_ends_after_two_silent_minutes() {
+    let mut world = World::new(1);
+    let discovery = Ask { subsystem: Nqn::DISCOVERY.into(), ..Ask::default() };
+    let (silent, _) = world.ready(&discovery);
+    let (busy, _) = world.ready(&discovery);
+    let (persistent, _) = world.ready(&Ask { keep_alive_ms: 600_000, ..discovery.clone() });
+    let (io, _) = world.ready(&Ask::default());
+    world.pass(seconds(100));
+    assert_eq!(world.admin(busy, &Command::keep_alive()).status, Status::SUCCESS);
+    world.pass(seconds(19));
+    assert!(world.closes.is_empty());
+    world.pass(seconds(1));
+    assert_eq!(world.take_close(silent), Some(CloseReason::KeepAliveExpired));
+    assert!(world.closes.is_empty());
+    world.pass(seconds(100));
+    assert_eq!(world.take_close(busy), Some(CloseReason::KeepAliveExpired));
+    world.pass(seconds(300));
+    assert!(world.closes.is_empty(), "others say how long, or stay for ever");
+    for line in [persistent, io] {
+        assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
+    }
+}

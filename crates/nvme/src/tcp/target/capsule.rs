@@ -92,7 +92,7 @@ impl Connection {
         if command.nsid() == NSID_ALL && command.io_opcode() == IoOpcode::FLUSH {
             return self.flush_all(queue, command, ctx);
         }
-        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        let namespace = namespace.ok_or_else(|| io::without_namespace(command))?;
         let work = io::judge(command, namespace)?;
         let volume = namespace.volume;
         match work {

@@ -17,6 +17,8 @@ pub(super) struct Outbox {
     ready: Option<SendBatch>,
     /// Since when a batch is out without progress.
     out: Option<Instant>,
+    /// HPDA: data begin at a multiple of so many dwords, less one.
+    host_alignment: u8,
 }
 
 /// Memory of an idle batch that is worth keeping, in bytes.
@@ -106,6 +108,30 @@ impl Outbox {
         self.filling.push_head(&bytes);
     }
 
+    /// Data are to begin at a multiple of 4 * (`alignment` + 1) bytes of their PDU, as ICReq asked (HPDA, up to 31).
+    pub(super) fn align_data(&mut self, alignment: u8) {
+        self.host_alignment = alignment;
+    }
+
+    #[inline]
+    fn push_data_header(&mut self, header: DataHeader, digests: Digests) {
+        if self.host_alignment != 0 {
+            return self.push_padded(header, digests);
+        }
+        self.push_header(&header.emit(), digests);
+    }
+
+    #[cold]
+    fn push_padded(&mut self, mut header: DataHeader, digests: Digests) {
+        let alignment = 4 * (self.host_alignment + 1);
+        let aligned = header.common.data_offset.next_multiple_of(alignment);
+        let padding = aligned - header.common.data_offset;
+        header.common.data_offset = aligned;
+        header.common.length += u32::from(padding);
+        self.push_header(&header.emit(), digests);
+        self.filling.push_head(&[0; 128][..usize::from(padding)]);
+    }
+
     /// Appends a response capsule.
     #[inline]
     pub(super) fn push_response(&mut self, entry: Completion, digests: Digests) {
@@ -130,7 +156,7 @@ impl Outbox {
     ) {
         let length = buffer.len();
         let header = DataHeader::c2h(command_id, 0, length, flags(success), digests);
-        self.push_header(&header.emit(), digests);
+        self.push_data_header(header, digests);
         let digest = digests.data.then(|| memory.crc32c(&buffer, 0, length, Crc32c::new()).value());
         let index = self.filling.push_buffer(buffer);
         self.filling.push_data(index, 0, length);
@@ -148,7 +174,7 @@ impl Outbox {
         digests: Digests,
     ) {
         let header = DataHeader::c2h(command_id, 0, data.len() as u32, flags(success), digests);
-        self.push_header(&header.emit(), digests);
+        self.push_data_header(header, digests);
         self.filling.push_head(data);
         if digests.data {
             self.filling.push_head(&crc32c(data).to_le_bytes());

@@ -236,10 +236,7 @@ impl Connection {
             return Err(Violation::new(fes, 8, "PFV is 0"));
         }
         request.check().map_err(|error| Violation::field(&error))?;
-        if request.host_data_alignment != 0 {
-            let fes = FatalErrorStatus::UNSUPPORTED_PARAMETER;
-            return Err(Violation::new(fes, 10, "HPDA is 0"));
-        }
+        self.outbox.align_data(request.host_data_alignment);
         // MAXR2T needs no look: one R2T is outstanding per command, and every host allows one.
         self.digests = request.digests();
         self.phase = Phase::Open;

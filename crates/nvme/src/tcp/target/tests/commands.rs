@@ -94,8 +94,10 @@ fn unknown_opcodes_and_namespaces_are_refused() {
         IoOpcode::RESERVATION_REPORT,
         IoOpcode(0x93),
     ] {
-        let command = Command::new(opcode.0).with_nsid(1);
-        assert_eq!(status(command), dnr(Status::INVALID_OPCODE), "{opcode}");
+        for nsid in [1, 0] {
+            let command = Command::new(opcode.0).with_nsid(nsid);
+            assert_eq!(status(command), dnr(Status::INVALID_OPCODE), "{opcode} of {nsid}");
+        }
     }
     for nsid in [0, 3, 6, 1025, 0xffff_fffe, NSID_ALL] {
         assert_eq!(

@@ -4,7 +4,7 @@ use block::checksum::crc32c;
 use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, TRANSFER_MAX, TURN_PDUS};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::{Command, Status};
-use wire::nvme_tcp::{Digests, PduFlags};
+use wire::nvme_tcp::{CommonHeader, Digests, ICReq, PduFlags};
 
 use super::handshake::ALL;
 use super::world::{Said, VOLUME, World, capsule, host_data, pattern};
@@ -298,4 +298,40 @@ fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
     assert_eq!(world.said(IO).len(), count);
     assert_eq!(world.links[IO].yields, 2);
     world.end();
+}
+
+/// 45: data lie where HPDA asks for them: right behind the header for 0.
+#[test]
+fn data_begin_at_a_multiple_of_what_hpda_says() {
+    for (hpda, digests) in [0, 1, 3, 14, 31].into_iter().flat_map(|hpda| ALL.map(|all| (hpda, all)))
+    {
+        let mut world = World::new();
+        let (_, controller) = world.connect_admin(Digests::NONE);
+        let link = world.accept();
+        let mut request = ICReq::new(digests, 0);
+        request.host_data_alignment = hpda;
+        world.send(link, &request.emit());
+        assert!(matches!(world.said_one(link), Said::ICResp(_)));
+        world.links[link].digests = digests;
+        assert!(world.connect(link, 1, controller, 15, false).status.is_success());
+        world.command(link, Command::read(1, 8, 2, 1024));
+        let sent = core::mem::take(&mut world.links[link].sent);
+        let common = CommonHeader::parse(&sent).expect("a header");
+        let payload = common.check(digests).expect("a PDU as negotiated");
+        let header = 24 + digests.header_bytes();
+        let data_at = header.next_multiple_of(4 * (u32::from(hpda) + 1));
+        assert_eq!((payload.offset, payload.length), (data_at, 1024), "{hpda} {digests:?}");
+        let (header, data_at) = (header as usize, data_at as usize);
+        assert!(sent[header..data_at].iter().all(|byte| *byte == 0));
+        let data = &sent[data_at..data_at + 1024];
+        assert_eq!(data, &world.volumes[0][4096..5120]);
+        if digests.header {
+            assert_eq!(sent[24..28], crc32c(&sent[..24]).to_le_bytes());
+        }
+        if digests.data {
+            assert_eq!(sent[data_at + 1024..][..4], crc32c(data).to_le_bytes());
+        }
+        assert_eq!(sent.len(), common.length as usize + header, "and the response");
+        world.end();
+    }
 }

@@ -33,7 +33,7 @@ pub(super) struct Link {
     at_least: usize,
     direct: Option<(Direct, u32)>,
     pub(super) paused: bool,
-    sent: Vec<u8>,
+    pub(super) sent: Vec<u8>,
     /// Bytes of each batch.
     pub(super) batches: Vec<usize>,
     out: Option<SendBatch>,

@@ -1,0 +1,287 @@
+//! The ways between a shard's machines: requests to volumes, what volumes and controllers want, completions to their askers, and the settling of
+//! those that were touched.
+//!
+//! Everything here carries; what is carried means something only to the machines at both ends. Whoever asked a volume is found by the ticket of the
+//! completion, which must name a machine that is there: a connection stays until nothing of it is below.
+
+use block::{Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket, VolumeId};
+use contract::Effect;
+use nvme::controllers::MachineKey;
+use nvme::tcp::target::{Connection, ConnectionEffect, Context};
+use volume::gate::Health;
+use volume::{Layout, Notice, Outbox, Volumes};
+
+use super::{Owner, Shard};
+use crate::machine;
+use crate::mail::{Answer, Mail, News};
+
+/// The volumes, as a connection sees them.
+struct Below<'a> {
+    now: Instant,
+    volumes: &'a mut Volumes,
+    outbox: &'a mut Outbox,
+}
+
+impl Submit for Below<'_> {
+    #[inline]
+    fn submit(&mut self, volume: VolumeId, request: Request) {
+        self.volumes.handle_request(self.now, volume, request, self.outbox);
+    }
+
+    #[inline]
+    fn find_loan(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        self.volumes.find_loan(volume, extent, memory)
+    }
+}
+
+impl Shard {
+    /// Runs `work` on a connection's machine and marks it as touched.
+    #[inline]
+    pub(super) fn with_connection<R>(
+        &mut self,
+        now: Instant,
+        slot: Slot,
+        memory: &mut dyn Memory,
+        work: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let place = self.places.get_mut(slot)?;
+        if !place.touched {
+            place.touched = true;
+            self.touched.push(slot);
+        }
+        let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
+        let mut context = Context {
+            now,
+            memory,
+            pool: &mut self.pool,
+            controllers: &mut self.controllers,
+            below: &mut below,
+        };
+        Some(work(&mut place.machine, &mut context))
+    }
+
+    /// Hands what volumes want to whom it concerns, until nothing is left to route.
+    #[inline]
+    pub(super) fn route_outbox(&mut self, now: Instant, memory: &mut dyn Memory) {
+        if !self.imports.is_empty() {
+            self.ask_imports(now, memory);
+        }
+        if !self.outbox.messages.is_empty() {
+            let mail = |(to, message)| Effect::Mail { to, mail: Mail::Volume(message) };
+            self.effects.extend(self.outbox.messages.drain(..).map(mail));
+        }
+        if !self.outbox.notices.is_empty() {
+            self.handle_notices(now);
+        }
+        if !self.outbox.complete.is_empty() {
+            let mut complete = core::mem::take(&mut self.outbox.complete);
+            for completion in complete.drain(..) {
+                self.route_completion(now, completion, memory);
+            }
+            if self.outbox.complete.is_empty() {
+                self.outbox.complete = complete;
+            }
+        }
+    }
+
+    /// Takes what is for imports out of what disks are to be asked.
+    pub(super) fn ask_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
+        for (disk, request) in core::mem::take(&mut self.outbox.submit) {
+            match self.imports.get_mut(disk) {
+                Some(import) => import.handle_request(now, request, memory),
+                None => self.outbox.submit.push((disk, request)),
+            }
+        }
+    }
+
+    /// A disk answered. For nearly all requests what follows is that their asker is told.
+    #[inline]
+    pub(super) fn handle_completion(
+        &mut self,
+        now: Instant,
+        completion: Completion,
+        memory: &mut dyn Memory,
+    ) {
+        if let Some(told) = self.volumes.handle_completion(now, completion, &mut self.outbox) {
+            self.route_completion(now, told, memory);
+        }
+        if !self.outbox.has_only_requests() {
+            self.route_outbox(now, memory);
+        }
+    }
+
+    /// Gives a volume's completion to whoever asked the volume.
+    #[inline]
+    pub(super) fn route_completion(
+        &mut self,
+        now: Instant,
+        completion: Completion,
+        memory: &mut dyn Memory,
+    ) {
+        let Ticket { machine, generation, .. } = completion.ticket;
+        match machine::kind(machine) {
+            machine::CONNECTION => {
+                let slot = Slot { index: machine.0, generation };
+                self.with_connection(now, slot, memory, |connection, context| {
+                    connection.handle_completion(completion, context);
+                })
+                .expect("a connection stays until nothing of it is below");
+            }
+            machine::VISITOR => self.visits.push_back(completion),
+            other => unreachable!("a volume completed a request of machine kind {other}"),
+        }
+    }
+
+    pub(super) fn handle_notices(&mut self, now: Instant) {
+        for notice in core::mem::take(&mut self.outbox.notices) {
+            let news = match notice {
+                Notice::Health(disk, health) => {
+                    if health == Health::Stuck {
+                        for volume in self.volumes_on(disk) {
+                            self.controllers.volume_stuck(now, volume);
+                        }
+                    }
+                    News::DiskHealth(disk, health)
+                }
+                Notice::Protected(disk, failure) => News::DiskProtected(disk, failure),
+            };
+            self.tell(news);
+        }
+    }
+
+    pub(super) fn volumes_on(&self, disk: DiskId) -> Vec<VolumeId> {
+        let uses = |layout: &Layout| layout.members().iter().any(|member| member.disk == disk);
+        let volumes = self.members.iter().filter(|(_, layout)| uses(layout));
+        volumes.map(|(volume, _)| VolumeId(*volume)).collect()
+    }
+
+    /// Carries what the controllers want: messages, late replies, closes, flushes.
+    pub(super) fn route_controllers(&mut self, now: Instant, memory: &mut dyn Memory) {
+        while let Some((to, message)) = self.controllers.poll_message() {
+            if to == self.settings.shard {
+                self.controllers.handle_message(now, to, message);
+            } else {
+                self.effects.push_back(Effect::Mail { to, mail: Mail::Nvme(message) });
+            }
+        }
+        while let Some((key, reply)) = self.controllers.poll_reply() {
+            self.with_connection(now, place_of(key), memory, |connection, context| {
+                connection.handle_reply(reply, context);
+            });
+        }
+        while let Some((key, reason)) = self.controllers.poll_close() {
+            self.with_connection(now, place_of(key), memory, |connection, context| {
+                connection.close(reason, context);
+            });
+        }
+        while let Some(flush) = self.controllers.poll_flush() {
+            self.with_connection(now, place_of(flush.key), memory, |connection, context| {
+                connection.handle_flush(flush.volume, context);
+            });
+        }
+    }
+
+    /// Settles the machines that were touched and takes their effects.
+    pub(super) fn settle_touched(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            let Some(place) = self.places.get_mut(slot) else { continue };
+            place.touched = false;
+            let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
+            let mut context = Context {
+                now,
+                memory: &mut *memory,
+                pool: &mut self.pool,
+                controllers: &mut self.controllers,
+                below: &mut below,
+            };
+            place.machine.settle(&mut context);
+            while let Some(effect) = place.machine.poll_effect() {
+                let Some(connection) = place.socket else { continue };
+                self.effects.push_back(match effect {
+                    ConnectionEffect::Send(batch) => Effect::Send { connection, batch },
+                    ConnectionEffect::Resume => Effect::Resume { connection },
+                    ConnectionEffect::Close { after_send } => {
+                        Effect::Close { connection, after_send }
+                    }
+                });
+            }
+            if place.machine.waits_for_memory() && !place.in_line {
+                place.in_line = true;
+                self.line.push_back(slot);
+                // Memory may have come back since it tried: the line is served at once, whatever the pool's use was.
+                self.line_served_at = u32::MAX;
+            }
+            self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
+            if place.machine.is_gone() && place.socket.is_none() {
+                self.served.add(place.machine.counters());
+                self.places.remove(slot);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Lets those who wait for memory try again, the longest waiting first, when there is more of it than when they last tried.
+    pub(super) fn serve_line(&mut self, now: Instant, memory: &mut dyn Memory) {
+        if self.line.is_empty() || self.pool.used() >= self.line_served_at {
+            self.line_served_at = self.line_served_at.max(self.pool.used());
+            if self.line.is_empty() {
+                self.line_served_at = 0;
+            }
+            return;
+        }
+        for _ in 0..self.line.len() {
+            let Some(slot) = self.line.pop_front() else { break };
+            let Some(place) = self.places.get_mut(slot) else { continue };
+            place.in_line = false;
+            self.with_connection(now, slot, memory, |connection, context| {
+                connection.handle_memory(context);
+            });
+            let place = self.places.get_mut(slot).expect("it was there");
+            if place.machine.waits_for_memory() {
+                place.in_line = true;
+                self.line.push_back(slot);
+            }
+        }
+        self.line_served_at = self.pool.used();
+    }
+
+    /// Takes what imports want, and hands their completions to the volumes.
+    pub(super) fn route_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
+        if !self.imports.needs_settle() {
+            return;
+        }
+        self.imports.settle(now, memory);
+        for (connection, disk) in self.imports.take_connected() {
+            self.set_owner(connection, Owner::Import(disk));
+        }
+        self.effects.extend(self.imports.take_effects());
+        while let Some(completion) = self.imports.poll_completion() {
+            let told = self.volumes.handle_completion(now, completion, &mut self.outbox);
+            self.outbox.complete.extend(told);
+        }
+        for (number, disk, result) in self.imports.take_ready() {
+            if let Ok(facts) = &result {
+                self.volumes.add_disk(disk, facts.clone());
+            }
+            self.answer(number, Answer::Import(result));
+        }
+        for (disk, facts) in self.imports.take_renewed() {
+            self.volumes.follow_disk(disk, facts.clone());
+            self.tell(News::DiskChanged(disk, facts));
+        }
+        for (disk, news) in self.imports.take_news() {
+            self.tell(News::Import(disk, news));
+        }
+    }
+}
+
+/// A machine's place on the switchboard.
+fn place_of(key: MachineKey) -> Slot {
+    Slot { index: key.machine.0, generation: key.generation }
+}
