@@ -52,6 +52,8 @@ pub trait Harness {
     fn receive(&mut self, peer: Peer, count: usize) -> Vec<u8>;
     /// The peer waits for the end; panics if bytes come before it.
     fn receive_end(&mut self, peer: Peer) -> PeerEnd;
+    /// The peer receives and drops whatever comes, up to the end.
+    fn drain(&mut self, peer: Peer) -> PeerEnd;
     /// The peer closes its direction.
     fn finish(&mut self, peer: Peer);
     /// The peer resets the connection.

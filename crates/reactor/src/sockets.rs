@@ -72,6 +72,12 @@ pub(crate) fn finish_sending(fd: &OwnedFd) {
     let _ = SockRef::from(fd).shutdown(std::net::Shutdown::Write);
 }
 
+/// Has the closing of the socket reset the connection, and drop what has not left.
+pub(crate) fn reset_when_closed(fd: &OwnedFd) {
+    // A connection that is broken already is closed either way.
+    let _ = SockRef::from(fd).set_linger(Some(Duration::ZERO));
+}
+
 /// The error that waits on a socket, or 0; takes it.
 pub(crate) fn error_of(fd: RawFd) -> i32 {
     // SAFETY: the caller's descriptor stays open during the call.

@@ -97,6 +97,20 @@ impl Harness for Real {
         }
     }
 
+    fn drain(&mut self, peer: Peer) -> PeerEnd {
+        let mut bytes = vec![0; 1 << 16];
+        loop {
+            match self.peer(peer).read(&mut bytes) {
+                Ok(0) => return PeerEnd::EndOfStream,
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return PeerEnd::Reset;
+                }
+                Err(error) => panic!("the end did not come: {error}"),
+            }
+        }
+    }
+
     fn finish(&mut self, peer: Peer) {
         self.peer(peer).shutdown(std::net::Shutdown::Write).unwrap();
     }

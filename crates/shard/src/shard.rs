@@ -66,6 +66,8 @@ pub struct Shard {
     pool: Pool,
     volumes: Volumes,
     outbox: Outbox,
+    /// Memory for the outbox's requests while those for imports are taken out.
+    asks: Vec<Ask>,
     controllers: Controllers,
     places: Table<Place>,
     /// The owner of each of the driver's slots, with the slot's generation.
@@ -97,6 +99,7 @@ impl Shard {
             pool: Pool::new(pages),
             volumes: Volumes::new(shard, shards, machine::FLIGHTS, machine::GATES),
             outbox: Outbox::default(),
+            asks: Vec::new(),
             controllers: Controllers::new(now, shard, shards),
             places: Table::new(),
             sockets: Vec::new(),
@@ -385,17 +388,24 @@ impl Machine for Shard {
 
     #[inline]
     fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        if self.outbox.submit.is_empty() {
+            return;
+        }
         if self.imports.is_empty() && asks.is_empty() {
             core::mem::swap(asks, &mut self.outbox.submit);
             return;
         }
         // What is for imports waits for the next settle.
-        for (disk, request) in core::mem::take(&mut self.outbox.submit) {
-            match self.imports.get_mut(disk) {
-                Some(_) => self.outbox.submit.push((disk, request)),
-                None => asks.push((disk, request)),
-            }
+        let mut mixed = core::mem::take(&mut self.asks);
+        core::mem::swap(&mut mixed, &mut self.outbox.submit);
+        for (disk, request) in mixed.drain(..) {
+            let list = match self.imports.get_mut(disk) {
+                Some(_) => &mut self.outbox.submit,
+                None => &mut *asks,
+            };
+            list.push((disk, request));
         }
+        self.asks = mixed;
     }
 
     #[inline]

@@ -94,6 +94,13 @@ impl Harness for Virtual {
         }
     }
 
+    fn drain(&mut self, peer: Peer) -> PeerEnd {
+        match self.until(|world| world.raw_end(peer.0)).1 {
+            Loss::EndOfStream => PeerEnd::EndOfStream,
+            Loss::Error(_) => PeerEnd::Reset,
+        }
+    }
+
     fn finish(&mut self, peer: Peer) {
         self.world.end_raw(peer.0, false);
     }

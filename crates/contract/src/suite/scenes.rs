@@ -302,6 +302,8 @@ pub(super) fn close_with_batch(harness: &mut dyn Harness) {
     let link = connect_to(harness);
     stuff(harness, link);
     close(harness, link, false, true);
+    // What was cut off in the middle does not end as if it were whole, and nobody keeps the rest for a peer that never reads.
+    assert_eq!(harness.drain(link.peer), PeerEnd::Reset);
 }
 
 fn begin_direct(harness: &mut dyn Harness, link: Link) {

@@ -259,6 +259,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.give_stage(slot);
         let mut connection = self.connections.remove(slot).expect("it was just looked at");
         self.engine.detach(connection.socket(slot));
+        if connection.outgoing.is_some() {
+            // Cut off within a batch: the kernel is not to keep the rest for a peer that may never read it.
+            sockets::reset_when_closed(&connection.fd);
+        }
         let direct = connection.direct.take().map(|receive| {
             self.messages.give(receive.message);
             receive.direct

@@ -91,12 +91,19 @@ impl Shard {
 
     /// Takes what is for imports out of what disks are to be asked.
     pub(super) fn ask_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
-        for (disk, request) in core::mem::take(&mut self.outbox.submit) {
+        if self.outbox.submit.is_empty() {
+            return;
+        }
+        // The two lists change places, so that neither gives its memory up.
+        let mut asks = core::mem::take(&mut self.asks);
+        core::mem::swap(&mut asks, &mut self.outbox.submit);
+        for (disk, request) in asks.drain(..) {
             match self.imports.get_mut(disk) {
                 Some(import) => import.handle_request(now, request, memory),
                 None => self.outbox.submit.push((disk, request)),
             }
         }
+        self.asks = asks;
     }
 
     /// A disk answered. For nearly all requests what follows is that their asker is told.
