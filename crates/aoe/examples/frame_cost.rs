@@ -1,4 +1,4 @@
-//! What a frame costs the target, without any link or disk: `cargo run --release -p aoe --example cost`.
+//! What a frame costs the target, without any link or disk: `cargo run --release -p aoe --example frame_cost`.
 //!
 //! Frames of one station come 32 to a turn; the volume lends what is read and takes what is written at once, as a RAM disk does. Nanoseconds a frame,
 //! the best of several rounds.
