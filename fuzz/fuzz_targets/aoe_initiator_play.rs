@@ -15,7 +15,7 @@ use contract::{FrameBatch, InFrame, LinkId};
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::Choices;
 use plateway_fuzz::content::{Pattern, SIZE, WISHES, Wish, expect, fill};
-use plateway_fuzz::ether::{LINKS, Serving, facts, frames, station};
+use plateway_fuzz::ether::{LINKS, Serving, facts, station};
 use sim::memory::SimMemory;
 use wire::aoe::Address;
 
@@ -109,7 +109,7 @@ impl Play {
         }
         self.initiator.settle(now);
         while let Some(InitiatorEffect::Send(batch)) = self.initiator.poll_effect() {
-            self.up.extend(frames(&batch, &self.memory));
+            self.up.extend(batch.to_frames(&self.memory));
             self.out.push_back(batch);
         }
         while let Some(completion) = self.initiator.poll_completion() {

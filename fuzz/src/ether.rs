@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use aoe::control::Control;
 use aoe::export::{Export, ExportId};
 use aoe::target::{Ask, Context, Target, TargetEffect};
-use block::{ByteCount, Instant, MachineId, Memory, Pool, Request, ShardId, VolumeId};
+use block::{ByteCount, Instant, MachineId, Pool, Request, ShardId, VolumeId};
 use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
 use sim::memory::SimMemory;
 use volume::Reservation;
@@ -28,21 +28,6 @@ pub fn station(number: u8, link: LinkId) -> [u8; 6] {
 pub fn facts(number: u8, link: LinkId) -> LinkFacts {
     let mtu = if link.0 == 0 { 9000 } else { 1500 };
     LinkFacts { mac: station(number, link), mtu, vlan: None, ring_frames: 64 }
-}
-
-/// The frames of a batch as bytes.
-pub fn frames(batch: &FrameBatch, memory: &SimMemory) -> Vec<(LinkId, Vec<u8>)> {
-    let bytes = |frame: &contract::OutFrame| {
-        let from = frame.head as usize;
-        let mut bytes = batch.head[from..from + frame.head_length as usize].to_vec();
-        if frame.data_length > 0 {
-            let mut data = vec![0; frame.data_length as usize];
-            memory.read(&batch.buffers[frame.buffer as usize].0, frame.data_at, &mut data);
-            bytes.extend(data);
-        }
-        (frame.link, bytes)
-    };
-    batch.frames.iter().map(bytes).collect()
 }
 
 /// A target with all that it asks.
@@ -146,7 +131,7 @@ impl Serving {
         }
         self.with(|target, ctx| target.settle(ctx));
         while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
-            self.sent.extend(frames(&batch, &self.memory));
+            self.sent.extend(batch.to_frames(&self.memory));
             self.out.push_back(batch);
         }
         while self.target.poll_notice().is_some() {}

@@ -15,7 +15,7 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Pool, Random, Request, ShardId, Ticket, VolumeId,
 };
-use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
+use contract::{InFrame, LinkFacts, LinkId};
 use wire::aoe::{Address, AtaArgument, Command, Header, sectors_for_mtu};
 use wire::ata::Opcode;
 
@@ -318,20 +318,6 @@ impl World {
         }
     }
 
-    fn bytes_of(batch: &FrameBatch, memory: &Pages) -> Vec<(LinkId, Vec<u8>)> {
-        let frame = |frame: &contract::OutFrame| {
-            let from = frame.head as usize;
-            let mut bytes = batch.head[from..from + frame.head_length as usize].to_vec();
-            if frame.data_length > 0 {
-                let mut data = vec![0; frame.data_length as usize];
-                memory.read(&batch.buffers[frame.buffer as usize].0, frame.data_at, &mut data);
-                bytes.extend(data);
-            }
-            (frame.link, bytes)
-        };
-        batch.frames.iter().map(frame).collect()
-    }
-
     fn with_target(&mut self, act: impl FnOnce(&mut Target, &mut Context<'_>)) {
         let mut ctx = Context {
             now: self.now,
@@ -359,7 +345,7 @@ impl World {
             }
             let effect = self.target.as_mut().and_then(Target::poll_effect);
             let Some(TargetEffect::Send(batch)) = effect else { return };
-            for (link, bytes) in Self::bytes_of(&batch, &self.memory) {
+            for (link, bytes) in batch.to_frames(&self.memory) {
                 let to: [u8; 6] = bytes[..6].try_into().expect("6 bytes");
                 for host in 0..HOSTS {
                     if to == [0xff; 6] || to == station(1, host, link) {
@@ -386,7 +372,7 @@ impl World {
                 self.completed(host, completion);
             }
             let Some(InitiatorEffect::Send(batch)) = effect else { return };
-            for (link, bytes) in Self::bytes_of(&batch, &self.hosts[host].memory) {
+            for (link, bytes) in batch.to_frames(&self.hosts[host].memory) {
                 assert!(bytes.len() <= self.scenario.mtus[link.0 as usize] as usize + 14);
                 if !downs[link.0 as usize] {
                     self.carry(|bytes| Event::ToTarget(link, bytes), &bytes);

@@ -12,7 +12,7 @@
 
 use core::fmt;
 
-use block::Buffer;
+use block::{Buffer, Memory};
 
 /// A link of the process, named by whoever configured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +143,20 @@ impl FrameBatch {
     pub fn push_buffer(&mut self, buffer: Buffer, mark: u32) -> u32 {
         self.buffers.push((buffer, mark));
         (self.buffers.len() - 1) as u32
+    }
+
+    /// Every frame's link and a copy of its bytes. For tests and simulated wires; a driver sends them from where they lie.
+    pub fn to_frames(&self, memory: &dyn Memory) -> Vec<(LinkId, Vec<u8>)> {
+        let copy = |frame: &OutFrame| {
+            let mut bytes = self.head[frame.head as usize..][..frame.head_length as usize].to_vec();
+            if frame.data_length > 0 {
+                bytes.resize(frame.len() as usize, 0);
+                let data = &mut bytes[frame.head_length as usize..];
+                memory.read(&self.buffers[frame.buffer as usize].0, frame.data_at, data);
+            }
+            (frame.link, bytes)
+        };
+        self.frames.iter().map(copy).collect()
     }
 
     /// Empties it and keeps its memory; the buffers must have been taken out before.

@@ -203,17 +203,7 @@ impl World {
                 self.done.push((ticket.slot, outcome, bytes));
             }
             let Some(InitiatorEffect::Send(batch)) = self.initiator.poll_effect() else { return };
-            for frame in &batch.frames {
-                let from = frame.head as usize;
-                let mut bytes = batch.head[from..from + frame.head_length as usize].to_vec();
-                if frame.data_length > 0 {
-                    let mut data = vec![0; frame.data_length as usize];
-                    let buffer = &batch.buffers[frame.buffer as usize].0;
-                    self.memory.read(buffer, frame.data_at, &mut data);
-                    bytes.extend(data);
-                }
-                self.sent.push((frame.link, bytes));
-            }
+            self.sent.extend(batch.to_frames(&self.memory));
             self.initiator.handle_sent(self.now, batch);
         }
     }

@@ -260,17 +260,7 @@ impl World {
         }
         self.with_target(|target, ctx| target.settle(ctx));
         while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
-            for frame in &batch.frames {
-                let from = frame.head as usize;
-                let mut bytes = batch.head[from..from + frame.head_length as usize].to_vec();
-                if frame.data_length > 0 {
-                    let (buffer, _) = &batch.buffers[frame.buffer as usize];
-                    let mut data = vec![0; frame.data_length as usize];
-                    self.memory.read(buffer, frame.data_at, &mut data);
-                    bytes.extend(data);
-                }
-                self.sent.push((frame.link, bytes));
-            }
+            self.sent.extend(batch.to_frames(&self.memory));
             self.with_target(|target, ctx| target.handle_sent(batch, ctx));
         }
         self.agree();
