@@ -95,10 +95,10 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Measures one case.
 /// After so long a server without connections has cleared up: memory is given back within a second, and a disk that was asked is looked after for five.
 const CLEARED_UP: std::time::Duration = std::time::Duration::from_secs(6);
 
+/// Measures one case.
 fn measure(
     bench: &Bench,
     case: &Case,

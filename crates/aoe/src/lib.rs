@@ -16,8 +16,6 @@ pub mod target;
 
 #[cfg(test)]
 mod simulation;
-#[cfg(test)]
-mod test_pages;
 
 pub use control::Control;
 pub use export::{Export, ExportId, Hosts};

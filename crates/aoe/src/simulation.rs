@@ -15,6 +15,7 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Pool, Random, Request, ShardId, Ticket, VolumeId,
 };
+use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId};
 use wire::aoe::{Address, AtaArgument, Command, Header, sectors_for_mtu};
 use wire::ata::Opcode;
@@ -22,7 +23,6 @@ use wire::ata::Opcode;
 use crate::export::{Export, ExportId};
 use crate::initiator::{Initiator, InitiatorEffect, Settings};
 use crate::target::{Context, Target, TargetEffect};
-use crate::test_pages::Pages;
 
 const SECTORS: u64 = 96;
 const HOSTS: usize = 2;

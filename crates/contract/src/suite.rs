@@ -6,7 +6,10 @@
 //!
 //! The machine does what [`Command`]s say and reports everything that it is told as [`Report`]s, by mail to and from the control thread. A
 //! harness that can choose (the simulator) cuts, delays and shortens what it carries as it likes.
+//!
+//! [`Pages`] is for the other side: the memory that tests of machines alone lend to them.
 
+mod pages;
 mod scenes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +19,8 @@ use std::time::Duration;
 use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
+
+pub use pages::Pages;
 
 use crate::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, Loss, Machine, Next, Receive, SendBatch,

@@ -18,7 +18,7 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Request, ShardId, Slot, Table, Ticket, VolumeId,
 };
-use contract::{DiskFacts, DiskId};
+use contract::{Ask, DiskFacts, DiskId};
 
 use crate::flight::{Flight, What};
 use crate::gate::{Counters, Gate, Health, Waiter};
@@ -30,7 +30,7 @@ use crate::message::{HoldId, Message};
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Requests for disks.
-    pub submit: Vec<(DiskId, Request)>,
+    pub submit: Vec<Ask>,
     /// Answers to requests that volumes were asked.
     pub complete: Vec<Completion>,
     /// Messages for other shards.

@@ -15,17 +15,27 @@
 use block::checksum::crc32c;
 use block::limits::DISCARD_RANGES_MAX;
 use block::pool::Class;
-use block::{Buffer, Extent, Operation, PAGE_SIZE};
+use block::{Buffer, Extent, Instant, Operation, PAGE_SIZE};
+use contract::LinkId;
 use volume::reservation::{Access, Scheme};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
 use super::flights::{Active, Flight, Kind, Stage};
 use super::receive::Received;
-use super::repeats::{Key, Known};
+use super::repeats::{Key, Known, Repeats};
 use super::{Context, LOANS, Loan, Target};
 use crate::export::{ExportId, identify};
 use crate::head::Head;
+
+/// A command that is judged: the frame, the export that it is for, and the head of its answer.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    received: &'a Received<'a>,
+    id: ExportId,
+    argument: AtaArgument,
+    head: Head,
+}
 
 /// A command that was judged, on its way below.
 #[derive(Debug)]
@@ -33,12 +43,44 @@ struct Judged {
     id: ExportId,
     head: Head,
     kind: Kind,
-    first: u64,
-    end: u64,
-    changes: bool,
+    /// As it will stand among those in flight, but for its slot and stage.
+    active: Active,
     crc: u32,
     shape: u32,
     account: u8,
+}
+
+impl Asked<'_> {
+    #[inline]
+    fn opcode(&self) -> Opcode {
+        Opcode(self.argument.command_status)
+    }
+
+    /// The command, for sectors from `first` up to `end`; `payload` is what it would write.
+    #[inline]
+    fn judged(&self, kind: Kind, (first, end): (u64, u64), payload: &[u8]) -> Judged {
+        let AtaArgument { flags, error_feature, count, command_status, .. } = self.argument;
+        // A trim has no count: it may touch any sector.
+        let count = if kind == Kind::Trim { 0 } else { count };
+        let active = Active {
+            first,
+            end,
+            source: self.received.source.to_u64(),
+            tag: self.received.header.tag,
+            slot: 0,
+            stage: Stage::Waiting,
+            changes: matches!(kind, Kind::Write | Kind::Trim),
+        };
+        Judged {
+            id: self.id,
+            head: self.head,
+            kind,
+            active,
+            crc: if active.changes { crc32c(payload) } else { 0 },
+            shape: u32::from_be_bytes([flags.0, error_feature, count, command_status]),
+            account: 0,
+        }
+    }
 }
 
 /// What an overlap with commands in flight means for a new one.
@@ -72,76 +114,51 @@ impl Target {
             }
         }
         let Some(head) = self.head(received, id) else { return };
-        let head = head.with_ata(&argument);
+        let asked = Asked { received, id, argument, head: head.with_ata(&argument) };
         match (direction, opcode) {
-            (Direction::In, opcode) if opcode != Opcode::IDENTIFY_DEVICE => {
-                self.read(received, id, &argument, head, ctx);
-            }
+            (Direction::In, opcode) if opcode != Opcode::IDENTIFY_DEVICE => self.read(&asked, ctx),
             (Direction::Out, opcode) if opcode != Opcode::DATA_SET_MANAGEMENT => {
-                self.write(received, id, &argument, head, ctx);
+                self.write(&asked, ctx);
             }
-            _ => self.other(received, id, &argument, head, ctx),
+            _ => self.other(&asked, ctx),
         }
     }
 
-    /// The range of a transfer; `None` and answered if there is no such transfer.
+    /// The sectors that a command of at most `count_max` is for, from the first up to the first behind; `None` and answered if they are not to be had.
     #[inline]
-    fn range(
-        &mut self,
-        received: &Received<'_>,
-        id: ExportId,
-        argument: &AtaArgument,
-        head: Head,
-        is_write: bool,
-    ) -> Option<(u64, u64)> {
+    fn range(&mut self, asked: &Asked<'_>, is_write: bool, count_max: u8) -> Option<(u64, u64)> {
+        let Asked { id, argument, .. } = asked;
         if argument.flags.is_write() != is_write {
-            self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
+            self.refuse(asked.received, *id, ErrorCode::BAD_ARGUMENT);
             return None;
         }
-        let is_extended = Opcode(argument.command_status).is_extended();
+        let is_extended = asked.opcode().is_extended();
         let first = if is_extended { argument.lba48() } else { argument.lba28() };
         let end = first + u64::from(argument.count);
-        let sectors_max = self.links[received.link.0 as usize].as_ref().map_or(0, |l| l.sectors);
-        if argument.count > sectors_max {
-            self.fail(received, head, Status::FAILED, ErrorBits::ABORT);
+        if argument.count > count_max {
+            self.fail(asked, ErrorBits::ABORT);
             return None;
         }
-        if end > self.exported(id).export.sectors {
-            self.fail(received, head, Status::FAILED, ErrorBits::ID_NOT_FOUND);
+        if end > self.exported(*id).export.sectors {
+            self.fail(asked, ErrorBits::ID_NOT_FOUND);
             return None;
         }
         Some((first, end))
     }
 
     #[inline]
-    fn read(
-        &mut self,
-        received: &Received<'_>,
-        id: ExportId,
-        argument: &AtaArgument,
-        mut head: Head,
-        ctx: &mut Context<'_>,
-    ) {
-        let Some((first, end)) = self.range(received, id, argument, head, false) else { return };
+    fn read(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
+        let Asked { received, id, .. } = *asked;
+        let count_max = self.frame_sectors(received.link);
+        let Some((first, end)) = self.range(asked, false, count_max) else { return };
         if first == end {
-            return self.send(received.link, head.done());
+            return self.succeed(asked);
         }
-        let mut judged = Judged {
-            id,
-            head,
-            kind: Kind::Read,
-            first,
-            end,
-            changes: false,
-            crc: 0,
-            shape: shape(argument),
-            account: 0,
-        };
-        let Some(overlap) = self.admit(received, &judged) else { return };
-        let taken = self.take(id, Class::Transfer, first, end, ctx);
-        let Some((buffer, account)) = taken else { return };
-        judged.account = account;
+        let mut judged = asked.judged(Kind::Read, (first, end), &[]);
+        let Some(overlap) = self.admit(&judged) else { return };
         let extent = extent(first, end);
+        let Some((buffer, account)) = self.take(id, Class::Transfer, extent, ctx) else { return };
+        judged.account = account;
         let volume = self.exported(id).export.volume;
         if overlap == Overlap::None
             && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
@@ -154,74 +171,52 @@ impl Target {
             }
             return;
         }
-        self.launch(received, judged, overlap, Operation::Read { extent, buffer }, ctx);
+        self.launch(received.link, judged, overlap, Operation::Read { extent, buffer }, ctx);
     }
 
     #[inline]
-    fn write(
-        &mut self,
-        received: &Received<'_>,
-        id: ExportId,
-        argument: &AtaArgument,
-        mut head: Head,
-        ctx: &mut Context<'_>,
-    ) {
-        let Some((first, end)) = self.range(received, id, argument, head, true) else { return };
+    fn write(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
+        let Asked { received, id, argument, .. } = *asked;
+        let count_max = self.frame_sectors(received.link);
+        let Some((first, end)) = self.range(asked, true, count_max) else { return };
         let length = usize::from(argument.count) * SECTOR;
         let Some(payload) = received.body[AtaArgument::SIZE..].get(..length) else {
             return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
         };
         if self.exported(id).export.read_only {
-            return self.fail(received, head, Status::FAILED, ErrorBits::ABORT);
+            return self.fail(asked, ErrorBits::ABORT);
         }
         if payload.is_empty() {
-            return self.send(received.link, head.done());
+            return self.succeed(asked);
         }
-        let mut judged = Judged {
-            id,
-            head,
-            kind: Kind::Write,
-            first,
-            end,
-            changes: true,
-            crc: crc32c(payload),
-            shape: shape(argument),
-            account: 0,
-        };
-        let Some(overlap) = self.admit(received, &judged) else { return };
-        if self.is_known(received, &judged, ctx) {
+        let mut judged = asked.judged(Kind::Write, (first, end), payload);
+        let Some(overlap) = self.admit(&judged) else { return };
+        if self.is_known(received.link, &judged, ctx) {
             return;
         }
         // What was read before is read before.
         if !self.loans.is_empty() {
             self.take_loans(ctx);
         }
-        let taken = self.take(id, Class::Capsule, first, end, ctx);
+        let extent = extent(first, end);
+        let taken = self.take(id, Class::Capsule, extent, ctx);
         let Some((mut buffer, account)) = taken else { return };
         judged.account = account;
         ctx.memory.write(&mut buffer, 0, payload);
-        let operation = Operation::Write { extent: extent(first, end), buffer, durable: false };
-        self.launch(received, judged, overlap, operation, ctx);
+        let operation = Operation::Write { extent, buffer, durable: false };
+        self.launch(received.link, judged, overlap, operation, ctx);
     }
 
     /// Whether there is room for a command, and what it overlaps; `None` and counted if it is dropped.
     #[inline]
-    fn admit(&mut self, received: &Received<'_>, judged: &Judged) -> Option<Overlap> {
+    fn admit(&mut self, judged: &Judged) -> Option<Overlap> {
         let exported = self.exports[judged.id.0 as usize].as_deref_mut()?;
         if exported.active.len() >= usize::from(exported.export.buffers) {
             exported.traffic.over_buffers += 1;
             self.drops.over_buffers += 1;
             return None;
         }
-        let new = Active {
-            first: judged.first,
-            end: judged.end,
-            source: received.source.to_u64(),
-            tag: received.header.tag,
-            slot: 0,
-            stage: Stage::Waiting,
-            changes: judged.changes,
-        };
+        let new = &judged.active;
         let mut overlap = Overlap::None;
         for other in &exported.active {
             if !new.conflicts(other) {
@@ -229,7 +224,7 @@ impl Target {
             }
             let looks_alike =
                 other.tag == new.tag && (other.first, other.end) == (new.first, new.end);
-            if looks_alike && judged.changes {
+            if looks_alike && new.changes {
                 let flight = self.flights.get_mut(other.slot);
                 if (flight.shape, flight.crc) == (judged.shape, judged.crc) {
                     overlap = Overlap::Repeats;
@@ -249,15 +244,16 @@ impl Target {
 
     /// Whether a write was carried out a moment ago; then it is answered or dropped here.
     #[inline]
-    fn is_known(&mut self, received: &Received<'_>, judged: &Judged, ctx: &Context<'_>) -> bool {
+    fn is_known(&mut self, link: LinkId, judged: &Judged, ctx: &Context<'_>) -> bool {
         let exported = self.exported(judged.id);
-        let key = key(received, judged);
+        let Judged { kind, shape, crc, .. } = *judged;
+        let key = key(&judged.active, judged.id, kind, shape, crc);
         match self.repeats.look_up(ctx.now, &key, exported.wide, exported.last) {
             Known::New => false,
             Known::Done => {
                 self.counters.repeated_answered += 1;
                 let mut head = judged.head;
-                self.send(received.link, head.done());
+                self.send(link, head.done());
                 true
             }
             Known::Superseded => {
@@ -273,12 +269,10 @@ impl Target {
         &mut self,
         id: ExportId,
         class: Class,
-        first: u64,
-        end: u64,
+        Extent { offset, length }: Extent,
         ctx: &mut Context<'_>,
     ) -> Option<(Buffer, u8)> {
         let exported = self.exports[id.0 as usize].as_deref_mut()?;
-        let Extent { offset, length } = extent(first, end);
         let phase = (offset.0 % u64::from(PAGE_SIZE)) as u32;
         let which = exported.accounts.next();
         let account = exported.accounts.of(which);
@@ -291,26 +285,21 @@ impl Target {
     #[inline]
     fn launch(
         &mut self,
-        received: &Received<'_>,
+        link: LinkId,
         judged: Judged,
         overlap: Overlap,
         mut operation: Operation,
         ctx: &mut Context<'_>,
     ) {
         let waits = overlap == Overlap::Waits;
-        let record = if judged.changes && !waits {
-            self.repeats.begin(ctx.now, &key(received, &judged))
+        let Judged { id, head, kind, active, crc, shape, account } = judged;
+        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
+        let record = if active.changes && !waits {
+            let key = key(&active, id, kind, shape, crc);
+            exported.remember(&mut self.repeats, ctx.now, &key, kind)
         } else {
             0
         };
-        let Judged { id, head, kind, first, end, changes, crc, shape, account } = judged;
-        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
-        if record != 0 {
-            exported.last = record;
-            if kind == Kind::Trim {
-                exported.wide = record;
-            }
-        }
         let company = exported.active.len() + usize::from(waits);
         let durable = exported.wants_durable(company, &mut operation);
         let slot = self.flights.insert(Flight {
@@ -318,7 +307,7 @@ impl Target {
             kind,
             durable,
             account,
-            link: received.link,
+            link,
             export: id,
             place: exported.active.len() as u32,
             record,
@@ -329,9 +318,7 @@ impl Target {
             head,
         });
         let stage = if waits { Stage::Waiting } else { Stage::Running };
-        let source = received.source.to_u64();
-        let tag = received.header.tag;
-        exported.active.push(Active { first, end, source, tag, slot, stage, changes });
+        exported.active.push(Active { slot, stage, ..active });
         if waits {
             self.counters.waited += 1;
             exported.waiting.push_back(slot);
@@ -350,19 +337,9 @@ impl Target {
         let active = &mut exported.active[flight.place as usize];
         active.stage = Stage::Running;
         if active.changes {
-            let key = Key {
-                source: active.source,
-                export: flight.export.0,
-                tag: active.tag,
-                lba: if flight.kind == Kind::Trim { 0 } else { active.first },
-                shape: flight.shape,
-                crc: flight.crc,
-            };
-            flight.record = self.repeats.begin(ctx.now, &key);
-            exported.last = flight.record;
-            if flight.kind == Kind::Trim {
-                exported.wide = flight.record;
-            }
+            let key = key(active, flight.export, flight.kind, flight.shape, flight.crc);
+            let kind = flight.kind;
+            flight.record = exported.remember(&mut self.repeats, ctx.now, &key, kind);
         }
         flight.durable = exported.wants_durable(exported.active.len() - 1, &mut operation);
         let volume = exported.export.volume;
@@ -371,24 +348,25 @@ impl Target {
 
     /// Answers with ERR and these error bits; nothing was transferred.
     #[cold]
-    fn fail(&mut self, received: &Received<'_>, mut head: Head, status: Status, error: ErrorBits) {
+    fn fail(&mut self, asked: &Asked<'_>, error: ErrorBits) {
         self.counters.failed += 1;
-        head.finish(status, error, None);
-        self.send(received.link, head.bytes());
+        let mut head = asked.head;
+        head.finish(Status::FAILED, error, None);
+        self.send(asked.received.link, head.bytes());
+    }
+
+    /// Answers that all is done, where nothing was to do.
+    fn succeed(&mut self, asked: &Asked<'_>) {
+        let mut head = asked.head;
+        self.send(asked.received.link, head.done());
     }
 
     /// Everything but reads and writes.
     #[cold]
-    fn other(
-        &mut self,
-        received: &Received<'_>,
-        id: ExportId,
-        argument: &AtaArgument,
-        mut head: Head,
-        ctx: &mut Context<'_>,
-    ) {
+    fn other(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         self.counters.other_ata += 1;
-        let opcode = Opcode(argument.command_status);
+        let Asked { received, id, argument, mut head } = *asked;
+        let opcode = asked.opcode();
         let export = &self.exported(id).export;
         match opcode {
             Opcode::IDENTIFY_DEVICE => {
@@ -411,43 +389,32 @@ impl Target {
                 };
                 let [a, b, c, d, e, f, _, _] = last.to_le_bytes();
                 let lba = [a, b, c, d | high, e, f];
-                let mut head = head.with_ata(&AtaArgument { lba, ..*argument });
+                let mut head = head.with_ata(&AtaArgument { lba, ..argument });
                 self.send(received.link, head.done());
             }
-            Opcode::SMART => self.smart(received, argument, head),
+            Opcode::SMART => self.smart(asked),
             Opcode::SET_FEATURES => match argument.error_feature {
                 feature::TRANSFER_MODE | feature::DISABLE_WRITE_CACHE => {
-                    self.send(received.link, head.done());
+                    self.succeed(asked);
                 }
-                _ => self.fail(received, head, Status::FAILED, ErrorBits::ABORT),
+                _ => self.fail(asked, ErrorBits::ABORT),
             },
             Opcode::FLUSH_CACHE | Opcode::FLUSH_CACHE_EXT => {
                 // It overlaps nothing: what was answered is durable, and what was not is not promised.
-                let judged = Judged {
-                    id,
-                    head,
-                    kind: Kind::Plain,
-                    first: 0,
-                    end: 0,
-                    changes: false,
-                    crc: 0,
-                    shape: shape(argument),
-                    account: 0,
-                };
-                if let Some(overlap) = self.admit(received, &judged) {
-                    self.launch(received, judged, overlap, Operation::Flush, ctx);
+                let judged = asked.judged(Kind::Plain, (0, 0), &[]);
+                if let Some(overlap) = self.admit(&judged) {
+                    self.launch(received.link, judged, overlap, Operation::Flush, ctx);
                 }
             }
-            Opcode::READ_VERIFY | Opcode::READ_VERIFY_EXT => {
-                self.verify(received, id, argument, head, ctx);
-            }
-            Opcode::DATA_SET_MANAGEMENT => self.trim(received, id, argument, head, ctx),
-            _ => self.fail(received, head, Status::FAILED, ErrorBits::ABORT),
+            Opcode::READ_VERIFY | Opcode::READ_VERIFY_EXT => self.verify(asked, ctx),
+            Opcode::DATA_SET_MANAGEMENT => self.trim(asked, ctx),
+            _ => self.fail(asked, ErrorBits::ABORT),
         }
     }
 
     /// SMART, as much of it as says that the device is well. Answers have a sector behind them, without which aoeping shows none.
-    fn smart(&mut self, received: &Received<'_>, argument: &AtaArgument, mut head: Head) {
+    fn smart(&mut self, asked: &Asked<'_>) {
+        let Asked { received, argument, mut head, .. } = *asked;
         let mut data = [0; SECTOR];
         let is_smart = argument.lba[1..3] == smart::SIGNATURE;
         match argument.error_feature {
@@ -466,50 +433,27 @@ impl Target {
         self.send_two(received.link, head.bytes(), &data);
     }
 
-    fn verify(
-        &mut self,
-        received: &Received<'_>,
-        id: ExportId,
-        argument: &AtaArgument,
-        mut head: Head,
-        ctx: &mut Context<'_>,
-    ) {
-        let is_extended = Opcode(argument.command_status).is_extended();
-        let first = if is_extended { argument.lba48() } else { argument.lba28() };
-        let end = first + u64::from(argument.count);
-        if argument.flags.is_write() {
-            return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
-        }
-        if end > self.exported(id).export.sectors {
-            return self.fail(received, head, Status::FAILED, ErrorBits::ID_NOT_FOUND);
-        }
+    fn verify(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
+        // No data travel, so that the link limits nothing.
+        let Some((first, end)) = self.range(asked, false, u8::MAX) else { return };
         if first == end {
-            return self.send(received.link, head.done());
+            return self.succeed(asked);
         }
-        let shape = shape(argument);
-        let kind = Kind::Plain;
-        let (changes, crc, account) = (false, 0, 0);
-        let judged = Judged { id, head, kind, first, end, changes, crc, shape, account };
-        if let Some(overlap) = self.admit(received, &judged) {
+        let judged = asked.judged(Kind::Plain, (first, end), &[]);
+        if let Some(overlap) = self.admit(&judged) {
             let operation = Operation::Verify { extent: extent(first, end) };
-            self.launch(received, judged, overlap, operation, ctx);
+            self.launch(asked.received.link, judged, overlap, operation, ctx);
         }
     }
 
-    fn trim(
-        &mut self,
-        received: &Received<'_>,
-        id: ExportId,
-        argument: &AtaArgument,
-        mut head: Head,
-        ctx: &mut Context<'_>,
-    ) {
+    fn trim(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
+        let Asked { received, id, argument, .. } = *asked;
         let export = &self.exported(id).export;
         let (sectors, read_only, discards) = (export.sectors, export.read_only, export.discards);
         let length = usize::from(argument.count) * SECTOR;
         let is_trim = argument.error_feature == TRIM && discards && !read_only;
         if !is_trim || length / TrimRange::SIZE > DISCARD_RANGES_MAX {
-            return self.fail(received, head, Status::FAILED, ErrorBits::ABORT);
+            return self.fail(asked, ErrorBits::ABORT);
         }
         let payload = received.body[AtaArgument::SIZE..].get(..length);
         let Some(payload) = payload.filter(|_| argument.flags.is_write()) else {
@@ -522,30 +466,20 @@ impl Target {
         for TrimRange { lba, count } in ranges.filter(|range| range.count > 0) {
             let last = lba + u64::from(count);
             if last > sectors {
-                return self.fail(received, head, Status::FAILED, ErrorBits::ID_NOT_FOUND);
+                return self.fail(asked, ErrorBits::ID_NOT_FOUND);
             }
             (first, end) = (first.min(lba), end.max(last));
             extents.push(extent(lba, last));
         }
         if extents.is_empty() {
-            return self.send(received.link, head.done());
+            return self.succeed(asked);
         }
-        let judged = Judged {
-            id,
-            head,
-            kind: Kind::Trim,
-            first,
-            end,
-            changes: true,
-            crc: crc32c(payload),
-            // Without a count: it may touch any sector.
-            shape: shape(argument) & 0xffff_00ff,
-            account: 0,
-        };
-        let Some(overlap) = self.admit(received, &judged) else { return };
-        if !self.is_known(received, &judged, ctx) {
+        let judged = asked.judged(Kind::Trim, (first, end), payload);
+        let Some(overlap) = self.admit(&judged) else { return };
+        if !self.is_known(received.link, &judged, ctx) {
             self.take_loans(ctx);
-            self.launch(received, judged, overlap, Operation::Discard { extents }, ctx);
+            let operation = Operation::Discard { extents };
+            self.launch(received.link, judged, overlap, operation, ctx);
         }
     }
 }
@@ -559,23 +493,27 @@ impl super::Exported {
         *durable = self.export.cache_volatile && company == 0 && !self.flush.running;
         *durable
     }
+
+    /// Remembers a change that goes below now, and returns its number.
+    #[inline]
+    fn remember(&mut self, repeats: &mut Repeats, now: Instant, key: &Key, kind: Kind) -> u32 {
+        self.last = repeats.begin(now, key);
+        if kind == Kind::Trim {
+            self.wide = self.last;
+        }
+        self.last
+    }
 }
 
 #[inline]
-fn shape(argument: &AtaArgument) -> u32 {
-    let AtaArgument { flags, error_feature, count, command_status, .. } = *argument;
-    u32::from_be_bytes([flags.0, error_feature, count, command_status])
-}
-
-#[inline]
-fn key(received: &Received<'_>, judged: &Judged) -> Key {
+fn key(active: &Active, export: ExportId, kind: Kind, shape: u32, crc: u32) -> Key {
     Key {
-        source: received.source.to_u64(),
-        export: judged.id.0,
-        tag: received.header.tag,
-        lba: if judged.kind == Kind::Trim { 0 } else { judged.first },
-        shape: judged.shape,
-        crc: judged.crc,
+        source: active.source,
+        export: export.0,
+        tag: active.tag,
+        lba: if kind == Kind::Trim { 0 } else { active.first },
+        shape,
+        crc,
     }
 }
 

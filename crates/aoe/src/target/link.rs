@@ -29,6 +29,18 @@ pub struct LinkUse {
 }
 
 impl Target {
+    /// The link of a number, up or not, if there was ever one.
+    #[inline]
+    pub(super) fn link(&self, id: LinkId) -> Option<&Link> {
+        self.links.get(id.0 as usize)?.as_ref()
+    }
+
+    /// Sectors that a frame of a link carries; 0 if there is no such link.
+    #[inline]
+    pub(super) fn frame_sectors(&self, id: LinkId) -> u8 {
+        self.link(id).map_or(0, |link| link.sectors)
+    }
+
     /// The link of a number, which is there from now on, up or not.
     pub(super) fn link_slot(&mut self, id: LinkId) -> &mut Link {
         let index = id.0 as usize;
@@ -65,7 +77,7 @@ impl Target {
     /// How a link is used.
     #[must_use]
     pub fn link_use(&self, id: LinkId) -> LinkUse {
-        let link = self.links.get(id.0 as usize).and_then(Option::as_ref);
+        let link = self.link(id);
         let on_link = self.exports.iter().flatten();
         let on_link = on_link.filter(|exported| exported.export.links.contains(&id));
         LinkUse {

@@ -269,8 +269,7 @@ impl Target {
         }
         assert!(self.exports[index].is_none(), "export {index} was added twice");
         let free = |link: &LinkId| {
-            let link = self.links.get(link.0 as usize).and_then(Option::as_ref);
-            link.is_none_or(|link| link.directory.find(export.address).is_none())
+            self.link(*link).is_none_or(|link| link.directory.find(export.address).is_none())
         };
         if let Some(taken) = export.links.iter().find(|link| !free(link)) {
             return Err(*taken);

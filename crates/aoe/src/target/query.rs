@@ -180,8 +180,7 @@ impl Target {
     /// Announces an export on a link, to all or, if not all are heard, to each who is. Returns how many frames that took.
     fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
         let Some(exported) = self.exports[id.0 as usize].as_deref() else { return 0 };
-        let is_up = self.links.get(link.0 as usize).and_then(Option::as_ref);
-        if exported.removed || is_up.is_none_or(|link| link.facts.is_none()) {
+        if exported.removed || self.link(link).is_none_or(|link| link.facts.is_none()) {
             return 0;
         }
         let hears = |mac: &&MacAddress| exported.hears(**mac);
@@ -210,12 +209,11 @@ impl Target {
     ) {
         let exported = self.exported(id);
         let own: Address = exported.export.address;
-        let sectors = self.links.get(link.0 as usize).and_then(Option::as_ref);
         let config = exported.control.config();
         let argument = ConfigArgument {
             buffer_count: exported.export.buffers,
             firmware: FIRMWARE,
-            sector_count: sectors.map_or(0, |link| link.sectors),
+            sector_count: self.frame_sectors(link),
             version: VERSION,
             command,
             length: config.len() as u16,

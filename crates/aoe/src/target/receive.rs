@@ -47,8 +47,7 @@ impl Target {
     /// Reads link header and AoE header; `None` and counted if the frame is not for AoE targets here.
     #[inline]
     fn accept<'a>(&mut self, frame: &InFrame<'a>) -> Option<Received<'a>> {
-        let link = self.links.get(frame.link.0 as usize).and_then(Option::as_ref);
-        let Some(facts) = link.and_then(|link| link.facts.as_ref()) else {
+        let Some(facts) = self.link(frame.link).and_then(|link| link.facts.as_ref()) else {
             self.drops.link_down += 1;
             return None;
         };
@@ -72,7 +71,7 @@ impl Target {
     /// The export that the frame's exact address names, if it hears the source.
     #[inline]
     pub(super) fn find(&mut self, received: &Received<'_>) -> Option<ExportId> {
-        let link = self.links[received.link.0 as usize].as_ref()?;
+        let link = self.link(received.link)?;
         let Some(id) = link.directory.find(received.header.address) else {
             self.drops.no_such_export += 1;
             return None;
@@ -121,7 +120,7 @@ impl Target {
         if header.command != Command::CONFIG || self.links.iter().flatten().any(is_ours) {
             return;
         }
-        let Some(found) = self.links[link.0 as usize].as_ref() else { return };
+        let Some(found) = self.link(link) else { return };
         let Some(id) = found.directory.find(header.address) else { return };
         let exported = self.exported_mut(id);
         if !core::mem::replace(&mut exported.heard_twice, true) {
@@ -155,8 +154,8 @@ impl Target {
         header: &Header,
         own: Address,
     ) -> Option<Head> {
-        let link = self.links.get(link.0 as usize)?.as_ref()?;
-        Some(Head::new(link.facts.as_ref()?, source, tag, &header.response(own)))
+        let facts = self.link(link)?.facts.as_ref()?;
+        Some(Head::new(facts, source, tag, &header.response(own)))
     }
 
     /// Sends a frame of these bytes, padded.
@@ -172,8 +171,8 @@ impl Target {
 
     /// Sends a frame of a head and more, if the link carries it.
     pub(super) fn send_two(&mut self, link: LinkId, head: &[u8], body: &[u8]) {
-        let facts = self.links.get(link.0 as usize).and_then(Option::as_ref);
-        let mtu = facts.and_then(|link| link.facts).map_or(0, |facts| facts.mtu as usize);
+        let facts = self.link(link).and_then(|link| link.facts);
+        let mtu = facts.map_or(0, |facts| facts.mtu as usize);
         // The MTU leaves the Ethernet header out, and the tag.
         if head.len() + body.len() > mtu + 14 {
             self.drops.too_large += 1;

@@ -7,7 +7,7 @@
 //! The order of calls for a connection's machine:
 //! 1. [`Controllers::connect`] with the first command; a [`Reply`] whose `queue` is set, now or later, makes it a queue.
 //! 2. [`Controllers::admin_command`] (queue 0) or [`Controllers::fabrics_command_on_io_queue`]; per I/O command
-//!    [`Controllers::command_heard`], [`Controllers::io_allowed`] and [`Controllers::namespace`].
+//!    [`Controllers::command_heard`]; [`Controllers::io_allowed`] and [`Controllers::namespace`] for one that waited.
 //! 3. [`Controllers::connection_gone`] when the transport is lost, or the machine closes by itself; or a close comes out of
 //!    [`Controllers::poll_close`]. Either way nothing new goes below from then on.
 //! 4. [`Controllers::queue_drained`], once, when nothing of the connection is below any more. The key is forgotten then.
@@ -285,18 +285,10 @@ impl Controllers {
         }
     }
 
-    /// A command came on this queue: traffic keeps a controller alive (TBKAS). One store; call it per command.
+    /// An I/O command came on a queue, for namespace `nsid`: traffic keeps a controller alive (TBKAS). Finds the namespace in the queue's subsystem;
+    /// `None` asks for [`Status::INVALID_NAMESPACE`]. Errors: as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
     #[inline]
-    pub fn command_heard(&mut self, now: Instant, queue: QueueHandle) {
-        if let Some(queue) = self.queues.get_mut(queue.0) {
-            queue.heard = now;
-        }
-    }
-
-    /// An I/O command came on a queue, for namespace `nsid`: notes that, and finds the namespace in the queue's subsystem. As
-    /// [`command_heard`](Self::command_heard), [`io_allowed`](Self::io_allowed) and [`namespace`](Self::namespace), in one look-up of the queue.
-    #[inline]
-    pub fn io_command_heard(
+    pub fn command_heard(
         &mut self,
         now: Instant,
         queue: QueueHandle,

@@ -7,6 +7,3 @@
 pub mod initiator;
 pub mod pdu_stream;
 pub mod target;
-
-#[cfg(test)]
-mod test_pages;

@@ -254,16 +254,16 @@ impl Disk {
     /// First step for a bulk of requests: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
     #[inline]
     pub fn prefetch_slot(&self, operation: &Operation) {
-        if let Backing::Ram(disk) = &self.backing {
-            disk.prefetch_slot(operation);
+        if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
+            disk.prefetch_slot(extent);
         }
     }
 
     /// Second step for a bulk of requests: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
     #[inline]
     pub fn prefetch_page(&self, operation: &Operation) {
-        if let Backing::Ram(disk) = &self.backing {
-            disk.prefetch_page(operation);
+        if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
+            disk.prefetch_page(extent, matches!(operation, Operation::Read { .. }));
         }
     }
 }

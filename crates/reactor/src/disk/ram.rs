@@ -109,8 +109,8 @@ impl RamDisk {
                 if !self.holds(*extent) {
                     Outcome::NotDone(Failure::OutOfRange)
                 } else {
-                    check(*extent, buffer);
-                    self.read(memory, *extent, buffer);
+                    memory.strip(buffer);
+                    self.lend(*extent, buffer);
                     Outcome::Done
                 }
             }
@@ -160,33 +160,17 @@ impl RamDisk {
         }
     }
 
-    /// Fetches the table's line for the first page of a read or write. When several requests are at hand, call it for all, then
-    /// [`prefetch_page`](Self::prefetch_page) for all, then [`perform`](Self::perform): their cache misses then overlap.
+    /// Fetches the table's line for the first page of `extent`. When several requests are at hand, call it for all, then
+    /// [`prefetch_page`](Self::prefetch_page) for all, then carry them out: their cache misses then overlap.
     #[inline]
-    pub fn prefetch_slot(&self, operation: &Operation) {
-        if let Operation::Read { extent, .. } | Operation::Write { extent, .. } = operation {
-            self.prefetch_slot_at(*extent);
-        }
-    }
-
-    #[inline]
-    fn prefetch_slot_at(&self, extent: Extent) {
+    pub(crate) fn prefetch_slot(&self, extent: Extent) {
         let slot = (extent.offset.0 / PAGE as u64) as usize;
         prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
     }
 
-    /// Fetches the state of the first page of a read or write, and the beginning of what a read will send.
+    /// Fetches the state of the first page, and the beginning of its data if they will be sent.
     #[inline]
-    pub fn prefetch_page(&self, operation: &Operation) {
-        match operation {
-            Operation::Read { extent, .. } => self.prefetch_page_at(*extent, true),
-            Operation::Write { extent, .. } => self.prefetch_page_at(*extent, false),
-            _ => {}
-        }
-    }
-
-    #[inline]
-    fn prefetch_page_at(&self, extent: Extent, data: bool) {
+    pub(crate) fn prefetch_page(&self, extent: Extent, data: bool) {
         let Some(slot) = self.slots.get((extent.offset.0 / PAGE as u64) as usize) else {
             return;
         };
@@ -211,30 +195,19 @@ impl RamDisk {
     /// Whether it has all of `extent`; fetches the table's line for its first page.
     #[inline]
     pub(crate) fn can_lend(&self, extent: Extent) -> bool {
-        self.prefetch_slot_at(extent);
+        self.prefetch_slot(extent);
         self.holds(extent)
     }
 
-    /// Fetches the state of the first page and the beginning of what will be sent.
-    #[inline]
-    pub(crate) fn foresee_loan(&self, extent: Extent) {
-        self.prefetch_page_at(extent, true);
-    }
-
-    /// Leases the pages of `extent` to a reserved buffer.
+    /// Leases the pages of `extent`, all of which it has, to a reserved buffer.
     #[inline]
     pub(crate) fn lend(&self, extent: Extent, buffer: &mut Buffer) {
-        debug_assert!(buffer.is_reserved(), "what is lent to has no pages");
         check(extent, buffer);
         if buffer.page_count() == 1 {
             let slot = &self.slots[(extent.offset.0 / PAGE as u64) as usize];
             buffer.push_page(PageId(self.arena.lease(slot)).leased());
             return;
         }
-        self.lease_all(extent, buffer);
-    }
-
-    fn lease_all(&self, extent: Extent, buffer: &mut Buffer) {
         self.prefetch_states(extent);
         let lease = |part: Part| PageId(self.arena.lease(&self.slots[part.slot])).leased();
         buffer.fill(parts(extent).map(lease));
@@ -249,12 +222,6 @@ impl RamDisk {
                 self.arena.prefetch_state(page);
             }
         }
-    }
-
-    #[inline]
-    fn read(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
-        memory.strip(buffer);
-        self.lease_all(extent, buffer);
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use block::table::{Slot, Table};
 use block::{Completion, Failure, Outcome};
@@ -139,32 +140,29 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Some(disk) => disk.submit(&mut self.memory, request),
                 None => Submitted::Done(request.complete(Outcome::NotDone(Failure::Removed))),
             };
-            if let Submitted::Done(completion) = submitted {
-                answered = true;
-                let event = Event::Completed(completion);
-                self.machine.handle_event(self.now, event, &mut self.memory);
-            } else {
-                self.submitted(id, submitted);
+            match submitted {
+                Submitted::Done(completion) => {
+                    answered = true;
+                    let event = Event::Completed(completion);
+                    self.machine.handle_event(self.now, event, &mut self.memory);
+                }
+                Submitted::Later { completion, after } => self.hold_back(completion, after),
+                Submitted::Work(work) => {
+                    add(&self.counters().disk_works, 1);
+                    self.disks.known[id.0 as usize].as_mut().expect("it was just asked").out += 1;
+                    let slot = self.disks.underway.insert(Underway { disk: id, work: Some(work) });
+                    self.go_on(slot);
+                }
             }
         }
         self.disks.asks = asks;
         answered
     }
 
-    fn submitted(&mut self, id: DiskId, submitted: Submitted) {
-        match submitted {
-            Submitted::Done(_) => unreachable!("the machine was told at once"),
-            Submitted::Later { completion, after } => {
-                let slot = self.disks.held_back.insert(completion);
-                self.set_alarm(after, Alarm::Completion(slot));
-            }
-            Submitted::Work(work) => {
-                add(&self.counters().disk_works, 1);
-                self.disks.known[id.0 as usize].as_mut().expect("it was just asked").out += 1;
-                let slot = self.disks.underway.insert(Underway { disk: id, work: Some(work) });
-                self.go_on(slot);
-            }
-        }
+    /// Keeps an answer for a while, as an instrument wants.
+    fn hold_back(&mut self, completion: Completion, after: Duration) {
+        let slot = self.disks.held_back.insert(completion);
+        self.set_alarm(after, Alarm::Completion(slot));
     }
 
     /// Starts the next call that a piece of work wants.
@@ -217,8 +215,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if finished.after.is_zero() {
             self.tell(Event::Completed(finished.completion));
         } else {
-            let slot = self.disks.held_back.insert(finished.completion);
-            self.set_alarm(finished.after, Alarm::Completion(slot));
+            self.hold_back(finished.completion, finished.after);
         }
     }
 

@@ -335,7 +335,7 @@ impl Memory for ShardMemory {
     #[inline]
     fn foresee_loan(&self, disk: DiskId, extent: Extent) {
         if let Some(disk) = self.lender(disk) {
-            disk.foresee_loan(extent);
+            disk.prefetch_page(extent, true);
         }
     }
 

@@ -6,12 +6,12 @@ use block::{
     Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
     Ticket,
 };
+use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId};
 use wire::aoe::Address;
 use wire::ata::IdentifyDevice;
 
 use crate::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
-use crate::test_pages::Pages;
 
 pub(super) const OWN: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 1, 1]];
 pub(super) const T: [u8; 6] = [2, 0, 0, 0, 0, 9];

@@ -4,6 +4,7 @@ use block::{
     ByteCount, Completion, DiskId, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Pool, Request, ShardId, Submit, VolumeId,
 };
+use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,7 +15,6 @@ use wire::aoe::Address;
 use crate::control::Control;
 use crate::export::{Export, ExportId};
 use crate::target::{Ask, Context, Notice, Target, TargetEffect};
-use crate::test_pages::Pages;
 
 pub(super) const LINK: LinkId = LinkId(0);
 pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];

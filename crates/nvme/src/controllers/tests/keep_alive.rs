@@ -49,7 +49,7 @@ fn io_alone_keeps_it_alive_on_every_shard() {
         for _ in 0..10 {
             world.pass(seconds(4));
             let now = world.now;
-            world.of(io).command_heard(now, io_view.handle);
+            world.of(io).command_heard(now, io_view.handle, 1).expect("the queue is open");
         }
         assert!(world.closes.is_empty());
         world.pass(seconds(5));
@@ -107,7 +107,7 @@ fn the_answers_of_all_shards_are_awaited() {
         let now = world.now;
         let (io, handle) =
             if heard == 1 { (first, first_view.handle) } else { (second, second_view.handle) };
-        world.of(io).command_heard(now, handle);
+        world.of(io).command_heard(now, handle, 1).expect("the queue is open");
         world.pass(seconds(4));
         assert!(world.closes.is_empty(), "shard {heard} heard a command");
         world.pass(seconds(1));

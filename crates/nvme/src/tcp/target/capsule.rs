@@ -87,7 +87,7 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
-        let namespace = ctx.controllers.io_command_heard(ctx.now, queue.handle, command.nsid())?;
+        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
         if command.nsid() == NSID_ALL && command.io_opcode() == IoOpcode::FLUSH {
             return self.flush_all(queue, command, ctx);

@@ -158,6 +158,9 @@ impl Connection {
         self.asked = 0;
         self.asked_large = 0;
         self.give_reserved(ctx);
+        for loan in self.loans.drain(..) {
+            ctx.pool.give(&mut self.transfers, ctx.memory, loan.buffer);
+        }
         for slot in self.slots.numbers() {
             let transfer = match self.slots.state(slot) {
                 State::Free | State::Below(_) => continue,

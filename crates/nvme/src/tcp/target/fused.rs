@@ -114,13 +114,9 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<(block::VolumeId, block::Extent), Status> {
         let queue = self.queue.as_ref().expect("an I/O command came on a queue");
-        ctx.controllers.command_heard(ctx.now, queue.handle);
-        ctx.controllers.io_allowed(queue.handle)?;
+        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
-        let namespace = ctx
-            .controllers
-            .namespace(queue.handle, command.nsid())
-            .ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         Ok((namespace.volume, io::judge_fused_first(command, namespace)?))
     }
 

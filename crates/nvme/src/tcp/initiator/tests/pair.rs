@@ -9,6 +9,7 @@ use block::{
     BlockCount, BlockSize, Buffer, Completion, Extent, Instant, MachineId, Memory, Operation,
     Outcome, Pool, Request, ShardId, Ticket, VolumeId, limits,
 };
+use contract::suite::Pages;
 use contract::{
     ConnectionId, Direct, Endpoint, ListenerId, Loss, Next, Receive, SendBatch, SendSegment,
 };
@@ -20,7 +21,6 @@ use crate::subsystem::{Hosts, Namespace, Subsystem};
 use crate::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
 use crate::tcp::target;
 use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity};
-use crate::tcp::test_pages::Pages;
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.

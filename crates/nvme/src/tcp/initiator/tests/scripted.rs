@@ -5,6 +5,7 @@ use core::time::Duration;
 use block::checksum::crc32c;
 use block::{Buffer, Failure};
 use block::{Completion, Extent, Instant, Memory, Operation, Outcome, Request, Ticket};
+use contract::suite::Pages;
 use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment};
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
@@ -14,7 +15,6 @@ use crate::tcp::initiator::jobs::Jobs;
 use crate::tcp::initiator::link::{Fault, Socket};
 use crate::tcp::initiator::plan::{Plan, plan};
 use crate::tcp::initiator::queue::Queue;
-use crate::tcp::test_pages::Pages;
 
 const NOW: Instant = Instant(1_000);
 

@@ -172,6 +172,22 @@ fn a_host_that_terminates_is_closed_at_once() {
 }
 
 #[test]
+fn a_host_that_terminates_is_lent_nothing_any_more() {
+    let mut world = World::connected(Digests::NONE);
+    world.lends = true;
+    let mut bytes = capsule(Command::read(1, 0, 8, 4096), &[], Digests::NONE);
+    let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
+    let mut term = [0; TermReq::SIZE_MAX];
+    let total = TermReq::new(PduType::H2C_TERM_REQ, fes, 0, &[]).emit(&mut term);
+    bytes.extend(&term[..total]);
+    // In one piece: the memory would refuse to lend, if it were asked once the connection has ended.
+    world.send(IO, &bytes);
+    assert!(world.said(IO).is_empty());
+    assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Terminated(fes)));
+    world.end();
+}
+
+#[test]
 fn padding_before_the_data_is_skipped() {
     let mut world = World::connected(Digests::NONE);
     let command = Command::write(1, 0, 1, 512).with_sgl(SglDescriptor::in_capsule(512));

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use block::{
-    BlockCount, BlockSize, Buffer, Completion, Failure, Instant, MachineId, Memory, Operation,
-    Outcome, Pool, Request, ShardId, VolumeId, limits,
+    BlockCount, BlockSize, Buffer, Completion, DiskId, Extent, Failure, Instant, MachineId, Memory,
+    Operation, Outcome, Pool, Request, ShardId, Submit, VolumeId, limits,
 };
+use contract::suite::Pages;
 use contract::{ConnectionId, Direct, Endpoint, ListenerId, Next, SendBatch, SendSegment};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
@@ -15,7 +16,6 @@ use wire::nvme_tcp::{Digests, ICReq, R2T};
 
 use super::host::hear;
 pub(super) use super::host::{Said, capsule, host_data, pattern, seal};
-use crate::tcp::test_pages::Pages;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
@@ -49,6 +49,22 @@ pub(super) struct Link {
     pub(super) cut: usize,
 }
 
+/// Keeps requests, and may say that memory lends.
+struct Below<'a> {
+    requests: &'a mut Vec<(VolumeId, Request)>,
+    lends: bool,
+}
+
+impl Submit for Below<'_> {
+    fn submit(&mut self, volume: VolumeId, request: Request) {
+        self.requests.submit(volume, request);
+    }
+
+    fn find_loan(&mut self, _: VolumeId, at: Extent, _: &dyn Memory) -> Option<(DiskId, Extent)> {
+        self.lends.then_some((DiskId(0), at))
+    }
+}
+
 /// All of it.
 pub(super) struct World {
     pub(super) now: Instant,
@@ -56,6 +72,8 @@ pub(super) struct World {
     pub(super) pool: Pool,
     pub(super) controllers: Controllers,
     pub(super) requests: Vec<(VolumeId, Request)>,
+    /// Whether all that is read is said to lie in memory that can be lent.
+    pub(super) lends: bool,
     pub(super) links: Vec<Link>,
     pub(super) volumes: Vec<Vec<u8>>,
     /// Requests wait here until the test lets them go.
@@ -111,6 +129,7 @@ impl World {
             pool: Pool::new(limits::POOL_PAGES_MIN),
             controllers,
             requests: Vec::new(),
+            lends: false,
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
             hold_requests: false,
@@ -155,12 +174,13 @@ impl World {
         link: usize,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> R {
+        let mut below = Below { requests: &mut self.requests, lends: self.lends };
         let mut ctx = Context {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
             controllers: &mut self.controllers,
-            below: &mut self.requests,
+            below: &mut below,
         };
         act(&mut self.links[link].connection, &mut ctx)
     }

@@ -1,18 +1,29 @@
-//! Memory for the tests of both ends: pages in a vector, each of which has one owner.
+//! Memory for tests of machines: pages in a vector, each of which has one owner. Using a page that was given back, giving one back twice and losing one are
+//! caught.
 
 use block::checksum::Crc32c;
-use block::{Buffer, Memory, PAGE_SIZE, PageId};
+use block::{Buffer, DiskId, Extent, Memory, PAGE_SIZE, PageId};
 
-/// Pages in a vector; using one that was given back, or losing one, is caught.
+/// Pages in a vector. New ones hold rubbish, not zeros.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub struct Pages {
     pages: Vec<Option<Box<[u8]>>>,
     free: Vec<u32>,
+    /// What disks hold that lend, by number.
+    pub lends: Vec<Vec<u8>>,
 }
 
 impl Pages {
-    pub(super) fn held(&self) -> usize {
+    /// Pages that somebody holds.
+    pub fn held(&self) -> usize {
         self.pages.len() - self.free.len()
+    }
+
+    /// The bytes of a buffer.
+    pub fn bytes(&self, buffer: &Buffer) -> Vec<u8> {
+        let mut bytes = vec![0; buffer.len() as usize];
+        self.read(buffer, 0, &mut bytes);
+        bytes
     }
 
     fn page(&self, page: PageId) -> &[u8] {
@@ -25,11 +36,18 @@ impl Pages {
 }
 
 impl Memory for Pages {
+    fn can_lend(&self, disk: DiskId, _: Extent) -> bool {
+        (disk.0 as usize) < self.lends.len()
+    }
+
+    fn lend(&mut self, disk: DiskId, extent: Extent, buffer: &mut Buffer) {
+        let range = extent.offset.0 as usize..extent.end().0 as usize;
+        let bytes = self.lends[disk.0 as usize][range].to_vec();
+        self.write(buffer, 0, &bytes);
+    }
+
     fn materialize(&mut self, buffer: &mut Buffer) {
-        if !buffer.is_reserved() {
-            return;
-        }
-        for _ in 0..buffer.page_count() {
+        while (buffer.pages().len() as u32) < buffer.page_count() {
             let page = vec![0xee; PAGE_SIZE as usize].into_boxed_slice();
             let number = self.free.pop().unwrap_or_else(|| {
                 self.pages.push(None);
@@ -42,8 +60,10 @@ impl Memory for Pages {
 
     fn release(&mut self, mut buffer: Buffer) {
         for page in buffer.take_pages() {
-            assert!(self.pages[page.number() as usize].take().is_some(), "given back twice");
-            self.free.push(page.number());
+            let number = page.number();
+            let found = self.pages[number as usize].take();
+            assert!(found.is_some(), "page {number} was given back twice");
+            self.free.push(number);
         }
     }
 
@@ -59,12 +79,12 @@ impl Memory for Pages {
     }
 
     fn read(&self, buffer: &Buffer, at: u32, into: &mut [u8]) {
-        let mut done = 0;
-        for segment in buffer.segments(at, into.len() as u32) {
-            let (from, length) = (segment.offset as usize, segment.length as usize);
-            into[done..done + length]
-                .copy_from_slice(&self.page(segment.page)[from..from + length]);
-            done += length;
+        let mut rest = into;
+        for segment in buffer.segments(at, rest.len() as u32) {
+            let (now, later) = rest.split_at_mut(segment.length as usize);
+            let from = segment.offset as usize;
+            now.copy_from_slice(&self.page(segment.page)[from..from + segment.length as usize]);
+            rest = later;
         }
     }
 
@@ -79,9 +99,7 @@ impl Memory for Pages {
     }
 
     fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32> {
-        let (mut left, mut right) = (vec![0; a.len() as usize], vec![0; b.len() as usize]);
-        self.read(a, 0, &mut left);
-        self.read(b, 0, &mut right);
-        left.iter().zip(&right).position(|(a, b)| a != b).map(|at| at as u32)
+        let (a, b) = (self.bytes(a), self.bytes(b));
+        a.iter().zip(&b).position(|(a, b)| a != b).map(|at| at as u32)
     }
 }
