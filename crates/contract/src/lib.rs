@@ -17,5 +17,5 @@ pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
 pub use disk::{Cache, DiskFacts};
-pub use link::{FrameBatch, InFrame, LinkFacts, LinkId, OutFrame};
+pub use link::{FrameBatch, InFrame, Instruction, LinkFacts, LinkId, OutFrame, Spread};
 pub use machine::{Ask, Effect, Event, Loss, Machine};

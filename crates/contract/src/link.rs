@@ -12,7 +12,7 @@
 
 use core::fmt;
 
-use block::{Buffer, Memory};
+use block::{Buffer, Memory, ShardId};
 
 /// A link of the process, named by whoever configured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +35,32 @@ pub struct LinkFacts {
     pub vlan: Option<u16>,
     /// Frames of this MTU that the receive ring holds.
     pub ring_frames: u32,
+}
+
+/// An instruction of a classic BPF program, as the kernel has it (`struct sock_filter`): which frames a link takes, or which shard takes a frame.
+///
+/// Programs look at frames from their destination address on, without a tag, which the kernel has taken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u16,
+    /// Instructions to skip if a comparison holds.
+    pub jump_true: u8,
+    /// Instructions to skip if it does not.
+    pub jump_false: u8,
+    /// The operand.
+    pub operand: u32,
+}
+
+/// Which shards take the frames of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// One of them, those frames that the program takes (it returns how many bytes; 0 is none).
+    One(ShardId, Vec<Instruction>),
+    /// Each frame that the first program takes goes to one shard: the one whose number the second returns, modulo the shards.
+    Steered(Vec<Instruction>, Vec<Instruction>),
+    /// Each shard takes what its own program takes.
+    Each(Vec<Vec<Instruction>>),
 }
 
 /// A received frame, lent for one call.

@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use block::{Completion, DiskId, Instant, Memory, Request, ShardId};
 
 use crate::connection::{ConnectionId, Direct, Endpoint, Next, Receive, SendBatch};
+use crate::link::{FrameBatch, InFrame, LinkFacts, LinkId};
 
 /// One core's logic. The driver calls it in this order, over and over:
 ///
-/// 1. [`handle_event`](Machine::handle_event), [`handle_received`](Machine::handle_received) and [`handle_direct`](Machine::handle_direct), for everything that happened;
+/// 1. [`handle_event`](Machine::handle_event), [`handle_received`](Machine::handle_received), [`handle_direct`](Machine::handle_direct) and
+///    [`handle_frame`](Machine::handle_frame), for everything that happened;
 /// 2. [`handle_timeout`](Machine::handle_timeout), when the moment of [`poll_timeout`](Machine::poll_timeout) has come;
 /// 3. [`settle`](Machine::settle), once: the end of the turn, when replies are gathered into batches;
 /// 4. [`take_requests`](Machine::take_requests) and [`poll_effect`](Machine::poll_effect), until there are none; a disk that answers at once
@@ -42,6 +44,9 @@ pub trait Machine {
         direct: Direct,
         memory: &mut dyn Memory,
     ) -> Next;
+
+    /// A frame came on a link that is up. It is lent for this call.
+    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory);
 
     /// The moment that `poll_timeout` named has come.
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory);
@@ -115,6 +120,25 @@ pub enum Event<M> {
         /// The batch that was under way.
         batch: Option<SendBatch>,
     },
+    /// A link is up, or is not what it was.
+    LinkUp {
+        /// The link.
+        link: LinkId,
+        /// What is known of it now.
+        facts: LinkFacts,
+    },
+    /// A link is down: no frame comes until it is up again, and what is sent there is dropped.
+    LinkDown {
+        /// The link.
+        link: LinkId,
+    },
+    /// The frames of a batch have left, or were dropped; none of its bytes is looked at any more.
+    FramesSent {
+        /// The sender's mark.
+        token: u32,
+        /// The batch, with its buffers.
+        batch: FrameBatch,
+    },
     /// A disk answered.
     Completed(Completion),
     /// A shard or the control thread ([`ShardId::CONTROL`]) wrote. First in, first out between two.
@@ -147,6 +171,13 @@ pub enum Effect<M> {
         connection: ConnectionId,
         /// What.
         batch: SendBatch,
+    },
+    /// Send frames; answered by [`Event::FramesSent`], maybe later than batches that were handed out after it.
+    SendFrames {
+        /// The sender's mark.
+        token: u32,
+        /// What.
+        batch: FrameBatch,
     },
     /// Go on showing received bytes after [`Next::Pause`](crate::Next::Pause): first those that were not consumed.
     Resume {

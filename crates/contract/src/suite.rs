@@ -23,7 +23,8 @@ use block::{
 pub use pages::Pages;
 
 use crate::{
-    Ask, ConnectionId, Direct, DiskId, Effect, Event, Loss, Machine, Next, Receive, SendBatch,
+    Ask, ConnectionId, Direct, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Loss, Machine,
+    Next, Receive, SendBatch,
 };
 
 /// A peer's end of a connection, numbered by the harness.
@@ -182,6 +183,14 @@ pub enum Report {
     Pong(u32),
     /// Buffers that are lent.
     Lent(usize),
+    /// [`Event::LinkUp`].
+    LinkUp(LinkId, LinkFacts),
+    /// [`Event::LinkDown`].
+    LinkDown(LinkId),
+    /// A frame was shown: its link, its tag, its bytes.
+    Frame(LinkId, Option<u16>, Vec<u8>),
+    /// [`Event::FramesSent`], with the mark and the number of frames.
+    FramesSent(u32, usize),
 }
 
 /// A machine that does as it is told and reports what it is told.
@@ -388,6 +397,15 @@ impl Machine for Scripted {
                 self.scripts.remove(&connection);
                 self.report(closed);
             }
+            Event::LinkUp { link, facts } => self.report(Report::LinkUp(link, facts)),
+            Event::LinkDown { link } => self.report(Report::LinkDown(link)),
+            Event::FramesSent { token, batch } => {
+                let frames = batch.frames.len();
+                for (buffer, _) in batch.buffers {
+                    self.take_back(buffer, memory);
+                }
+                self.report(Report::FramesSent(token, frames));
+            }
             Event::Completed(completion) => self.block_answered(completion, memory),
             Event::Mail { mail: Note::Command(command), .. } => self.obey(now, command, memory),
             Event::Mail { from, mail: Note::Number(number) } => {
@@ -397,6 +415,10 @@ impl Machine for Scripted {
                 panic!("shard {} reported {report:?} to a machine", from.0)
             }
         }
+    }
+
+    fn handle_frame(&mut self, _: Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
+        self.report(Report::Frame(frame.link, frame.tag, frame.bytes.to_vec()));
     }
 
     fn handle_received(

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use block::{Buffer, Extent, MachineId, Memory, Operation, Request, ShardId, Ticket};
 use contract::{
-    Ask, ConnectionId, Direct, DiskId, Effect, Event, ListenerId, Machine, Next, Receive, SendBatch,
+    Ask, ConnectionId, Direct, DiskId, Effect, Event, InFrame, ListenerId, Machine, Next, Receive,
+    SendBatch,
 };
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
@@ -124,6 +125,8 @@ impl Machine for Blocks {
             _ => {}
         }
     }
+
+    fn handle_frame(&mut self, _: block::Instant, _: InFrame<'_>, _: &mut dyn Memory) {}
 
     fn handle_received(
         &mut self,

@@ -312,6 +312,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Effect::Close { connection, after_send } => {
                     self.close(slot_of(connection), after_send);
                 }
+                Effect::SendFrames { token, batch } => {
+                    self.tell(Event::FramesSent { token, batch });
+                }
                 Effect::Mail { to, mail } => self.mail(to, mail),
             }
         }

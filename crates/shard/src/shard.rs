@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, VecDeque};
 use block::{
     Completion, DiskId, Instant, MachineId, Memory, Pool, Request, ShardId, Slot, Table, VolumeId,
 };
-use contract::{Ask, ConnectionId, Direct, Effect, Endpoint, Event, Machine, Next, Receive};
+use contract::{
+    Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, Machine, Next, Receive,
+};
 use nvme::controllers::{CloseReason, Controllers};
 use nvme::tcp::target::{Connection, Counters, Identity, Reason};
 use volume::{Layout, Outbox, Volumes};
@@ -271,6 +273,7 @@ impl Shard {
                     self.effects.push_back(Effect::Close { connection, after_send: false });
                 }
             }
+            Event::LinkUp { .. } | Event::LinkDown { .. } | Event::FramesSent { .. } => {}
             Event::ConnectFailed { token, error } => {
                 self.imports.connect_failed(now, token, error, memory);
             }
@@ -348,6 +351,9 @@ impl Machine for Shard {
             None => unreachable!("{connection} received after it was closed"),
         }
     }
+
+    #[inline]
+    fn handle_frame(&mut self, _now: Instant, _frame: InFrame<'_>, _memory: &mut dyn Memory) {}
 
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
         while let Some((at, slot)) = self.timers.pop_due(now) {

@@ -8,7 +8,7 @@ use block::{
     Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
     Request, ShardId, Ticket, VolumeId,
 };
-use contract::{Ask, ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Event, InFrame, Machine, Next, Receive};
 use shard::{Mail, Shard, machine};
 
 use crate::disk::SECTOR;
@@ -459,6 +459,10 @@ impl Machine for Simulated {
         memory: &mut dyn Memory,
     ) -> Receive {
         self.shard_mut().handle_received(now, connection, bytes, memory)
+    }
+
+    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
+        self.shard_mut().handle_frame(now, frame, memory);
     }
 
     fn handle_direct(

@@ -404,6 +404,7 @@ impl<M: Machine> World<M> {
                     self.finish_close(host, shard, connection);
                 }
             }
+            Effect::SendFrames { .. } => unreachable!("hosts have no links"),
             Effect::Mail { to, mail } => {
                 self.post(host, life, ShardId(shard as u16), to, mail);
             }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use block::pool::Class;
 use block::{Account, Buffer, Instant, Memory, Operation, Request, ShardId, Ticket, VolumeId};
-use contract::{Ask, ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Event, InFrame, Machine, Next, Receive};
 use lab::{Desk, Guest, Phase, Place, Task};
 use shard::{Mail, Shard, machine};
 
@@ -232,6 +232,11 @@ impl Machine for Carrier {
         memory: &mut dyn Memory,
     ) -> Next {
         self.visited.handle_direct(now, connection, direct, memory)
+    }
+
+    #[inline]
+    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
+        self.visited.handle_frame(now, frame, memory);
     }
 
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {

@@ -13,7 +13,7 @@ use block::{
     Account, Completion, Extent, Instant, Memory, Operation, Outcome, Request, ShardId, Ticket,
     VolumeId,
 };
-use contract::{Ask, ConnectionId, Direct, Effect, Event, Machine, Next, Receive};
+use contract::{Ask, ConnectionId, Direct, Effect, Event, InFrame, Machine, Next, Receive};
 use shard::{Mail, Shard, machine};
 
 /// What the control thread asks of a volume.
@@ -173,6 +173,11 @@ impl Machine for Visited {
         memory: &mut dyn Memory,
     ) -> Next {
         self.shard.handle_direct(now, connection, direct, memory)
+    }
+
+    #[inline]
+    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
+        self.shard.handle_frame(now, frame, memory);
     }
 
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
