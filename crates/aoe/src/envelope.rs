@@ -1,7 +1,7 @@
 //! What stands around an AoE message: Ethernet header and VLAN tag, checked against the link that the frame came on.
 
 use contract::{InFrame, LinkFacts};
-use wire::aoe::Header;
+use wire::aoe::{Flags, Header};
 use wire::ethernet::{EtherType, MacAddress};
 
 /// A frame that is for AoE on this link.
@@ -35,6 +35,15 @@ pub(crate) enum Misfit {
 #[inline(always)]
 fn word_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Whether a frame is an answer or announcement, not a request: it is for initiators. Short ones are not.
+#[inline]
+#[must_use]
+pub fn is_response(bytes: &[u8]) -> bool {
+    let is_tagged = bytes.len() > 18 && word_at(bytes, 12) == EtherType::VLAN.0;
+    let flags = bytes.get(if is_tagged { 18 } else { 14 });
+    flags.is_some_and(|flags| Flags(flags & 0xf).is_response())
 }
 
 /// Opens a frame.

@@ -9,6 +9,7 @@
 pub mod control;
 mod envelope;
 pub mod export;
+pub mod filter;
 mod head;
 pub mod initiator;
 mod outbox;
@@ -18,6 +19,7 @@ pub mod target;
 mod simulation;
 
 pub use control::Control;
+pub use envelope::is_response;
 pub use export::{Export, ExportId, Hosts};
 pub use initiator::Initiator;
 pub use target::Target;

@@ -8,6 +8,7 @@
 
 pub mod connection;
 pub mod disk;
+pub mod filter;
 pub mod link;
 pub mod machine;
 pub mod suite;
