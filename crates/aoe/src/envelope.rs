@@ -1,7 +1,7 @@
 //! What stands around an AoE message: Ethernet header and VLAN tag, checked against the link that the frame came on.
 
 use contract::{InFrame, LinkFacts};
-use wire::aoe::{Flags, Header};
+use wire::aoe::{Address, Flags, Header};
 use wire::ethernet::{EtherType, MacAddress};
 
 /// A frame that is for AoE on this link.
@@ -37,13 +37,17 @@ fn word_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Whether a frame is an answer or announcement, not a request: it is for initiators. Short ones are not.
+/// Of a response or announcement, which initiators want to hear: whose it is, and to which tag. `None` for requests, and what is too short.
 #[inline]
 #[must_use]
-pub fn is_response(bytes: &[u8]) -> bool {
+pub fn answer_of(bytes: &[u8]) -> Option<(Address, u32)> {
     let is_tagged = bytes.len() > 18 && word_at(bytes, 12) == EtherType::VLAN.0;
-    let flags = bytes.get(if is_tagged { 18 } else { 14 });
-    flags.is_some_and(|flags| Flags(flags & 0xf).is_response())
+    let at = if is_tagged { 18 } else { 14 };
+    if !Flags(bytes.get(at)? & 0xf).is_response() {
+        return None;
+    }
+    let header = Header::parse(&bytes[at..]).ok()?;
+    Some((header.address, header.tag))
 }
 
 /// Opens a frame.

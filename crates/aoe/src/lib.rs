@@ -19,7 +19,7 @@ pub mod target;
 mod simulation;
 
 pub use control::Control;
-pub use envelope::is_response;
+pub use envelope::answer_of;
 pub use export::{Export, ExportId, Hosts};
 pub use initiator::Initiator;
 pub use target::Target;

@@ -12,14 +12,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use block::{Completion, Instant, Memory, Request};
-use contract::{ConnectionId, Direct, DiskFacts, DiskId, Effect, Loss, Next, Receive, SendBatch};
-use nvme::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews};
-
-pub use nvme::tcp::initiator::Settings as ImportSettings;
+use contract::{
+    ConnectionId, Direct, DiskFacts, DiskId, Effect, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
+    Next, Receive, SendBatch,
+};
+use nvme::tcp::initiator::Initiator;
+use wire::aoe::Address;
 
 use crate::mail::Mail;
+pub use crate::remote::ImportSettings;
+use crate::remote::{Remote, RemoteEffect};
 use crate::report::ImportReport;
 use crate::shard::Settings;
+
+/// A serial number that no import has.
+pub const NO_SERIAL: u32 = 0;
 
 /// A remote disk and the initiator that stands in for it.
 #[derive(Debug)]
@@ -27,7 +34,7 @@ pub struct Import {
     disk: DiskId,
     /// Which import of this shard it is: the upper half of its tokens.
     serial: u32,
-    initiator: Initiator,
+    initiator: Remote,
     /// The order that added it, until it is answered, and when it is answered at the latest.
     order: Option<(u64, Instant)>,
     /// Facts that differ from those last told.
@@ -43,14 +50,13 @@ impl Import {
         settings: ImportSettings,
         shard: Settings,
     ) -> Import {
-        let connect_by = now + settings.connect_deadline;
+        let connect_by = now + settings.connect_deadline();
         // The seed differs by shard and disk, so that back-offs do not march in step.
         let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
-        let shared = shard.shards > 1;
         Import {
             disk,
             serial: 0,
-            initiator: Initiator::new(now, settings, shared, seed),
+            initiator: Remote::new(now, settings, shard, seed),
             order: Some((number, connect_by)),
             renewed: false,
         }
@@ -72,7 +78,7 @@ impl Import {
     fn poll_ready(&mut self, now: Instant) -> Option<(u64, DiskId, Result<DiskFacts, String>)> {
         let (number, connect_by) = self.order?;
         let result = match self.initiator.facts() {
-            Some(facts) => Ok(facts.clone()),
+            Some(facts) => Ok(facts),
             None if now < connect_by => return None,
             None => Err(self.initiator.explain()),
         };
@@ -105,7 +111,7 @@ impl Imports {
         Imports {
             live: BTreeMap::new(),
             retired: Vec::new(),
-            next_serial: 1,
+            next_serial: NO_SERIAL + 1,
             effects: VecDeque::new(),
             connected: Vec::new(),
             ready: Vec::new(),
@@ -190,7 +196,7 @@ impl Imports {
     fn of_connection(&mut self, disk: DiskId, connection: ConnectionId) -> &mut Initiator {
         self.unsettled = true;
         let live = self.live.get_mut(&disk).filter(|import| import.initiator.owns(connection));
-        let import = match live {
+        let import: &mut Import = match live {
             Some(import) => import,
             None => self
                 .retired
@@ -198,7 +204,7 @@ impl Imports {
                 .find(|import| import.initiator.owns(connection))
                 .expect("an import stays until its connections are closed"),
         };
-        &mut import.initiator
+        import.initiator.nvme_tcp().expect("only it has connections")
     }
 
     /// A connection that was asked for is there.
@@ -211,8 +217,9 @@ impl Imports {
         _memory: &mut dyn Memory,
     ) {
         if let Some(import) = self.of_token(token) {
-            import.initiator.handle_connected(now, token as u32, connection);
             let disk = import.disk;
+            let initiator = import.initiator.nvme_tcp().expect("only it has connections");
+            initiator.handle_connected(now, token as u32, connection);
             self.connected.push((connection, disk));
         }
     }
@@ -226,7 +233,8 @@ impl Imports {
         _memory: &mut dyn Memory,
     ) {
         if let Some(import) = self.of_token(token) {
-            import.initiator.handle_connect_failed(now, token as u32, error);
+            let initiator = import.initiator.nvme_tcp().expect("only it has connections");
+            initiator.handle_connect_failed(now, token as u32, error);
         }
     }
 
@@ -299,6 +307,51 @@ impl Imports {
         self.of_connection(disk, connection).handle_closed(now, connection, direct, batch);
     }
 
+    /// A link is up, or is not what it was.
+    pub fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
+        for initiator in self.live.values_mut().filter_map(|import| import.initiator.aoe()) {
+            initiator.link_up(now, link, facts);
+        }
+        self.unsettled = true;
+    }
+
+    /// A link is down.
+    pub fn link_down(&mut self, now: Instant, link: LinkId) {
+        for initiator in self.live.values_mut().filter_map(|import| import.initiator.aoe()) {
+            initiator.link_down(now, link);
+        }
+        self.unsettled = true;
+    }
+
+    /// A frame with an answer of this address to this tag, or an announcement, came; whether anybody here wanted it.
+    #[inline]
+    pub fn frame(
+        &mut self,
+        now: Instant,
+        (address, tag): (Address, u32),
+        frame: InFrame<'_>,
+        memory: &mut dyn Memory,
+    ) -> bool {
+        let mut wanted = false;
+        for import in self.live.values_mut().chain(&mut self.retired) {
+            let Some(initiator) = import.initiator.aoe() else { continue };
+            if initiator.wants(address, tag) {
+                initiator.handle_frame(now, frame, memory);
+                wanted = true;
+            }
+        }
+        self.unsettled |= wanted;
+        wanted
+    }
+
+    /// Frames of the import with this serial number have left. A batch of one that is gone has no buffers any more.
+    pub fn frames_sent(&mut self, now: Instant, serial: u32, batch: FrameBatch) {
+        if let Some(import) = self.of_token(u64::from(serial) << 32) {
+            let initiator = import.initiator.aoe().expect("only it sends frames");
+            initiator.handle_sent(now, batch);
+        }
+    }
+
     /// The moment of [`poll_timeout`](Self::poll_timeout) may have come.
     pub fn handle_timeout(&mut self, now: Instant, _memory: &mut dyn Memory) {
         for import in self.live.values_mut().chain(&mut self.retired) {
@@ -320,20 +373,21 @@ impl Imports {
             let upper = u64::from(import.serial) << 32;
             while let Some(effect) = import.initiator.poll_effect() {
                 self.effects.push_back(match effect {
-                    InitiatorEffect::Connect { token, address } => {
+                    RemoteEffect::Connect { token, address } => {
                         Effect::Connect { token: upper | u64::from(token), address }
                     }
-                    InitiatorEffect::Send { connection, batch } => {
-                        Effect::Send { connection, batch }
-                    }
-                    InitiatorEffect::Close { connection, after_send } => {
+                    RemoteEffect::Send { connection, batch } => Effect::Send { connection, batch },
+                    RemoteEffect::Close { connection, after_send } => {
                         Effect::Close { connection, after_send }
+                    }
+                    RemoteEffect::SendFrames(batch) => {
+                        Effect::SendFrames { token: import.serial, batch }
                     }
                 });
             }
-            while let Some(news) = import.initiator.poll_news() {
-                import.renewed |= news == InitiatorNews::FactsChanged;
-                self.news.push((import.disk, import.initiator.tell(&news)));
+            while let Some((news, changed)) = import.initiator.poll_news() {
+                import.renewed |= changed;
+                self.news.push((import.disk, news));
             }
             if let Some(ready) = import.poll_ready(now) {
                 // What it gave up may have left effects for the next settle.
@@ -387,7 +441,7 @@ impl Imports {
             if import.order.is_some() || !core::mem::take(&mut import.renewed) {
                 return None;
             }
-            Some((import.disk, import.initiator.facts()?.clone()))
+            Some((import.disk, import.initiator.facts()?))
         };
         self.live.values_mut().filter_map(renewed).collect()
     }
@@ -430,6 +484,7 @@ mod tests {
 
     use block::checksum::Crc32c;
     use block::{Buffer, ShardId};
+    use nvme::tcp::initiator::Settings;
     use wire::nvme::Nqn;
 
     use super::*;
@@ -451,7 +506,8 @@ mod tests {
         }
     }
 
-    const SHARD: Settings = Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 1 };
+    const SHARD: crate::Settings =
+        crate::Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 1 };
     const DISK: DiskId = DiskId(3);
     const START: Instant = Instant(1_000);
 
@@ -460,8 +516,8 @@ mod tests {
         let address = "127.0.0.1:4420".parse().expect("an address");
         let host = nqn("nqn.2014-08.org.nvmexpress:uuid:1");
         let subsystem = nqn("nqn.2026-11.net.plateway:a");
-        let settings = ImportSettings::new(address, subsystem, 1, host, [1; 16]);
-        Import::new(START, DISK, number, settings, SHARD)
+        let settings = Settings::new(address, subsystem, 1, host, [1; 16]);
+        Import::new(START, DISK, number, ImportSettings::NvmeTcp(settings), SHARD)
     }
 
     fn asked(imports: &mut Imports) -> Vec<u64> {

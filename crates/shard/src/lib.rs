@@ -1,6 +1,6 @@
 //! The shard: one core's machines behind one [`contract::Machine`]. Events in, effects out, no I/O.
 //!
-//! What lives here: the switchboard that takes bytes to connections, requests to volumes and completions back; the line of those who
+//! What lives here: the switchboard that takes bytes to connections and frames to the AoE target, requests to volumes and completions back; the line of those who
 //! wait for memory; timers; imports (initiators that stand in for disks); mail between shards and orders of the control thread.
 //! What does not: protocol meaning (`nvme`), what a volume does (`volume`), sockets, disks and clocks (`reactor`, `sim`).
 //! Read [`shard`] first, then `mail`.
@@ -8,11 +8,13 @@
 
 pub mod imports;
 pub mod mail;
+mod remote;
 pub mod report;
 pub mod shard;
 mod timers;
 
-pub use mail::{Answer, Mail, News, Order};
+pub use imports::ImportSettings;
+pub use mail::{Answer, Mail, News, Order, StoreKey, StoredValue};
 pub use report::Report;
 pub use shard::{Settings, Shard};
 
@@ -28,6 +30,11 @@ pub mod machine {
     pub const GATES: MachineId = MachineId(2 << 28);
     /// Requests of somebody who is not on the switchboard: `bench` and `copy` in process. The rest of the number is the visitor's.
     pub const VISITOR: u32 = 3;
+
+    /// The kind of the AoE target's requests.
+    pub const AOE: u32 = 4;
+    /// The AoE target.
+    pub const AOE_TARGET: MachineId = MachineId(AOE << 28);
 
     /// Which kind a machine is of.
     #[inline]

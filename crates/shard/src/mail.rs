@@ -4,11 +4,12 @@
 //! A change of the configuration is a sequence of orders, each sent to all shards and answered by all before the next (see
 //! docs/decisions/0005-apply.md): so no shard uses what another does not know yet, except for mail that was under way, which every room tolerates.
 
+use aoe::{Control, Export, ExportId};
 use block::VolumeId;
 use contract::{DiskFacts, DiskId, ListenerId};
 use nvme::subsystem::Subsystem;
-use volume::Layout;
 use volume::gate::Health;
+use volume::{Layout, Reservation};
 use wire::nvme::Nqn;
 
 use crate::imports::ImportSettings;
@@ -21,6 +22,19 @@ pub enum Mail {
     Volume(volume::Message),
     /// Between the controllers of two shards.
     Nvme(nvme::controllers::Message),
+    /// Between two shards: config strings and masks of AoE exports.
+    Control(volume::agreement::Message<Control>),
+    /// Between two shards: reservations.
+    Reservation(volume::agreement::Message<Reservation>),
+    /// From the control thread: what [`News::Store`] asked for is durable, or could not be made so.
+    Stored {
+        /// Which value.
+        key: StoreKey,
+        /// Which version of it.
+        version: u64,
+        /// Whether it is durable.
+        stored: bool,
+    },
     /// From the control thread.
     Order {
         /// Given back in the answer.
@@ -87,6 +101,26 @@ pub enum Order {
     SetSubsystem(Box<Subsystem>),
     /// A subsystem is not exported any more.
     RemoveSubsystem(Nqn),
+    /// A volume is exported over AoE, on links that were added; refused where its address is taken.
+    AddExport {
+        /// Its number.
+        id: ExportId,
+        /// What and where.
+        export: Box<Export>,
+        /// Its stored config string and mask.
+        control: Control,
+        /// The stored reservation of its volume. What is in force already, since the volume is exported elsewhere, stays.
+        reservation: Reservation,
+    },
+    /// An AoE export has another size, other hosts or other buffers; the rest is as it was.
+    RenewExport {
+        /// Its number.
+        id: ExportId,
+        /// What it is now.
+        export: Box<Export>,
+    },
+    /// A volume is not exported over AoE there any more; answered when nothing of it is below.
+    RemoveExport(ExportId),
     /// All of the first configuration has been ordered: from now on an unknown subsystem is refused for good.
     ConfigurationComplete,
     /// A listener is gone: its connections close, too.
@@ -95,6 +129,24 @@ pub enum Order {
     Drain,
     /// Tell how things are.
     Report,
+}
+
+/// Which value is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKey {
+    /// The config string and mask of an export.
+    Control(ExportId),
+    /// The reservation of a volume.
+    Reservation(VolumeId),
+}
+
+/// A value that is to be stored, as a line of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredValue {
+    /// A config string and mask.
+    Control(Control),
+    /// A reservation.
+    Reservation(Reservation),
 }
 
 /// How an order went.
@@ -121,6 +173,17 @@ pub enum News {
     Import(DiskId, String),
     /// What this shard knows of a remote disk now, which is not what it knew before: volumes on it may have to follow.
     DiskChanged(DiskId, DiskFacts),
+    /// A value that initiators changed is to be made durable; then [`Mail::Stored`] is to be sent to the shard that tells.
+    Store {
+        /// Which value.
+        key: StoreKey,
+        /// Which version of it.
+        version: u64,
+        /// The value.
+        value: StoredValue,
+    },
+    /// Something on an Ethernet that people should look at.
+    Aoe(aoe::target::Notice),
     /// A connection was closed for a reason that its peer or an operator should hear of.
     Closed {
         /// Its other side.

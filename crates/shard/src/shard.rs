@@ -8,6 +8,7 @@
 //! Names: a *connection* has the driver's [`ConnectionId`] while its socket lives, and a [`Slot`] on the switchboard (its machine number) until nothing
 //! of it is below any more; the driver may use its name again before that.
 
+mod frames;
 mod orders;
 mod routing;
 
@@ -27,6 +28,7 @@ use crate::imports::Imports;
 use crate::machine;
 use crate::mail::{Mail, News};
 use crate::timers::Timers;
+use frames::Frames;
 use orders::Pending;
 
 /// What a shard has to know at its start.
@@ -80,6 +82,7 @@ pub struct Shard {
     line_served_at: u32,
     timers: Timers,
     imports: Imports,
+    frames: Frames,
     effects: VecDeque<Effect<Mail>>,
     /// Completions of requests that a visitor made.
     visits: VecDeque<Completion>,
@@ -110,6 +113,7 @@ impl Shard {
             line_served_at: 0,
             timers: Timers::default(),
             imports: Imports::new(settings),
+            frames: Frames::new(settings),
             effects: VecDeque::new(),
             visits: VecDeque::new(),
             members: BTreeMap::new(),
@@ -273,7 +277,9 @@ impl Shard {
                     self.effects.push_back(Effect::Close { connection, after_send: false });
                 }
             }
-            Event::LinkUp { .. } | Event::LinkDown { .. } | Event::FramesSent { .. } => {}
+            Event::LinkUp { link, facts } => self.link_up(now, link, facts),
+            Event::LinkDown { link } => self.link_down(now, link),
+            Event::FramesSent { token, batch } => self.frames_sent(now, token, batch, memory),
             Event::ConnectFailed { token, error } => {
                 self.imports.connect_failed(now, token, error, memory);
             }
@@ -283,6 +289,9 @@ impl Shard {
                     self.route_outbox(now, memory);
                 }
                 Mail::Nvme(message) => self.controllers.handle_message(now, from, message),
+                Mail::Control(message) => self.handle_control_mail(from, message),
+                Mail::Reservation(message) => self.handle_reservation_mail(from, message),
+                Mail::Stored { key, version, stored } => self.handle_stored(key, version, stored),
                 Mail::Order { number, order } => {
                     self.handle_order(now, number, *order, memory);
                     self.route_outbox(now, memory);
@@ -353,7 +362,9 @@ impl Machine for Shard {
     }
 
     #[inline]
-    fn handle_frame(&mut self, _now: Instant, _frame: InFrame<'_>, _memory: &mut dyn Memory) {}
+    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
+        self.take_frame(now, frame, memory);
+    }
 
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
         while let Some((at, slot)) = self.timers.pop_due(now) {
@@ -374,6 +385,9 @@ impl Machine for Shard {
             self.controllers.handle_timeout(now);
         }
         self.imports.handle_timeout(now, memory);
+        if self.frames.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            self.with_target(now, memory, |target, _| target.handle_timeout(now));
+        }
         self.route_outbox(now, memory);
     }
 
@@ -381,11 +395,15 @@ impl Machine for Shard {
         loop {
             self.serve_line(now, memory);
             self.settle_touched(now, memory);
+            self.settle_frames(now, memory);
             self.route_controllers(now, memory);
             self.route_imports(now, memory);
             self.route_outbox(now, memory);
             let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
-            if self.touched.is_empty() && !self.imports.needs_settle() && served {
+            let is_settled = self.touched.is_empty()
+                && !self.imports.needs_settle()
+                && !self.frames.needs_settle();
+            if is_settled && served {
                 break;
             }
         }
@@ -425,6 +443,7 @@ impl Machine for Shard {
             self.volumes.poll_timeout(),
             self.controllers.poll_timeout(),
             self.imports.poll_timeout(),
+            self.frames.poll_timeout(),
         ]
         .into_iter()
         .flatten()

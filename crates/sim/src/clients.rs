@@ -3,7 +3,8 @@
 //! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the volume.
 
 use contract::{DiskFacts, DiskId};
-use shard::imports::ImportSettings;
+use nvme::tcp::initiator::Settings;
+use shard::ImportSettings;
 use shard::{Answer, Mail, News, Order, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
@@ -160,7 +161,7 @@ fn import_disk(index: usize) -> DiskId {
 
 /// Where a client finds the target's volume.
 fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
-    let mut settings = ImportSettings::new(
+    let mut settings = Settings::new(
         ([10, 0, 0, 1], 4420).into(),
         subsystem_name(),
         1,
@@ -172,5 +173,5 @@ fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     settings.queues = setup.queues;
     settings.depth = setup.depth;
     settings.digests = Digests { header: setup.digests, data: setup.digests };
-    settings
+    ImportSettings::NvmeTcp(settings)
 }

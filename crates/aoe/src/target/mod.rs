@@ -34,6 +34,7 @@ mod repeats;
 #[cfg(test)]
 mod tests;
 
+use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
@@ -90,6 +91,17 @@ pub enum Notice {
         /// The other station.
         by: MacAddress,
     },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Notice::AddressTwice { link, address, by } = self;
+        write!(
+            f,
+            "{address} is served here and announced by {by} on {link}, too: initiators that use both corrupt data; \
+             give one of them another address"
+        )
+    }
 }
 
 /// What went through an export on this shard.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use block::{ShardId, VolumeId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::{Disk, OpenError};
-use shard::imports::ImportSettings;
+use shard::ImportSettings;
 use shard::{Answer, Order};
 use volume::label::{LabelLayout, SetLabel};
 use volume::{Layout, Member};
@@ -73,7 +73,7 @@ impl Running {
         settings: &ImportSettings,
     ) -> Result<DiskFacts, RunError> {
         let what = format!("reach disk {}", config.name);
-        let limit = ORDER_LIMIT + settings.connect_deadline;
+        let limit = ORDER_LIMIT + settings.connect_deadline();
         let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
         let mut reached = None;
         let result = self.shards.order(&what, limit, add).and_then(|answers| {

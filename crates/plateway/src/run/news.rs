@@ -118,6 +118,9 @@ impl Newsroom {
             }
             // Its size is told by what follows it, and by `News::Import`.
             News::DiskChanged(..) => None,
+            // Whoever stores it says what went wrong.
+            News::Store { .. } => None,
+            News::Aoe(notice) => Some(notice.to_string()),
             News::Import(disk, what) => Some(format!("disk {}: {what}", self.name_of(*disk))),
             News::Closed { peer, reason } => {
                 while self.allowance < PEERS_BURST && now >= self.refilled + PEERS_EVERY {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use block::checksum::crc32c;
 use reactor::disk::{OpenError, OpenSpec};
-use shard::imports::ImportSettings;
+use nvme::tcp::initiator::Settings;
+use shard::ImportSettings;
 use wire::nvme_tcp::Digests;
 
 use super::error::RunError;
@@ -30,7 +31,7 @@ pub(crate) enum Target {
 pub(crate) fn target(disk: &DiskConfig) -> Result<Target, RunError> {
     match &disk.uri {
         DiskUri::NvmeTcp(uri) => import_settings(uri)
-            .map(|settings| Target::Remote(Box::new(settings)))
+            .map(|settings| Target::Remote(Box::new(ImportSettings::NvmeTcp(settings))))
             .map_err(|error| error.within(&format!("disk {}", disk.name))),
         uri => match open_spec(uri) {
             Some(spec) => Ok(Target::Local(spec)),
@@ -91,7 +92,7 @@ pub(crate) fn open_spec(uri: &DiskUri) -> Option<OpenSpec> {
 }
 
 /// How to reach a remote disk; its host's name is resolved.
-pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<ImportSettings, RunError> {
+pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<Settings, RunError> {
     let addresses = resolve(&uri.address)?;
     let host_id = host_id();
     let host = match &uri.host_nqn {
@@ -102,8 +103,8 @@ pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<ImportSettings, RunErr
         }
     };
     let keep_alive = Duration::from_millis(uri.keep_alive_ms.into());
-    let usual = ImportSettings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, host_id);
-    Ok(ImportSettings {
+    let usual = Settings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, host_id);
+    Ok(Settings {
         addresses,
         queues: uri.queues,
         depth: uri.depth,
@@ -170,6 +171,7 @@ mod tests {
     fn a_remote_disk_takes_its_options_from_the_uri() {
         let uri = "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/3?queues=4&depth=64&ddgst=0&quiesce_ms=1000";
         let Ok(Target::Remote(settings)) = target(&disk(uri)) else { panic!() };
+        let ImportSettings::NvmeTcp(settings) = *settings else { panic!("{settings:?}") };
         assert_eq!(settings.addresses, ["127.0.0.1:4421".parse().unwrap()]);
         assert_eq!((settings.nsid, settings.queues, settings.depth), (3, 4, 64));
         assert_eq!(settings.digests, Digests { header: true, data: false });

@@ -66,7 +66,8 @@ impl Shards {
                                 lock(&listener).as_ref().inspect(|call| call());
                             }
                         }
-                        Some((_, Mail::Volume(_) | Mail::Nvme(_) | Mail::Order { .. })) | None => {}
+                        // What shards write to each other is not for us.
+                        Some(_) | None => {}
                     }
                 }
             })?

@@ -2,6 +2,7 @@
 //!
 //! An order is answered exactly once, most at once; those that wait for something to drain are [`Pending`].
 
+use aoe::ExportId;
 use block::{Instant, Memory, ShardId, Slot, VolumeId};
 use contract::Effect;
 use nvme::controllers::CloseReason;
@@ -15,6 +16,7 @@ use crate::report::{ConnectionReport, DiskReport, PoolReport, Report};
 #[derive(Debug)]
 pub(super) enum Pending {
     Hold { number: u64, volume: VolumeId },
+    Export { number: u64, id: ExportId },
     Drain { number: u64 },
 }
 
@@ -41,6 +43,9 @@ impl Shard {
             Order::AddImport { disk, settings } => {
                 let import = Import::new(now, disk, number, *settings, self.settings);
                 self.imports.insert(disk, import);
+                for (link, facts) in &self.frames.links {
+                    self.imports.link_up(now, *link, *facts);
+                }
                 return;
             }
             Order::RenewDisk { disk, facts } => self.volumes.renew_disk(disk, facts),
@@ -67,6 +72,21 @@ impl Shard {
             }
             Order::SetSubsystem(subsystem) => self.controllers.set_subsystem(now, *subsystem),
             Order::RemoveSubsystem(nqn) => self.controllers.remove_subsystem(now, &nqn),
+            Order::AddExport { id, export, control, reservation } => {
+                let address = export.address;
+                if let Err(link) = self.add_export(id, *export, control, reservation) {
+                    let why = format!("{address} is taken on {link}");
+                    return self.answer(number, Answer::Refused(why));
+                }
+            }
+            Order::RenewExport { id, export } => {
+                self.with_target(now, memory, |target, _| target.renew_export(id, *export));
+            }
+            Order::RemoveExport(id) => {
+                self.remove_export(now, id, memory);
+                self.pending.push(Pending::Export { number, id });
+                return;
+            }
             Order::ConfigurationComplete => self.controllers.configuration_complete(),
             Order::RemoveListener(listener) => {
                 let reason = CloseReason::ListenerRemoved;
@@ -115,12 +135,20 @@ impl Shard {
                 Pending::Hold { number, volume } if self.volumes.is_drained(volume) => {
                     self.answer(number, Answer::Done);
                 }
-                Pending::Drain { number } if self.places.is_empty() && self.imports.is_quiet() => {
+                Pending::Export { number, id } if self.frames.target.is_gone(id) => {
+                    self.answer(number, Answer::Done);
+                }
+                Pending::Drain { number } if self.is_drained() => {
                     self.answer(number, Answer::Done);
                 }
                 waits => self.pending.push(waits),
             }
         }
+    }
+
+    /// Whether a shard that drains has finished.
+    fn is_drained(&self) -> bool {
+        self.places.is_empty() && self.imports.is_quiet() && self.frames.is_quiet()
     }
 
     /// How things are.
@@ -159,6 +187,7 @@ impl Shard {
             misbehaved: self.misbehaved,
             served,
             imports: self.imports.report(),
+            aoe: self.frames.report(),
         }
     }
 

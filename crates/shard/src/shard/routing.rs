@@ -16,10 +16,10 @@ use crate::machine;
 use crate::mail::{Answer, Mail, News};
 
 /// The volumes, as a connection sees them.
-struct Below<'a> {
-    now: Instant,
-    volumes: &'a mut Volumes,
-    outbox: &'a mut Outbox,
+pub(super) struct Below<'a> {
+    pub(super) now: Instant,
+    pub(super) volumes: &'a mut Volumes,
+    pub(super) outbox: &'a mut Outbox,
 }
 
 impl Submit for Below<'_> {
@@ -139,6 +139,9 @@ impl Shard {
                 })
                 .expect("a connection stays until nothing of it is below");
             }
+            machine::AOE => self.with_target(now, memory, |target, context| {
+                target.handle_completion(completion, context);
+            }),
             machine::VISITOR => self.visits.push_back(completion),
             other => unreachable!("a volume completed a request of machine kind {other}"),
         }
