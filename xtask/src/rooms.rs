@@ -49,12 +49,12 @@ const ROOMS: &[Room] = &[
     Room::pure("volume", &["block", "contract"]),
     Room::pure("nvme", &["block", "contract", "wire"]),
     Room::pure("aoe", &["block", "contract", "volume", "wire"]),
-    Room::pure("shard", &["block", "contract", "nvme", "volume", "wire"]),
+    Room::pure("shard", &["aoe", "block", "contract", "nvme", "volume", "wire"]),
     Room::with_unsafe(
         "reactor",
         &["block", "contract", "crc-fast", "io-uring", "libc", "rustix", "socket2"],
     ),
-    Room::impure("sim", &["block", "contract", "nvme", "shard", "volume", "wire"]),
+    Room::impure("sim", &["aoe", "block", "contract", "nvme", "shard", "volume", "wire"]),
     Room::impure("lab", &["block", "contract", "hdrhistogram", "serde"]),
     Room::with_unsafe(
         "yardstick",

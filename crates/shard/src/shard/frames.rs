@@ -77,7 +77,7 @@ impl Frames {
         let traffic = |id: &ExportId| Some((*id, self.target.traffic(*id)?));
         AoeReport {
             counters: self.target.counters(),
-            drops: self.target.drops().clone(),
+            drops: *self.target.drops(),
             repeat_bytes: self.target.repeat_bytes(),
             exports: self.exports.keys().filter_map(traffic).collect(),
             links: self.links.keys().map(|link| (*link, self.target.link_use(*link))).collect(),

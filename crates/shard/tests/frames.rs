@@ -1,0 +1,324 @@
+//! AoE through whole shards: frames in, frames out, and what two shards, the control thread and an initiator of another host agree on.
+//!
+//! Each test is a small world: shards with one disk in memory that answers at once, mail that is carried in order, one Ethernet segment.
+
+use std::collections::VecDeque;
+
+use aoe::{Control, Export, ExportId};
+use block::{
+    ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, ShardId, VolumeId,
+};
+use contract::suite::Pages;
+use contract::{Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine};
+use shard::{Answer, ImportSettings, Mail, News, Order, Settings, Shard, StoreKey};
+use volume::{Layout, Member, Reservation};
+use wire::aoe::Address;
+
+const LINK: LinkId = LinkId(4);
+const EXPORT: ExportId = ExportId(9);
+const VOLUME: VolumeId = VolumeId(1);
+const DISK: DiskId = DiskId(0);
+const SIZE: u64 = 1 << 20;
+const ADDRESS: Address = Address { shelf: 7, slot: 3 };
+const TARGET: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const ONE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// A host's shards on an Ethernet.
+struct Host {
+    now: Instant,
+    shards: Vec<(Shard, Pages)>,
+    disk: Vec<u8>,
+    mail: VecDeque<(ShardId, ShardId, Mail)>,
+    control: Vec<(ShardId, Mail)>,
+    sent: Vec<Vec<u8>>,
+    orders: u64,
+}
+
+impl Host {
+    fn new(mac: [u8; 6], count: u16) -> Host {
+        let shard = |number| {
+            let settings = Settings { shard: ShardId(number), shards: count, pages: 4096, seed: 5 };
+            (Shard::new(Instant::ZERO, settings), Pages::default())
+        };
+        let mut host = Host {
+            now: Instant(1_000_000),
+            shards: (0..count).map(shard).collect(),
+            disk: vec![0; SIZE as usize],
+            mail: VecDeque::new(),
+            control: Vec::new(),
+            sent: Vec::new(),
+            orders: 0,
+        };
+        for number in 0..host.shards.len() {
+            let facts = LinkFacts { mac, mtu: 1500, vlan: None, ring_frames: 256 };
+            host.tell(number, Event::LinkUp { link: LINK, facts });
+        }
+        host
+    }
+
+    /// One whose volume is exported.
+    fn target(count: u16) -> Host {
+        let mut host = Host::new(TARGET, count);
+        let facts = DiskFacts {
+            size: ByteCount(SIZE),
+            logical_block: 512,
+            physical_block: 512,
+            cache: Cache::None,
+            read_only: false,
+            discards: false,
+            discard_zeroes: false,
+        };
+        host.order(|| Order::AddDisk { disk: DISK, facts: facts.clone() });
+        let member = Member { disk: DISK, base: 0, length: SIZE };
+        host.order(|| Order::AddVolume { volume: VOLUME, layout: Layout::single(member) });
+        host.export(Control::default(), Reservation::default());
+        host
+    }
+
+    fn export(&mut self, control: Control, reservation: Reservation) {
+        let export = Export::new(ADDRESS, &[LINK], VOLUME, ByteCount(SIZE));
+        self.order(|| Order::AddExport {
+            id: EXPORT,
+            export: Box::new(export.clone()),
+            control: control.clone(),
+            reservation: reservation.clone(),
+        });
+        self.sent.clear();
+    }
+
+    /// Orders all shards, which must all carry it out.
+    fn order(&mut self, order: impl Fn() -> Order) {
+        self.orders += 1;
+        let number = self.orders;
+        for shard in 0..self.shards.len() {
+            let mail = Mail::Order { number, order: Box::new(order()) };
+            self.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
+        }
+        self.carry();
+        let before = self.control.len();
+        self.control.retain(|(_, mail)| {
+            !matches!(mail, Mail::Answer { answer, .. } if matches!(**answer, Answer::Done))
+        });
+        assert_eq!(before - self.control.len(), self.shards.len(), "{:?}", self.control);
+    }
+
+    fn tell(&mut self, shard: usize, event: Event<Mail>) {
+        let (machine, memory) = &mut self.shards[shard];
+        machine.handle_event(self.now, event, memory);
+        self.turn(shard);
+    }
+
+    fn frame(&mut self, shard: usize, bytes: &[u8]) {
+        let (machine, memory) = &mut self.shards[shard];
+        machine.handle_frame(self.now, InFrame { link: LINK, tag: None, bytes }, memory);
+        self.turn(shard);
+        self.carry();
+    }
+
+    /// Settles a shard and does what it wants; mail waits for [`carry`](Self::carry).
+    fn turn(&mut self, shard: usize) {
+        loop {
+            let (machine, memory) = &mut self.shards[shard];
+            machine.settle(self.now, memory);
+            let mut asks: Vec<Ask> = Vec::new();
+            machine.take_requests(&mut asks);
+            let mut events = Vec::new();
+            while let Some(effect) = machine.poll_effect() {
+                match effect {
+                    Effect::SendFrames { token, mut batch } => {
+                        self.sent.extend(batch.to_frames(memory).into_iter().map(|(_, f)| f));
+                        batch.frames.clear();
+                        events.push(Event::FramesSent { token, batch });
+                    }
+                    Effect::Mail { to: ShardId::CONTROL, mail } => {
+                        self.control.push((ShardId(shard as u16), mail));
+                    }
+                    Effect::Mail { to, mail } => {
+                        self.mail.push_back((ShardId(shard as u16), to, mail));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            if asks.is_empty() && events.is_empty() {
+                return;
+            }
+            for (_, request) in asks {
+                events.push(Event::Completed(perform(&mut self.disk, request, memory)));
+            }
+            for event in events {
+                machine.handle_event(self.now, event, memory);
+            }
+        }
+    }
+
+    fn carry(&mut self) {
+        while let Some((from, to, mail)) = self.mail.pop_front() {
+            self.tell(to.index(), Event::Mail { from, mail });
+        }
+    }
+
+    /// What is to be stored: who asks, and its key and version.
+    fn wish(&mut self) -> (ShardId, StoreKey, u64, String) {
+        let (from, mail) = self.control.pop().expect("a value is to be stored");
+        let Mail::News(news) = mail else { panic!("{mail:?}") };
+        let News::Store { key, version, value } = *news else { panic!("{news:?}") };
+        (from, key, version, format!("{value:?}"))
+    }
+
+    fn stored(&mut self, (to, key, version, _): (ShardId, StoreKey, u64, String), stored: bool) {
+        let mail = Mail::Stored { key, version, stored };
+        self.tell(to.index(), Event::Mail { from: ShardId::CONTROL, mail });
+        self.carry();
+    }
+}
+
+fn perform(disk: &mut [u8], mut request: block::Request, memory: &mut Pages) -> Completion {
+    let range = |extent: &Extent| extent.offset.0 as usize..extent.end().0 as usize;
+    match &mut request.operation {
+        Operation::Read { extent, buffer } => {
+            memory.materialize(buffer);
+            memory.write(buffer, 0, &disk[range(extent)]);
+        }
+        Operation::Write { extent, buffer, .. } => {
+            memory.read(buffer, 0, &mut disk[range(extent)]);
+        }
+        _ => {}
+    }
+    request.complete(Outcome::Done)
+}
+
+/// A frame to the target.
+fn request(source: [u8; 6], command: u8, tag: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = [&TARGET[..], &source, &[0x88, 0xa2, 0x10, 0, 0, 7, 3, command]].concat();
+    bytes.extend(tag.to_be_bytes());
+    bytes.extend(body);
+    bytes.resize(bytes.len().max(60), 0);
+    bytes
+}
+
+/// READ SECTORS EXT and WRITE SECTORS EXT.
+fn ata(source: [u8; 6], tag: u32, op: u8, lba: u8, data: &[u8]) -> Vec<u8> {
+    let flags = 0x40 | u8::from(op == 0x34);
+    let body = [&[flags, 0, 1, op, lba, 0, 0, 0, 0, 0, 0, 0], data].concat();
+    request(source, 0, tag, &body)
+}
+
+fn reserve(source: [u8; 6], tag: u32, list: &[[u8; 6]]) -> Vec<u8> {
+    let body = [&[1, list.len() as u8], list.concat().as_slice()].concat();
+    request(source, 3, tag, &body)
+}
+
+/// The only frame that was sent.
+fn answer(host: &mut Host) -> Vec<u8> {
+    let sent = core::mem::take(&mut host.sent);
+    assert_eq!(sent.len(), 1, "{sent:x?}");
+    sent.into_iter().next().expect("one")
+}
+
+#[test]
+fn a_write_and_a_read_go_through() {
+    let mut host = Host::target(2);
+    host.frame(1, &ata(ONE, 5, 0x34, 8, &[0xab; 512]));
+    let written = answer(&mut host);
+    assert_eq!((&written[..12], written[27]), (&[ONE, TARGET].concat()[..], 0x40));
+    assert_eq!(host.disk[8 * 512..9 * 512], [0xab; 512]);
+    host.frame(0, &ata(OTHER, 6, 0x24, 8, &[]));
+    assert_eq!(answer(&mut host)[36..], [0xab; 512]);
+    for (shard, memory) in &host.shards {
+        assert_eq!((shard.pages_used(), memory.held(), shard.in_flight()), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_reservation_is_answered_once_it_is_stored_and_in_force_on_every_shard() {
+    let mut host = Host::target(2);
+    host.frame(0, &reserve(ONE, 1, &[ONE]));
+    assert!(host.sent.is_empty(), "it is not stored");
+    let store = host.wish();
+    assert!(store.1 == StoreKey::Reservation(VOLUME), "{store:?}");
+    // A stranger still writes.
+    host.frame(1, &ata(OTHER, 2, 0x34, 0, &[1; 512]));
+    assert_eq!(answer(&mut host)[27], 0x40);
+    host.stored(store, true);
+    let told = answer(&mut host);
+    assert_eq!((told[19], told[25], &told[26..32]), (3, 1, &ONE[..]));
+    for shard in 0..2 {
+        host.frame(shard, &ata(OTHER, 3 + shard as u32, 0x34, 0, &[2; 512]));
+        let refused = answer(&mut host);
+        assert_eq!((refused[14], refused[15]), (0x1c, 6), "reserved");
+        host.frame(shard, &ata(ONE, 3, 0x24, 0, &[]));
+        assert_eq!(answer(&mut host)[27], 0x40);
+    }
+    assert_eq!(host.disk[..512], [1; 512]);
+}
+
+#[test]
+fn a_config_string_that_cannot_be_stored_is_refused() {
+    let mut host = Host::target(2);
+    // SET, one byte of string.
+    let set = request(ONE, 1, 7, &[0, 0, 0, 0, 0, 0x13, 0, 1, b'x']);
+    host.frame(0, &set);
+    let store = host.wish();
+    host.stored(store, false);
+    let refused = answer(&mut host);
+    assert_eq!((refused[14] & 4, refused[15]), (4, 3), "device unavailable");
+    host.frame(1, &set);
+    let store = host.wish();
+    host.stored(store, true);
+    let told = answer(&mut host);
+    assert_eq!((told[14], &told[30..33]), (0x18, &[0, 1, b'x'][..]));
+}
+
+#[test]
+fn a_volume_that_is_exported_again_keeps_the_reservation_that_was_stored() {
+    let mut host = Host::target(1);
+    host.order(|| Order::RemoveExport(EXPORT));
+    host.frame(0, &ata(ONE, 1, 0x24, 0, &[]));
+    assert!(host.sent.is_empty(), "nothing answers there");
+    let stored = "exclusive-access-all";
+    let list = volume::reservation::InitiatorId::new(volume::reservation::Scheme::Mac, &OTHER);
+    let change = volume::reservation::Change::ForceList { list: vec![list] };
+    let (reservation, _) = volume::Agreed::judge(&Reservation::default(), &change);
+    let reservation = reservation.expect("a change");
+    assert!(reservation.to_string().contains(stored), "{reservation}");
+    host.export(Control::default(), reservation);
+    host.frame(0, &ata(ONE, 2, 0x24, 0, &[]));
+    assert_eq!(answer(&mut host)[15], 6, "reserved");
+}
+
+#[test]
+fn an_import_reaches_an_export_of_another_host_and_each_shard_hears_its_own_answers() {
+    let mut target = Host::target(1);
+    let mut client = Host::new(ONE, 2);
+    let settings = aoe::initiator::Settings::new(&[LINK], ADDRESS);
+    for shard in 0..2 {
+        let settings = Box::new(ImportSettings::Aoe(settings.clone()));
+        let order = Box::new(Order::AddImport { disk: DISK, settings });
+        let mail = Mail::Order { number: 77, order };
+        client.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
+    }
+    // What is sent reaches the other host; every shard of the client is shown every frame.
+    for _ in 0..64 {
+        let (questions, answers) =
+            (core::mem::take(&mut client.sent), core::mem::take(&mut target.sent));
+        if questions.is_empty() && answers.is_empty() {
+            break;
+        }
+        questions.iter().for_each(|frame| target.frame(0, frame));
+        for frame in answers.iter().filter(|frame| frame[..6] == ONE) {
+            (0..2).for_each(|shard| client.frame(shard, frame));
+        }
+    }
+    let is_there = |(_, mail): &(ShardId, Mail)| match mail {
+        Mail::Answer { number: 77, answer } => match &**answer {
+            Answer::Import(Ok(facts)) => facts.size == ByteCount(SIZE),
+            other => panic!("{other:?}"),
+        },
+        _ => false,
+    };
+    assert_eq!(client.control.iter().filter(|letter| is_there(letter)).count(), 2);
+    let waits = |(shard, _): &(Shard, Pages)| shard.poll_timeout();
+    let waiting: Vec<Instant> = client.shards.iter().filter_map(waits).collect();
+    assert!(waiting.is_empty(), "an import that has nothing to do wakes nobody: {waiting:?}");
+}
