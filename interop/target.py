@@ -1,5 +1,5 @@
 """The target under test, as the host handles it: its configuration, its life and death; and the bell, on which
-the guest asks for them.
+the guest asks for them. Over NVMe/TCP it stands on a loopback port, over AoE on the interface of a Lan.
 
 Sizes are bytes. A target that cannot be started, or that ends by itself, raises Broken with its last words.
 """
@@ -13,11 +13,14 @@ import subprocess
 import threading
 import time
 
+from lan import BELL_ADDRESS, INTERFACE
+
 MIB = 1 << 20
 START_LIMIT_S = 120  # from exec to the first accepted connection; a hang guard, not an expectation
 STOP_LIMIT_S = 120  # SIGTERM drains for at most 5 s; the rest is room for a loaded machine
 HOSTNQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"  # the guest's, see ./guest
 NQN = "nqn.2026-11.net.plateway:interop"
+SHELF = 7
 
 
 class Broken(Exception):
@@ -47,14 +50,15 @@ def quoted(value):
 
 class Target:
     """One `plateway serve`, with its files in `folder`. `disks` maps a disk's name to (URI, size); `volumes` is a
-    list of tables as in the configuration; `exports` maps a namespace id to a volume's name."""
+    list of tables as in the configuration; `exports` maps a namespace id to a volume's name, `slots` a slot of our
+    shelf to a volume's name and the stations that are its hosts ("any" or a list of MACs)."""
 
-    def __init__(self, binary, folder, driver=None, shards=1, say=print):
-        self.binary, self.folder, self.driver, self.say = binary, folder, driver, say
+    def __init__(self, binary, folder, driver=None, shards=1, say=print, lan=None, listener=None):
+        self.binary, self.folder, self.driver, self.say, self.lan = binary, folder, driver, say, lan
         cpus = sorted(os.sched_getaffinity(0))
         self.shards = [cpus[i % len(cpus)] for i in range(shards)]
-        self.port, self.process = free_port(), None
-        self.disks, self.volumes, self.exports = {}, [], {}
+        self.port, self.process, self.listener = None if lan else free_port(), None, listener or {}
+        self.disks, self.volumes, self.exports, self.slots = {}, [], {}, {}
         self.config, self.control, self.log = (f"{folder}/{n}" for n in ("plateway.toml", "control.sock", "target.log"))
         self.lock = threading.Lock()
 
@@ -79,10 +83,19 @@ class Target:
             for key, value in volume.items():
                 shown = quoted(value) if isinstance(value, str) else value
                 lines.append(f"{key} = " + (f"[{', '.join(map(quoted, value))}]" if isinstance(value, list) else str(shown)))
-        lines += ["", "[[listener]]", f'nvme = "127.0.0.1:{self.port}"']
+        if self.lan:
+            lines += ["", "[[listener]]", f"aoe = {quoted(INTERFACE)}"]
+            lines += [f"{key} = {quoted(value) if isinstance(value, str) else value}" for key, value in self.listener.items()]
+        else:
+            lines += ["", "[[listener]]", f'nvme = "127.0.0.1:{self.port}"']
         for nsid, volume in self.exports.items():
             lines += ["", "[[export]]", f"volume = {quoted(volume)}",
                       f"nvme = {{ subsystem = {quoted(NQN)}, nsid = {nsid}, hosts = [{quoted(HOSTNQN)}] }}"]
+        for slot, (volume, hosts) in self.slots.items():
+            fields = [f"interface = {quoted(INTERFACE)}", f"shelf = {SHELF}", f"slot = {slot}",
+                      f"hosts = {quoted(hosts) if isinstance(hosts, str) else '[' + ', '.join(map(quoted, hosts)) + ']'}"]
+            fields += [f"vlan = {self.listener['vlan']}"] if "vlan" in self.listener else []
+            lines += ["", "[[export]]", f"volume = {quoted(volume)}", f"aoe = {{ {', '.join(fields)} }}"]
         with open(self.config + ".new", "w") as f:
             f.write("\n".join(lines) + "\n")
         os.rename(self.config + ".new", self.config)
@@ -90,21 +103,30 @@ class Target:
     # Its life.
 
     def start(self):
-        """Returns once it accepts connections."""
+        """Returns once it accepts connections, or, on a Lan, once it tells its status."""
         self.write_config()
         command = [self.binary, "serve", "--config", self.config] + (["--driver", self.driver] if self.driver else [])
+        command = self.lan.command(command) if self.lan else command
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + START_LIMIT_S
         while True:
             self.must_live()
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+            if self.answers():
                 return
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise Broken(f"the target accepts no connection after {START_LIMIT_S} s")
-                time.sleep(0.05)
+            if time.monotonic() > deadline:
+                raise Broken(f"the target does not answer after {START_LIMIT_S} s")
+            time.sleep(0.05)
+
+    def answers(self):
+        if self.lan:
+            return subprocess.run([self.binary, "status", "--control", self.control], stdin=subprocess.DEVNULL,
+                                  capture_output=True, check=False).returncode == 0
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+            return True
+        except OSError:
+            return False
 
     def must_live(self):
         if self.process is None:
@@ -171,6 +193,12 @@ class Target:
         del self.exports[int(nsid)]
         self.apply()
 
+    def do_hosts(self, slot, *hosts):
+        """The stations that may use a slot: `any`, or MACs."""
+        volume, _ = self.slots[int(slot)]
+        self.slots[int(slot)] = volume, "any" if hosts == ("any",) else list(hosts)
+        self.apply()
+
     def do_grow(self, disk, mib):
         """A file disk grows: the file first, then what the configuration says of it."""
         size = int(mib) * MIB
@@ -201,10 +229,10 @@ class Target:
 
 
 class Bell(socketserver.ThreadingTCPServer):
-    """Listens on a loopback port; each connection is one line and its answer."""
+    """Listens on a loopback port, or on a Lan's second bridge; each connection is one line and its answer."""
     daemon_threads = True
 
-    def __init__(self, target):
+    def __init__(self, target, lan=None):
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
                 line = self.rfile.readline(4096).decode(errors="replace").strip()
@@ -214,7 +242,11 @@ class Bell(socketserver.ThreadingTCPServer):
                     target.say(f"bell: {line}: {answer}")
                 self.wfile.write(answer.encode() + b"\n")
 
-        super().__init__(("127.0.0.1", 0), Handler)
+        make = super().__init__
+        if lan:
+            lan.call(lambda: make((BELL_ADDRESS, 0), Handler))
+        else:
+            make(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
