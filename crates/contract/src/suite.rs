@@ -23,8 +23,8 @@ use block::{
 pub use pages::Pages;
 
 use crate::{
-    Ask, ConnectionId, Direct, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Loss, Machine,
-    Next, Receive, SendBatch,
+    Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
+    Machine, Next, Receive, SendBatch,
 };
 
 /// A peer's end of a connection, numbered by the harness.
@@ -111,6 +111,19 @@ pub enum Command {
     Ping(u32),
     /// Report how many buffers are lent.
     CountLent,
+    /// Send one batch of frames, with this mark.
+    SendFrames(u32, Vec<FramePart>),
+}
+
+/// A frame of a batch.
+#[derive(Clone, Debug)]
+pub struct FramePart {
+    /// Where to.
+    pub link: LinkId,
+    /// Bytes of the head.
+    pub head: Vec<u8>,
+    /// Bytes that follow, from a buffer.
+    pub data: Vec<u8>,
 }
 
 /// An answer to bytes that are shown.
@@ -254,6 +267,7 @@ impl Scripted {
             }
             Command::Ping(number) => self.report(Report::Pong(number)),
             Command::CountLent => self.report(Report::Lent(self.lent)),
+            Command::SendFrames(token, frames) => self.send_frames(token, frames, memory),
         }
     }
 
@@ -280,6 +294,21 @@ impl Scripted {
             }
         }
         self.effects.push_back(Effect::Send { connection, batch });
+    }
+
+    fn send_frames(&mut self, token: u32, frames: Vec<FramePart>, memory: &mut dyn Memory) {
+        let mut batch = FrameBatch::default();
+        for FramePart { link, head, data } in frames {
+            if data.is_empty() {
+                batch.push(link, &head);
+                continue;
+            }
+            let buffer = self.lend(&data, memory);
+            let mark = batch.buffers.len() as u32;
+            let buffer = batch.push_buffer(buffer, mark);
+            batch.push_with_data(link, &head, buffer, 0, data.len() as u32);
+        }
+        self.effects.push_back(Effect::SendFrames { token, batch });
     }
 
     fn lend(&mut self, bytes: &[u8], memory: &mut dyn Memory) -> Buffer {
@@ -401,7 +430,8 @@ impl Machine for Scripted {
             Event::LinkDown { link } => self.report(Report::LinkDown(link)),
             Event::FramesSent { token, batch } => {
                 let frames = batch.frames.len();
-                for (buffer, _) in batch.buffers {
+                for (index, (buffer, mark)) in batch.buffers.into_iter().enumerate() {
+                    assert_eq!(mark, index as u32, "a mark comes back unchanged");
                     self.take_back(buffer, memory);
                 }
                 self.report(Report::FramesSent(token, frames));

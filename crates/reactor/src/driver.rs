@@ -11,13 +11,14 @@
 //! ```
 //!
 //! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and connecting), `disks`,
-//! `listening`. Here: the loop, the clock, timers and mail. Units: times on the process's clock, whose
+//! `listening`, `links`. Here: the loop, the clock, timers and mail. Units: times on the process's clock, whose
 //! origin is the reactor's start. Invariant: what an operation of the engine points at belongs to its connection or work and stays
 //! until the operation's end has been told; a connection leaves the table only then.
 
 mod closing;
 mod connection;
 mod disks;
+mod links;
 mod listening;
 mod receiving;
 mod sending;
@@ -42,6 +43,7 @@ use crate::stats::{Counters, add, set};
 
 use connection::{Connection, MessagePool};
 use disks::Disks;
+use links::Links;
 use listening::Listening;
 
 /// So often may a turn settle again before the engine is looked at.
@@ -77,6 +79,8 @@ enum Alarm {
     Accept,
     /// A held back completion is due.
     Completion(Slot),
+    /// A link is tried again, or has waited too long for room.
+    Link(Slot),
 }
 
 /// One machine and all that it is run with.
@@ -98,6 +102,7 @@ pub(crate) struct Driver<M: Machine, E: Engine> {
     events: VecDeque<Event<M::Mail>>,
     disks: Disks,
     listening: Listening,
+    links: Links,
     alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
     outboxes: Vec<Vec<Parcel<M::Mail>>>,
     parcels: Vec<Parcel<M::Mail>>,
@@ -135,6 +140,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             events: VecDeque::new(),
             disks: Disks::default(),
             listening: Listening::default(),
+            links: Links::default(),
             alarms: BinaryHeap::new(),
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
             parcels: Vec::new(),
@@ -186,7 +192,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     fn patience(&self) -> Patience {
-        if self.pressed || !self.ready.is_empty() || !self.events.is_empty() {
+        let pressed = self.pressed || self.links.has_frames();
+        if pressed || !self.ready.is_empty() || !self.events.is_empty() {
             return Patience::NONE;
         }
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
@@ -215,6 +222,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         self.done.clear();
         let letters = self.take_mail();
+        let frames = self.show_frames();
         self.show_yielded(yielded);
         self.flush_events();
         self.ring_alarms();
@@ -222,8 +230,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.machine.handle_timeout(self.now, &mut self.memory);
         }
         self.settle();
+        self.watch_links();
         self.post();
-        self.rest(ends + letters + yielded > 0);
+        self.rest(ends + letters + frames + yielded > 0);
         self.count();
     }
 
@@ -236,6 +245,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Kind::Hangup => self.hangup_ended(slot),
             Kind::Listener => self.listener_ended(key, done.result),
             Kind::File => self.file_ended(slot, done.result),
+            Kind::Frames => self.frames_ended(slot, done.result),
+            Kind::Room => self.room_ended(slot),
             Kind::Wake | Kind::Ignored => {}
         }
     }
@@ -267,6 +278,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     self.memory.remove_lender(id);
                     self.disks.remove(id, told);
                 }
+                Parcel::Link(order) => self.obey(order),
                 Parcel::Worked(number, work) => self.worked(number, work),
                 Parcel::Stop => self.stopping = true,
             }
@@ -312,9 +324,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Effect::Close { connection, after_send } => {
                     self.close(slot_of(connection), after_send);
                 }
-                Effect::SendFrames { token, batch } => {
-                    self.tell(Event::FramesSent { token, batch });
-                }
+                Effect::SendFrames { token, batch } => self.send_frames(token, batch),
                 Effect::Mail { to, mail } => self.mail(to, mail),
             }
         }
@@ -357,6 +367,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Alarm::Closing(slot) => self.closing_timed_out(slot),
                 Alarm::Accept => self.accept_retry(),
                 Alarm::Completion(slot) => self.release_completion(slot),
+                Alarm::Link(slot) => self.link_alarm(slot),
             }
         }
         if self.sweep_at.is_some_and(|at| at <= self.now) {
@@ -377,7 +388,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn count(&self) {
         let counters = self.counters();
         add(&counters.turns, 1);
-        set(&counters.system_calls, self.engine.system_calls());
+        let calls = self.engine.system_calls() + self.links.system_calls();
+        set(&counters.system_calls, calls);
         set(&counters.connections, self.connections.len() as u64);
         set(&counters.receive_buffers, self.lender.lent() as u64);
         set(&counters.receive_line, self.lender.waiting() as u64);

@@ -35,6 +35,10 @@ pub(crate) enum Kind {
     File = 5,
     /// The shard was woken.
     Wake = 6,
+    /// A link's watch for frames.
+    Frames = 7,
+    /// A link's watch for room to send.
+    Room = 8,
 }
 
 /// The name of an operation: kind, slot (24 bits) and the slot's generation.
@@ -60,6 +64,8 @@ impl Key {
             4 => Kind::Listener,
             5 => Kind::File,
             6 => Kind::Wake,
+            7 => Kind::Frames,
+            8 => Kind::Room,
             _ => Kind::Ignored,
         }
     }
@@ -114,6 +120,10 @@ pub(crate) enum Op {
     Connect { socket: Socket, address: *const libc::sockaddr, length: libc::socklen_t },
     /// Ends when a connection waits to be accepted.
     Acceptable(RawFd),
+    /// Ends when a link's socket has frames or an error, with the events. It must have been looked at just before: what came until then is not told.
+    Frames(RawFd),
+    /// Ends when a link's socket has room to send, or an error.
+    Room(RawFd),
     /// Works on a file.
     File { fd: RawFd, op: FileOp },
 }
@@ -154,6 +164,11 @@ pub(crate) trait Engine {
 
     /// Forgets a socket, after its last operation has ended and before it is closed.
     fn detach(&mut self, socket: Socket);
+
+    /// Forgets a link's socket, after its last operation has ended and before it is closed.
+    fn forget(&mut self, fd: RawFd) {
+        let _ = fd;
+    }
 
     /// Starts an operation; it may begin only at the next [`submit`](Engine::submit) or [`wait`](Engine::wait).
     ///

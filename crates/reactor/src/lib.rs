@@ -2,16 +2,17 @@
 //!
 //! One pinned thread and one [engine](EngineKind) a shard: io_uring, or epoll where the kernel or the container's profile
 //! refuses it. [`Reactor::start`] gives each thread a [`Machine`](contract::Machine) and returns a [`Handle`], through which the control
-//! thread listens, adds disks and exchanges mail with the machines.
+//! thread listens, adds disks and raw Ethernet links, and exchanges mail with the machines.
 //!
-//! What lives here: threads, rings, sockets, timers, the memory behind buffers, disks. What deliberately does not:
+//! What lives here: threads, rings, sockets, links, timers, the memory behind buffers, disks. What deliberately does not:
 //! protocols and volumes. It is the one room with system calls and unsafe code. Read `runtime` first, then `driver`,
-//! then `engine`; `memory` and `disk` stand for themselves.
+//! then `engine`; `memory`, `disk` and `link` stand for themselves.
 
 mod accept;
 pub mod disk;
 mod driver;
 mod engine;
+mod link;
 mod mailbox;
 pub mod memory;
 mod process;
@@ -22,6 +23,7 @@ mod stats;
 
 pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, choose, probe};
+pub use link::{LinkAccess, LinkOptions, LinkStats};
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Reactor};
 pub use sockets::buffer_bound;

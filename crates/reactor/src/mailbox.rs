@@ -17,6 +17,7 @@ use contract::{DiskId, ListenerId};
 use crate::accept::{Arrival, ListenOptions, Listener};
 use crate::disk::{Disk, Work};
 use crate::engine::workers::Deliver;
+use crate::link::keeper::{Obey, Order};
 
 /// What can be in a shard's mailbox.
 pub(crate) enum Parcel<M> {
@@ -38,6 +39,8 @@ pub(crate) enum Parcel<M> {
     AddDisk(DiskId, Arc<Disk>),
     /// Forget a disk and say when that is done.
     RemoveDisk(DiskId, Sender<()>),
+    /// What to do with a link.
+    Link(Order),
     /// A disk thread has done its work; the number is the one it was given with.
     Worked(u64, Box<Work>),
     /// Close everything and end.
@@ -131,6 +134,12 @@ impl<M: Send> Deliver for Inbox<M> {
     }
 }
 
+impl<M: Send> Obey for Inbox<M> {
+    fn order(&self, order: Order) {
+        self.post(Parcel::Link(order));
+    }
+}
+
 /// Wakes whoever waits for an event descriptor.
 pub(crate) fn ring(fd: RawFd) {
     let one = 1u64;
@@ -139,7 +148,8 @@ pub(crate) fn ring(fd: RawFd) {
     unsafe { libc::write(fd, (&raw const one).cast(), 8) };
 }
 
-fn event_descriptor() -> io::Result<OwnedFd> {
+/// A descriptor that [`ring`] makes ready.
+pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
     // SAFETY: makes a new descriptor, touches nothing.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if fd < 0 {

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{self, Duration};
 
 use block::{ShardId, limits};
-use contract::{DiskId, ListenerId, Machine};
+use contract::{DiskId, LinkFacts, LinkId, ListenerId, Machine};
 
 use crate::accept::{Admission, ConnectionLimits, ListenOptions, Listener};
 use crate::disk::Disk;
@@ -22,6 +22,8 @@ use crate::engine::choice::{Choice, EngineKind, Preference, choose};
 use crate::engine::epoll::Epoll;
 use crate::engine::uring::Uring;
 use crate::engine::workers::Workers;
+use crate::link::keeper::{Keeper, Obey};
+use crate::link::{LinkOptions, LinkStats};
 use crate::mailbox::{Inbox, Parcel};
 use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic};
@@ -63,6 +65,7 @@ pub struct Reactor;
 /// The control thread's way to the shards. Dropping it stops them.
 pub struct Handle<M: Send + 'static> {
     shared: Arc<Shared<M>>,
+    keeper: Arc<Keeper>,
     mail: Mutex<Receiver<(ShardId, M)>>,
     threads: Vec<JoinHandle<()>>,
     choice: Choice,
@@ -103,8 +106,10 @@ impl Reactor {
             origin: time::Instant::now(),
             receive_buffers: config.receive_buffers,
         });
+        let shards = shared.inboxes.iter().map(|inbox| inbox.clone() as Arc<dyn Obey>).collect();
         let mut handle = Handle {
             shared: shared.clone(),
+            keeper: Keeper::new(shards),
             mail: Mutex::new(mail),
             threads: Vec::new(),
             choice: choice.clone(),
@@ -245,6 +250,23 @@ impl<M: Send + 'static> Handle<M> {
         })
     }
 
+    /// Takes frames of an interface and sends some there. Once its sockets are open each shard that is concerned is told that the link is up, now or when the
+    /// interface is; what is known of it is returned either way (`ring_frames` is 0 while it is down). What was asked for and cannot be is an error that
+    /// says what to do: no such interface, no Ethernet, no right. Frames may be sent and received by the shards of [`LinkOptions::spread`] alone.
+    pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
+        self.keeper.add(id, options)
+    }
+
+    /// Forgets a link; returns once its sockets are closed. The machines were told that it is down, if it was up.
+    pub fn remove_link(&self, id: LinkId) {
+        self.keeper.remove(id);
+    }
+
+    /// What the links have carried, for each and each of its shards, in the order in which they were added.
+    pub fn link_stats(&self) -> Vec<LinkStats> {
+        self.keeper.stats()
+    }
+
     /// Sends mail to a shard, from [`ShardId::CONTROL`].
     pub fn send(&self, to: ShardId, mail: M) {
         self.shared.inboxes[to.index()].post(Parcel::Mail { from: ShardId::CONTROL, mail });
@@ -278,6 +300,7 @@ impl<M: Send + 'static> Handle<M> {
     }
 
     fn end(&mut self) {
+        self.keeper.stop();
         for inbox in &self.shared.inboxes {
             inbox.post(Parcel::Stop);
         }

@@ -3,6 +3,8 @@
 //! Each socket is registered once, edge-triggered, for both directions; what is known of its readiness is
 //! kept beside it. A receive that got less than it asked for has emptied the socket, so the next one waits for
 //! an edge without trying (epoll(7), question 9); a socket whose other side has closed stays readable.
+//! Links are watched by their descriptors, for frames by edges from the first watch on; for room to send only while a watch is out, since every frame that leaves
+//! makes an edge. An edge that comes while no watch is out is dropped: whoever starts one has looked just before.
 //! Files are none of its business: they go to the disk threads. Errors: those of epoll's set-up and waiting.
 
 use std::collections::VecDeque;
@@ -30,11 +32,21 @@ struct Watch {
     hangup: Option<Key>,
 }
 
+/// A link's socket and its watches.
+struct LinkWatch {
+    fd: RawFd,
+    /// Slot and generation of its keys, as those of the kind `Frames`.
+    name: Key,
+    frames: Option<Key>,
+    room: Option<Key>,
+}
+
 /// An epoll instance and its sockets.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     watches: Vec<Watch>,
     listeners: Vec<(Key, RawFd)>,
+    links: Vec<LinkWatch>,
     /// Ended, and not told yet.
     ended: VecDeque<Done>,
     rounds: u32,
@@ -57,6 +69,7 @@ impl Epoll {
             epoll,
             watches: Vec::new(),
             listeners: Vec::new(),
+            links: Vec::new(),
             ended: VecDeque::new(),
             rounds: 0,
             events: Vec::with_capacity(EVENTS),
@@ -207,6 +220,59 @@ impl Epoll {
         }
     }
 
+    /// Watches a link's socket.
+    fn watch_link(&mut self, key: Key, fd: RawFd) {
+        let index = self.links.iter().position(|link| link.fd == fd);
+        let is_known = index.is_some();
+        let index = index.unwrap_or_else(|| {
+            let name = Key::new(Kind::Frames, key.slot(), key.generation());
+            self.links.push(LinkWatch { fd, name, frames: None, room: None });
+            self.links.len() - 1
+        });
+        let link = &mut self.links[index];
+        if key.kind() == Kind::Room {
+            link.room = Some(key);
+        } else {
+            link.frames = Some(key);
+            if is_known {
+                return;
+            }
+        }
+        self.set_link_events(index, is_known);
+    }
+
+    /// Tells the kernel what a link's socket is watched for.
+    fn set_link_events(&mut self, index: usize, is_known: bool) {
+        let LinkWatch { fd, name, room, .. } = self.links[index];
+        let room = if room.is_some() { libc::EPOLLOUT } else { 0 };
+        let events = (libc::EPOLLIN | libc::EPOLLET | room) as u32;
+        let what = if is_known { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
+        if let Err(error) = self.control(what, fd, events, name) {
+            let result = -error.raw_os_error().unwrap_or(libc::EIO);
+            let link = &mut self.links[index];
+            let ended = [link.frames.take(), link.room.take()];
+            ended.into_iter().flatten().for_each(|key| self.end(key, result));
+            if !is_known {
+                self.links.swap_remove(index);
+            }
+        }
+    }
+
+    fn link_event(&mut self, name: Key, events: u32) {
+        let Some(index) = self.links.iter().position(|link| link.name == name) else { return };
+        let broken = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+        let link = &mut self.links[index];
+        let frames = link.frames.take_if(|_| events & (libc::EPOLLIN as u32 | broken) != 0);
+        let room = link.room.take_if(|_| events & (libc::EPOLLOUT as u32 | broken) != 0);
+        if let Some(key) = frames {
+            self.end(key, events as i32);
+        }
+        if let Some(key) = room {
+            self.end(key, events as i32);
+            self.set_link_events(index, true);
+        }
+    }
+
     /// One `epoll_pwait2`; where the kernel lacks it, whole milliseconds rounded up.
     fn poll(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.system_calls += 1;
@@ -266,6 +332,7 @@ impl Epoll {
             match key.kind() {
                 Kind::Wake => self.end(Key::WAKE, 0),
                 Kind::Listener => self.end(key, i32::from(libc::POLLIN)),
+                Kind::Frames => self.link_event(key, event.events),
                 _ => self.socket_event(key.slot(), event.events),
             }
         }
@@ -315,9 +382,18 @@ impl Engine for Epoll {
         *self.watch(socket) = Watch::default();
     }
 
+    fn forget(&mut self, fd: RawFd) {
+        if let Some(index) = self.links.iter().position(|link| link.fd == fd) {
+            self.links.swap_remove(index);
+            self.control(libc::EPOLL_CTL_DEL, fd, 0, Key::IGNORED)
+                .expect("a socket that is watched can be removed");
+        }
+    }
+
     unsafe fn start(&mut self, key: Key, op: Op) {
         match op {
             Op::Acceptable(fd) => self.listen(key, fd),
+            Op::Frames(fd) | Op::Room(fd) => self.watch_link(key, fd),
             Op::File { .. } => unreachable!("files go to the disk threads (Engine::FILES)"),
             Op::Connect { .. } => self.connect(key, op),
             Op::Hangup(socket) => {
@@ -365,6 +441,12 @@ impl Engine for Epoll {
                     Kind::Output => watch.output.take().is_some(),
                     _ => watch.hangup.take().is_some(),
                 }
+            }
+            Kind::Frames | Kind::Room => {
+                let is_its = |watch: &&mut Option<Key>| **watch == Some(key);
+                let mut watches =
+                    self.links.iter_mut().flat_map(|link| [&mut link.frames, &mut link.room]);
+                watches.find(is_its).is_some_and(|watch| watch.take().is_some())
             }
             Kind::File | Kind::Wake | Kind::Ignored => false,
         };

@@ -170,6 +170,8 @@ impl Uring {
                 opcode::Connect::new(fd, address, length).build().flags(flags)
             }
             Op::Acceptable(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+            Op::Frames(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+            Op::Room(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build(),
             Op::File { fd, op } => file_entry(types::Fd(fd), op),
         }
     }

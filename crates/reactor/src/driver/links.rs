@@ -1,0 +1,446 @@
+//! Links: shows the frames that came, sends batches of frames, and sleeps on what is quiet.
+//!
+//! **Receiving.** A link whose descriptor became ready is *awake*. Each turn shows it a bounded number of frames; one that has more comes again in the next turn, which
+//! does not sleep, and one that has none is watched by the engine and costs nothing. So a flood takes turns with mail, timers and connections, and what a
+//! turn was shown is answered before more is taken.
+//!
+//! **Sending.** The vectors of `sendmmsg` are made from the batch when it is sent, so data are read where they lie. The kernel copies them: a batch
+//! is done when the call returns. When the socket's buffer is full, what is left of the batch waits for room: Ethernet
+//! promises nothing, but a dropped reply costs its peer a whole retransmission time, and an interface slower than memory fills the
+//! buffer all the time. What the interface refuses, and what has found no room for [`STUCK`], is dropped and counted.
+//!
+//! In: orders of the keeper, frames, batches. Out: events. A port that is asked back leaves once no watch on it is out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use block::Instant;
+use block::table::{Slot, Table};
+use contract::{Event, FrameBatch, InFrame, LinkId, Machine, OutFrame};
+use libc::{iovec, mmsghdr};
+
+use super::{Alarm, Driver};
+use crate::engine::{Engine, Kind, Op};
+use crate::link::counters::Counters;
+use crate::link::keeper::Order;
+use crate::link::port::Port;
+use crate::memory::ShardMemory;
+use crate::stats::add;
+
+/// Frames of a link that a turn is shown at most: two windows of 32, so that their replies leave in one call; at 2 us each they hold others up
+/// for 128 us.
+const FRAMES_PER_TURN: u32 = 64;
+/// Messages of one call; the kernel takes no more (UIO_MAXIOV).
+const MESSAGES_MAX: usize = 1024;
+/// A link that has had no room to send for so long drops what waits.
+const STUCK: Duration = Duration::from_secs(1);
+/// A watch that failed is tried again after so long.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The links of a shard.
+#[derive(Default)]
+pub(super) struct Links {
+    doors: Table<Door>,
+    /// Links by name: few, and looked up once for a run of frames.
+    names: Vec<Name>,
+    /// Ports that may have frames; no watch for frames is out on them.
+    awake: Vec<Slot>,
+    /// Batches of which something waits for room, in the order in which they came.
+    held: VecDeque<Held>,
+    call: Call,
+    /// Lists that are not in use.
+    lists: Vec<Vec<u32>>,
+    /// System calls of ports that are gone.
+    system_calls: u64,
+}
+
+/// A link that the keeper has named. It stays when the link is down, to count what is sent there.
+struct Name {
+    link: LinkId,
+    door: Option<Slot>,
+    counters: Arc<Counters>,
+}
+
+/// A port in use.
+struct Door {
+    port: Box<Port>,
+    /// Watches that are out.
+    frames: bool,
+    room: bool,
+    /// Since when there has been no room to send.
+    full: Option<Instant>,
+    /// An alarm is set.
+    alarm: bool,
+    /// Who asked for the port back.
+    leaving: Option<Sender<Option<Box<Port>>>>,
+}
+
+/// A batch of which something waits for room.
+struct Held {
+    token: u32,
+    batch: FrameBatch,
+    /// The frames that have not left, by number.
+    rest: Vec<u32>,
+}
+
+/// The memory of a call, used over and over.
+#[derive(Default)]
+struct Call {
+    vectors: Vec<iovec>,
+    messages: Vec<mmsghdr>,
+    /// Vectors of each message.
+    counts: Vec<usize>,
+    /// The frames, by number.
+    frames: Vec<u32>,
+}
+
+impl Links {
+    /// Whether a link has frames that were not shown.
+    #[inline]
+    pub(super) fn has_frames(&self) -> bool {
+        !self.awake.is_empty()
+    }
+
+    /// System calls made for links.
+    pub(super) fn system_calls(&self) -> u64 {
+        let open: u64 = self.doors.iter().map(|(_, door)| door.port.system_calls()).sum();
+        self.system_calls + open
+    }
+
+    #[inline]
+    fn name(&mut self, link: LinkId) -> Option<&mut Name> {
+        self.names.iter_mut().find(|name| name.link == link)
+    }
+}
+
+impl<M: Machine, E: Engine> Driver<M, E> {
+    /// Does what the keeper says.
+    pub(super) fn obey(&mut self, order: Order) {
+        match order {
+            Order::Take(port, facts) => {
+                let (link, counters) = (port.link, port.counters.clone());
+                let slot = self.links.doors.insert(Door::new(port));
+                match self.links.name(link) {
+                    Some(name) => name.door = Some(slot),
+                    None => self.links.names.push(Name { link, door: Some(slot), counters }),
+                }
+                self.links.awake.push(slot);
+                self.tell(Event::LinkUp { link, facts });
+            }
+            Order::Give { link, down, told } => self.give(link, down, told),
+            Order::Tell(link, facts) => self.tell(Event::LinkUp { link, facts }),
+            Order::Lose(link) => self.tell(Event::LinkDown { link }),
+            Order::Forget(link) => self.links.names.retain(|name| name.link != link),
+        }
+    }
+
+    fn give(&mut self, link: LinkId, down: bool, told: Sender<Option<Box<Port>>>) {
+        let Some(slot) = self.links.name(link).and_then(|name| name.door.take()) else {
+            let _ = told.send(None);
+            return;
+        };
+        if down {
+            self.tell(Event::LinkDown { link });
+        }
+        // What waits for room there comes back before the machine hears of the link again.
+        self.send_held();
+        let door = self.links.doors.get_mut(slot).expect("a link's port is there");
+        door.leaving = Some(told);
+        let watches = [(door.frames, Kind::Frames), (door.room, Kind::Room)];
+        for (_, kind) in watches.into_iter().filter(|(is_out, _)| *is_out) {
+            self.engine.cancel(Self::key(kind, slot));
+        }
+        self.leave_if_quiet(slot);
+    }
+
+    /// Gives a port that was asked for back, if no watch on it is out.
+    fn leave_if_quiet(&mut self, slot: Slot) {
+        let Some(door) = self.links.doors.get_mut(slot) else { return };
+        if door.leaving.is_none() || door.frames || door.room {
+            return;
+        }
+        // Whoever asked knows then that the machine was told.
+        self.flush_events();
+        let door = self.links.doors.remove(slot).expect("it was just found");
+        self.links.awake.retain(|awake| *awake != slot);
+        self.links.system_calls += door.port.system_calls();
+        self.engine.forget(door.port.descriptor());
+        if let Some(told) = door.leaving {
+            // Nobody listens any more only while the reactor is being dropped.
+            let _ = told.send(Some(door.port));
+        }
+    }
+
+    /// A watch for frames has ended.
+    pub(super) fn frames_ended(&mut self, slot: Slot, result: i32) {
+        let Some(door) = self.links.doors.get_mut(slot) else { return };
+        door.frames = false;
+        if door.leaving.is_some() {
+            self.leave_if_quiet(slot);
+        } else if result < 0 {
+            // The watch itself failed: not at once again, lest it spins.
+            self.set_link_alarm(slot, RETRY);
+        } else {
+            if result & i32::from(libc::POLLERR) != 0 {
+                // It is told until it is taken. What it means, the keeper sees by itself.
+                let _ = door.port.take_error();
+            }
+            self.links.awake.push(slot);
+        }
+    }
+
+    /// Shows the frames of this turn. Returns how many came.
+    #[inline]
+    pub(super) fn show_frames(&mut self) -> usize {
+        if self.links.awake.is_empty() {
+            return 0;
+        }
+        self.flush_events();
+        let Driver { machine, memory, links, now, .. } = self;
+        let mut count = 0;
+        for slot in &links.awake {
+            let Some(door) = links.doors.get_mut(*slot) else { continue };
+            if door.leaving.is_some() {
+                continue;
+            }
+            let link = door.port.link;
+            count += door.port.receive(FRAMES_PER_TURN, |tag, bytes| {
+                machine.handle_frame(*now, InFrame { link, tag, bytes }, memory);
+            });
+        }
+        count as usize
+    }
+
+    /// The end of a turn: those that have no more frames are watched.
+    #[inline]
+    pub(super) fn watch_links(&mut self) {
+        let Driver { links, engine, .. } = self;
+        links.awake.retain(|slot| {
+            let Some(door) = links.doors.get_mut(*slot) else { return false };
+            if door.leaving.is_some() || door.port.may_have_frame() {
+                return door.leaving.is_none();
+            }
+            door.frames = true;
+            let op = Op::Frames(door.port.descriptor());
+            // SAFETY: a watch points at no memory.
+            unsafe { engine.start(Self::key(Kind::Frames, *slot), op) };
+            false
+        });
+    }
+
+    /// Takes a batch to send.
+    pub(super) fn send_frames(&mut self, token: u32, batch: FrameBatch) {
+        let mut rest = self.links.lists.pop().unwrap_or_default();
+        rest.extend(0..batch.frames.len() as u32);
+        self.send_rest(Held { token, batch, rest });
+    }
+
+    /// Tries what waits for room again.
+    fn send_held(&mut self) {
+        for _ in 0..self.links.held.len() {
+            let Some(held) = self.links.held.pop_front() else { return };
+            self.send_rest(held);
+        }
+    }
+
+    /// Sends what is left of a batch, link by link, and tells of it or holds what finds no room.
+    fn send_rest(&mut self, mut held: Held) {
+        let Held { batch, rest, .. } = &mut held;
+        let mut frames = std::mem::take(&mut self.links.call.frames);
+        let mut kept = self.links.lists.pop().unwrap_or_default();
+        while let Some(first) = rest.first() {
+            let link = batch.frames[*first as usize].link;
+            frames.clear();
+            rest.retain(|number| {
+                let is_its = batch.frames[*number as usize].link == link;
+                if is_its {
+                    frames.push(*number);
+                }
+                !is_its
+            });
+            let done = self.send_on(link, batch, &frames);
+            kept.extend_from_slice(&frames[done..]);
+        }
+        self.links.call.frames = frames;
+        let spent = std::mem::replace(rest, kept);
+        self.links.lists.push(spent);
+        if held.rest.is_empty() {
+            self.links.lists.push(held.rest);
+            self.tell(Event::FramesSent { token: held.token, batch: held.batch });
+        } else {
+            self.links.held.push_back(held);
+        }
+    }
+
+    /// Sends frames of one link. Returns how many are done with: sent, or dropped; the others wait for room.
+    fn send_on(&mut self, link: LinkId, batch: &FrameBatch, frames: &[u32]) -> usize {
+        let Some(name) = self.links.name(link) else { return frames.len() };
+        let Some(slot) = name.door else {
+            add(&name.counters.send_failed, frames.len() as u64);
+            return frames.len();
+        };
+        let door = self.links.doors.get_mut(slot).expect("a link's port is there");
+        if door.full.is_some() {
+            return 0;
+        }
+        let counters = door.port.counters.clone();
+        let mut done = 0;
+        while done < frames.len() {
+            let next = &frames[done..frames.len().min(done + MESSAGES_MAX)];
+            let messages = self.links.call.gather(batch, next, &self.memory);
+            // SAFETY: the vectors name the batch's head and the pages that its buffers own or lease; both stay as they are during the call.
+            match unsafe { door.port.send(messages) } {
+                Ok(count) => {
+                    let bytes: u32 =
+                        next[..count].iter().map(|n| batch.frames[*n as usize].len()).sum();
+                    add(&counters.sent, count as u64);
+                    add(&counters.sent_bytes, bytes.into());
+                    done += count;
+                }
+                Err(libc::EINTR) => {}
+                Err(libc::EAGAIN) => {
+                    add(&counters.send_waits, 1);
+                    self.wait_for_room(slot);
+                    return done;
+                }
+                // The interface is down or gone: none of them leaves.
+                Err(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                    add(&counters.send_failed, (frames.len() - done) as u64);
+                    return frames.len();
+                }
+                // Longer than the MTU, or dropped by the interface's own queue.
+                Err(_) => {
+                    add(&counters.send_failed, 1);
+                    done += 1;
+                }
+            }
+        }
+        done
+    }
+
+    fn wait_for_room(&mut self, slot: Slot) {
+        let now = self.now;
+        let door = self.links.doors.get_mut(slot).expect("its frames found no room");
+        door.full = Some(now);
+        door.room = true;
+        let op = Op::Room(door.port.descriptor());
+        // SAFETY: a watch points at no memory.
+        unsafe { self.engine.start(Self::key(Kind::Room, slot), op) };
+        self.set_link_alarm(slot, STUCK);
+    }
+
+    /// At most one is set: a link that is always full would fill the list of alarms.
+    fn set_link_alarm(&mut self, slot: Slot, after: Duration) {
+        let Some(door) = self.links.doors.get_mut(slot) else { return };
+        if !std::mem::replace(&mut door.alarm, true) {
+            self.set_alarm(after, Alarm::Link(slot));
+        }
+    }
+
+    /// A watch for room has ended.
+    pub(super) fn room_ended(&mut self, slot: Slot) {
+        let Some(door) = self.links.doors.get_mut(slot) else { return };
+        door.room = false;
+        if door.leaving.is_some() {
+            self.leave_if_quiet(slot);
+            return;
+        }
+        door.full = None;
+        self.send_held();
+    }
+
+    /// A link's moment has come: to watch it again, or to drop what has waited for too long.
+    pub(super) fn link_alarm(&mut self, slot: Slot) {
+        let now = self.now;
+        let Some(door) = self.links.doors.get_mut(slot) else { return };
+        door.alarm = false;
+        if door.leaving.is_some() {
+            return;
+        }
+        let full_for = door.full.map(|since| now.since(since));
+        if !door.frames && !self.links.awake.contains(&slot) {
+            self.links.awake.push(slot);
+        }
+        match full_for {
+            Some(since) if since < STUCK => self.set_link_alarm(slot, STUCK - since),
+            Some(_) => {
+                self.drop_held(slot);
+                self.set_link_alarm(slot, STUCK);
+            }
+            None => {}
+        }
+    }
+
+    /// Drops all that waits for room on a link, which stays full until there is room.
+    fn drop_held(&mut self, slot: Slot) {
+        let Some(door) = self.links.doors.get(slot) else { return };
+        let (link, counters) = (door.port.link, door.port.counters.clone());
+        for _ in 0..self.links.held.len() {
+            let Some(mut held) = self.links.held.pop_front() else { return };
+            let before = held.rest.len();
+            held.rest.retain(|number| held.batch.frames[*number as usize].link != link);
+            add(&counters.send_failed, (before - held.rest.len()) as u64);
+            if held.rest.is_empty() {
+                self.links.lists.push(held.rest);
+                self.tell(Event::FramesSent { token: held.token, batch: held.batch });
+            } else {
+                self.links.held.push_back(held);
+            }
+        }
+    }
+}
+
+impl Door {
+    fn new(port: Box<Port>) -> Door {
+        Door { port, frames: false, room: false, full: None, alarm: false, leaving: None }
+    }
+}
+
+impl Call {
+    /// The messages of these frames, naming their bytes where they lie.
+    fn gather(
+        &mut self,
+        batch: &FrameBatch,
+        frames: &[u32],
+        memory: &ShardMemory,
+    ) -> &mut [mmsghdr] {
+        let Call { vectors, messages, counts, .. } = self;
+        counts.clear();
+        vectors.clear();
+        messages.clear();
+        for number in frames {
+            let before = vectors.len();
+            push_vectors(batch, &batch.frames[*number as usize], memory, vectors);
+            // SAFETY: a header of zeros names nothing, which is valid.
+            let mut message: mmsghdr = unsafe { std::mem::zeroed() };
+            let count = vectors.len() - before;
+            message.msg_hdr.msg_iovlen = count as _;
+            messages.push(message);
+            counts.push(count);
+        }
+        // Now that the vectors stay where they are.
+        let (first, mut before) = (vectors.as_mut_ptr(), 0);
+        for (message, count) in messages.iter_mut().zip(&*counts) {
+            message.msg_hdr.msg_iov = first.wrapping_add(before);
+            before += *count;
+        }
+        messages
+    }
+}
+
+#[inline]
+fn push_vectors(
+    batch: &FrameBatch,
+    frame: &OutFrame,
+    memory: &ShardMemory,
+    vectors: &mut Vec<iovec>,
+) {
+    let head = &batch.head[frame.head as usize..][..frame.head_length as usize];
+    vectors.push(iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() });
+    if frame.data_length > 0 {
+        let buffer = &batch.buffers[frame.buffer as usize].0;
+        memory.iovecs(buffer, frame.data_at, frame.data_length, vectors);
+    }
+}

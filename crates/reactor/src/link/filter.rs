@@ -1,0 +1,229 @@
+//! Programs for the kernel: what a socket takes, and which socket of a group takes it.
+//!
+//! In: programs that look at a frame from its destination address on, without a tag ([`contract::filter`]). Out: programs as the kernel runs them at
+//! two places, which see the frame differently:
+//!
+//! ```text
+//!                     destination  source  type | payload            what offset 0 is
+//!   socket filter     0            6       12     14                 the destination: as given
+//!   fanout program    not before SKF_LL_OFF       0                  the payload: the header lies before the frame
+//! ```
+//!
+//! A socket filter runs after `tpacket_rcv` has put the Ethernet header back in front; a fanout program runs before (`fanout_demux_bpf`), on the frame as
+//! the stack has it. There the header is reached by loads at SKF_LL_OFF, which read the linear part of a packet alone: enough for the header, not for
+//! what follows it, which in a large frame may lie in pages. So loads behind the header keep to the payload's own offsets ([`for_fanout`]).
+//!
+//! Errors: a program that cannot be said in the kernel's way is refused with the number of the instruction.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use contract::Instruction;
+use contract::filter::{LENGTH_MAX, is_sound};
+
+use super::packet::set_option;
+
+/// Bytes of an Ethernet header.
+const HEADER: u32 = 14;
+/// Loads from here on count from the Ethernet header (`SKF_LL_OFF`, -0x200000).
+const LINK_LAYER: u32 = 0xffe0_0000;
+/// What the kernel knows beside the bytes (`SKF_AD_OFF`, -0x1000).
+const ANCILLARY: u32 = 0xffff_f000;
+/// The tag that was taken off, 0 if there was none (`SKF_AD_VLAN_TAG`).
+const VLAN_TAG: u32 = ANCILLARY + 44;
+const VLAN_MASK: u32 = 0xfff;
+/// Accumulator = operand.
+const LOAD_IMMEDIATE: u16 = 0x00;
+const LOAD_WORD: u16 = 0x20;
+const LOAD_HALF: u16 = 0x28;
+
+/// What a link takes of all that an interface sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Station {
+    /// Its address.
+    pub(super) mac: [u8; 6],
+    /// Its VLAN; 0 for frames without one.
+    pub(super) vlan: u16,
+}
+
+impl Station {
+    /// Whether a frame is for this station: to its own or a group address, in its VLAN. The kernel marks every frame of a VLAN that has no
+    /// interface as somebody else's (PACKET_OTHERHOST), so its mark says nothing.
+    #[inline]
+    pub(super) fn takes(&self, tag: Option<u16>, bytes: &[u8]) -> bool {
+        bytes.len() >= HEADER as usize
+            && (bytes[0] & 1 != 0 || bytes[..6] == self.mac)
+            && tag.map_or(0, |tag| tag & VLAN_MASK as u16) == self.vlan
+    }
+
+    /// The filter of its socket: what [`takes`](Self::takes) says, then `program`, so that other frames are not even copied.
+    pub(super) fn filter(&self, program: &[Instruction]) -> io::Result<Vec<Instruction>> {
+        let take_all = [Instruction::ret(u32::MAX)];
+        let program = if program.is_empty() { &take_all[..] } else { program };
+        let [a, b, c, d, e, f] = self.mac;
+        let plain = |code, operand| Instruction { code, jump_true: 0, jump_false: 0, operand };
+        let mut filter = vec![
+            plain(LOAD_WORD, VLAN_TAG),
+            Instruction::and(VLAN_MASK),
+            Instruction::if_equal(self.vlan.into(), 0, 6),
+            Instruction::load_byte(0),
+            Instruction::if_any_bit(1, 5, 0),
+            Instruction::load_word(0),
+            Instruction::if_equal(u32::from_be_bytes([a, b, c, d]), 0, 2),
+            Instruction::load_half(4),
+            Instruction::if_equal(u16::from_be_bytes([e, f]).into(), 1, 0),
+            Instruction::ret(0),
+            // The program may rely on an accumulator of 0.
+            plain(LOAD_IMMEDIATE, 0),
+        ];
+        check(program, filter.len())?;
+        filter.extend_from_slice(program);
+        Ok(filter)
+    }
+}
+
+/// Takes nothing.
+pub(super) const NOTHING: [Instruction; 1] = [Instruction::ret(0)];
+
+/// A steering program as the kernel runs it for a fanout group; see the top of this file.
+pub(super) fn for_fanout(program: &[Instruction]) -> io::Result<Vec<Instruction>> {
+    check(program, 0)?;
+    let rewrite = |(at, one): (usize, &Instruction)| {
+        if one.code == Instruction::load_length().code {
+            return Err(refused(format!(
+                "instruction {at} asks for the length, which differs there"
+            )));
+        }
+        if !one.is_absolute_load() {
+            return Ok(*one);
+        }
+        let size = match one.code {
+            LOAD_WORD => 4,
+            LOAD_HALF => 2,
+            _ => 1,
+        };
+        let operand = match one.operand {
+            before if before + size <= HEADER => LINK_LAYER + before,
+            behind if behind >= HEADER => behind - HEADER,
+            _ => {
+                let text = "reads across the end of the Ethernet header (byte 14)";
+                return Err(refused(format!("instruction {at} {text}")));
+            }
+        };
+        Ok(Instruction { operand, ..*one })
+    };
+    program.iter().enumerate().map(rewrite).collect()
+}
+
+/// Replaces a socket's filter.
+pub(super) fn attach(fd: RawFd, program: &[Instruction]) -> io::Result<()> {
+    with_kernel_program(program, |program| {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
+    })
+}
+
+/// Sets the steering program of a fanout group.
+pub(super) fn attach_fanout(fd: RawFd, program: &[Instruction]) -> io::Result<()> {
+    with_kernel_program(program, |program| {
+        set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
+    })
+}
+
+fn with_kernel_program<T>(program: &[Instruction], call: impl FnOnce(&libc::sock_fprog) -> T) -> T {
+    let mut instructions: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|one| libc::sock_filter {
+            code: one.code,
+            jt: one.jump_true,
+            jf: one.jump_false,
+            k: one.operand,
+        })
+        .collect();
+    let len = u16::try_from(instructions.len()).expect("a program is no longer than LENGTH_MAX");
+    call(&libc::sock_fprog { len, filter: instructions.as_mut_ptr() })
+}
+
+fn check(program: &[Instruction], in_front: usize) -> io::Result<()> {
+    let most = LENGTH_MAX - in_front;
+    if program.len() > most {
+        let count = program.len();
+        return Err(refused(format!("{count} instructions; the kernel takes {most} at most here")));
+    }
+    if !is_sound(program) {
+        return Err(refused("unknown instructions, a jump out of it, or no end".to_owned()));
+    }
+    Ok(())
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("its BPF program: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::filter::run;
+
+    const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0 };
+
+    fn frame(to: [u8; 6]) -> Vec<u8> {
+        let mut bytes = to.to_vec();
+        bytes.extend([2, 0, 0, 0, 0, 9, 0x88, 0xa2, 0x10, 0, 0, 7, 1]);
+        bytes
+    }
+
+    #[test]
+    fn a_station_takes_its_own_and_group_frames_of_its_vlan() {
+        assert!(STATION.takes(None, &frame(STATION.mac)));
+        assert!(STATION.takes(None, &frame([0xff; 6])));
+        assert!(STATION.takes(Some(0xe000), &frame(STATION.mac)), "a priority is no VLAN");
+        assert!(!STATION.takes(Some(5), &frame(STATION.mac)));
+        assert!(!STATION.takes(None, &frame([2, 0, 0, 0, 0, 8])));
+        assert!(!STATION.takes(None, &STATION.mac), "a runt");
+        let tagged = Station { vlan: 5, ..STATION };
+        assert!(tagged.takes(Some(0x2005), &frame(STATION.mac)));
+        assert!(!tagged.takes(None, &frame(STATION.mac)));
+    }
+
+    #[test]
+    fn the_filter_judges_addresses_as_the_station_does() {
+        let filter = STATION.filter(&[Instruction::load_byte(18), Instruction::ret_accumulator()]);
+        // The interpreter has no tags and no immediate loads: from the address on, without the load before the program.
+        let mut filter = filter.unwrap().split_off(3);
+        filter[7] = Instruction::and(u32::MAX);
+        for (to, taken) in [
+            (STATION.mac, 1),
+            ([0xff; 6], 1),
+            ([1, 0, 0x5e, 0, 0, 7], 1),
+            ([2, 0, 0, 0, 0, 8], 0),
+            ([2, 0, 0, 0, 1, 7], 0),
+            ([2, 0, 0, 9, 0, 7], 0),
+        ] {
+            assert_eq!(run(&filter, &frame(to)), taken, "{to:x?}");
+        }
+    }
+
+    #[test]
+    fn steering_loads_are_where_a_fanout_program_finds_them() {
+        let program = [
+            Instruction::load_word(8),
+            Instruction::load_half(12),
+            Instruction::load_byte(18),
+            Instruction::and(0xff),
+            Instruction::ret_accumulator(),
+        ];
+        let rewritten = for_fanout(&program).unwrap();
+        let operands: Vec<u32> = rewritten.iter().map(|one| one.operand).collect();
+        assert_eq!(operands, [0xffe0_0008, 0xffe0_000c, 4, 0xff, 0]);
+    }
+
+    #[test]
+    fn what_a_fanout_program_cannot_say_is_refused() {
+        let across = [Instruction::load_word(12), Instruction::ret_accumulator()];
+        assert!(for_fanout(&across).unwrap_err().to_string().contains("instruction 0"));
+        let length = [Instruction::load_length(), Instruction::ret_accumulator()];
+        assert!(for_fanout(&length).is_err());
+        let endless = [Instruction::load_byte(0)];
+        assert!(for_fanout(&endless).is_err() && STATION.filter(&endless).is_err());
+    }
+}

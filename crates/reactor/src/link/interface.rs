@@ -1,0 +1,170 @@
+//! Interfaces: what the system says of them now.
+//!
+//! In: a name. Out: index, address, MTU, and whether frames can come and go. Errors name the interface, what was expected, and the Ethernet interfaces
+//! that there are. Looked at by ioctl, which needs no right; what has changed is looked at anew rather than read from the
+//! messages that tell of the change, so that a lost message loses nothing.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// An Ethernet interface, as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    /// The system's number for it. An interface that was deleted and made again has another one.
+    pub(super) index: i32,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u32,
+    /// It was set up, and is ready to carry frames.
+    pub(super) up: bool,
+}
+
+/// Looks at an interface; `None`: there is none of this name. An error if it carries no Ethernet.
+pub(super) fn find(name: &str) -> io::Result<Option<Interface>> {
+    let asker = Asker::new()?;
+    let Some(mut request) = asker.ask(name, libc::SIOCGIFINDEX)? else { return Ok(None) };
+    // SAFETY: the call has filled this member of the union.
+    let index = unsafe { request.ifr_ifru.ifru_ifindex };
+    let Some(hardware) = asker.ask(name, libc::SIOCGIFHWADDR)? else { return Ok(None) };
+    request = hardware;
+    // SAFETY: as above.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    if address.sa_family != libc::ARPHRD_ETHER {
+        return Err(not_ethernet(address.sa_family, &asker));
+    }
+    let mac = std::array::from_fn(|at| address.sa_data[at] as u8);
+    let Some(request) = asker.ask(name, libc::SIOCGIFMTU)? else { return Ok(None) };
+    // SAFETY: as above.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    let Some(request) = asker.ask(name, libc::SIOCGIFFLAGS)? else { return Ok(None) };
+    // SAFETY: as above.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    let ready = libc::IFF_UP | libc::IFF_RUNNING;
+    let mtu = u32::try_from(mtu).unwrap_or(0);
+    Ok(Some(Interface { index, mac, mtu, up: flags & ready == ready }))
+}
+
+/// There is no interface of this name.
+pub(super) fn missing() -> io::Error {
+    let there = match Asker::new() {
+        Ok(asker) => asker.ethernet_names(),
+        Err(_) => Vec::new(),
+    };
+    let text = format!("expected an Ethernet interface; none has this name {}", list(&there));
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
+fn not_ethernet(seen: u16, asker: &Asker) -> io::Error {
+    let seen = if seen == libc::ARPHRD_LOOPBACK {
+        "a loopback interface, which leads to no other machine".to_owned()
+    } else {
+        format!("an interface of another kind (ARPHRD {seen})")
+    };
+    let text =
+        format!("expected an Ethernet interface, found {seen} {}", list(&asker.ethernet_names()));
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        "(this system has no Ethernet interface)".to_owned()
+    } else {
+        format!("(there are: {})", names.join(", "))
+    }
+}
+
+/// A socket to ask with.
+struct Asker(OwnedFd);
+
+impl Asker {
+    fn new() -> io::Result<Asker> {
+        // SAFETY: makes a new descriptor, touches nothing.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        let fd = if fd < 0 {
+            // A kernel without IPv4 answers on any other kind.
+            // SAFETY: as above.
+            unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }
+        } else {
+            fd
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        Ok(Asker(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// `None`: there is no such interface (any more).
+    fn ask(&self, name: &str, what: libc::Ioctl) -> io::Result<Option<libc::ifreq>> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+            return Ok(None);
+        }
+        // SAFETY: a request of zeros is valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        // SAFETY: these requests read the name and fill the union, both within the request, whose name ends with a zero.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) };
+        if result == 0 {
+            return Ok(Some(request));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => Ok(None),
+            _ => Err(error),
+        }
+    }
+
+    fn ethernet_names(&self) -> Vec<String> {
+        let is_ethernet = |name: &String| match self.ask(name, libc::SIOCGIFHWADDR) {
+            // SAFETY: the call has filled this member of the union.
+            Ok(Some(request)) => unsafe {
+                request.ifr_ifru.ifru_hwaddr.sa_family == libc::ARPHRD_ETHER
+            },
+            _ => false,
+        };
+        names().into_iter().filter(is_ethernet).collect()
+    }
+}
+
+/// The names of all interfaces.
+fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: the list ends with an entry of index 0, is read before it is freed, and its names end with a zero.
+    unsafe {
+        let list = libc::if_nameindex();
+        if list.is_null() {
+            return names;
+        }
+        let mut entry = list;
+        while (*entry).if_index != 0 && !(*entry).if_name.is_null() {
+            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_refused_by_name() {
+        // Without a loopback interface it is missing instead, which is an answer as well.
+        match find("lo") {
+            Err(error) => assert!(error.to_string().contains("loopback"), "{error}"),
+            Ok(found) => assert_eq!(found, None),
+        }
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_none() {
+        for name in ["", "no-such-if0", "a-name-that-is-too-long", "nul\0"] {
+            assert_eq!(find(name).unwrap(), None, "{name:?}");
+        }
+        assert!(missing().to_string().contains("none has this name"));
+    }
+}

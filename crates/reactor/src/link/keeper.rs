@@ -1,0 +1,342 @@
+//! The keeper: knows the links, watches their interfaces, and gives shards their ports.
+//!
+//! One for a reactor. In: links that are added and removed (the control thread), and the system's word that some interface has changed (netlink,
+//! on a thread that sleeps otherwise). Out: orders to the shards. Whatever has changed, interfaces are looked at anew and compared with what the shards
+//! were told, so that a message that was lost or came twice does no harm:
+//!
+//! ```text
+//!              up: open, Take                 other address, MTU of another ring: Give, open, Take
+//!     down  --------------------------->  up  ---------------------------------------------------> up
+//!           <---------------------------      other MTU: Tell
+//!              down or deleted: Give
+//! ```
+//!
+//! A port is with one owner at a time: the keeper opens it, `Take` moves it to the shard, `Give` asks for it back, and it is closed here.
+//! Errors: of adding a link, to whoever adds it; later ones are written to the standard error, and tried again.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use block::ShardId;
+use contract::{LinkFacts, LinkId, Spread};
+
+use super::counters::{Counters, LinkStats};
+use super::interface::{self, Interface};
+use super::port::Port;
+use super::{LinkAccess, LinkOptions, packet};
+use crate::mailbox::{event_descriptor, ring};
+use crate::process::AbortOnPanic;
+
+/// A link whose interface is up and that could not be opened is tried again after so long.
+const RETRY_MS: libc::c_int = 1000;
+
+/// What a shard is to do with a link.
+pub(crate) enum Order {
+    /// Use this port; the machine is told that the link is up.
+    Take(Box<Port>, LinkFacts),
+    /// Give the port back, once nothing looks at it any more; without one, just answer.
+    Give {
+        link: LinkId,
+        /// The machine is told that the link is down; else another port comes at once.
+        down: bool,
+        told: Sender<Option<Box<Port>>>,
+    },
+    /// Tell the machine what is known now.
+    Tell(LinkId, LinkFacts),
+    /// The link was removed.
+    Forget(LinkId),
+    /// Tell the machine that the link is down: the port that was given back has no successor.
+    Lose(LinkId),
+}
+
+/// A shard's mailbox, for orders.
+pub(crate) trait Obey: Send + Sync {
+    /// Hands an order over.
+    fn order(&self, order: Order);
+}
+
+/// The links of a reactor.
+pub(crate) struct Keeper {
+    shards: Vec<Arc<dyn Obey>>,
+    links: Mutex<Vec<Kept>>,
+    watcher: Mutex<Option<Watcher>>,
+}
+
+struct Kept {
+    id: LinkId,
+    options: LinkOptions,
+    counters: Vec<(ShardId, Arc<Counters>)>,
+    /// What the shards were told, while it is up.
+    open: Option<Interface>,
+    /// It could not be opened although its interface is up; has been written of.
+    failed: bool,
+}
+
+struct Watcher {
+    thread: JoinHandle<()>,
+    stop: OwnedFd,
+}
+
+impl Keeper {
+    pub(crate) fn new(shards: Vec<Arc<dyn Obey>>) -> Arc<Keeper> {
+        Arc::new(Keeper { shards, links: Mutex::default(), watcher: Mutex::default() })
+    }
+
+    /// Begins to keep a link; see [`Handle::add_link`](crate::Handle::add_link).
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        id: LinkId,
+        options: &LinkOptions,
+    ) -> io::Result<LinkFacts> {
+        let named = |error: io::Error| {
+            io::Error::new(
+                error.kind(),
+                format!("{id} on interface {}: {error}", options.interface),
+            )
+        };
+        self.try_add(id, options).map_err(named)
+    }
+
+    fn try_add(self: &Arc<Self>, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
+        let shards = self.check(options)?;
+        let mut links = lock(&self.links);
+        if links.iter().any(|kept| kept.id == id) {
+            let text = "there is a link of this number already; remove that one first";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        // Before the first look, so that no change falls between.
+        self.watch()?;
+        let found = interface::find(&options.interface)?;
+        let found = found.ok_or_else(interface::missing)?;
+        let counters = shards.into_iter().map(|shard| (shard, Arc::default())).collect();
+        let mut kept = Kept { id, options: options.clone(), counters, open: None, failed: false };
+        let ring_frames = if found.up {
+            self.open(&mut kept, found)?
+        } else {
+            // It is opened when it comes up; whether that is permitted is told now.
+            packet::probe()?;
+            0
+        };
+        links.push(kept);
+        Ok(facts(options, &found, ring_frames))
+    }
+
+    /// Forgets a link; its sockets are closed then.
+    pub(crate) fn remove(&self, id: LinkId) {
+        let mut links = lock(&self.links);
+        let Some(at) = links.iter().position(|kept| kept.id == id) else { return };
+        let mut kept = links.remove(at);
+        self.close(&mut kept, true);
+        for (shard, _) in &kept.counters {
+            self.shards[shard.index()].order(Order::Forget(id));
+        }
+    }
+
+    /// What the links have carried.
+    pub(crate) fn stats(&self) -> Vec<LinkStats> {
+        let look = |kept: &Kept| -> Vec<LinkStats> {
+            let (id, name) = (kept.id, &kept.options.interface);
+            kept.counters.iter().map(|(shard, counters)| counters.look(id, name, *shard)).collect()
+        };
+        lock(&self.links).iter().flat_map(look).collect()
+    }
+
+    /// Ends the watch. Before the shards are stopped: they would not answer it.
+    pub(crate) fn stop(&self) {
+        if let Some(watcher) = lock(&self.watcher).take() {
+            ring(watcher.stop.as_raw_fd());
+            // A panic has ended the process already.
+            let _ = watcher.thread.join();
+        }
+    }
+
+    /// Refuses what no interface could make right; returns the shards that are concerned.
+    fn check(&self, options: &LinkOptions) -> io::Result<Vec<ShardId>> {
+        let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        if let Some(vlan) = options.vlan
+            && !(1..=4094).contains(&vlan)
+        {
+            return refuse(format!("VLAN {vlan}: expected 1 to 4094"));
+        }
+        // Smaller numbers are lengths, or mean several types to the kernel.
+        if options.ether_type < 0x0600 {
+            let seen = options.ether_type;
+            return refuse(format!("EtherType {seen:#06x}: expected 0x0600 or more"));
+        }
+        if options.access == LinkAccess::Xdp {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "AF_XDP cannot be had"));
+        }
+        let count = self.shards.len();
+        let shards: Vec<ShardId> = match &options.spread {
+            Spread::One(shard, _) => vec![*shard],
+            Spread::Steered(..) => (0..count as u16).map(ShardId).collect(),
+            Spread::Each(programs) => (0..programs.len() as u16).map(ShardId).collect(),
+        };
+        if shards.is_empty() || shards.iter().any(|shard| shard.index() >= count) {
+            return refuse(format!("it is for shards that are not there: expected up to {count}"));
+        }
+        Ok(shards)
+    }
+
+    /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest ring holds.
+    fn open(&self, kept: &mut Kept, interface: Interface) -> io::Result<u32> {
+        let ports = packet::open(kept.id, &kept.options, &interface, &kept.counters)?;
+        let ring_frames = ports.iter().map(|(_, port)| port.ring_frames()).min().unwrap_or(0);
+        for (shard, port) in ports {
+            let facts = facts(&kept.options, &interface, port.ring_frames());
+            self.shards[shard.index()].order(Order::Take(port, facts));
+        }
+        kept.open = Some(interface);
+        kept.failed = false;
+        Ok(ring_frames)
+    }
+
+    /// Takes a link's sockets from their shards and closes them.
+    fn close(&self, kept: &mut Kept, down: bool) {
+        if kept.open.take().is_none() {
+            return;
+        }
+        let (told, given) = mpsc::channel();
+        for (shard, _) in &kept.counters {
+            let order = Order::Give { link: kept.id, down, told: told.clone() };
+            self.shards[shard.index()].order(order);
+        }
+        drop(told);
+        // Each shard answers once, and is closed here, where waiting for the kernel stops nobody.
+        given.iter().flatten().for_each(drop);
+    }
+
+    /// Compares all interfaces with what the shards know. Returns whether one is to be tried again.
+    fn look(&self) -> bool {
+        let mut links = lock(&self.links);
+        for kept in links.iter_mut() {
+            // What cannot be looked at, or is no Ethernet any more, is down.
+            let found = interface::find(&kept.options.interface).ok().flatten();
+            self.compare(kept, found.filter(|found| found.up));
+        }
+        links.iter().any(|kept| kept.failed)
+    }
+
+    fn compare(&self, kept: &mut Kept, found: Option<Interface>) {
+        let Some(found) = found else {
+            self.close(kept, true);
+            kept.failed = false;
+            return;
+        };
+        let was_open = kept.open;
+        match was_open {
+            Some(open) if open == found => return,
+            Some(open) if is_alike(&open, &found) => {
+                for (shard, counters) in &kept.counters {
+                    let facts = facts(&kept.options, &found, counters.ring_frames());
+                    self.shards[shard.index()].order(Order::Tell(kept.id, facts));
+                }
+                kept.open = Some(found);
+                return;
+            }
+            // Another interface of the same name: whatever was on the wire of the first one is gone.
+            Some(open) => self.close(kept, open.index != found.index),
+            None => {}
+        }
+        if let Err(error) = self.open(kept, found) {
+            if was_open.is_some_and(|open| open.index == found.index) {
+                for (shard, _) in &kept.counters {
+                    self.shards[shard.index()].order(Order::Lose(kept.id));
+                }
+            }
+            if !kept.failed {
+                eprintln!("{} on interface {}: {error}", kept.id, kept.options.interface);
+            }
+            kept.failed = true;
+        }
+    }
+
+    /// Starts the watch, if there is none.
+    fn watch(self: &Arc<Self>) -> io::Result<()> {
+        let mut watcher = lock(&self.watcher);
+        if watcher.is_some() {
+            return Ok(());
+        }
+        let changes = subscribe()?;
+        let stop = event_descriptor()?;
+        let stopped = stop.as_raw_fd();
+        let keeper = self.clone();
+        let thread = thread::Builder::new()
+            .name("links".to_owned())
+            .spawn(move || keeper.watch_changes(&changes, stopped))?;
+        *watcher = Some(Watcher { thread, stop });
+        Ok(())
+    }
+
+    /// Sleeps until an interface changes, for as long as the watch is not stopped.
+    fn watch_changes(&self, changes: &OwnedFd, stop: RawFd) {
+        let _guard = AbortOnPanic;
+        let mut retry = false;
+        loop {
+            let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut both = [watched(changes.as_raw_fd()), watched(stop)];
+            let limit = if retry { RETRY_MS } else { -1 };
+            // SAFETY: the two live until the call returns.
+            unsafe { libc::poll(both.as_mut_ptr(), 2, limit) };
+            if both[1].revents != 0 {
+                return;
+            }
+            drain(changes.as_raw_fd());
+            retry = self.look();
+        }
+    }
+}
+
+/// What a machine is told.
+fn facts(options: &LinkOptions, interface: &Interface, ring_frames: u32) -> LinkFacts {
+    LinkFacts { mac: interface.mac, mtu: interface.mtu, vlan: options.vlan, ring_frames }
+}
+
+/// Whether the sockets of one serve the other.
+fn is_alike(one: &Interface, other: &Interface) -> bool {
+    (one.index, one.mac) == (other.index, other.mac) && packet::is_cut_alike(one.mtu, other.mtu)
+}
+
+/// A socket that becomes readable when an interface changes.
+fn subscribe() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: makes a new descriptor, touches nothing.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: an address of zeros is valid.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = libc::RTMGRP_LINK as u32;
+    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+    // SAFETY: the address lives until the call returns and has this length.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+/// Drops what has come; also what was lost for want of room is told so, once.
+fn drain(fd: RawFd) {
+    let mut bytes = [0u8; 4096];
+    loop {
+        // SAFETY: the kernel writes no more than the array holds.
+        let count =
+            unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+        let again = count > 0
+            || io::Error::last_os_error()
+                .raw_os_error()
+                .is_some_and(|error| error == libc::ENOBUFS || error == libc::EINTR);
+        if !again {
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,60 @@
+//! Links: raw Ethernet, from an interface to a shard and back.
+//!
+//! What a *link* is, and what frames look like to a machine, stands in `contract::link`. Here is how the frames come and go:
+//!
+//! ```text
+//!   keeper     watches interfaces (netlink), opens and closes sockets on threads that may wait     one a reactor
+//!     | Order::Take, Give, Tell (by mail)
+//!   driver/links   shows frames, sends batches, sleeps                                            one a shard
+//!     |
+//!   port       one socket: a receive ring, recvmmsg, or AF_XDP                                     one a link and shard
+//! ```
+//!
+//! Opening and closing a packet socket waits for a grace period of the kernel, milliseconds in which a shard would serve nobody. So the keeper does
+//! both: an interface that goes down, comes back, or gets another MTU or address has its ports taken from the shards, closed, opened anew and handed out again.
+//!
+//! The room knows no protocol: the EtherType and the programs that choose and spread frames come from outside ([`Spread`]).
+//! Units: bytes of frames count from the destination address, without check sequence. Errors: what an interface lacks is told when the link is
+//! added, with what to do about it; later, a link that cannot be had is down.
+
+pub(crate) mod counters;
+mod filter;
+mod interface;
+pub(crate) mod keeper;
+mod messages;
+mod packet;
+pub(crate) mod port;
+mod ring;
+
+use contract::Spread;
+
+pub use counters::LinkStats;
+
+/// Which frames of which interface a link takes, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// The interface, by its name.
+    pub interface: String,
+    /// Frames of this type and no others.
+    pub ether_type: u16,
+    /// Frames of this VLAN, 1 to 4094; `None`: those without a tag, or with one that only tells a priority.
+    ///
+    /// An interface of the system for the VLAN (`eth1.5`) takes its frames away from all others: then name that one, and no VLAN.
+    pub vlan: Option<u16>,
+    /// How frames come and go.
+    pub access: LinkAccess,
+    /// Which shards take them. A program without instructions takes all.
+    pub spread: Spread,
+}
+
+/// How frames come and go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkAccess {
+    /// A packet socket with a receive ring, or with `recvmmsg` where the ring is refused. Needs CAP_NET_RAW.
+    #[default]
+    Packet,
+    /// A packet socket with `recvmmsg`, also where a ring could be had: for tests and comparisons.
+    PacketWithoutRing,
+    /// AF_XDP sockets, one for each queue of the interface. Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.
+    Xdp,
+}

@@ -1,0 +1,187 @@
+//! Packet sockets (packet(7)): opened so that none receives a frame before it may.
+//!
+//! ```text
+//!   socket, protocol 0      receives nothing
+//!   filter, ring            what it will take, and where to
+//!   bind                    interface and EtherType: from here on it receives
+//! ```
+//!
+//! Sockets that share a link's frames ([`Spread::Steered`]) are a fanout group, which only bound sockets can join: they are bound with a filter that
+//! takes nothing, join in the order of their shards, which is the order in which the group counts them, and then get their own filter.
+//! Errors: what the system refuses, with the right that is missing.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use block::ShardId;
+use contract::{Instruction, LinkId, Spread};
+
+use super::counters::{Counters, Source};
+use super::filter::{self, NOTHING, Station};
+use super::interface::Interface;
+use super::messages::Messages;
+use super::port::{Port, Way};
+use super::ring::{Geometry, Ring};
+use super::{LinkAccess, LinkOptions};
+
+/// What the kernel may hold of sent frames until the interface has them; it doubles the number to cover its bookkeeping. Without CAP_NET_ADMIN it grants
+/// `net.core.wmem_max` at most, by default room for some 30 frames of MTU 9000: then batches wait for room more often.
+const SEND_BUFFER: libc::c_int = 2 << 20;
+
+/// Opens a link's sockets, one for each shard that it concerns.
+pub(super) fn open(
+    link: LinkId,
+    options: &LinkOptions,
+    interface: &Interface,
+    counters: &[(ShardId, Arc<Counters>)],
+) -> io::Result<Vec<(ShardId, Box<Port>)>> {
+    let station = Station { mac: interface.mac, vlan: options.vlan.unwrap_or(0) };
+    let steering = match &options.spread {
+        Spread::Steered(_, steering) if counters.len() > 1 => Some(filter::for_fanout(steering)?),
+        _ => None,
+    };
+    let mut filters = Vec::new();
+    let mut ports: Vec<(ShardId, Box<Port>)> = Vec::new();
+    for (index, (shard, counters)) in counters.iter().enumerate() {
+        let filter = station.filter(program(&options.spread, index))?;
+        let socket = new_socket()?;
+        let fd = socket.as_raw_fd();
+        filter::attach(fd, if steering.is_some() { &NOTHING } else { &filter })?;
+        let way = prepare(&socket, options.access, interface.mtu)?;
+        bind(fd, interface.index, options.ether_type)?;
+        let socket = Arc::new(socket);
+        let source = Source::packet(way.name(), Arc::downgrade(&socket));
+        ports.push((*shard, Port::new(link, station, socket, way, source, counters.clone())));
+        filters.push(filter);
+    }
+    if let Some(steering) = steering {
+        let sockets: Vec<RawFd> = ports.iter().map(|(_, port)| port.descriptor()).collect();
+        join(&sockets, &steering)?;
+        for (fd, filter) in sockets.iter().zip(&filters) {
+            filter::attach(*fd, filter)?;
+        }
+    }
+    Ok(ports)
+}
+
+/// Whether packet sockets may be had at all.
+pub(super) fn probe() -> io::Result<()> {
+    new_socket().map(drop)
+}
+
+/// Whether another MTU asks for other memory.
+pub(super) fn is_cut_alike(one: u32, other: u32) -> bool {
+    Geometry::for_mtu(one) == Geometry::for_mtu(other)
+}
+
+/// The program of the socket with this number.
+pub(super) fn program(spread: &Spread, index: usize) -> &[Instruction] {
+    match spread {
+        Spread::One(_, program) | Spread::Steered(program, _) => program,
+        Spread::Each(programs) => &programs[index],
+    }
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: makes a new descriptor, touches nothing.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(explain(io::Error::last_os_error()));
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn explain(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            let program = std::env::current_exe().unwrap_or_else(|_| "PROGRAM".into());
+            let program = program.display();
+            let text = format!(
+                "raw Ethernet needs CAP_NET_RAW, which this process does not have; grant it with \
+                 `setcap cap_net_raw+ep {program}`, or in a systemd unit with \
+                 AmbientCapabilities=CAP_NET_RAW"
+            );
+            io::Error::new(io::ErrorKind::PermissionDenied, text)
+        }
+        Some(libc::EAFNOSUPPORT) => {
+            let text = "this kernel has no packet sockets (CONFIG_PACKET)";
+            io::Error::new(io::ErrorKind::Unsupported, text)
+        }
+        _ => error,
+    }
+}
+
+/// How a socket will receive.
+fn prepare(socket: &OwnedFd, access: LinkAccess, mtu: u32) -> io::Result<Way> {
+    let fd = socket.as_raw_fd();
+    // Frames that we send ourselves; kernels before 4.20 lack it, and show none of one EtherType anyway.
+    let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
+    if set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER).is_err() {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER)?;
+    }
+    if access == LinkAccess::Packet
+        && let Ok(ring) = Ring::new(socket, Geometry::for_mtu(mtu))
+    {
+        return Ok(Way::Ring(ring));
+    }
+    Ok(Way::Messages(Messages::new(socket, mtu)?))
+}
+
+fn bind(fd: RawFd, interface: i32, ether_type: u16) -> io::Result<()> {
+    // SAFETY: an address of zeros is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ether_type.to_be();
+    address.sll_ifindex = interface;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address lives until the call returns and has this length.
+    let result = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes a group of bound sockets, each frame for one of them: the program's number modulo their count.
+fn join(sockets: &[RawFd], steering: &[Instruction]) -> io::Result<()> {
+    let kind = libc::PACKET_FANOUT_CBPF << 16;
+    let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
+    let (first, others) = sockets.split_first().expect("a link has a socket");
+    set_option(*first, libc::SOL_PACKET, libc::PACKET_FANOUT, &(kind | unique))?;
+    let group = option(*first, libc::SOL_PACKET, libc::PACKET_FANOUT)? as u32 & 0xffff;
+    for fd in others {
+        set_option(*fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &(kind | group))?;
+    }
+    filter::attach_fanout(*first, steering)
+}
+
+/// Takes what the kernel counted as dropped on a socket since it was last asked.
+pub(super) fn take_drops(fd: RawFd) -> u64 {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `length` bytes, those of a local.
+    let result = unsafe {
+        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        libc::getsockopt(fd, level, name, (&raw mut stats).cast(), &raw mut length)
+    };
+    if result < 0 { 0 } else { stats.tp_drops.into() }
+}
+
+/// Sets an option of a socket to a plain structure of the kernel's.
+pub(super) fn set_option<T>(fd: RawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes, those of the value.
+    let result =
+        unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An option of a socket that is a number.
+pub(super) fn option(fd: RawFd, level: i32, name: i32) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `length` bytes, those of a local.
+    let result =
+        unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}

@@ -1,0 +1,217 @@
+//! The receive ring of a packet socket: TPACKET_V2 in memory shared with the kernel.
+//!
+//! The kernel copies a frame into the next slot and marks it ours; we look at it there and mark it the kernel's again. When the next slot is still ours the
+//! kernel drops the frame. Version 3, which packs frames into blocks, tells of a block only when it is full or its timer ends,
+//! a millisecond later.
+//!
+//! ```text
+//!   block (64 KiB, or more for one very large frame)                                  next block
+//!   | header, address, gap | frame ... | header, address, gap | frame ... | rest unused | ...
+//!   +------- slot: 66 + 14 + MTU + 8, rounded up to 64 ------+
+//! ```
+//!
+//! Slots are not rounded up to powers of two: 9000 bytes would take 16 KiB and their headers the same few lines of the cache.
+//! Memory: [`RING_BYTES`], which the kernel holds and does not swap, for each link and shard.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use libc::{tpacket_req, tpacket2_hdr};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::packet::set_option;
+
+/// Bytes of a ring: 2,560 frames of MTU 1500 or 448 of 9000, more than the windows of a few hosts; 4 ms of frames at 600,000 a second, beyond which
+/// those at the end would be answered too late to be worth the work.
+pub(super) const RING_BYTES: u32 = 4 << 20;
+/// What the kernel takes in one piece, or, where memory is in pieces, maps as one.
+const BLOCK: u32 = 64 << 10;
+/// Where the kernel puts the Ethernet header: header (32), address (20) and 16 bytes, rounded up to 16, less the 14 of the header.
+const FRAME_AT: u32 = 66;
+/// Room for a header with two tags.
+const HEADER: u32 = 14 + 8;
+const LINE: u32 = 64;
+
+/// How a ring is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Geometry {
+    slot: u32,
+    block: u32,
+    blocks: u32,
+}
+
+impl Geometry {
+    /// A ring for frames of this MTU.
+    pub(super) fn for_mtu(mtu: u32) -> Geometry {
+        let slot = (FRAME_AT + HEADER + mtu).next_multiple_of(LINE);
+        let block = BLOCK.max(slot.next_power_of_two());
+        // An MTU beyond the ring (no Ethernet has one) gets two frames all the same.
+        Geometry { slot, block, blocks: (RING_BYTES / block).max(2) }
+    }
+
+    /// Frames that it holds.
+    pub(super) fn frames(&self) -> u32 {
+        self.block / self.slot * self.blocks
+    }
+
+    fn bytes(&self) -> usize {
+        self.block as usize * self.blocks as usize
+    }
+}
+
+/// A frame in its slot.
+pub(super) struct Slot<'a> {
+    pub(super) tag: Option<u16>,
+    /// The tag is of a kind that is not 802.1Q.
+    pub(super) odd_tag: bool,
+    pub(super) bytes: &'a [u8],
+    /// Bytes that it had on the wire.
+    pub(super) length: u32,
+}
+
+/// A mapped ring.
+pub(super) struct Ring {
+    base: NonNull<u8>,
+    geometry: Geometry,
+    /// Where the next slot begins.
+    at: u32,
+    /// Slots of its block behind it.
+    left: u32,
+    /// The kernel has said that frames were lost.
+    pub(super) is_losing: bool,
+}
+
+// SAFETY: the mapping belongs to the ring alone, and nothing in it depends on the thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Gives a socket that is not bound yet a ring. The socket stays usable without one if that fails.
+    pub(super) fn new(socket: &OwnedFd, geometry: Geometry) -> io::Result<Ring> {
+        let fd = socket.as_raw_fd();
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        let request = |blocks, frames| tpacket_req {
+            tp_block_size: geometry.block,
+            tp_block_nr: blocks,
+            tp_frame_size: geometry.slot,
+            tp_frame_nr: frames,
+        };
+        let wanted = request(geometry.blocks, geometry.frames());
+        set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice replaces no other.
+        let base = unsafe {
+            let nowhere = std::ptr::null_mut();
+            let bytes = geometry.bytes();
+            rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, socket.as_fd(), 0)
+        };
+        let base = match base {
+            Ok(base) => NonNull::new(base.cast()).expect("a mapping is not at address 0"),
+            Err(error) => {
+                // Without its memory the ring is of no use; without the ring, frames can be received.
+                set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request(0, 0))?;
+                return Err(error.into());
+            }
+        };
+        let left = geometry.block / geometry.slot - 1;
+        Ok(Ring { base, geometry, at: 0, left, is_losing: false })
+    }
+
+    pub(super) fn frames(&self) -> u32 {
+        self.geometry.frames()
+    }
+
+    /// Whether a frame waits. No system call.
+    #[inline]
+    pub(super) fn has_frame(&self) -> bool {
+        self.status().load(Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Shows at most so many frames, and gives the slot of each back right after. Returns how many.
+    #[inline]
+    pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Slot<'_>)) -> u32 {
+        for count in 0..most {
+            let status = self.status().load(Acquire);
+            if status & libc::TP_STATUS_USER == 0 {
+                return count;
+            }
+            self.is_losing |= status & libc::TP_STATUS_LOSING != 0;
+            show(self.slot(status));
+            self.status().store(libc::TP_STATUS_KERNEL, Release);
+            self.advance();
+        }
+        most
+    }
+
+    /// The frame in the next slot, which must be ours.
+    #[inline]
+    fn slot(&self, status: u32) -> Slot<'_> {
+        // SAFETY: the slot lies within the mapping and begins with this header, which the kernel has written before the status that says that
+        // the slot is ours, and leaves alone until we give it back.
+        let header = unsafe { self.base.add(self.at as usize).cast::<tpacket2_hdr>().as_ref() };
+        let begin = u32::from(header.tp_mac);
+        let end = begin + header.tp_snaplen;
+        assert!(end <= self.geometry.slot, "the kernel put bytes {begin}..{end} into a slot");
+        // SAFETY: as above; the bytes lie within the slot, as was just checked, and nobody writes to them while the slot is ours.
+        let bytes = unsafe {
+            let first = self.base.add((self.at + begin) as usize);
+            std::slice::from_raw_parts(first.as_ptr(), header.tp_snaplen as usize)
+        };
+        let is_tagged = status & libc::TP_STATUS_VLAN_VALID != 0;
+        let is_odd = status & libc::TP_STATUS_VLAN_TPID_VALID != 0
+            && header.tp_vlan_tpid != libc::ETH_P_8021Q as u16;
+        let tag = is_tagged.then_some(header.tp_vlan_tci);
+        Slot { tag, odd_tag: is_tagged && is_odd, bytes, length: header.tp_len }
+    }
+
+    #[inline]
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: a slot begins, aligned to 64 bytes, with its status, which kernel and process only access as a whole word; it lives as
+        // long as the mapping.
+        unsafe { AtomicU32::from_ptr(self.base.add(self.at as usize).as_ptr().cast()) }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        let Geometry { slot, block, .. } = self.geometry;
+        if self.left > 0 {
+            self.left -= 1;
+            self.at += slot;
+            return;
+        }
+        self.left = block / slot - 1;
+        self.at = (self.at / block + 1) * block;
+        if self.at as usize == self.geometry.bytes() {
+            self.at = 0;
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the ring's own, and no slice of it outlives a call of `receive`. It can only fail for an address that is not mapped.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.bytes()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_holds_what_its_documentation_says_in_bounded_memory() {
+        assert_eq!(Geometry::for_mtu(1500).frames(), 2560);
+        assert_eq!(Geometry::for_mtu(9000).frames(), 448);
+        for mtu in [68, 576, 1500, 2034, 4000, 9000, 16110, 65_535] {
+            let geometry = Geometry::for_mtu(mtu);
+            assert_eq!(geometry.bytes() as u32, RING_BYTES, "MTU {mtu}");
+            assert_eq!(geometry.block % 4096, 0);
+            assert!(geometry.slot.is_multiple_of(LINE) && geometry.slot <= geometry.block);
+            assert!(geometry.slot >= FRAME_AT + 14 + 4 + mtu);
+            assert!(geometry.frames() >= 32);
+        }
+    }
+}
