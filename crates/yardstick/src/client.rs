@@ -7,7 +7,6 @@
 //! and stuck connections in `client/company.rs`.
 
 mod company;
-mod histogram;
 mod queue;
 mod session;
 
@@ -19,11 +18,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::memory::Area;
+use crate::report::{Tally, Window, quiet};
 use crate::ring::Ring;
-use crate::system::{self, Target, Usage};
+use crate::system::{self, Target};
 use company::{Idle, Stuck};
-use histogram::Histogram;
-use queue::{Queue, Tally, Work};
+use queue::{Queue, Work};
 pub(crate) use session::Peer;
 use session::Session;
 
@@ -81,43 +80,16 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         .map(|number| Stuck::connect(&options.peer, number))
         .collect::<Result<Vec<_>>>()?;
     let window = if options.connections == 0 {
-        quiet(options, target.as_ref())
+        quiet(options.warm_up, options.time, target.as_ref())
     } else {
         Load::new(options)?.run(options, target.as_ref())?
     };
     drop(stuck);
     let lost = idle.finish();
-    Ok(report(options, target.as_ref(), before, &window, lost))
-}
-
-/// What the window saw.
-struct Window {
-    tally: Tally,
-    time: Duration,
-    own: Duration,
-    from: Usage,
-    to: Usage,
-}
-
-/// A window without load.
-fn quiet(options: &Options, target: Option<&Target>) -> Window {
-    std::thread::sleep(options.warm_up);
-    let start = Instant::now();
-    let from = target.map(Target::usage).unwrap_or_default();
-    std::thread::sleep(options.time);
-    Window {
-        tally: Tally::new(),
-        time: start.elapsed(),
-        own: Duration::ZERO,
-        from,
-        to: target.map(Target::usage).unwrap_or_default(),
-    }
-}
-
-impl Tally {
-    fn new() -> Self {
-        Self { ops: 0, latency: Histogram::new(), open: false }
-    }
+    let mut value = window.report(options.size, target.as_ref(), before);
+    value["idle_connections"] = json!(options.idle.0);
+    value["idle_sessions_lost"] = json!(lost);
+    Ok(value)
 }
 
 /// The queues and their ring.
@@ -256,49 +228,4 @@ impl Load {
         unsafe { self.ring.receive(number as u32, into, room, number as u64) }?;
         Ok(())
     }
-}
-
-fn report(
-    options: &Options,
-    target: Option<&Target>,
-    before: Usage,
-    window: &Window,
-    lost: usize,
-) -> Value {
-    let seconds = window.time.as_secs_f64();
-    let ops = window.tally.ops;
-    let micros = |of: f64| window.tally.latency.quantile(of) as f64 / 1000.0;
-    let own = window.own.as_secs_f64();
-    let mut value = json!({
-        "ops": ops,
-        "bytes": ops * options.size as u64,
-        "seconds": seconds,
-        "iops": ops as f64 / seconds,
-        "mb_per_second": (ops * options.size as u64) as f64 / seconds / 1e6,
-        "latency_us": {
-            "p50": micros(0.5), "p90": micros(0.9), "p99": micros(0.99), "p99_9": micros(0.999),
-            "p99_99": micros(0.9999), "max": micros(1.0),
-        },
-        "client_cpu_seconds": own,
-        "client_cpu_us_per_op": if ops > 0 { own * 1e6 / ops as f64 } else { 0.0 },
-        "client_busy": own / seconds,
-        "idle_connections": options.idle.0,
-        "idle_sessions_lost": lost,
-    });
-    if let Some(target) = target {
-        let spent = target.spent(window.from, window.to).as_secs_f64();
-        let softirq = window.to.softirq_ns - window.from.softirq_ns;
-        value["target"] = json!({
-            "cpu_seconds": spent,
-            "busy": spent / seconds,
-            "ops_per_cpu_second": if spent > 0.0 { ops as f64 / spent } else { 0.0 },
-            "softirq_column_seconds": softirq as f64 / 1e9,
-            "softirq_added": target.accounts_irq(),
-            "ksoftirqd_seconds": (window.to.ksoftirqd_ns - window.from.ksoftirqd_ns) as f64 / 1e9,
-            "voluntary_switches": window.to.switches.saturating_sub(window.from.switches),
-            "resident_before": before.resident,
-            "resident": window.to.resident,
-        });
-    }
-    value
 }

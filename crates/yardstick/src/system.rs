@@ -3,7 +3,10 @@
 //! Units: nanoseconds. The CPU of a target is the sum of its threads' run time
 //! (`/proc/PID/task/*/schedstat`, first field) and of `ksoftirqd` on its CPUs; without
 //! CONFIG_IRQ_TIME_ACCOUNTING the kernel leaves the softirq that interrupts a thread inside that
-//! thread's run time, with it the softirq column of `/proc/stat` has to be added.
+//! thread's run time, with it the softirq column of `/proc/stat` has to be added. What no thread's time has
+//! is the softirq of a CPU whose threads sleep: where frames are steered to the target's CPU (RPS) that is a
+//! good part of the work. Then [`Counted::Core`] takes everything that the CPU was not idle: the idle column
+//! is exact, since the kernel takes interrupts out of it, but every neighbour on that CPU counts too.
 
 use std::fs;
 use std::time::Duration;
@@ -43,10 +46,21 @@ pub(crate) struct Usage {
     pub(crate) ksoftirqd_ns: u64,
     /// Softirq column of its CPUs, in ticks turned to time.
     pub(crate) softirq_ns: u64,
+    /// Time that its CPUs were idle.
+    pub(crate) idle_ns: u64,
     /// Voluntary context switches of its threads.
     pub(crate) switches: u64,
     /// Resident memory in bytes.
     pub(crate) resident: u64,
+}
+
+/// What counts as the target's CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Its threads and `ksoftirqd`.
+    Threads,
+    /// All that its CPUs did.
+    Core,
 }
 
 /// Which process is looked at, and on which CPUs it runs.
@@ -56,6 +70,7 @@ pub(crate) struct Target {
     cpus: Vec<usize>,
     ksoftirqd: Vec<u32>,
     accounts_irq: bool,
+    counted: Counted,
 }
 
 impl Target {
@@ -69,7 +84,24 @@ impl Target {
                 names.iter().any(|name| name == comm.trim())
             })
             .collect();
-        Self { pid, cpus: cpus.to_vec(), ksoftirqd, accounts_irq: kernel_accounts_irq() }
+        Self {
+            pid,
+            cpus: cpus.to_vec(),
+            ksoftirqd,
+            accounts_irq: kernel_accounts_irq(),
+            counted: Counted::Threads,
+        }
+    }
+
+    /// The same, with other time counted.
+    pub(crate) fn counting(mut self, counted: Counted) -> Self {
+        self.counted = counted;
+        self
+    }
+
+    /// What counts as its time.
+    pub(crate) fn counted(&self) -> Counted {
+        self.counted
     }
 
     /// Whether the softirq column has to be added to the threads' time.
@@ -88,19 +120,37 @@ impl Target {
         for pid in &self.ksoftirqd {
             usage.ksoftirqd_ns += run_time(&format!("/proc/{pid}/schedstat"));
         }
-        usage.softirq_ns = self.cpus.iter().map(|cpu| softirq(*cpu)).sum();
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        for cpu in &self.cpus {
+            let columns = columns(&stat, *cpu);
+            usage.softirq_ns += columns.softirq_ns;
+            usage.idle_ns += columns.idle_ns;
+        }
         usage.resident = field(&format!("/proc/{}/status", self.pid), "VmRSS:") * 1024;
         usage
     }
 
-    /// CPU time spent for the target between two looks.
-    pub(crate) fn spent(&self, from: Usage, to: Usage) -> Duration {
+    /// CPU time spent for the target between two looks that were `window` apart.
+    pub(crate) fn spent(&self, from: Usage, to: Usage, window: Duration) -> Duration {
+        match self.counted {
+            Counted::Threads => self.threads(from, to),
+            Counted::Core => self.core(from, to, window),
+        }
+    }
+
+    fn threads(&self, from: Usage, to: Usage) -> Duration {
         let mut ns = to.threads_ns.saturating_sub(from.threads_ns)
             + to.ksoftirqd_ns.saturating_sub(from.ksoftirqd_ns);
         if self.accounts_irq {
             ns += to.softirq_ns.saturating_sub(from.softirq_ns);
         }
         Duration::from_nanos(ns)
+    }
+
+    /// Time that the CPUs were not idle.
+    pub(crate) fn core(&self, from: Usage, to: Usage, window: Duration) -> Duration {
+        let idle = Duration::from_nanos(to.idle_ns.saturating_sub(from.idle_ns));
+        (window * self.cpus.len() as u32).saturating_sub(idle)
     }
 }
 
@@ -127,16 +177,20 @@ fn field(path: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Softirq time of a CPU; `/proc/stat` counts in hundredths of a second.
-fn softirq(cpu: usize) -> u64 {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+/// What is read of a CPU's line in `/proc/stat`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Columns {
+    softirq_ns: u64,
+    idle_ns: u64,
+}
+
+/// The line of a CPU; `/proc/stat` counts in hundredths of a second. Waiting for a disk is idle, too.
+fn columns(stat: &str, cpu: usize) -> Columns {
     let name = format!("cpu{cpu} ");
-    text.lines()
-        .find_map(|line| line.strip_prefix(&name))
-        .and_then(|rest| rest.split_whitespace().nth(6))
-        .and_then(|word| word.parse::<u64>().ok())
-        .unwrap_or(0)
-        * 10_000_000
+    let line = stat.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
+    let column = |at: usize| ticks.get(at).copied().unwrap_or(0) * 10_000_000;
+    Columns { softirq_ns: column(6), idle_ns: column(3) + column(4) }
 }
 
 /// Whether the kernel takes interrupt time out of the threads' run time. Kernels that hide their
@@ -153,4 +207,28 @@ fn kernel_accounts_irq() -> bool {
         String::from_utf8(output.stdout).ok()
     });
     text.is_some_and(|text| text.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_of_a_cpu_are_found_by_its_number() {
+        let stat = "cpu  9 9 9 9 9 9 9\ncpu1 1 2 3 400 5 6 7 8 9 10\ncpu10 1 1 1 1 1 1 1\n";
+        let wanted = Columns { softirq_ns: 70_000_000, idle_ns: 4_050_000_000 };
+        assert_eq!(columns(stat, 1), wanted);
+        assert_eq!(columns(stat, 2), Columns::default());
+    }
+
+    #[test]
+    fn a_core_counts_what_it_was_not_idle_and_threads_what_they_ran() {
+        let target = Target::new(0, &[0, 1]).counting(Counted::Core);
+        let from = Usage::default();
+        let to = Usage { idle_ns: 1_500_000_000, threads_ns: 200_000_000, ..from };
+        let window = Duration::from_secs(1);
+        assert_eq!(target.spent(from, to, window), Duration::from_millis(500));
+        let target = target.counting(Counted::Threads);
+        assert_eq!(target.spent(from, to, window), Duration::from_millis(200));
+    }
 }

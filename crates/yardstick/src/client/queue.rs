@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail, ensure};
 
-use super::histogram::Histogram;
 use super::session::{Wire, digest};
 use crate::memory::Area;
 use crate::outbox::Outbox;
 use crate::pdu::{self, flag, kind, opcode, put};
+use crate::report::Tally;
 
 /// What a queue does.
 #[derive(Clone)]
@@ -45,16 +45,6 @@ pub(super) struct Work {
     pub(super) once: bool,
     /// The data of all writes.
     pub(super) pattern: Rc<Area>,
-}
-
-/// What has been counted.
-pub(super) struct Tally {
-    /// Completions inside the window.
-    pub(super) ops: u64,
-    /// Their latencies.
-    pub(super) latency: Histogram,
-    /// Count now.
-    pub(super) open: bool,
 }
 
 /// State of a queue.
@@ -174,11 +164,7 @@ impl Queue {
     #[inline]
     fn finish(&mut self, cid: u16, now: u64, refill: bool, tally: &mut Tally) {
         self.outstanding -= 1;
-        if tally.open {
-            tally.ops += 1;
-            let started = self.started[usize::from(cid)];
-            tally.latency.record(now.saturating_sub(started));
-        }
+        tally.record(now.saturating_sub(self.started[usize::from(cid)]));
         if refill {
             self.submit(cid, now);
         }

@@ -1,0 +1,547 @@
+//! The bare AoE client: keeps a window of commands full on a raw socket and counts.
+//!
+//! One thread, the same packet ring and batches as the responder. A turn: every answer that is there is taken,
+//! its place in the window is filled anew, and all new commands leave in one `sendmmsg`. Answers are taken by
+//! `recvmmsg`, which leaves the copying to this end and to its CPU; or by a ring, and then data that were
+//! read are copied once more, since a ring's slot is nobody's to keep. A command without an answer is sent
+//! again with its tag after a while, so no lost frame ends a run; a latency counts from its first copy.
+//! Errors: an answer with the E flag or a bad status ends the run, and so does long silence. Times:
+//! nanoseconds since the start.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::packet::{BATCH, Outgoing, Packet, Receive};
+use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, Mac, SECTOR};
+use crate::memory::Area;
+use crate::report::{Tally, Window, quiet};
+use crate::system::{self, Counted, Target};
+
+/// Frames of the receive ring, where there is one.
+const RING: usize = 256;
+/// How long the target may take to be found.
+const DISCOVERY: Duration = Duration::from_secs(30);
+/// Between two questions of the discovery.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a client waits for any answer before it gives the target up.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long commands still outstanding at the end may take.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How long filling a disk may take.
+const FILL: Duration = Duration::from_secs(300);
+/// The bits of a tag that name the place in the window; those above tell its commands apart. The highest
+/// stays zero, since some targets and tools keep it for themselves.
+const PLACE_BITS: u32 = 10;
+/// Frames of a burst when the target is flooded.
+const BURST: usize = 32;
+/// The tag's place of commands of a flood, which nobody waits for: the last one of all.
+const FLOOD: u32 = (1 << PLACE_BITS) - 1;
+/// When, after a flood, the target is looked at again.
+const RECOVERY: Duration = Duration::from_secs(1);
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The interface to ask on.
+    pub(crate) interface: String,
+    /// Whom.
+    pub(crate) address: Address,
+    /// Writes, else reads.
+    pub(crate) write: bool,
+    /// Offsets at random.
+    pub(crate) random: bool,
+    /// Bytes of a command's data; none is what a frame of the target holds.
+    pub(crate) size: Option<usize>,
+    /// Commands outstanding; none measures a quiet target.
+    pub(crate) window: u16,
+    /// Receive by a ring.
+    pub(crate) ring: bool,
+    /// A command without an answer is sent again after that long.
+    pub(crate) retry: Duration,
+    /// Before the window.
+    pub(crate) warm_up: Duration,
+    /// Length of the window.
+    pub(crate) time: Duration,
+    /// CPU to run on.
+    pub(crate) cpu: Option<usize>,
+    /// Touch every place of the disk once, in place of a window.
+    pub(crate) fill: bool,
+    /// Measure, flood, and measure again.
+    pub(crate) overload: bool,
+    /// The process whose CPU is read, and its CPUs.
+    pub(crate) target: Option<(u32, Vec<usize>)>,
+    /// What counts as its CPU.
+    pub(crate) counted: Counted,
+}
+
+/// Finds the target, measures, and returns what it saw.
+pub(crate) fn run(options: &Options) -> Result<Value> {
+    if let Some(cpu) = options.cpu {
+        system::pin(cpu)?;
+    }
+    let target = options.target.as_ref();
+    let target = target.map(|(pid, cpus)| Target::new(*pid, cpus).counting(options.counted));
+    let before = target.as_ref().map(Target::usage).unwrap_or_default();
+    let mut client = Client::find(options)?;
+    if options.overload {
+        return client.overload(options, target.as_ref());
+    }
+    let window = if options.window == 0 {
+        quiet(options.warm_up, options.time, target.as_ref())
+    } else {
+        client.measure(options, target.as_ref())?
+    };
+    let mut value = window.report(client.size, target.as_ref(), before);
+    client.describe(&mut value);
+    Ok(value)
+}
+
+/// A place in the window.
+#[derive(Clone, Copy, Default)]
+struct Flight {
+    /// Of the command outstanding.
+    tag: u32,
+    lba: u64,
+    /// When its first and its last copy left.
+    first: u64,
+    last: u64,
+    outstanding: bool,
+}
+
+struct Client {
+    packet: Packet,
+    outgoing: Outgoing,
+    /// What all heads have in common.
+    head: Head,
+    /// Places of the disk, of `size` bytes each.
+    places: u64,
+    size: usize,
+    buffers: u16,
+    write: bool,
+    random: bool,
+    fill: bool,
+    next: u64,
+    seed: u64,
+    /// Data of all writes.
+    pattern: Area,
+    /// Where data go that were read into a ring: a part for each place in the window.
+    landing: Option<Area>,
+    flights: Vec<Flight>,
+    outstanding: usize,
+    generation: u32,
+    retry: u64,
+    tally: Tally,
+    resent: u64,
+    /// Answers to commands of a flood.
+    flood_answers: u64,
+    start: Instant,
+}
+
+/// What discovery found.
+struct Found {
+    mac: Mac,
+    buffers: u16,
+    sectors: u8,
+    size: u64,
+}
+
+impl Client {
+    /// Opens the link and looks for the target.
+    fn find(options: &Options) -> Result<Self> {
+        let receive = if options.ring { Receive::Ring(RING) } else { Receive::Messages };
+        let mut packet = Packet::open(&options.interface, receive)?;
+        let mut outgoing = Outgoing::new();
+        let found = find(&mut packet, &mut outgoing, options.address)?;
+        let frame = usize::from(found.sectors.min(wire::sectors_of(packet.interface.mtu))) * SECTOR;
+        let size = options.size.unwrap_or(frame);
+        ensure!(
+            size > 0 && size.is_multiple_of(SECTOR) && size <= frame,
+            "{size} bytes are no whole sectors, or more than the {frame} that a frame holds"
+        );
+        let places = found.size / (size / SECTOR) as u64;
+        ensure!(places > 0, "the disk is too small for this load");
+        // Beyond what the target buffers it drops, and one place in the tag is the flood's.
+        let window = options.window.min(found.buffers).min(FLOOD as u16);
+        let landing = size * usize::from(window.max(1));
+        Ok(Self {
+            head: wire::request_head(found.mac, packet.interface.mac, options.address),
+            packet,
+            outgoing,
+            places,
+            size,
+            buffers: found.buffers,
+            write: options.write || options.fill,
+            random: options.random && !options.fill,
+            fill: options.fill,
+            next: 0,
+            seed: 0x9e37_79b9_7f4a_7c15,
+            pattern: Area::new(size.next_multiple_of(4096), true)?,
+            landing: match options.ring {
+                true => Some(Area::new(landing.next_multiple_of(4096), true)?),
+                false => None,
+            },
+            flights: vec![Flight::default(); usize::from(window)],
+            outstanding: 0,
+            // Tags of another run may still be under way, or remembered by the target.
+            generation: std::process::id().wrapping_mul(0x9e37_79b1),
+            retry: options.retry.as_nanos() as u64,
+            tally: Tally::new(),
+            resent: 0,
+            flood_answers: 0,
+            start: Instant::now(),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Adds what only AoE has.
+    fn describe(&self, value: &mut Value) {
+        value["window"] = json!(self.flights.len());
+        value["buffers"] = json!(self.buffers);
+        value["frame_bytes"] = json!(self.size);
+        value["mtu"] = json!(self.packet.interface.mtu);
+        value["retransmits"] = json!(self.resent);
+        value["refused"] = json!(self.outgoing.refused);
+        value["ring_drops"] = json!(self.packet.dropped());
+    }
+
+    /// Warm-up, window, and the rest of what is outstanding.
+    fn measure(&mut self, options: &Options, target: Option<&Target>) -> Result<Window> {
+        let warm_up = if self.fill { FILL } else { options.warm_up };
+        self.load(warm_up)?;
+        let from = target.map(Target::usage).unwrap_or_default();
+        let (opened, own, resent) = (Instant::now(), system::thread_cpu(), self.resent);
+        self.tally.open = true;
+        self.load(options.time)?;
+        self.tally.open = false;
+        let to = target.map(Target::usage).unwrap_or_default();
+        let (time, own) = (opened.elapsed(), system::thread_cpu() - own);
+        self.resent -= resent;
+        self.turns(DRAIN, false)?;
+        let tally = std::mem::replace(&mut self.tally, Tally::new());
+        Ok(Window { tally, time, own, from, to })
+    }
+
+    /// Keeps the window full for `time`.
+    fn load(&mut self, time: Duration) -> Result<()> {
+        let now = self.now();
+        for place in 0..self.flights.len() {
+            if !self.flights[place].outstanding {
+                self.command(place, now)?;
+            }
+        }
+        self.send()?;
+        self.turns(time, true)
+    }
+
+    /// Turns until `time` is over, or until nothing is outstanding.
+    fn turns(&mut self, time: Duration, refill: bool) -> Result<()> {
+        let end = self.now() + time.as_nanos() as u64;
+        let mut heard = self.now();
+        let mut looked = heard;
+        while self.outstanding > 0 {
+            let now = self.now();
+            if now >= end {
+                break;
+            }
+            if self.answers(now, refill)? > 0 {
+                heard = now;
+                self.send()?;
+            } else {
+                self.packet.wait((self.retry / 4_000_000).clamp(1, 1000) as i32)?;
+            }
+            if now - looked > self.retry / 4 {
+                looked = now;
+                self.ask_again(now)?;
+            }
+            let silent = Duration::from_nanos(now.saturating_sub(heard));
+            ensure!(silent < SILENCE, "the target has stopped answering");
+        }
+        Ok(())
+    }
+
+    /// Takes the answers that are in the ring; with `refill` each makes room for a new command.
+    fn answers(&mut self, now: u64, refill: bool) -> Result<usize> {
+        let mut taken = 0;
+        self.packet.receive()?;
+        // No more than a batch: a target that is faster than we would never let a turn end.
+        while taken < BATCH {
+            let Some(frame) = self.packet.front() else { break };
+            let size = if self.write { 0 } else { self.size };
+            let place = land(frame, &mut self.flights, self.landing.as_mut(), size)?;
+            self.packet.release();
+            taken += 1;
+            match place {
+                Landed::Of(place) => {
+                    self.outstanding -= 1;
+                    self.tally.record(now.saturating_sub(self.flights[place].first));
+                    if refill {
+                        self.command(place, now)?;
+                    }
+                }
+                Landed::Flood => self.flood_answers += 1,
+                Landed::Nothing => {}
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Sends copies of what has been outstanding for too long.
+    fn ask_again(&mut self, now: u64) -> Result<()> {
+        for place in 0..self.flights.len() {
+            let flight = &mut self.flights[place];
+            if flight.outstanding && now.saturating_sub(flight.last) > self.retry {
+                flight.last = now;
+                let (tag, lba) = (flight.tag, flight.lba);
+                self.resent += 1;
+                self.emit(tag, lba)?;
+            }
+        }
+        self.send()
+    }
+
+    /// Puts a new command into a place of the window.
+    #[inline]
+    fn command(&mut self, place: usize, now: u64) -> Result<()> {
+        let Some(lba) = self.lba() else { return Ok(()) };
+        let tag = self.tag(place as u32);
+        self.flights[place] = Flight { tag, lba, first: now, last: now, outstanding: true };
+        self.outstanding += 1;
+        self.emit(tag, lba)
+    }
+
+    #[inline]
+    fn tag(&mut self, place: u32) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        (self.generation << PLACE_BITS | place) & 0x7fff_ffff
+    }
+
+    /// The next address; none when the disk has been filled.
+    #[inline]
+    fn lba(&mut self) -> Option<u64> {
+        let place = if self.random {
+            self.seed ^= self.seed << 13;
+            self.seed ^= self.seed >> 7;
+            self.seed ^= self.seed << 17;
+            // The high half times the number of places: no division, and even enough.
+            ((u128::from(self.seed) * u128::from(self.places)) >> 64) as u64
+        } else {
+            if self.next == self.places {
+                if self.fill {
+                    return None;
+                }
+                self.next = 0;
+            }
+            self.next += 1;
+            self.next - 1
+        };
+        Some(place * (self.size / SECTOR) as u64)
+    }
+
+    /// Appends a command to the batch, sending it first if it is full.
+    #[inline]
+    fn emit(&mut self, tag: u32, lba: u64) -> Result<()> {
+        if self.outgoing.is_full() {
+            self.send()?;
+        }
+        let head = self.outgoing.head();
+        *head = self.head;
+        wire::ask_transfer(head, tag, self.write, lba, (self.size / SECTOR) as u8);
+        if self.write {
+            let data = self.pattern.at(0, self.size).expect("the pattern has a frame's size");
+            // SAFETY: the pattern lives as long as the batch.
+            unsafe { self.outgoing.push_with(ATA_HEAD, data, self.size) };
+        } else {
+            self.outgoing.push();
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        self.outgoing.send(&self.packet.socket).context("sendmmsg")
+    }
+
+    /// Measures the peak, floods, and measures again a second after the flood has ended.
+    fn overload(&mut self, options: &Options, target: Option<&Target>) -> Result<Value> {
+        let iops = |window: &Window| window.tally.ops as f64 / window.time.as_secs_f64();
+        let peak = iops(&self.measure(options, target)?);
+        let opened = Instant::now();
+        let offered = self.flood(options.time)?;
+        let flooded = opened.elapsed().as_secs_f64();
+        let answered = self.flood_answers as f64 / flooded;
+        // The load is back at once; what is asked is how fast it is served after a second.
+        let back = Instant::now();
+        self.load(RECOVERY)?;
+        let after =
+            self.measure(&Options { warm_up: Duration::ZERO, ..options.clone() }, target)?;
+        let mut value = json!({
+            "peak_iops": peak,
+            "offered_per_second": offered as f64 / flooded,
+            "overload_iops": answered,
+            "overload_share": answered / peak,
+            "after_iops": iops(&after),
+            "after_share": iops(&after) / peak,
+            "after_seconds": back.elapsed().as_secs_f64() - after.time.as_secs_f64(),
+        });
+        self.describe(&mut value);
+        Ok(value)
+    }
+
+    /// Sends as fast as it can for `time`, waiting for nothing; returns the commands that it sent.
+    fn flood(&mut self, time: Duration) -> Result<u64> {
+        let end = Instant::now() + time;
+        let mut sent = 0;
+        self.flood_answers = 0;
+        while Instant::now() < end {
+            for _ in 0..BURST {
+                let Some(lba) = self.lba() else { bail!("a flood fills no disk") };
+                let tag = self.tag(FLOOD);
+                self.emit(tag, lba)?;
+                sent += 1;
+            }
+            self.send()?;
+            let now = self.now();
+            self.answers(now, false)?;
+        }
+        Ok(sent)
+    }
+}
+
+/// Whose an answer was.
+enum Landed {
+    /// Of this place in the window, which is free now.
+    Of(usize),
+    /// Of a command of a flood.
+    Flood,
+    /// Of nobody who waits: a copy, or another's.
+    Nothing,
+}
+
+/// Finds the place of an answer, checks that it brings `size` bytes, and puts them down.
+#[inline]
+fn land(
+    frame: &[u8],
+    flights: &mut [Flight],
+    landing: Option<&mut Area>,
+    size: usize,
+) -> Result<Landed> {
+    let Some(answer) = wire::response(frame) else { return Ok(Landed::Nothing) };
+    let Body::Ata(data) = answer.body else { return Ok(Landed::Nothing) };
+    let place = (answer.tag & FLOOD) as usize;
+    if place == FLOOD as usize {
+        return Ok(Landed::Flood);
+    }
+    let Some(flight) = flights.get_mut(place) else { return Ok(Landed::Nothing) };
+    if !flight.outstanding || flight.tag != answer.tag {
+        return Ok(Landed::Nothing);
+    }
+    if !answer.success {
+        bail!(
+            "command {:#x} at LBA {} was refused: {:02x?}",
+            flight.tag,
+            flight.lba,
+            &frame[14..28]
+        );
+    }
+    let data = data.get(..size).context("an answer is shorter than what was asked")?;
+    if let Some(landing) = landing {
+        landing.store(place * size, data);
+    }
+    flight.outstanding = false;
+    Ok(Landed::Of(place))
+}
+
+/// Asks until the target has said where it is, what it takes, and how large it is.
+fn find(packet: &mut Packet, outgoing: &mut Outgoing, address: Address) -> Result<Found> {
+    let end = Instant::now() + DISCOVERY;
+    let mut config: Option<(Mac, u16, u8)> = None;
+    let tag = std::process::id() & 0x7fff_ffff;
+    loop {
+        ensure!(
+            Instant::now() < end,
+            "{}.{} does not answer on this interface",
+            address.shelf,
+            address.slot
+        );
+        let to = config.map_or(BROADCAST, |(mac, _, _)| mac);
+        let mut head = wire::request_head(to, packet.interface.mac, address);
+        match config {
+            None => wire::ask_config(&mut head),
+            Some(_) => wire::ask_identify(&mut head, tag),
+        }
+        *outgoing.head() = head;
+        outgoing.push();
+        outgoing.send(&packet.socket)?;
+        packet.wait(ASK_AGAIN.as_millis() as i32)?;
+        packet.receive()?;
+        while let Some(frame) = packet.front() {
+            let seen = wire::response(frame);
+            match seen.as_ref().map(|answer| &answer.body) {
+                Some(Body::Config { buffers, sectors }) if config.is_none() => {
+                    let from = seen.as_ref().map_or(BROADCAST, |answer| answer.from);
+                    config = Some((from, *buffers, if *sectors == 0 { 2 } else { *sectors }));
+                }
+                Some(Body::Ata(data)) => {
+                    let ours = seen.as_ref().is_some_and(|seen| seen.tag == tag && seen.success);
+                    if let (true, Some((mac, buffers, sectors)), Some(size)) =
+                        (ours, config, wire::identified(data))
+                    {
+                        packet.release();
+                        return Ok(Found { mac, buffers, sectors, size });
+                    }
+                }
+                _ => {}
+            }
+            packet.release();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wire::FRAME_MIN;
+    use super::*;
+
+    fn answer(tag: u32, data: usize, done: bool) -> Vec<u8> {
+        let own = Address { shelf: 7, slot: 0 };
+        let mut asked = wire::request_head([2; 6], [4; 6], own);
+        wire::ask_transfer(&mut asked, tag, false, 0, 1);
+        let mut head = [0; FRAME_MIN];
+        wire::ata_answer(&mut head, &asked, own, [2; 6], done);
+        let mut frame = head[..ATA_HEAD].to_vec();
+        frame.resize((ATA_HEAD + data).max(FRAME_MIN), 0x77);
+        frame
+    }
+
+    fn flights(tag: u32) -> Vec<Flight> {
+        vec![Flight { tag, outstanding: true, ..Flight::default() }]
+    }
+
+    #[test]
+    fn an_answer_frees_its_place_once_and_leaves_its_data() {
+        let mut landing = Area::new(4096, true).expect("memory");
+        let mut flights = flights(3 << PLACE_BITS);
+        let frame = answer(3 << PLACE_BITS, 512, true);
+        let mut land = || land(&frame, &mut flights, Some(&mut landing), 512).expect("no error");
+        assert!(matches!(land(), Landed::Of(0)));
+        assert!(matches!(land(), Landed::Nothing));
+        assert_eq!(landing.bytes(0, 512), [0x77; 512]);
+    }
+
+    #[test]
+    fn answers_of_others_are_left_alone_and_refusals_end_the_run() {
+        let mut landing = Area::new(4096, true).expect("memory");
+        let mut flights = flights(3 << PLACE_BITS);
+        let mut land = |frame: &[u8]| land(frame, &mut flights, Some(&mut landing), 512);
+        let other = answer(2 << PLACE_BITS, 512, true);
+        assert!(matches!(land(&other), Ok(Landed::Nothing)));
+        assert!(matches!(land(&answer(FLOOD, 512, true)), Ok(Landed::Flood)));
+        assert!(matches!(land(&answer(900, 512, true)), Ok(Landed::Nothing)));
+        assert!(land(&answer(3 << PLACE_BITS, 512, false)).is_err());
+        assert!(land(&answer(3 << PLACE_BITS, 0, true)).is_err());
+    }
+}

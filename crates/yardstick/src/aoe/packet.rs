@@ -1,0 +1,493 @@
+//! A packet socket: frames in by a TPACKET_V2 ring or by `recvmmsg`, frames out by `sendmmsg` in batches.
+//!
+//! Who copies differs: into a ring the kernel copies in its softirq, that is on the sender's CPU where a
+//! virtual link has no other; what `recvmmsg` takes is copied by the receiver.
+//!
+//! In: the name of an interface. Out: received frames, lent until the ring moves on, and sent ones, whose
+//! heads are written in place and whose data are named by address. Errors: those of the system calls; a
+//! frame that the interface refuses is counted and dropped, as on any wire. Units: bytes.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::wire::{ETHER_TYPE, FRAME_MIN, Head, Mac};
+use crate::memory::Area;
+
+/// Frames that leave in one call at most.
+pub(super) const BATCH: usize = 64;
+/// What the socket may hold of frames on their way out: a batch of the largest, several times over.
+const SEND_BUFFER: c_int = 4 << 20;
+/// What the socket may hold of frames that `recvmmsg` has yet to take: far more than any window.
+const RECEIVE_BUFFER: c_int = 16 << 20;
+/// Frames of a block of the ring; a block is then whole pages for every frame size of whole KiB.
+const FRAMES_A_BLOCK: usize = 4;
+
+/// What is known of an interface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interface {
+    /// Its number.
+    pub(super) index: c_int,
+    /// Its station address.
+    pub(super) mac: Mac,
+    /// Its MTU.
+    pub(super) mtu: usize,
+}
+
+/// A packet socket that receives AoE on one interface.
+pub(super) struct Packet {
+    pub(super) socket: OwnedFd,
+    pub(super) interface: Interface,
+    inbox: Inbox,
+}
+
+/// Where received frames are.
+enum Inbox {
+    Ring(ReceiveRing),
+    Messages(Box<Messages>),
+}
+
+/// How frames are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receive {
+    /// By a ring of that many frames (rounded up to whole blocks).
+    Ring(usize),
+    /// By `recvmmsg`.
+    Messages,
+}
+
+impl Packet {
+    /// Opens a socket on `name`.
+    pub(super) fn open(name: &str, receive: Receive) -> Result<Self> {
+        // Protocol 0 until it is bound: nothing arrives from other interfaces in between.
+        // SAFETY: a plain system call; the descriptor is checked and then owned.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        ensure!(fd >= 0, "no packet socket: {} (it takes CAP_NET_RAW)", io::Error::last_os_error());
+        // SAFETY: just made, owned by nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let interface = interface(&socket, name)?;
+        let inbox = match receive {
+            Receive::Ring(frames) => Inbox::Ring(
+                ReceiveRing::new(&socket, interface.mtu, frames)
+                    .context("the receive ring is refused")?,
+            ),
+            Receive::Messages => {
+                let _ = option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
+                    .or_else(|_| {
+                        option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER)
+                    });
+                Inbox::Messages(Box::new(Messages::new(interface.mtu)?))
+            }
+        };
+        // More than the system's limit takes CAP_NET_ADMIN; without it the limit is what there is.
+        let _ = option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+            .or_else(|_| option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
+        bind(&socket, interface.index)?;
+        Ok(Self { socket, interface, inbox })
+    }
+
+    /// Frames that fit before any is dropped, as far as that is known.
+    pub(super) fn slots(&self) -> usize {
+        match &self.inbox {
+            Inbox::Ring(ring) => ring.slots,
+            Inbox::Messages(_) => BATCH,
+        }
+    }
+
+    /// Looks for frames; afterwards [`Self::front`] shows them.
+    #[inline]
+    pub(super) fn receive(&mut self) -> io::Result<()> {
+        match &mut self.inbox {
+            Inbox::Ring(_) => Ok(()),
+            Inbox::Messages(messages) => messages.receive(&self.socket),
+        }
+    }
+
+    /// The next frame, if one is there. It stays until [`Self::release`].
+    #[inline]
+    pub(super) fn front(&self) -> Option<&[u8]> {
+        match &self.inbox {
+            Inbox::Ring(ring) => ring.front(),
+            Inbox::Messages(messages) => messages.front(),
+        }
+    }
+
+    /// The front frame has been dealt with.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        match &mut self.inbox {
+            Inbox::Ring(ring) => ring.release(),
+            Inbox::Messages(messages) => messages.next += 1,
+        }
+    }
+
+    /// Sleeps until a frame is there or `timeout_ms` (negative: for ever) are over.
+    pub(super) fn wait(&self, timeout_ms: c_int) -> io::Result<()> {
+        let mut poll =
+            libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd that lives through the call.
+        if unsafe { libc::poll(&mut poll, 1, timeout_ms) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames that the kernel dropped because the ring was full, since the last look.
+    pub(super) fn dropped(&self) -> u64 {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes of counters into `stats`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut stats).cast(),
+                &mut len,
+            )
+        };
+        if result == 0 { u64::from(stats.tp_drops) } else { 0 }
+    }
+}
+
+/// Looks an interface up by name.
+pub(super) fn interface(socket: &OwnedFd, name: &str) -> Result<Interface> {
+    // SAFETY: ifreq is plain data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    ensure!(name.len() < request.ifr_name.len(), "no interface has a name like {name:?}");
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let mut ask = |what: libc::c_ulong| -> Result<libc::ifreq> {
+        // SAFETY: the three requests below read the name and write the union, inside `request`.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), what as _, &mut request) };
+        ensure!(result == 0, "interface {name}: {}", io::Error::last_os_error());
+        Ok(request)
+    };
+    // SAFETY: SIOCGIFINDEX filled in this member of the union.
+    let index = unsafe { ask(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };
+    // SAFETY: SIOCGIFHWADDR filled in this member of the union.
+    let hardware = unsafe { ask(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr.sa_data };
+    // SAFETY: SIOCGIFMTU filled in this member of the union.
+    let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
+    let mut mac = [0; 6];
+    for (to, from) in mac.iter_mut().zip(hardware) {
+        *to = from as u8;
+    }
+    Ok(Interface { index, mac, mtu: usize::try_from(mtu).unwrap_or(0) })
+}
+
+fn bind(socket: &OwnedFd, index: c_int) -> Result<()> {
+    // SAFETY: sockaddr_ll is plain data for which all zeroes is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ETHER_TYPE.to_be();
+    address.sll_ifindex = index;
+    // SAFETY: the address lives through the call and its length is its own.
+    let result = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    ensure!(result == 0, "cannot bind to the interface: {}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// Sets a socket option that is a plain value.
+pub(super) fn option<T: Copy>(
+    socket: &OwnedFd,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of `value`, whose length is its own.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Size of a ring's frame for an MTU, in whole KiB: TPACKET_V2's header and the sockaddr take 66 bytes, and
+/// a VLAN tag may come on top.
+fn slot_size(mtu: usize) -> usize {
+    (libc::TPACKET2_HDRLEN + 16 + 14 + 4 + mtu).next_multiple_of(1024)
+}
+
+/// The receive ring: the kernel copies frames into it, we read them where they lie.
+pub(super) struct ReceiveRing {
+    base: NonNull<u8>,
+    len: usize,
+    slot: usize,
+    slots: usize,
+    next: usize,
+}
+
+impl ReceiveRing {
+    fn new(socket: &OwnedFd, mtu: usize, frames: usize) -> Result<Self> {
+        let version = libc::tpacket_versions::TPACKET_V2 as c_int;
+        option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        let slot = slot_size(mtu);
+        let blocks = frames.div_ceil(FRAMES_A_BLOCK).max(1);
+        let slots = blocks * FRAMES_A_BLOCK;
+        let request = libc::tpacket_req {
+            tp_block_size: (slot * FRAMES_A_BLOCK) as u32,
+            tp_block_nr: blocks as u32,
+            tp_frame_size: slot as u32,
+            tp_frame_nr: slots as u32,
+        };
+        option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let len = slot * slots;
+        // SAFETY: maps the ring just made, all of it, at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        ensure!(base != libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
+        let base = NonNull::new(base.cast()).context("mmap gave no address")?;
+        Ok(Self { base, len, slot, slots, next: 0 })
+    }
+
+    fn header(&self) -> *mut libc::tpacket2_hdr {
+        // SAFETY: next < slots, so the slot lies inside the mapping; slots are aligned to 1024 bytes.
+        unsafe { self.base.as_ptr().add(self.next * self.slot).cast() }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the status is an aligned u32 in the mapping, which lives as long as `self`; the kernel
+        // and we change it atomically.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header()).tp_status) }
+    }
+
+    /// The next frame, if one is there. It stays until [`Self::release`].
+    #[inline]
+    fn front(&self) -> Option<&[u8]> {
+        if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the slot is ours until it is released, and the acquire above orders these reads.
+        let (from, len) = unsafe {
+            let header = self.header();
+            (usize::from((*header).tp_mac), (*header).tp_snaplen as usize)
+        };
+        assert!(from + len <= self.slot, "{len} bytes at {from} in a slot of {}", self.slot);
+        // SAFETY: inside the slot, as just asserted, and not written by the kernel until released.
+        Some(unsafe { std::slice::from_raw_parts(self.header().cast::<u8>().add(from), len) })
+    }
+
+    /// Gives the front slot back to the kernel.
+    #[inline]
+    fn release(&mut self) {
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next += 1;
+        if self.next == self.slots {
+            self.next = 0;
+        }
+    }
+}
+
+impl Drop for ReceiveRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nobody borrows any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// What `recvmmsg` fills: a buffer for each frame of a batch.
+struct Messages {
+    memory: Area,
+    size: usize,
+    messages: Vec<libc::mmsghdr>,
+    /// The messages point here; it is never touched again.
+    _vectors: Vec<libc::iovec>,
+    next: usize,
+    count: usize,
+}
+
+impl Messages {
+    fn new(mtu: usize) -> Result<Self> {
+        let size = slot_size(mtu);
+        let memory = Area::new(size * BATCH, true).context("cannot map receive buffers")?;
+        let mut vectors: Vec<libc::iovec> = (0..BATCH)
+            .map(|at| {
+                let base = memory.at(at * size, size).expect("a buffer of the area");
+                libc::iovec { iov_base: base.cast(), iov_len: size }
+            })
+            .collect();
+        let messages = vectors
+            .iter_mut()
+            .map(|vector| {
+                // SAFETY: mmsghdr is plain data for which all zeroes means: no name, no vectors.
+                let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                message.msg_hdr.msg_iov = vector;
+                message.msg_hdr.msg_iovlen = 1;
+                message
+            })
+            .collect();
+        Ok(Self { memory, size, messages, _vectors: vectors, next: 0, count: 0 })
+    }
+
+    fn receive(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        if self.next < self.count {
+            return Ok(());
+        }
+        (self.next, self.count) = (0, 0);
+        // SAFETY: the messages name vectors and buffers that live as long as `self`, and no frame in them
+        // is borrowed: `self` is borrowed mutably.
+        let taken = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                BATCH as u32,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        if taken < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(()),
+                _ => Err(error),
+            };
+        }
+        self.count = taken as usize;
+        Ok(())
+    }
+
+    fn front(&self) -> Option<&[u8]> {
+        (self.next < self.count).then(|| {
+            let from = self.next * self.size;
+            self.memory.bytes(from, from + self.messages[self.next].msg_len as usize)
+        })
+    }
+}
+
+/// Frames that leave with the next call.
+pub(super) struct Outgoing {
+    heads: Box<[Head; BATCH]>,
+    vectors: Box<[[libc::iovec; 2]; BATCH]>,
+    messages: Box<[libc::mmsghdr; BATCH]>,
+    count: usize,
+    /// Frames that the interface or the socket did not take.
+    pub(super) refused: u64,
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Self {
+        let mut heads = Box::new([[0; FRAME_MIN]; BATCH]);
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut vectors = Box::new([[nothing; 2]; BATCH]);
+        // SAFETY: mmsghdr is plain data for which all zeroes means: no name, no vectors, no control.
+        let mut messages: Box<[libc::mmsghdr; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
+        for at in 0..BATCH {
+            // The boxes never move, so the addresses are good for the whole life of this value.
+            vectors[at][0].iov_base = heads[at].as_mut_ptr().cast();
+            messages[at].msg_hdr.msg_iov = vectors[at].as_mut_ptr();
+        }
+        Self { heads, vectors, messages, count: 0, refused: 0 }
+    }
+
+    /// Whether the next frame has to wait for [`Self::send`].
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.count == BATCH
+    }
+
+    /// The head of the next frame, to be filled in before it is pushed.
+    #[inline]
+    pub(super) fn head(&mut self) -> &mut Head {
+        &mut self.heads[self.count]
+    }
+
+    /// The frame is its head alone, with its padding.
+    #[inline]
+    pub(super) fn push(&mut self) {
+        self.vectors[self.count][0].iov_len = FRAME_MIN;
+        self.messages[self.count].msg_hdr.msg_iovlen = 1;
+        self.count += 1;
+    }
+
+    /// The frame is the first `head` bytes of its head and `len` bytes at `data`.
+    ///
+    /// # Safety
+    /// The data stay mapped until the batch is sent.
+    #[inline]
+    pub(super) unsafe fn push_with(&mut self, head: usize, data: *mut u8, len: usize) {
+        debug_assert!(head <= FRAME_MIN && head + len >= FRAME_MIN, "no runts");
+        let vectors = &mut self.vectors[self.count];
+        vectors[0].iov_len = head;
+        vectors[1] = libc::iovec { iov_base: data.cast(), iov_len: len };
+        self.messages[self.count].msg_hdr.msg_iovlen = 2;
+        self.count += 1;
+    }
+
+    /// Sends everything. What is refused for want of room is dropped and counted: the other side asks again.
+    pub(super) fn send(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        let mut from = 0;
+        while from < self.count {
+            // SAFETY: the messages from..count name heads of ours and data that `push_with`'s caller
+            // vouched for; their vectors lie in boxes that live as long as `self`.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    socket.as_raw_fd(),
+                    self.messages[from..].as_mut_ptr(),
+                    (self.count - from) as u32,
+                    libc::MSG_DONTWAIT as _,
+                )
+            };
+            if sent >= 0 {
+                from += sent as usize;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                // The first of the rest is the one that failed.
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN) => {
+                    self.refused += 1;
+                    from += 1;
+                }
+                _ => {
+                    self.count = 0;
+                    return Err(error);
+                }
+            }
+        }
+        self.count = 0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_hold_a_frame_of_the_mtu_and_blocks_are_whole_pages() {
+        for mtu in [68, 1500, 4096, 9000, 65535] {
+            let slot = slot_size(mtu);
+            assert!(slot >= 66 + 18 + mtu, "{mtu}");
+            assert_eq!(slot * FRAMES_A_BLOCK % 4096, 0, "{mtu}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a client saw in its window, and the JSON that says so; the same for both protocols.
+//!
+//! Units: as each field's name says; latencies in microseconds. `target` stands there when a process was
+//! named whose CPU is to be read.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::histogram::Histogram;
+use crate::system::{Counted, Target, Usage};
+
+/// What has been counted.
+pub(crate) struct Tally {
+    /// Completions inside the window.
+    pub(crate) ops: u64,
+    /// Their latencies.
+    pub(crate) latency: Histogram,
+    /// Count now.
+    pub(crate) open: bool,
+}
+
+impl Tally {
+    /// Nothing yet, and the window is closed.
+    pub(crate) fn new() -> Self {
+        Self { ops: 0, latency: Histogram::new(), open: false }
+    }
+
+    /// Counts a completion if the window is open.
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        if self.open {
+            self.ops += 1;
+            self.latency.record(ns);
+        }
+    }
+}
+
+/// What the window saw.
+pub(crate) struct Window {
+    /// Completions.
+    pub(crate) tally: Tally,
+    /// Its length.
+    pub(crate) time: Duration,
+    /// CPU time of the client.
+    pub(crate) own: Duration,
+    /// The target at its beginning.
+    pub(crate) from: Usage,
+    /// The target at its end.
+    pub(crate) to: Usage,
+}
+
+/// A window without load.
+pub(crate) fn quiet(warm_up: Duration, time: Duration, target: Option<&Target>) -> Window {
+    std::thread::sleep(warm_up);
+    let start = Instant::now();
+    let from = target.map(Target::usage).unwrap_or_default();
+    std::thread::sleep(time);
+    Window {
+        tally: Tally::new(),
+        time: start.elapsed(),
+        own: Duration::ZERO,
+        from,
+        to: target.map(Target::usage).unwrap_or_default(),
+    }
+}
+
+impl Window {
+    /// The JSON; `size` is an operation's data, `before` the target before anybody came.
+    pub(crate) fn report(&self, size: usize, target: Option<&Target>, before: Usage) -> Value {
+        let seconds = self.time.as_secs_f64();
+        let ops = self.tally.ops;
+        let micros = |of: f64| self.tally.latency.quantile(of) as f64 / 1000.0;
+        let own = self.own.as_secs_f64();
+        let mut value = json!({
+            "ops": ops,
+            "bytes": ops * size as u64,
+            "seconds": seconds,
+            "iops": ops as f64 / seconds,
+            "mb_per_second": (ops * size as u64) as f64 / seconds / 1e6,
+            "latency_us": {
+                "p50": micros(0.5), "p90": micros(0.9), "p99": micros(0.99), "p99_9": micros(0.999),
+                "p99_99": micros(0.9999), "max": micros(1.0),
+            },
+            "client_cpu_seconds": own,
+            "client_cpu_us_per_op": if ops > 0 { own * 1e6 / ops as f64 } else { 0.0 },
+            "client_busy": own / seconds,
+        });
+        if let Some(target) = target {
+            value["target"] = self.target(target, before);
+        }
+        value
+    }
+
+    fn target(&self, target: &Target, before: Usage) -> Value {
+        let (from, to) = (self.from, self.to);
+        let spent = target.spent(from, to, self.time).as_secs_f64();
+        let since = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+        json!({
+            "cpu_seconds": spent,
+            "busy": spent / self.time.as_secs_f64(),
+            "ops_per_cpu_second": if spent > 0.0 { self.tally.ops as f64 / spent } else { 0.0 },
+            "counted": match target.counted() { Counted::Threads => "threads", Counted::Core => "core" },
+            "core_busy_seconds": target.core(from, to, self.time).as_secs_f64(),
+            "softirq_column_seconds": since(from.softirq_ns, to.softirq_ns),
+            "softirq_added": target.accounts_irq(),
+            "ksoftirqd_seconds": since(from.ksoftirqd_ns, to.ksoftirqd_ns),
+            "voluntary_switches": to.switches.saturating_sub(from.switches),
+            "resident_before": before.resident,
+            "resident": to.resident,
+        })
+    }
+}
