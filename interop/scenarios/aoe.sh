@@ -53,7 +53,7 @@ lossless() {
     pass "netem lost $out frames on the way out and $in on the way in"
 }
 
-# shellcheck disable=SC2034 # a station that is none of ours: the guest's second address on the same wire
+# stranger: mac0, a station that is none of ours: the guest's second address on the same wire
 stranger() {
     modprobe macvlan && ip link add link eth0 name mac0 type macvlan mode bridge && ip link set mac0 mtu "$MTU" up || die "no macvlan"
 }

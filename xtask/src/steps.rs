@@ -25,11 +25,15 @@ pub(crate) struct Step {
 
 /// How a step is run.
 pub(crate) enum Run {
-    /// A command, which passes with code 0.
+    /// A command, which passes with code 0 and is skipped with [`NOT_PERMITTED`].
     Command(fn(&Tree) -> Command),
     /// A check of ours, with the words to show for it; it passes with `Ok(true)`.
     Check(&'static str, fn(&Tree) -> Result<bool>),
 }
+
+/// The code with which a command says that this machine does not permit what it would do; `interop/run` ends so
+/// where it may not make the network that AoE needs.
+pub(crate) const NOT_PERMITTED: i32 = 77;
 
 /// The steps of `make lint`.
 pub(crate) const LINT: &[&str] = &["format", "format-fuzz", "rooms", "clippy", "clippy-fuzz"];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::steps::{Run, STEPS, Step};
+use crate::steps::{NOT_PERMITTED, Run, STEPS, Step};
 use crate::tree::{self, Tree};
 
 /// What to run of the table.
@@ -59,6 +59,8 @@ impl Options {
 enum Ended {
     Passed,
     Failed,
+    /// It cannot be run on this machine, and has said in one line what it needs.
+    Skipped,
     /// Not run, because this step failed before it.
     Blocked(&'static str),
 }
@@ -92,7 +94,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         ended.insert(step.name, (end, start.elapsed()));
     }
     print!("{}", summary(&steps, &ended, began.elapsed()));
-    Ok(ended.values().all(|(end, _)| *end == Ended::Passed))
+    Ok(ended.values().all(|(end, _)| matches!(end, Ended::Passed | Ended::Skipped)))
 }
 
 /// Runs one step under its header. A step that cannot even start has failed; the rest still runs.
@@ -101,7 +103,10 @@ fn perform(tree: &Tree, step: &Step, header: &str) -> Result<Ended> {
         Run::Command(make) => {
             let mut command = make(tree);
             println!("\n{header}: {}", tree::words(&command));
-            tree::succeeds(&mut command)
+            match tree::exit_code(&mut command) {
+                Ok(Some(NOT_PERMITTED)) => return Ok(Ended::Skipped),
+                other => other.map(|code| code == Some(0)),
+            }
         }
         Run::Check(words, check) => {
             println!("\n{header}: {words}");
@@ -129,7 +134,7 @@ fn summary(
 ) -> String {
     let mut text =
         format!("\n==== summary\n{:<12} {:<8} {:>8}  it proves\n", "step", "result", "seconds");
-    let mut failed = Vec::new();
+    let (mut failed, mut skipped) = (Vec::new(), Vec::new());
     for step in steps {
         let Some((end, took)) = ended.get(step.name) else {
             continue;
@@ -137,15 +142,30 @@ fn summary(
         let result = match end {
             Ended::Passed => "ok",
             Ended::Failed => "FAILED",
+            Ended::Skipped => "SKIPPED",
             Ended::Blocked(_) => "NOT RUN",
         };
-        if *end != Ended::Passed {
-            failed.push(step.name);
+        match end {
+            Ended::Passed => {}
+            Ended::Skipped => skipped.push(step.name),
+            Ended::Failed | Ended::Blocked(_) => failed.push(step.name),
         }
         let seconds = took.as_secs_f64();
         text += &format!("{:<12} {result:<8} {seconds:>8.1}  {}\n", step.name, step.proves);
     }
+    if !skipped.is_empty() {
+        text += &format!(
+            "not permitted on this machine (see above what they need): {}\n",
+            skipped.join(", ")
+        );
+    }
     text += &match failed.as_slice() {
+        [] if !skipped.is_empty() => format!(
+            "{} of {} steps passed and none failed in {}\n",
+            steps.len() - skipped.len(),
+            steps.len(),
+            minutes(total)
+        ),
         [] => format!("all {} steps passed in {}\n", steps.len(), minutes(total)),
         names => format!(
             "{} of {} steps FAILED in {}: {}\nagain: cargo xtask test --only {}\n",
@@ -186,6 +206,19 @@ mod tests {
         };
         let names: Vec<_> = options.choose().unwrap().iter().map(|step| step.name).collect();
         assert_eq!(names, ["format", "unit", "release"], "demo needs release");
+    }
+
+    #[test]
+    fn a_skipped_step_is_neither_passed_nor_failed() {
+        let steps = Options::only(&["format", "release", "static"]).choose().unwrap();
+        let ended = BTreeMap::from([
+            ("format", (Ended::Passed, Duration::ZERO)),
+            ("release", (Ended::Passed, Duration::ZERO)),
+            ("static", (Ended::Skipped, Duration::ZERO)),
+        ]);
+        let text = summary(&steps, &ended, Duration::ZERO);
+        assert!(text.contains("not permitted on this machine (see above what they need): static"));
+        assert!(text.contains("2 of 3 steps passed and none failed"), "{text}");
     }
 
     #[test]

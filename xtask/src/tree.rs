@@ -60,10 +60,16 @@ impl Tree {
     }
 }
 
-/// Runs a command with our own input and output; whether it ended with code 0. An error if it could not start.
-pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
+/// Runs a command with our own input and output; the code it ended with, none if a signal ended it. An error if it
+/// could not start.
+pub(crate) fn exit_code(command: &mut Command) -> Result<Option<i32>> {
     let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
-    Ok(status.success())
+    Ok(status.code())
+}
+
+/// The same; whether it ended with code 0.
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
+    Ok(exit_code(command)? == Some(0))
 }
 
 /// Runs a command with our own input and output and makes anything but code 0 an error that names it.
