@@ -32,6 +32,8 @@ struct Host {
     mail: VecDeque<(ShardId, ShardId, Mail)>,
     control: Vec<(ShardId, Mail)>,
     sent: Vec<Vec<u8>>,
+    /// Frames that left when the volume was exported.
+    announced: usize,
     orders: u64,
 }
 
@@ -48,6 +50,7 @@ impl Host {
             mail: VecDeque::new(),
             control: Vec::new(),
             sent: Vec::new(),
+            announced: 0,
             orders: 0,
         };
         for number in 0..host.shards.len() {
@@ -84,7 +87,7 @@ impl Host {
             control: control.clone(),
             reservation: reservation.clone(),
         });
-        self.sent.clear();
+        self.announced = core::mem::take(&mut self.sent).len();
     }
 
     /// Orders all shards, which must all carry it out.
@@ -214,6 +217,15 @@ fn answer(host: &mut Host) -> Vec<u8> {
     let sent = core::mem::take(&mut host.sent);
     assert_eq!(sent.len(), 1, "{sent:x?}");
     sent.into_iter().next().expect("one")
+}
+
+#[test]
+fn an_export_is_announced_once_however_many_shards_there_are() {
+    let mut host = Host::target(3);
+    host.order(|| Order::RemoveExport(EXPORT));
+    host.sent.clear();
+    host.export(Control::default(), Reservation::default());
+    assert_eq!(host.announced, 1);
 }
 
 #[test]

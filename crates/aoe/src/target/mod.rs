@@ -221,6 +221,8 @@ const LOANS: usize = 32;
 pub struct Target {
     machine: MachineId,
     shard: ShardId,
+    /// Shards with the same exports.
+    shards: u16,
     links: Vec<Option<Link>>,
     exports: Vec<Option<Box<Exported>>>,
     flights: Flights,
@@ -246,6 +248,7 @@ impl Target {
         Target {
             machine,
             shard,
+            shards: 1,
             links: Vec::new(),
             exports: Vec::new(),
             flights: Flights::default(),
@@ -262,6 +265,12 @@ impl Target {
             counters: Counters::default(),
             drops: Drops::default(),
         }
+    }
+
+    /// The same exports are on so many shards: each announces its share of them.
+    #[must_use]
+    pub fn among(self, shards: u16) -> Target {
+        Target { shards: shards.max(1), ..self }
     }
 
     /// A volume is exported. `control` and `reservation` are what was agreed on and stored. Its address is announced on its links that are up.

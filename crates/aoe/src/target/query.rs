@@ -180,6 +180,9 @@ impl Target {
     /// Announces an export on a link, to all or, if not all are heard, to each who is. Returns how many frames that took.
     fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
         let Some(exported) = self.exports[id.0 as usize].as_deref() else { return 0 };
+        if id.0 % u32::from(self.shards) != u32::from(self.shard.0) % u32::from(self.shards) {
+            return 0;
+        }
         if exported.removed || self.link(link).is_none_or(|link| link.facts.is_none()) {
             return 0;
         }

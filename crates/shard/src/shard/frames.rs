@@ -46,7 +46,7 @@ impl Frames {
     pub(super) fn new(settings: Settings) -> Frames {
         let Settings { shard, shards, .. } = settings;
         Frames {
-            target: Target::new(machine::AOE_TARGET, shard),
+            target: Target::new(machine::AOE_TARGET, shard).among(shards),
             links: BTreeMap::new(),
             exports: BTreeMap::new(),
             controls: Agreement::new(shard, shards),
