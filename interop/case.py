@@ -30,10 +30,15 @@ class Case:
     def __init__(self, options, driver=None, shards=1, mtu=None, kind=Target, **listener):
         self.keep = options.keep
         self.lan = Lan(mtu) if mtu else None
-        self.folder = scratch()
-        os.mkdir(f"{self.folder}/state")
-        self.target = kind(options.bin, self.folder, driver, shards, say, self.lan, listener)
-        self.bell = Bell(self.target, self.lan)
+        try:
+            self.folder = scratch()
+            os.mkdir(f"{self.folder}/state")
+            self.target = kind(options.bin, self.folder, driver, shards, say, self.lan, listener)
+            self.bell = Bell(self.target, self.lan)
+        except BaseException:
+            if self.lan:
+                self.lan.down()
+            raise
 
     def __enter__(self):
         return self

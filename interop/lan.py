@@ -46,7 +46,7 @@ class Lan:
             run(*ip, "link", "del", "probe")
         except (subprocess.CalledProcessError, OSError) as error:
             self.down()
-            words = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
+            words = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[:1]
             raise NotPermitted("a network namespace with a bridge, a veth pair and a tap is needed: run as root (CAP_SYS_ADMIN and "
                                f"CAP_NET_ADMIN) where /dev/net/tun is there; seen: {' '.join(words)}")
 

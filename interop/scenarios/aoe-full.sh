@@ -25,11 +25,13 @@ answers aoecfg -c set -s "owner one" 7 3 "$interface"
 answers aoecfg -c read 7 3 "$interface" && says "owner one" "aoecfg -c read"
 answers aoecfg -c test -s "owner one" 7 3 "$interface" && says "owner one" "aoecfg -c test"
 answers aoecfg -c prefix -s "owner" 7 3 "$interface" && says "owner one" "aoecfg -c prefix"
-timeout 600 aoecfg -c set -s "owner two" 7 3 "$interface" >/tmp/answer 2>&1
+answers aoecfg -c set -s "owner two" 7 3 "$interface" && says "badcfg" "aoecfg -c set where there is another string"
 answers aoecfg -c read 7 3 "$interface" && says "owner one" "aoecfg after a set that must be refused"
 answers aoecfg -c fset -s "owner three" 7 3 "$interface"
 answers aoecfg -c read 7 3 "$interface" && says "owner three" "aoecfg -c fset"
-pass "aoe-stat, aoeping and aoecfg"
+checked() { aoe-sancheck >/tmp/answer 2>&1 && grep -qE "^e7\.3\s+1\s+$PAYLOAD\s+$interface" /tmp/answer; }
+wait_for "aoe-sancheck to show e7.3" checked
+pass "aoe-stat, aoeping, aoecfg and aoe-sancheck"
 
 say "strangers, masks and reservations"
 stranger

@@ -141,16 +141,14 @@ def silent(friend, stranger, target):
     questions = {"a query": (CONFIG, bytes([0, 0, 0, 0, 0, 0x10, 0, 0])), "IDENTIFY": (ATA, ata(IDENTIFY)), "a read": (ATA, ata(READ)),
                  "a write": (ATA, ata(WRITE, data=b"\xee" * 512)), "a mask edit": (MASK, mask([(1, stranger.mac)])),
                  "a reservation": (RESERVE, reserve(2, [stranger.mac]))}
-    station = friend.config(target).source
-    while stranger.next(0):
-        pass
+    station, first = friend.config(target).source, stranger.tag
     for what, (command, argument) in questions.items():
         for shelf, slot in [target] + [(0xFFFF, 0xFF), (target[0], 0xFF), (0xFFFF, target[1])] * (command == CONFIG):
             for to in (station, BROADCAST):
                 stranger.socket.send(stranger.frame((shelf, slot), command, argument, to=to))
             friend.config(target)
             while answer := stranger.next(0):
-                if answer.destination == stranger.mac and (answer.shelf, answer.slot) == target:
+                if answer.tag > first and answer.destination == stranger.mac and (answer.shelf, answer.slot) == target:
                     return what
     return None
 
