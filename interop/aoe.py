@@ -21,7 +21,7 @@ def full(options, suite=None, shards=1, driver="io_uring"):
         stripe_of_four(target)
         target.file_disk("f0", 64 * MIB)
         target.volume("v2", "single", ["f0"])
-        target.slots.update({3: ("v0", [GUEST_MAC]), 4: ("v1", "any"), 5: ("v2", "any")})
+        target.slots.update({3: ("v0", [GUEST_MAC]), 4: ("v1", "any")})  # v2 is served when the guest asks for it
         target.start()
         code, _ = case.guest(suite or options.suite, "aoe-full.sh", PAYLOAD=payload(9000), SECTORS=STRIPE_SECTORS)
         case.passes(code)

@@ -193,10 +193,13 @@ class Target:
         del self.exports[int(nsid)]
         self.apply()
 
-    def do_hosts(self, slot, *hosts):
-        """The stations that may use a slot: `any`, or MACs."""
-        volume, _ = self.slots[int(slot)]
+    def do_serve(self, slot, volume, *hosts):
+        """A volume at a slot, new or as it was, for these stations: `any`, or MACs."""
         self.slots[int(slot)] = volume, "any" if hosts == ("any",) else list(hosts)
+        self.apply()
+
+    def do_withdraw(self, slot):
+        del self.slots[int(slot)]
         self.apply()
 
     def do_grow(self, disk, mib):

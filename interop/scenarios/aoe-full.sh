@@ -1,17 +1,20 @@
 #!/bin/bash
 # Everything that Linux's AoE driver, aoetools and stations that are no friends ask of a target; then file system, fio and
-# journal while frames are lost and the target is killed. e7.3 is for the guest's own MAC alone, e7.4 and e7.5 for any.
+# journal while frames are lost and the target is killed. e7.3 is for the guest's own MAC alone, e7.4 for any; e7.5 comes later.
 . /job/common.sh
 . /job/aoe.sh
 load_aoe
 
 say "discovery"
-for slot in 3 4 5; do wait_for "e7.$slot" found $slot; done
+for slot in 3 4; do wait_for "e7.$slot" found $slot; done
+[ ! -e "$(disk 5)" ] || die "e7.5 is there before it is served"
+announced 5 serve 5 v2 any
+wait_for "e7.5" found 5
 aoe-stat | tee /tmp/stat
 for slot in 3 4 5; do grep -qE "e7\.$slot +[0-9.]+GB +$interface +$PAYLOAD +up" /tmp/stat || die "aoe-stat on e7.$slot"; done
 has_sectors 3 "$SECTORS" || die "e7.3 has $(facts 3 size) sectors, expected $SECTORS"
 has_bytes "$(disk 3)" $((SECTORS * 512)) || die "size of $(disk 3)"
-pass "three exports, $SECTORS sectors in e7.3, $PAYLOAD bytes a frame"
+pass "three exports, one of them served and announced later, $SECTORS sectors in e7.3, $PAYLOAD bytes a frame"
 
 say "aoetools"
 answers() { timeout 600 "$@" >/tmp/answer 2>&1 || { cat /tmp/answer; die "no answer: $*"; }; }
@@ -36,6 +39,9 @@ pass "aoe-stat, aoeping, aoecfg and aoe-sancheck"
 say "strangers, masks and reservations"
 stranger
 python3 /job/stations.py access eth0 mac0 || die "access"
+ask serve 4 v1 "$(cat /sys/class/net/eth0/address)"
+python3 /job/stations.py silent eth0 mac0 7.4 || die "who is no host any more is heard"
+ask serve 4 v1 any
 python3 /job/stations.py hostile eth0 || die "hostile frames"
 python3 /job/stations.py hold eth0 mac0 || die "mask and reservation could not be set"
 ask restart
@@ -69,16 +75,13 @@ pass "ext4, fio and journal: 1% of the frames lost each way, two kills in mid-wr
 say "a disk grows"
 before=$(facts 4 size)
 sum=$(dd if="$(disk 4)" bs=1M count=4 iflag=direct status=none | sha256sum)
-python3 /job/stations.py announced eth0 7.4 >/tmp/announced &
-listener=$!
-wait_for "the listener" grep -qs listening /tmp/announced
-ask grow e0 48
-wait $listener || { cat /tmp/announced; die "the new size was not announced"; }
+announced 4 grow e0 48
 wait_for "the new size" has_sectors 4 $((before + 32768))
 [ "$(dd if="$(disk 4)" bs=1M count=4 iflag=direct status=none | sha256sum)" = "$sum" ] || die "growing changed the data"
 verify "$(disk 4)" $((before * 512)) 4M || { cat /tmp/fio.log; die "fio read back wrong data from the grown part"; }
 aoe-revalidate e7.4 || die "aoe-revalidate"
 aoe-flush -a 2>/dev/null
 for slot in 3 4 5; do wait_for "e7.$slot after aoe-flush" found $slot; done
+ask withdraw 5
 aoe_is_content
 pass "a new size is announced and used; the kernel has nothing to complain of"

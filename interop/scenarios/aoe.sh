@@ -26,6 +26,18 @@ found() {
     return 1
 }
 
+# announced SLOT WORD...: has the host do that, and waits until the export has announced itself.
+announced() {
+    local slot=$1 listener
+    shift
+    rm -f /tmp/announced
+    python3 /job/stations.py announced "$interface" "7.$slot" >/tmp/announced &
+    listener=$!
+    wait_for "the listener" grep -qs listening /tmp/announced
+    ask "$@"
+    wait $listener || { cat /tmp/announced; die "$*: e7.$slot was not announced"; }
+}
+
 # The kernel looks at the size again only while nobody has the disk open, so this must not open it either.
 has_sectors() { [ "$(facts "$1" size)" = "$2" ]; }
 

@@ -211,8 +211,7 @@ def hostile(friend, target=(7, 3)):
     expect("an unknown ATA command", (unknown.refused, unknown.argument[3], unknown.argument[1]), (0, 0x41, 0x04))
     expect("an unknown command", friend.ask(target, 9, b"").refused, 1)
     expect("version 2", friend.ask(target, CONFIG, bytes(8), version=2).refused, 5)
-    expect("a write of fewer bytes than it says", friend.ata(target, WRITE, sectors - 1, 2, mark[::-1]).refused != 0
-           or friend.ata(target, READ, sectors - 1).argument[12:524] == mark, True)
+    expect("a write of fewer bytes than it says", friend.ata(target, WRITE, sectors - 2, 2, mark[::-1]).refused, 2)
     head = friend.frame(target, ATA, b"")
     for length in range(14, 36):  # no frame can be shorter on a wire; a veth and a tap pad nothing
         friend.socket.send(head[:length])
