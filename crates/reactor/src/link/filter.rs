@@ -29,9 +29,14 @@ const HEADER: u32 = 14;
 const LINK_LAYER: u32 = 0xffe0_0000;
 /// What the kernel knows beside the bytes (`SKF_AD_OFF`, -0x1000).
 const ANCILLARY: u32 = 0xffff_f000;
-/// The tag that was taken off, 0 if there was none (`SKF_AD_VLAN_TAG`).
+/// Whom a frame is for (`SKF_AD_PKTTYPE`): the station, all, a group; from here on others.
+const WHOM: u32 = ANCILLARY + 4;
+const OTHER_STATION: u32 = libc::PACKET_OTHERHOST as u32;
+/// The tag that was taken off, 0 if there was none (`SKF_AD_VLAN_TAG`), and its kind (`SKF_AD_VLAN_TPID`).
 const VLAN_TAG: u32 = ANCILLARY + 44;
+const VLAN_KIND: u32 = ANCILLARY + 60;
 const VLAN_MASK: u32 = 0xfff;
+const TYPE_AT: u32 = 12;
 /// Accumulator = operand.
 const LOAD_IMMEDIATE: u16 = 0x00;
 const LOAD_WORD: u16 = 0x20;
@@ -44,11 +49,11 @@ pub(super) struct Station {
     pub(super) mac: [u8; 6],
     /// Its VLAN; 0 for frames without one.
     pub(super) vlan: u16,
+    pub(super) ether_type: u16,
 }
 
 impl Station {
-    /// Whether a frame is for this station: to its own or a group address, in its VLAN. The kernel marks every frame of a VLAN that has no
-    /// interface as somebody else's (PACKET_OTHERHOST), so its mark says nothing.
+    /// Whether a frame is for this station, as far as its bytes and tag tell: to its own or a group address, in its VLAN.
     #[inline]
     pub(super) fn takes(&self, tag: Option<u16>, bytes: &[u8]) -> bool {
         bytes.len() >= HEADER as usize
@@ -56,26 +61,36 @@ impl Station {
             && tag.map_or(0, |tag| tag & VLAN_MASK as u16) == self.vlan
     }
 
-    /// The filter of its socket: what [`takes`](Self::takes) says, then `program`, so that other frames are not even copied.
+    /// The protocol to bind its socket to.
+    ///
+    /// The stack takes the tag off a frame, shows it to sockets of all protocols, and then, if no interface of the system is for its VLAN, marks the frame as
+    /// somebody else's (PACKET_OTHERHOST) and *forgets the tag*, before it shows it to sockets of one protocol (`__netif_receive_skb_core`). So frames without
+    /// a VLAN come to a socket of their EtherType, which no other traffic of the interface concerns, and those of a VLAN to one of all protocols.
+    pub(super) fn protocol(&self) -> u16 {
+        if self.vlan == 0 { self.ether_type } else { libc::ETH_P_ALL as u16 }
+    }
+
+    /// The filter of its socket: this station, VLAN and EtherType, then `program`, so that other frames are not even copied.
     pub(super) fn filter(&self, program: &[Instruction]) -> io::Result<Vec<Instruction>> {
         let take_all = [Instruction::ret(u32::MAX)];
         let program = if program.is_empty() { &take_all[..] } else { program };
-        let [a, b, c, d, e, f] = self.mac;
-        let plain = |code, operand| Instruction { code, jump_true: 0, jump_false: 0, operand };
-        let mut filter = vec![
-            plain(LOAD_WORD, VLAN_TAG),
-            Instruction::and(VLAN_MASK),
-            Instruction::if_equal(self.vlan.into(), 0, 6),
-            Instruction::load_byte(0),
-            Instruction::if_any_bit(1, 5, 0),
-            Instruction::load_word(0),
-            Instruction::if_equal(u32::from_be_bytes([a, b, c, d]), 0, 2),
-            Instruction::load_half(4),
-            Instruction::if_equal(u16::from_be_bytes([e, f]).into(), 1, 0),
-            Instruction::ret(0),
-            // The program may rely on an accumulator of 0.
-            plain(LOAD_IMMEDIATE, 0),
-        ];
+        let load = |operand| Instruction { operand, ..Instruction::load_word(0) };
+        let nothing = Instruction::ret(0);
+        let mut filter = vec![load(WHOM), Instruction::if_at_least(OTHER_STATION, 0, 1), nothing];
+        if self.vlan != 0 {
+            filter.extend([
+                load(VLAN_TAG),
+                Instruction::and(VLAN_MASK),
+                Instruction::if_equal(self.vlan.into(), 0, 4),
+                load(VLAN_KIND),
+                Instruction::if_equal(libc::ETH_P_8021Q as u32, 0, 2),
+                Instruction::load_half(TYPE_AT),
+                Instruction::if_equal(self.ether_type.into(), 1, 0),
+                nothing,
+            ]);
+        }
+        // The program may rely on an accumulator of 0.
+        filter.push(Instruction { code: LOAD_IMMEDIATE, ..nothing });
         check(program, filter.len())?;
         filter.extend_from_slice(program);
         Ok(filter)
@@ -162,9 +177,8 @@ fn refused(why: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::filter::run;
 
-    const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0 };
+    const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0, ether_type: 0x88a2 };
 
     fn frame(to: [u8; 6]) -> Vec<u8> {
         let mut bytes = to.to_vec();
@@ -186,21 +200,22 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_judges_addresses_as_the_station_does() {
-        let filter = STATION.filter(&[Instruction::load_byte(18), Instruction::ret_accumulator()]);
-        // The interpreter has no tags and no immediate loads: from the address on, without the load before the program.
-        let mut filter = filter.unwrap().split_off(3);
-        filter[7] = Instruction::and(u32::MAX);
-        for (to, taken) in [
-            (STATION.mac, 1),
-            ([0xff; 6], 1),
-            ([1, 0, 0x5e, 0, 0, 7], 1),
-            ([2, 0, 0, 0, 0, 8], 0),
-            ([2, 0, 0, 0, 1, 7], 0),
-            ([2, 0, 0, 9, 0, 7], 0),
-        ] {
-            assert_eq!(run(&filter, &frame(to)), taken, "{to:x?}");
+    fn the_program_follows_what_every_frame_must_pass() {
+        let program = [Instruction::load_byte(18), Instruction::ret_accumulator()];
+        for vlan in [0, 5] {
+            let filter = Station { vlan, ..STATION }.filter(&program).unwrap();
+            let (before, own) = filter.split_at(filter.len() - program.len());
+            assert_eq!(own, program);
+            // Each jump leads to an end that takes nothing, or on.
+            for (at, one) in before.iter().enumerate().filter(|(_, one)| one.code & 7 == 5) {
+                for skip in [one.jump_true, one.jump_false] {
+                    let to = &before[at + 1 + usize::from(skip)];
+                    assert!(*to == Instruction::ret(0) || to.code == 0x20 || to.code == 0, "{at}");
+                }
+            }
         }
+        let all = STATION.filter(&[]).unwrap();
+        assert_eq!(all.last(), Some(&Instruction::ret(u32::MAX)));
     }
 
     #[test]

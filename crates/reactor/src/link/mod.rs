@@ -26,6 +26,8 @@ mod packet;
 pub(crate) mod port;
 mod ring;
 
+use std::io;
+
 use contract::Spread;
 
 pub use counters::LinkStats;
@@ -37,9 +39,10 @@ pub struct LinkOptions {
     pub interface: String,
     /// Frames of this type and no others.
     pub ether_type: u16,
-    /// Frames of this VLAN, 1 to 4094; `None`: those without a tag, or with one that only tells a priority.
+    /// Frames of this VLAN, 1 to 4094; `None`: those without a tag, or with one that only tells a priority, which is not told then.
     ///
-    /// An interface of the system for the VLAN (`eth1.5`) takes its frames away from all others: then name that one, and no VLAN.
+    /// To find tags, the kernel has to run the link's filter for all frames that the interface receives. Where that is too much, an interface of the
+    /// system for the VLAN (`eth1.5`), named without a VLAN here, has its frames alone.
     pub vlan: Option<u16>,
     /// How frames come and go.
     pub access: LinkAccess,
@@ -57,4 +60,26 @@ pub enum LinkAccess {
     PacketWithoutRing,
     /// AF_XDP sockets, one for each queue of the interface. Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.
     Xdp,
+}
+
+/// What the system says of an Ethernet interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceFacts {
+    /// Its address.
+    pub mac: [u8; 6],
+    /// Bytes behind the Ethernet header that a frame may have.
+    pub mtu: u32,
+    /// Whether it was set up and is ready to carry frames.
+    pub up: bool,
+}
+
+/// Looks at an interface, which takes no right. An error if there is none of this name, with those that there are, or if it carries no Ethernet.
+pub fn look_at_interface(name: &str) -> io::Result<InterfaceFacts> {
+    let found = interface::find(name)?.ok_or_else(interface::missing)?;
+    Ok(InterfaceFacts { mac: found.mac, mtu: found.mtu, up: found.up })
+}
+
+/// Whether this process may open packet sockets; the error says how that is granted. Nothing is bound, so no frame is taken.
+pub fn may_open_links() -> io::Result<()> {
+    packet::probe()
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   socket, protocol 0      receives nothing
 //!   filter, ring            what it will take, and where to
-//!   bind                    interface and EtherType: from here on it receives
+//!   bind                    interface and protocol: from here on it receives
 //! ```
 //!
 //! Sockets that share a link's frames ([`Spread::Steered`]) are a fanout group, which only bound sockets can join: they are bound with a filter that
@@ -36,7 +36,11 @@ pub(super) fn open(
     interface: &Interface,
     counters: &[(ShardId, Arc<Counters>)],
 ) -> io::Result<Vec<(ShardId, Box<Port>)>> {
-    let station = Station { mac: interface.mac, vlan: options.vlan.unwrap_or(0) };
+    let station = Station {
+        mac: interface.mac,
+        vlan: options.vlan.unwrap_or(0),
+        ether_type: options.ether_type,
+    };
     let steering = match &options.spread {
         Spread::Steered(_, steering) if counters.len() > 1 => Some(filter::for_fanout(steering)?),
         _ => None,
@@ -49,7 +53,7 @@ pub(super) fn open(
         let fd = socket.as_raw_fd();
         filter::attach(fd, if steering.is_some() { &NOTHING } else { &filter })?;
         let way = prepare(&socket, options.access, interface.mtu)?;
-        bind(fd, interface.index, options.ether_type)?;
+        bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
         let source = Source::packet(way.name(), Arc::downgrade(&socket));
         ports.push((*shard, Port::new(link, station, socket, way, source, counters.clone())));
@@ -117,7 +121,7 @@ fn explain(error: io::Error) -> io::Error {
 /// How a socket will receive.
 fn prepare(socket: &OwnedFd, access: LinkAccess, mtu: u32) -> io::Result<Way> {
     let fd = socket.as_raw_fd();
-    // Frames that we send ourselves; kernels before 4.20 lack it, and show none of one EtherType anyway.
+    // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing. Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
     if set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER).is_err() {
         set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER)?;
@@ -130,11 +134,11 @@ fn prepare(socket: &OwnedFd, access: LinkAccess, mtu: u32) -> io::Result<Way> {
     Ok(Way::Messages(Messages::new(socket, mtu)?))
 }
 
-fn bind(fd: RawFd, interface: i32, ether_type: u16) -> io::Result<()> {
+fn bind(fd: RawFd, interface: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: an address of zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = ether_type.to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = interface;
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address lives until the call returns and has this length.

@@ -1,0 +1,749 @@
+//! Links on both engines, with ring and without: two ends of a cable (veth), each a link of the same reactor, in a namespace of the test's own.
+//!
+//! Waiting is for conditions; it has a limit only so that a hang ends. Ethernet promises nothing, so what starts a conversation is sent again until it is
+//! heard ([`Bench::meet`]).
+
+mod net;
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant as Clock};
+
+use block::{Instant, Memory, ShardId};
+use contract::suite::{Command, FramePart, Note, Report, Scripted};
+use contract::{
+    Ask, ConnectionId, Direct, Effect, Event, InFrame, Instruction, LinkFacts, LinkId, Machine,
+    Next, Receive, Spread,
+};
+use reactor::memory::Arena;
+use reactor::{Config, Handle, LinkAccess, LinkOptions, LinkStats, Preference, Reactor};
+
+use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up};
+
+/// Nothing takes so long unless it hangs.
+const HANG: Duration = Duration::from_secs(120);
+/// A type for experiments (IEEE 802).
+const TYPE: u16 = 0x88b5;
+const LEFT: LinkId = LinkId(1);
+const RIGHT: LinkId = LinkId(2);
+const LEFT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const ALL: [u8; 6] = [0xff; 6];
+/// The shards that the two ends are on.
+const ON_LEFT: ShardId = ShardId(0);
+const ON_RIGHT: ShardId = ShardId(1);
+/// The first byte of what is sent to find out whether anybody hears.
+const HELLO: u8 = 0xee;
+
+type Link = (LinkId, &'static str, Option<u16>, Spread);
+
+struct Bench {
+    handle: Handle<Note>,
+    access: LinkAccess,
+}
+
+/// Runs a test on each engine that works here, and each way to receive, on a cable of its own from `left` to `right`.
+fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
+    on_each_with(name, |_| Scripted::new(), test);
+}
+
+fn on_each_with<M: Machine<Mail = Note> + 'static>(
+    name: &str,
+    machine: impl Fn(ShardId) -> M + Clone + Send + Sync + 'static,
+    test: impl Fn(Bench) + Send + Sync,
+) {
+    for driver in [Preference::Epoll, Preference::Uring] {
+        if driver == Preference::Uring
+            && let Err(why) = reactor::probe()
+        {
+            eprintln!("skipped on io_uring: {why}");
+            continue;
+        }
+        for access in [LinkAccess::Packet, LinkAccess::PacketWithoutRing] {
+            in_namespace(name, || {
+                eprintln!("{driver:?}, {access:?}");
+                if !make_pair("left", "right", 1) {
+                    return;
+                }
+                prepare_pair();
+                let arena = Arc::new(Arena::new().unwrap());
+                let config = Config { cpus: vec![None, None], driver, ..Config::default() };
+                let handle = Reactor::start(&config, &arena, machine.clone()).unwrap();
+                test(Bench { handle, access });
+            });
+        }
+    }
+}
+
+fn prepare_pair() {
+    set_mac("left", LEFT_MAC);
+    set_mac("right", RIGHT_MAC);
+    set_up("left", true);
+    set_up("right", true);
+}
+
+fn everything() -> Vec<Instruction> {
+    Vec::new()
+}
+
+fn one(shard: ShardId) -> Spread {
+    Spread::One(shard, everything())
+}
+
+fn plain() -> [Link; 2] {
+    [(LEFT, "left", None, one(ON_LEFT)), (RIGHT, "right", None, one(ON_RIGHT))]
+}
+
+/// A frame's bytes before its payload.
+fn header(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
+    [&to[..], &from, &TYPE.to_be_bytes()].concat()
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], payload: &[u8]) -> Vec<u8> {
+    [&header(to, from), payload].concat()
+}
+
+fn whole(link: LinkId, bytes: Vec<u8>) -> FramePart {
+    FramePart { link, head: bytes, data: Vec::new() }
+}
+
+impl Bench {
+    fn options(&self, interface: &str, vlan: Option<u16>, spread: Spread) -> LinkOptions {
+        let interface = interface.to_owned();
+        LinkOptions { interface, ether_type: TYPE, vlan, access: self.access, spread }
+    }
+
+    fn add(&self, (link, interface, vlan, spread): Link) -> LinkFacts {
+        self.handle.add_link(link, &self.options(interface, vlan, spread)).unwrap()
+    }
+
+    /// Adds links, and waits until each is up on each of its shards.
+    fn add_all<const N: usize>(&self, links: [Link; N]) {
+        for (link, interface, vlan, spread) in links {
+            let shards = if matches!(spread, Spread::One(..)) { 1 } else { 2 };
+            self.add((link, interface, vlan, spread));
+            for _ in 0..shards {
+                self.wait_up(link);
+            }
+        }
+    }
+
+    /// Waits until a link is up; nothing else may be told before.
+    fn wait_up(&self, link: LinkId) -> LinkFacts {
+        match self.next() {
+            (_, Report::LinkUp(up, facts)) if up == link => facts,
+            other => panic!("expected that {link} is up, saw {other:?}"),
+        }
+    }
+
+    /// Both ends of the cable, which hear each other.
+    fn begin(&self) {
+        self.add_all(plain());
+        self.meet();
+    }
+
+    /// Lets both ends send until each hears the other: once the cable carries frames, it carries them all.
+    fn meet(&self) {
+        self.until_heard((ON_LEFT, LEFT), RIGHT, frame(ALL, LEFT_MAC, &[HELLO]));
+        self.until_heard((ON_RIGHT, RIGHT), LEFT, frame(ALL, RIGHT_MAC, &[HELLO]));
+    }
+
+    fn until_heard(&self, (shard, from): (ShardId, LinkId), to: LinkId, bytes: Vec<u8>) {
+        let begin = Clock::now();
+        loop {
+            self.send(shard, 0, vec![whole(from, bytes.clone())]);
+            let moment = Clock::now();
+            while moment.elapsed() < Duration::from_millis(100) {
+                match self.handle.receive_mail(Duration::from_millis(10)) {
+                    Some((_, Note::Report(Report::Frame(link, _, seen)))) => {
+                        assert_eq!(seen[14], HELLO, "{link} was shown what nobody sent");
+                        if link == to && seen[6..12] == bytes[6..12] {
+                            return;
+                        }
+                    }
+                    Some((_, Note::Report(Report::FramesSent(0, _)))) | None => {}
+                    other => panic!("expected a frame, saw {other:?}"),
+                }
+            }
+            assert!(begin.elapsed() < HANG, "{to} hears nothing: {:#?}", self.stats());
+        }
+    }
+
+    fn send(&self, shard: ShardId, token: u32, frames: Vec<FramePart>) {
+        self.handle.send(shard, Note::Command(Command::SendFrames(token, frames)));
+    }
+
+    /// The next report that is not about hellos.
+    fn next(&self) -> (ShardId, Report) {
+        loop {
+            match self.handle.receive_mail(HANG) {
+                Some((_, Note::Report(Report::Frame(_, _, seen)))) if seen[14] == HELLO => {}
+                Some((_, Note::Report(Report::FramesSent(0, _)))) => {}
+                Some((shard, Note::Report(report))) => return (shard, report),
+                other => panic!("expected a report, saw {other:?}: {:#?}", self.stats()),
+            }
+        }
+    }
+
+    /// Waits until a batch has come back and so many frames were shown, in any order; returns them with where they were shown, sorted.
+    fn shown(&self, batch: (u32, usize), frames: usize) -> Vec<Shown> {
+        let (mut sent, mut shown) = (false, Vec::new());
+        while !sent || shown.len() < frames {
+            match self.next() {
+                (shard, Report::Frame(link, tag, bytes)) => shown.push((shard, link, tag, bytes)),
+                (_, Report::FramesSent(token, count)) => {
+                    assert_eq!((token, count, sent), (batch.0, batch.1, false));
+                    sent = true;
+                }
+                other => panic!("expected frames, saw {other:?}"),
+            }
+        }
+        shown.sort_by(|one, other| (one.1, &one.3).cmp(&(other.1, &other.3)));
+        shown
+    }
+
+    fn nothing_is_lent(&self, shard: ShardId) {
+        self.handle.send(shard, Note::Command(Command::CountLent));
+        assert_eq!(self.next(), (shard, Report::Lent(0)));
+    }
+
+    /// The same, while frames and batches may still be told.
+    fn nothing_is_lent_beside_frames(&self, shard: ShardId) {
+        self.handle.send(shard, Note::Command(Command::CountLent));
+        loop {
+            match self.next() {
+                (_, Report::Frame(..) | Report::FramesSent(..) | Report::LinkDown(_)) => {}
+                other => break assert_eq!(other, (shard, Report::Lent(0))),
+            }
+        }
+    }
+
+    fn stats(&self) -> Vec<LinkStats> {
+        self.handle.link_stats()
+    }
+
+    fn stats_of(&self, link: LinkId) -> LinkStats {
+        self.stats().into_iter().find(|stats| stats.link == link).expect("the link is there")
+    }
+}
+
+type Shown = (ShardId, LinkId, Option<u16>, Vec<u8>);
+
+#[test]
+fn frames_arrive_whole_and_batches_come_back() {
+    on_each("frames_arrive_whole_and_batches_come_back", |bench| {
+        set_mtu("left", 9000);
+        set_mtu("right", 9000);
+        bench.begin();
+        let ends = [
+            (ON_LEFT, LEFT, LEFT_MAC, ON_RIGHT, RIGHT, RIGHT_MAC),
+            (ON_RIGHT, RIGHT, RIGHT_MAC, ON_LEFT, LEFT, LEFT_MAC),
+        ];
+        for (shard, from, from_mac, peer_shard, to, to_mac) in ends {
+            let before = (bench.stats_of(from), bench.stats_of(to));
+            let head = |number: u8| frame(to_mac, from_mac, &[number; 20]);
+            let data = |length: u32| (0..length).map(|at| (at / 7) as u8).collect::<Vec<u8>>();
+            // In one piece, with a page, and with a buffer that lies in several.
+            let parts: Vec<FramePart> = [0, 1024, 4096, 8704]
+                .into_iter()
+                .zip(1..)
+                .map(|(length, n)| FramePart { link: from, head: head(n), data: data(length) })
+                .collect();
+            bench.send(shard, 7, parts.clone());
+            let shown = bench.shown((7, 4), 4);
+            for (part, shown) in parts.iter().zip(shown) {
+                let bytes = [&part.head[..], &part.data].concat();
+                assert!(shown == (peer_shard, to, None, bytes), "{} bytes", shown.3.len());
+            }
+            bench.nothing_is_lent(shard);
+            let after = (bench.stats_of(from), bench.stats_of(to));
+            assert_eq!(after.0.sent - before.0.sent, 4);
+            assert_eq!(after.0.sent_bytes - before.0.sent_bytes, 4 * 34 + 1024 + 4096 + 8704);
+            assert!(after.1.received - before.1.received >= 4, "{after:?}");
+            assert_eq!((after.0.send_failed, after.1.dropped, after.0.up), (0, 0, true));
+        }
+        let method = match bench.access {
+            LinkAccess::Packet => "packet ring",
+            LinkAccess::PacketWithoutRing => "recvmmsg",
+            LinkAccess::Xdp => "xdp",
+        };
+        assert_eq!(bench.stats_of(LEFT).method, method);
+    });
+}
+
+#[test]
+fn more_frames_than_a_call_or_a_turn_takes_are_all_sent() {
+    on_each("more_frames_than_a_call_or_a_turn_takes_are_all_sent", |bench| {
+        bench.begin();
+        // Each call and turn is bounded; what the other end's ring holds of them is another matter.
+        let frames = |count: u32| -> Vec<FramePart> {
+            let one = |n: u32| whole(LEFT, frame(RIGHT_MAC, LEFT_MAC, &n.to_be_bytes()));
+            (0..count).map(one).collect()
+        };
+        let before = bench.stats_of(LEFT).sent;
+        bench.send(ON_LEFT, 1, frames(3000));
+        loop {
+            match bench.next() {
+                (_, Report::FramesSent(1, 3000)) => break,
+                (ON_RIGHT, Report::Frame(RIGHT, None, bytes)) => assert_eq!(bytes.len(), 18),
+                other => panic!("expected frames, saw {other:?}"),
+            }
+        }
+        assert_eq!(bench.stats_of(LEFT).sent - before, 3000);
+    });
+}
+
+#[test]
+fn a_vlan_has_its_own_frames_and_others_do_not() {
+    const TAGGED: LinkId = LinkId(3);
+    on_each("a_vlan_has_its_own_frames_and_others_do_not", |bench| {
+        bench.begin();
+        bench.add_all([(TAGGED, "left", Some(5), one(ON_LEFT))]);
+        let payload = |number: u8| [&TYPE.to_be_bytes()[..], &[number; 50]].concat();
+        let sent = |tag: &[u8], number| {
+            let bytes = [&LEFT_MAC[..], &RIGHT_MAC, tag, &payload(number)].concat();
+            whole(RIGHT, bytes)
+        };
+        let frames = vec![
+            sent(&[0x81, 0, 0x20, 6], 1),
+            sent(&[0x81, 0, 0x20, 5], 2),
+            sent(&[0x88, 0xa8, 0, 5], 3),
+            sent(&[0x81, 0, 0x60, 0], 4),
+            sent(&[], 5),
+        ];
+        bench.send(ON_RIGHT, 1, frames);
+        let seen = |number| [&LEFT_MAC[..], &RIGHT_MAC, &payload(number)].concat();
+        let expected = [
+            (ON_LEFT, LEFT, None, seen(4)),
+            (ON_LEFT, LEFT, None, seen(5)),
+            (ON_LEFT, TAGGED, Some(0x2005), seen(2)),
+        ];
+        assert_eq!(bench.shown((1, 5), 3), expected);
+        // Nothing of the others comes late.
+        bench.send(ON_RIGHT, 2, vec![sent(&[], 6)]);
+        assert_eq!(bench.shown((2, 1), 1), [(ON_LEFT, LEFT, None, seen(6))]);
+    });
+}
+
+#[test]
+fn frames_for_others_and_those_that_the_program_refuses_are_not_shown() {
+    on_each("frames_for_others_and_those_that_the_program_refuses_are_not_shown", |bench| {
+        let program = vec![
+            Instruction::load_byte(14),
+            Instruction::if_equal(9, 1, 0),
+            Instruction::ret(u32::MAX),
+            Instruction::ret(0),
+        ];
+        let [_, right] = plain();
+        bench.add_all([(LEFT, "left", None, Spread::One(ON_LEFT, program)), right]);
+        bench.meet();
+        let group = [1, 0, 0x5e, 0, 0, 1];
+        let stranger = [2, 0, 0, 0, 0, 9];
+        let to = |mac, first: u8| whole(RIGHT, frame(mac, RIGHT_MAC, &[first; 46]));
+        let other_type = [&LEFT_MAC[..], &RIGHT_MAC, &[0x88, 0xb6], &[3; 46]].concat();
+        let frames = vec![
+            to(stranger, 1),
+            to(LEFT_MAC, 9),
+            whole(RIGHT, other_type),
+            to(group, 2),
+            to(LEFT_MAC, 3),
+        ];
+        bench.send(ON_RIGHT, 1, frames);
+        let seen = |mac, first: u8| (ON_LEFT, LEFT, None, frame(mac, RIGHT_MAC, &[first; 46]));
+        assert_eq!(bench.shown((1, 5), 2), [seen(group, 2), seen(LEFT_MAC, 3)]);
+        bench.send(ON_RIGHT, 2, vec![to(ALL, 4)]);
+        assert_eq!(bench.shown((2, 1), 1), [seen(ALL, 4)]);
+    });
+}
+
+#[test]
+fn steered_frames_go_to_one_shard_each() {
+    on_each("steered_frames_go_to_one_shard_each", |bench| {
+        set_mtu("left", 9000);
+        set_mtu("right", 9000);
+        // By the source's last byte and one behind the header: one lies before what a fanout program sees, one in the pages of a large frame.
+        let steering = vec![
+            Instruction::load_byte(11),
+            Instruction::to_index(),
+            Instruction::load_word(16),
+            Instruction::xor_index(),
+            Instruction::ret_accumulator(),
+        ];
+        let [_, right] = plain();
+        bench.add_all([(LEFT, "left", None, Spread::Steered(everything(), steering)), right]);
+        bench.meet();
+        let of = |source: u8, number: u8, length: usize| {
+            let from = [2, 0, 0, 0, 7, source];
+            frame(LEFT_MAC, from, &[&[1, 2, 3, 4, 5, number][..], &vec![source; length]].concat())
+        };
+        let mut expected: Vec<Shown> = Vec::new();
+        for number in 0..30 {
+            let bytes = of(number / 3, number, if number % 2 == 0 { 60 } else { 8000 });
+            // Bytes 16 to 19 are 3, 4, 5 and the number.
+            let shard = ShardId(u16::from((number / 3 ^ number) & 1));
+            expected.push((shard, LEFT, None, bytes));
+        }
+        let frames = expected.iter().map(|(.., bytes)| whole(RIGHT, bytes.clone())).collect();
+        bench.send(ON_RIGHT, 1, frames);
+        expected.sort_by(|one, other| one.3.cmp(&other.3));
+        let shown = bench.shown((1, 30), 30);
+        for (shown, expected) in shown.iter().zip(&expected) {
+            assert_eq!((shown.0, &shown.3[..20]), (expected.0, &expected.3[..20]));
+            assert!(shown.3 == expected.3);
+        }
+        // Each of its shards may send.
+        for shard in [ON_LEFT, ON_RIGHT] {
+            let bytes = frame(RIGHT_MAC, LEFT_MAC, &[shard.0 as u8; 46]);
+            bench.send(shard, 2, vec![whole(LEFT, bytes.clone())]);
+            assert_eq!(bench.shown((2, 1), 1), [(ON_RIGHT, RIGHT, None, bytes)]);
+        }
+        let left: Vec<_> = bench.stats().into_iter().filter(|stats| stats.link == LEFT).collect();
+        assert_eq!(left.len(), 2);
+        assert!(left.iter().all(|stats| stats.received >= 10 && stats.dropped == 0), "{left:?}");
+    });
+}
+
+#[test]
+fn each_shard_takes_what_its_program_takes() {
+    on_each("each_shard_takes_what_its_program_takes", |bench| {
+        let of = |lane: u32| {
+            vec![
+                Instruction::load_byte(14),
+                Instruction::if_equal(HELLO.into(), 1, 0),
+                Instruction::if_equal(lane, 0, 1),
+                Instruction::ret(u32::MAX),
+                Instruction::ret(0),
+            ]
+        };
+        let [_, right] = plain();
+        bench.add_all([(LEFT, "left", None, Spread::Each(vec![of(7), of(8)])), right]);
+        bench.meet();
+        let sent = |lane: u8| frame(LEFT_MAC, RIGHT_MAC, &[lane; 46]);
+        let frames = [9, 8, 7].map(|lane| whole(RIGHT, sent(lane)));
+        bench.send(ON_RIGHT, 1, frames.to_vec());
+        let expected = [(ON_LEFT, LEFT, None, sent(7)), (ON_RIGHT, LEFT, None, sent(8))];
+        assert_eq!(bench.shown((1, 3), 2), expected);
+    });
+}
+
+#[test]
+fn another_mtu_or_address_is_told_and_served() {
+    on_each("another_mtu_or_address_is_told_and_served", |bench| {
+        bench.begin();
+        let before = bench.stats_of(LEFT).ring_frames;
+        for (link, interface) in [(LEFT, "left"), (RIGHT, "right")] {
+            set_mtu(interface, 9000);
+            let facts = bench.wait_up(link);
+            assert_eq!((facts.mtu, facts.vlan), (9000, None));
+            assert!(facts.ring_frames < before, "the same memory holds fewer: {facts:?}");
+            // A little less asks for no other ring.
+            set_mtu(interface, 8990);
+            let less = LinkFacts { mtu: 8990, ..facts };
+            assert_eq!(bench.wait_up(link), less);
+        }
+        bench.meet();
+        let other = [2, 0, 0, 0, 0, 0x33];
+        set_mac("left", other);
+        assert_eq!(bench.wait_up(LEFT).mac, other);
+        bench.meet();
+        let bytes = frame(other, RIGHT_MAC, &[5; 8500]);
+        bench.send(ON_RIGHT, 1, vec![whole(RIGHT, bytes.clone())]);
+        assert!(bench.shown((1, 1), 1) == [(ON_LEFT, LEFT, None, bytes)]);
+    });
+}
+
+#[test]
+fn down_up_and_made_anew_are_told() {
+    on_each("down_up_and_made_anew_are_told", |bench| {
+        bench.begin();
+        let both = |told: &dyn Fn(&Report) -> Option<LinkId>| {
+            let mut seen = [bench.next().1, bench.next().1].map(|report| told(&report));
+            seen.sort();
+            assert_eq!(seen, [Some(LEFT), Some(RIGHT)]);
+        };
+        let down = |report: &Report| match report {
+            Report::LinkDown(link) => Some(*link),
+            _ => None,
+        };
+        let up = |report: &Report| match report {
+            Report::LinkUp(link, _) => Some(*link),
+            _ => None,
+        };
+        // The other end has no carrier then.
+        set_up("left", false);
+        both(&down);
+        let failed = bench.stats_of(LEFT).send_failed;
+        let lost = FramePart { link: LEFT, head: header(RIGHT_MAC, LEFT_MAC), data: vec![1; 46] };
+        bench.send(ON_LEFT, 1, vec![lost.clone(), lost]);
+        assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(1, 2)));
+        bench.nothing_is_lent(ON_LEFT);
+        let stats = bench.stats_of(LEFT);
+        assert_eq!((stats.send_failed - failed, stats.up, stats.method), (2, false, "-"));
+        set_up("left", true);
+        both(&up);
+        bench.meet();
+        delete("left");
+        both(&down);
+        assert!(make_pair("left", "right", 1));
+        prepare_pair();
+        both(&up);
+        bench.meet();
+    });
+}
+
+#[test]
+fn a_batch_may_have_frames_for_several_links_and_for_none() {
+    on_each("a_batch_may_have_frames_for_several_links_and_for_none", |bench| {
+        bench.begin();
+        bench.add_all([(LinkId(4), "right", None, one(ON_LEFT))]);
+        let to_right = frame(RIGHT_MAC, LEFT_MAC, &[1; 46]);
+        let to_left = frame(LEFT_MAC, RIGHT_MAC, &[2; 46]);
+        let too_long = frame(RIGHT_MAC, LEFT_MAC, &[3; 2000]);
+        let frames = vec![
+            whole(LEFT, to_right.clone()),
+            whole(LinkId(77), to_right.clone()),
+            whole(LinkId(4), to_left.clone()),
+            whole(LEFT, too_long),
+            whole(LEFT, to_right.clone()),
+        ];
+        bench.send(ON_LEFT, 1, frames);
+        let at_right = [(ON_RIGHT, RIGHT), (ON_LEFT, LinkId(4))];
+        let mut expected = vec![(ON_LEFT, LEFT, None, to_left)];
+        for (shard, link) in at_right {
+            expected.extend(vec![(shard, link, None, to_right.clone()); 2]);
+        }
+        assert_eq!(bench.shown((1, 5), 5), expected);
+        assert_eq!(bench.stats_of(LEFT).send_failed, 1, "the one that is longer than the MTU");
+    });
+}
+
+#[test]
+fn a_removed_link_leaves_nothing_behind() {
+    on_each("a_removed_link_leaves_nothing_behind", |bench| {
+        let sockets = || {
+            let text = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+            text.lines().count() - 1
+        };
+        for _ in 0..3 {
+            bench.begin();
+            assert_eq!(sockets(), 2);
+            bench.handle.remove_link(LEFT);
+            assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+            bench.handle.remove_link(RIGHT);
+            assert_eq!(bench.next(), (ON_RIGHT, Report::LinkDown(RIGHT)));
+            assert_eq!(sockets(), 0);
+            assert_eq!(bench.stats(), []);
+            bench.handle.remove_link(RIGHT);
+            bench.send(ON_LEFT, 1, vec![whole(LEFT, frame(ALL, LEFT_MAC, &[1; 46]))]);
+            assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(1, 1)));
+        }
+        // Also with links that are up.
+        bench.begin();
+        bench.handle.stop();
+    });
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_with_what_to_do() {
+    on_each("what_cannot_be_had_is_refused_with_what_to_do", |bench| {
+        let refused = |options: LinkOptions| {
+            bench.handle.add_link(LEFT, &options).expect_err("it must be refused").to_string()
+        };
+        let options = |name: &str| bench.options(name, None, one(ON_LEFT));
+        let missing = refused(options("no-such-if"));
+        assert!(missing.starts_with("link 1 on interface no-such-if: expected an Ethernet"));
+        assert!(missing.contains("(there are: ") && missing.contains("left"), "{missing}");
+        assert!(refused(options("lo")).contains("loopback"));
+        for vlan in [0, 4095] {
+            let text = refused(LinkOptions { vlan: Some(vlan), ..options("left") });
+            assert!(text.contains("expected 1 to 4094"), "{text}");
+        }
+        assert!(refused(LinkOptions { ether_type: 5, ..options("left") }).contains("EtherType"));
+        let elsewhere = LinkOptions { spread: one(ShardId(2)), ..options("left") };
+        assert!(refused(elsewhere).contains("shards"));
+        let endless = Spread::One(ON_LEFT, vec![Instruction::load_byte(0)]);
+        assert!(refused(LinkOptions { spread: endless, ..options("left") }).contains("BPF"));
+        // An interface that is down is taken, and up later.
+        set_up("left", false);
+        let facts = bench.handle.add_link(LEFT, &options("left")).unwrap();
+        assert_eq!((facts.mac, facts.mtu, facts.ring_frames), (LEFT_MAC, 1500, 0));
+        assert!(refused(options("left")).contains("already"));
+        set_up("left", true);
+        bench.wait_up(LEFT);
+        bench.handle.remove_link(LEFT);
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        // Rights are each thread's own.
+        let mut rights = rustix::thread::capabilities(None).unwrap();
+        rights.effective.remove(rustix::thread::CapabilitySet::NET_RAW);
+        rustix::thread::set_capabilities(None, rights).unwrap();
+        let text = refused(options("left"));
+        assert!(text.contains("setcap cap_net_raw+ep") && text.contains("Ambient"), "{text}");
+    });
+}
+
+/// A machine whose frames wait at a gate.
+struct Gated {
+    inner: Scripted,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn set(&self, closed: bool) {
+        *self.closed.lock().unwrap() = closed;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let closed = self.closed.lock().unwrap();
+        drop(self.opened.wait_while(closed, |closed| *closed).unwrap());
+    }
+}
+
+impl Machine for Gated {
+    type Mail = Note;
+
+    fn handle_event(&mut self, now: Instant, event: Event<Note>, memory: &mut dyn Memory) {
+        self.inner.handle_event(now, event, memory);
+    }
+
+    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
+        if frame.link == LEFT {
+            self.gate.pass();
+        }
+        self.inner.handle_frame(now, frame, memory);
+    }
+
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        bytes: &[u8],
+        memory: &mut dyn Memory,
+    ) -> Receive {
+        self.inner.handle_received(now, connection, bytes, memory)
+    }
+
+    fn handle_direct(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Direct,
+        memory: &mut dyn Memory,
+    ) -> Next {
+        self.inner.handle_direct(now, connection, direct, memory)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
+        self.inner.handle_timeout(now, memory);
+    }
+
+    fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
+        self.inner.settle(now, memory);
+    }
+
+    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
+        self.inner.take_requests(asks);
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect<Note>> {
+        self.inner.poll_effect()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner.poll_timeout()
+    }
+}
+
+#[test]
+fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
+    let name = "frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers";
+    let gate = Arc::new(Gate::default());
+    let doors = gate.clone();
+    let machine = move |_| Gated { inner: Scripted::new(), gate: doors.clone() };
+    on_each_with(name, machine, |bench| {
+        bench.begin();
+        gate.set(true);
+        let begin = Clock::now();
+        let before = bench.stats_of(LEFT);
+        // Nobody takes them: sooner or later the ring is full.
+        while bench.stats_of(LEFT).dropped == 0 {
+            let one = whole(RIGHT, frame(LEFT_MAC, RIGHT_MAC, &[1; 46]));
+            bench.send(ON_RIGHT, 1, vec![one; 500]);
+            assert_eq!(bench.next(), (ON_RIGHT, Report::FramesSent(1, 500)));
+            assert!(begin.elapsed() < HANG, "nothing is dropped: {:#?}", bench.stats());
+        }
+        gate.set(false);
+        // What the ring held is shown, the rest is counted, and what comes then is heard.
+        let mark = frame(LEFT_MAC, RIGHT_MAC, &[2; 46]);
+        let (mut shown, mut heard) = (0, false);
+        while !heard {
+            bench.send(ON_RIGHT, 2, vec![whole(RIGHT, mark.clone())]);
+            loop {
+                match bench.next() {
+                    (_, Report::Frame(LEFT, None, bytes)) => {
+                        shown += 1;
+                        heard |= bytes == mark;
+                    }
+                    (_, Report::FramesSent(2, 1)) => break,
+                    other => panic!("expected frames, saw {other:?}"),
+                }
+            }
+            assert!(begin.elapsed() < HANG, "nothing is heard: {:#?}", bench.stats());
+        }
+        let stats = bench.stats_of(LEFT);
+        let lost = stats.dropped - before.dropped;
+        assert!(lost > 0 && shown >= 100, "{shown} were shown: {stats:?}");
+        if bench.access == LinkAccess::Packet {
+            assert!(shown >= u64::from(stats.ring_frames), "{shown} were shown: {stats:?}");
+        }
+    });
+}
+
+/// A queue that holds frames for a while: they fill the send buffer.
+#[test]
+fn frames_that_find_no_room_wait_for_it() {
+    on_each("frames_that_find_no_room_wait_for_it", |bench| {
+        let arguments = "qdisc add dev left root netem delay 200ms limit 100000";
+        let tc = std::process::Command::new("tc").args(arguments.split(' ')).output();
+        if !tc.as_ref().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no queue that is slow is to be had: {tc:?}");
+            return;
+        }
+        bench.begin();
+        let before = bench.stats_of(LEFT);
+        let part = FramePart { link: LEFT, head: header(RIGHT_MAC, LEFT_MAC), data: vec![1; 1486] };
+        let begin = Clock::now();
+        let mut batches = 0;
+        // A machine that sends them too slowly to fill the buffer tries again.
+        while bench.stats_of(LEFT).send_waits == before.send_waits {
+            for token in [1, 2] {
+                bench.send(ON_LEFT, token, vec![part.clone(); 2000]);
+            }
+            for expected in [1, 2] {
+                loop {
+                    match bench.next() {
+                        (_, Report::FramesSent(token, 2000)) => break assert_eq!(token, expected),
+                        (ON_RIGHT, Report::Frame(..)) => {}
+                        other => panic!("expected frames, saw {other:?}"),
+                    }
+                }
+                batches += 1;
+            }
+            assert!(begin.elapsed() < HANG, "it never waits: {:#?}", bench.stats());
+        }
+        let after = bench.stats_of(LEFT);
+        assert_eq!((after.sent - before.sent, after.send_failed), (batches * 2000, 0));
+        bench.nothing_is_lent_beside_frames(ON_LEFT);
+        // What waits when the link goes comes back.
+        for token in 4..7 {
+            bench.send(ON_LEFT, token, vec![part.clone(); 2000]);
+        }
+        bench.handle.remove_link(LEFT);
+        bench.nothing_is_lent_beside_frames(ON_LEFT);
+    });
+}
