@@ -2,12 +2,14 @@
 //!
 //! The target is pinned to one CPU and the load to another. A case has two sides (or one side and a
 //! limit); within a round the sides run one after the other, the order turning each round, and the
-//! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs`,
-//! processes and their configurations in `bench/process.rs`, the table and the JSON in
-//! `bench/report.rs`. A benchmark, not a test: figures below what is wanted are shown and change no
+//! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs` and, of
+//! AoE, in `bench/aoe.rs`, processes and their configurations in `bench/process.rs`, the namespaces of AoE
+//! in `bench/lan.rs`, the table and the JSON in `bench/report.rs`. A benchmark, not a test: figures below what is wanted are shown and change no
 //! exit code. Times: seconds unless named otherwise.
 
+mod aoe;
 mod cases;
+mod lan;
 mod process;
 mod report;
 
@@ -58,7 +60,7 @@ pub(crate) struct Options {
 pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     let (rounds, seconds) =
         if options.quick { (2, 0.5) } else { (options.rounds.max(1), options.seconds) };
-    let chosen: Vec<Case> = cases::all()
+    let mut chosen: Vec<Case> = cases::all()
         .into_iter()
         .filter(|case| {
             options.only.is_empty() || options.only.iter().any(|name| case.name.starts_with(name))
@@ -67,9 +69,13 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     ensure!(!chosen.is_empty(), "no case has such a name; --list shows them");
     if options.list {
         for case in &chosen {
-            println!("{:<16} {:<7} {}", case.name, case.wanted(), case.about);
+            println!("{:<18} {:<15} {}", case.name, case.wanted(), case.about);
         }
         return Ok(true);
+    }
+    let left_out = aoe::leave_out(&mut chosen)?;
+    if let Some(line) = &left_out {
+        eprintln!("{line}");
     }
     tree::must_succeed(&mut tree.cargo(&["build", "--release", "--package", "yardstick"]))?;
     let plateway = match &options.plateway {
@@ -91,6 +97,9 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     let environment = report::environment(tree);
     let path = report::store(tree, &plan, &environment, &rows)?;
     print!("{}", report::table(&rows, &environment, options.markdown));
+    if let Some(line) = left_out {
+        println!("\n{line}");
+    }
     println!("\nfigures: {}", path.display());
     Ok(true)
 }
@@ -107,21 +116,32 @@ fn measure(
     progress: &Progress,
 ) -> Result<Measured> {
     match &case.kind {
-        Kind::Ratio { reference, subject } => {
-            let mut sides = [Running::start(bench, reference)?, Running::start(bench, subject)?];
+        Kind::Ratio { reference, subject, beside } => {
             let mut figures = Measured::default();
+            let mut sides =
+                vec![Running::start(bench, reference)?, Running::start(bench, subject)?];
+            if let Some(beside) = beside {
+                match Running::start(bench, beside) {
+                    Ok(running) => sides.push(running),
+                    // It is no part of the case: the other two are measured without it.
+                    Err(error) => figures.alone = Some(format!("nothing beside: {error:#}")),
+                }
+            }
             for round in 0..rounds {
                 progress.show(&format!("round {} of {rounds}", round + 1));
-                // The order turns, so that a drift of the machine favours neither side.
-                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-                let mut pair = [0.0; 2];
-                for side in order {
+                let mut seen = [0.0; 3];
+                for turn in 0..sides.len() {
+                    // The order turns, so that a drift of the machine favours no side.
+                    let side = (turn + round) % sides.len();
                     let (figure, raw) = sides[side].run(bench, seconds, case.figure)?;
-                    pair[side] = figure;
+                    seen[side] = figure;
                     figures.note(&raw);
                     figures.raw.push(json!({"round": round, "side": side, "seen": raw}));
                 }
-                figures.add(pair);
+                figures.add([seen[0], seen[1]]);
+                if sides.len() == 3 {
+                    figures.add_beside(seen[2]);
+                }
             }
             Ok(figures)
         }
@@ -153,9 +173,10 @@ impl<'a> Running<'a> {
             None => None,
         };
         if let Some(server) = &server
-            && side.server.as_ref().is_some_and(|plan| plan.fill)
+            && side.server.as_ref().is_some_and(process::Plan::fill)
         {
-            bench.client(server, &["--rw=write", "--bs=128k", "--fill"], 0.0)?;
+            let size = if server.lan().is_some() { "--bs=full" } else { "--bs=128k" };
+            bench.client(server, &["--rw=write", size, "--fill"], 0.0)?;
         }
         Ok(Self { side, server })
     }

@@ -5,7 +5,8 @@
 
 use serde_json::Value;
 
-use super::process::{Bytes, Plan};
+use super::aoe;
+use super::process::{Bytes, NvmePlan as Nvme, Plan};
 
 /// One line of the table.
 pub(super) struct Case {
@@ -19,7 +20,12 @@ pub(super) struct Case {
 /// Two sides, or one and a limit.
 pub(super) enum Kind {
     /// The figure of `subject` by that of `reference`.
-    Ratio { reference: Side, subject: Side },
+    Ratio {
+        reference: Side,
+        subject: Side,
+        /// A third in the same rounds, against which both are shown.
+        beside: Option<Side>,
+    },
     /// The figure itself.
     Limit { side: Side },
 }
@@ -29,6 +35,8 @@ pub(super) enum Kind {
 pub(super) enum Want {
     AtLeast(f64),
     AtMost(f64),
+    /// To be said, not to be judged.
+    Stated,
 }
 
 /// A server and a load.
@@ -64,6 +72,14 @@ pub(super) enum Figure {
     BytesEach,
     /// Resident MiB of the target.
     Resident,
+    /// Megabytes of data a second.
+    Megabytes,
+    /// From the start of the target to its first answer.
+    StartSeconds,
+    /// Share of its peak that a flooded target still does.
+    OverloadShare,
+    /// Share of its peak that it does a second after the flood.
+    AfterShare,
 }
 
 impl Figure {
@@ -81,6 +97,10 @@ impl Figure {
                 Some(grown / number("/idle_connections")?)
             }
             Self::Resident => Some(number("/target/resident")? / f64::from(1 << 20)),
+            Self::Megabytes => number("/mb_per_second"),
+            Self::StartSeconds => number("/start_seconds"),
+            Self::OverloadShare => number("/overload_share"),
+            Self::AfterShare => number("/after_share"),
         }
     }
 
@@ -94,6 +114,9 @@ impl Figure {
             Self::Wakeups => format!("{value:.0}"),
             Self::BytesEach => format!("{value:.0} B"),
             Self::Resident => format!("{value:.1} MiB"),
+            Self::Megabytes => format!("{value:.0} MB/s"),
+            Self::StartSeconds => format!("{value:.2} s"),
+            Self::OverloadShare | Self::AfterShare => format!("{value:.2} of peak"),
         }
     }
 }
@@ -108,6 +131,7 @@ impl Case {
         match self.want {
             Want::AtLeast(value) => format!(">= {}", show(value)),
             Want::AtMost(value) => format!("<= {}", show(value)),
+            Want::Stated => "stated".to_owned(),
         }
     }
 
@@ -116,12 +140,13 @@ impl Case {
         match self.want {
             Want::AtLeast(bound) => value >= bound,
             Want::AtMost(bound) => value <= bound,
+            Want::Stated => true,
         }
     }
 }
 
-fn client(server: Plan, args: &[&'static str]) -> Side {
-    Side { server: Some(server), load: Load::Client(args.to_vec()) }
+fn client(server: Nvme, args: &[&'static str]) -> Side {
+    Side { server: Some(Plan::Nvme(server)), load: Load::Client(args.to_vec()) }
 }
 
 /// Plateway with one RAM disk against the ceiling, under the same load.
@@ -135,8 +160,9 @@ fn against_ceiling(
         name,
         about,
         kind: Kind::Ratio {
-            reference: client(Plan::ceiling(), args),
-            subject: client(Plan::ram(), args),
+            reference: client(Nvme::ceiling(), args),
+            subject: client(Nvme::ram(), args),
+            beside: None,
         },
         figure: Figure::OpsPerCpu,
         want: Want::AtLeast(want),
@@ -151,7 +177,7 @@ fn ratio(
     reference: Side,
     subject: Side,
 ) -> Case {
-    Case { name, about, kind: Kind::Ratio { reference, subject }, figure, want }
+    Case { name, about, kind: Kind::Ratio { reference, subject, beside: None }, figure, want }
 }
 
 fn limit(name: &'static str, about: &'static str, figure: Figure, most: f64, side: Side) -> Case {
@@ -165,6 +191,7 @@ pub(super) fn all() -> Vec<Case> {
     cases.extend(variants());
     cases.extend(quiet());
     cases.extend(initiators());
+    cases.extend(aoe::cases());
     cases
 }
 
@@ -193,23 +220,23 @@ fn latency() -> Vec<Case> {
             "4 KiB reads one at a time, both sides asleep in between",
             Figure::Iops,
             Want::AtLeast(0.9),
-            client(Plan::ceiling(), &one),
-            client(Plan::ram(), &one),
+            client(Nvme::ceiling(), &one),
+            client(Nvme::ram(), &one),
         ),
         ratio(
             "depth-1-poll",
             "the same with poll_us = 50 against a ceiling that spins as long",
             Figure::Iops,
             Want::AtLeast(0.9),
-            client(Plan::ceiling().poll(50), &one),
-            client(Plan::ram().poll(50), &one),
+            client(Nvme::ceiling().poll(50), &one),
+            client(Nvme::ram().poll(50), &one),
         ),
         limit(
             "poll-quiet",
             "CPU share with poll_us = 50 when an idle connection is all there is",
             Figure::TargetShare,
             0.5,
-            client(Plan::ram().poll(50), &["--connections=0", "--idle-connections=1"]),
+            client(Nvme::ram().poll(50), &["--connections=0", "--idle-connections=1"]),
         ),
     ]
 }
@@ -223,8 +250,8 @@ fn variants() -> Vec<Case> {
             about,
             Figure::OpsPerCpu,
             Want::AtLeast(want),
-            client(Plan::ram(), &off),
-            client(Plan::ram(), &on),
+            client(Nvme::ram(), &off),
+            client(Nvme::ram(), &on),
         )
     };
     let four = ["--rw=randread", "--connections=4"];
@@ -237,24 +264,24 @@ fn variants() -> Vec<Case> {
             "a stripe over four RAM disks against one, 4 KiB reads",
             Figure::OpsPerCpu,
             Want::AtLeast(0.95),
-            client(Plan::ram(), &read),
-            client(Plan::stripe(), &read),
+            client(Nvme::ram(), &read),
+            client(Nvme::stripe(), &read),
         ),
         ratio(
             "two-shards",
             "two shards against one, 4 connections (CPU of both shards)",
             Figure::OpsPerCpu,
             Want::AtLeast(0.9),
-            client(Plan::ram(), &four),
-            client(Plan::ram().two_shards(), &four),
+            client(Nvme::ram(), &four),
+            client(Nvme::ram().two_shards(), &four),
         ),
         ratio(
             "stuck",
             "one connection that never receives, against none",
             Figure::Iops,
             Want::AtLeast(0.95),
-            client(Plan::ram(), &read),
-            client(Plan::ram(), &["--rw=randread", "--stuck-connections=1"]),
+            client(Nvme::ram(), &read),
+            client(Nvme::ram(), &["--rw=randread", "--stuck-connections=1"]),
         ),
     ]
 }
@@ -270,28 +297,28 @@ fn quiet() -> Vec<Case> {
             "CPU share of 100 idle connections with keep alive",
             Figure::TargetShare,
             0.5,
-            client(Plan::ram(), &idle_100),
+            client(Nvme::ram(), &idle_100),
         ),
         limit(
             "idle-none",
             "wake-ups of an idle server without connections",
             Figure::Wakeups,
             0.0,
-            client(Plan::ram(), &["--connections=0"]),
+            client(Nvme::ram(), &["--connections=0"]),
         ),
         limit(
             "idle-10k",
             "resident bytes of each of 10,000 idle connections",
             Figure::BytesEach,
             budget,
-            client(Plan::ram(), &idle_10k),
+            client(Nvme::ram(), &idle_10k),
         ),
         limit(
             "resident",
             "resident memory at start, beside RAM disks",
             Figure::Resident,
             32.0,
-            client(Plan::null(), &["--connections=0"]),
+            client(Nvme::null(), &["--connections=0"]),
         ),
     ]
 }
@@ -304,9 +331,9 @@ fn initiators() -> Vec<Case> {
             "CPU an operation of `plateway bench` against the bare client's",
             Figure::LoadCpu,
             Want::AtMost(1.3),
-            client(Plan::ceiling(), &["--rw=randread"]),
+            client(Nvme::ceiling(), &["--rw=randread"]),
             Side {
-                server: Some(Plan::ceiling()),
+                server: Some(Plan::Nvme(Nvme::ceiling())),
                 load: Load::Initiator(vec!["--rw=randread", "--bs=4k", "--iodepth=32"]),
             },
         ),

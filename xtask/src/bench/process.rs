@@ -5,6 +5,7 @@
 //! load comes from `/proc/PID/task/*/schedstat`, looked at twice in mid-run. Errors name the
 //! program, and carry what it wrote to standard error.
 
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,12 +16,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use super::aoe;
+use super::lan::Lan;
 use crate::tree::{Tree, words};
 
 /// Name of the subsystem under which Plateway exports the volume.
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:bench";
 /// Bytes of every volume that is measured.
-const VOLUME: &str = "512MiB";
+pub(super) const VOLUME: &str = "512MiB";
 const MEMBER: &str = "128MiB";
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(30);
@@ -37,12 +40,30 @@ impl Bytes {
 
 /// A server to start.
 #[derive(Clone)]
-pub(super) struct Plan {
+pub(super) enum Plan {
+    /// Of NVMe/TCP, on a port of the loopback interface.
+    Nvme(NvmePlan),
+    /// Of AoE, on a LAN of its own.
+    Aoe(aoe::Plan),
+}
+
+impl Plan {
+    /// Whether every block is to be written before anything is measured.
+    pub(super) fn fill(&self) -> bool {
+        match self {
+            Self::Nvme(plan) => plan.fill,
+            Self::Aoe(plan) => plan.fill,
+        }
+    }
+}
+
+/// A server of NVMe/TCP.
+#[derive(Clone)]
+pub(super) struct NvmePlan {
     disks: Disks,
     poll_us: u32,
     two_shards: bool,
-    /// Write every block before anything is measured.
-    pub(super) fill: bool,
+    fill: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +74,7 @@ enum Disks {
     Null,
 }
 
-impl Plan {
+impl NvmePlan {
     fn new(disks: Disks, fill: bool) -> Self {
         Self { disks, poll_us: 0, two_shards: false, fill }
     }
@@ -93,11 +114,20 @@ impl Plan {
 
 /// A server that runs.
 pub(super) struct Server {
-    child: Child,
-    address: SocketAddr,
-    subsystem: &'static str,
-    cpus: String,
+    pub(super) child: Child,
+    place: Place,
+    pub(super) cpus: String,
     log: PathBuf,
+    /// Whether all that its CPUs do counts, and not its threads alone.
+    pub(super) counts_core: bool,
+    /// From its start to its first answer.
+    pub(super) start_seconds: f64,
+}
+
+/// Where a server is found.
+enum Place {
+    Port { address: SocketAddr, subsystem: &'static str },
+    Lan(Lan),
 }
 
 impl Drop for Server {
@@ -111,17 +141,22 @@ impl Drop for Server {
 /// Where the programs are, and a directory for what they leave.
 pub(super) struct Bench {
     root: PathBuf,
-    yardstick: PathBuf,
-    plateway: PathBuf,
+    pub(super) yardstick: PathBuf,
+    pub(super) plateway: PathBuf,
     dir: PathBuf,
-    target_cpu: usize,
-    load_cpu: usize,
+    numbers: Cell<usize>,
+    elsewhere: RefCell<Vec<PathBuf>>,
+    pub(super) target_cpu: usize,
+    pub(super) load_cpu: usize,
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
         // Files of the stripe and logs; what cannot be removed is in the target directory anyway.
         let _ = fs::remove_dir_all(&self.dir);
+        for path in self.elsewhere.borrow().iter() {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -135,21 +170,55 @@ impl Bench {
         let dir = tree.target.join(format!("bench/run-{}", std::process::id()));
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let yardstick = tree.target.join("release/yardstick");
-        Ok(Self { root: tree.root.clone(), yardstick, plateway, dir, target_cpu, load_cpu })
+        Ok(Self {
+            root: tree.root.clone(),
+            yardstick,
+            plateway,
+            dir,
+            numbers: Cell::new(0),
+            elsewhere: RefCell::new(Vec::new()),
+            target_cpu,
+            load_cpu,
+        })
+    }
+
+    /// A new directory, which goes with the bench.
+    pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
+        self.numbers.set(self.numbers.get() + 1);
+        let dir = self.dir.join(format!("{name}-{}", self.numbers.get()));
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// Removes a file when the bench ends.
+    pub(super) fn remove_later(&self, path: &Path) {
+        self.elsewhere.borrow_mut().push(path.to_owned());
     }
 
     /// A program on the given CPUs that does not outlive the bench.
     fn command(&self, cpus: &str, program: &Path) -> Command {
+        self.command_in(&[], cpus, program)
+    }
+
+    /// The same, entered by way of another program that becomes it.
+    pub(super) fn command_in(&self, way: &[&str], cpus: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "taskset", "--cpu-list", cpus]);
+        command.args(["--pdeathsig", "KILL"]).args(way).args(["taskset", "--cpu-list", cpus]);
         command.arg(program).current_dir(&self.root).stdin(Stdio::null());
         // An error is one line in the table; a backtrace would bury it.
         command.env_remove("RUST_BACKTRACE");
         command
     }
 
-    /// Starts a server and waits until it accepts.
+    /// Starts a server and waits until it answers.
     pub(super) fn serve(&self, plan: &Plan) -> Result<Server> {
+        match plan {
+            Plan::Nvme(plan) => self.serve_nvme(plan),
+            Plan::Aoe(plan) => aoe::serve(self, plan),
+        }
+    }
+
+    fn serve_nvme(&self, plan: &NvmePlan) -> Result<Server> {
         let port = free_port()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let cpus = if plan.two_shards {
@@ -175,7 +244,9 @@ impl Bench {
         command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
         let text = words(&command);
         let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
-        let mut server = Server { child, address, subsystem, cpus, log };
+        let place = Place::Port { address, subsystem };
+        let mut server =
+            Server { child, place, cpus, log, counts_core: false, start_seconds: f64::NAN };
         let deadline = Instant::now() + START;
         while TcpStream::connect(address).is_err() {
             if let Some(status) = server.child.try_wait()? {
@@ -202,20 +273,19 @@ impl Bench {
 
     /// The bare client against a server, for one window.
     pub(super) fn client(&self, server: &Server, args: &[&str], seconds: f64) -> Result<Value> {
+        let Place::Port { address, subsystem } = &server.place else {
+            return aoe::client(self, server, aoe::ADDRESS, args, seconds)
+                .map_err(|error| server.blame(error));
+        };
         let mut command = self.command(&self.load_cpu.to_string(), &self.yardstick);
         command
-            .args(["client", "--json", "--connect", &server.address.to_string()])
-            .args(["--nqn", server.subsystem])
+            .args(["client", "--json", "--connect", &address.to_string()])
+            .args(["--nqn", subsystem])
             .args(["--seconds", &seconds.to_string()])
             .args(["--target-pid", &server.child.id().to_string()])
             .args(["--target-cpus", &server.cpus])
             .args(args);
-        let mut value = output(command, seconds)
-            .map_err(|error| match server.words() {
-                words if words.is_empty() => error,
-                words => error.context(format!("the server says: {words}")),
-            })?
-            .value;
+        let mut value = output(command, seconds).map_err(|error| server.blame(error))?.value;
         value["load_cpu_us_per_op"] = value["client_cpu_us_per_op"].clone();
         Ok(value)
     }
@@ -228,28 +298,31 @@ impl Bench {
         seconds: f64,
     ) -> Result<Value> {
         let cpu = if server.is_some() { self.load_cpu } else { self.target_cpu };
-        let mut command = self.command(&cpu.to_string(), &self.plateway);
-        command.arg("bench");
-        match server {
-            Some(server) => {
-                let name = server.subsystem;
-                command.arg(format!(
-                    "nvme+tcp://{}/{name}/1?hdgst=0&ddgst=0&queues=1&depth=32",
-                    server.address
+        let mut command = match server.map(|server| (server, &server.place)) {
+            Some((server, Place::Lan(_))) => aoe::initiator(self, server)?,
+            Some((_, Place::Port { address, subsystem })) => {
+                let mut command = self.command(&cpu.to_string(), &self.plateway);
+                command.arg("bench").arg(format!(
+                    "nvme+tcp://{address}/{subsystem}/1?hdgst=0&ddgst=0&queues=1&depth=32"
                 ));
+                command
             }
             None => {
-                command.arg("volume:v0").arg("--config").arg(self.stripe_of_files()?);
+                let mut command = self.command(&cpu.to_string(), &self.plateway);
+                command.args(["bench", "volume:v0", "--config"]).arg(self.stripe_of_files()?);
+                command
             }
-        }
+        };
         // Long enough to look at its CPU time twice in mid-run, whatever it does at start and end.
         let whole = seconds.ceil().max(2.0);
         command.args(args).args(["--numjobs=1", "--time", &whole.to_string(), "--json"]);
         let done = output(command, whole)?;
         let mut value = done.value;
         let iops = find(&value, "iops").context("no field iops")?;
+        let size = args.iter().find_map(|arg| arg.strip_prefix("--bs=")).and_then(bytes);
         value = json!({
-            "iops": iops, "load_cpu_us_per_op": done.cpu_share * 1e6 / iops, "printed": value,
+            "iops": iops, "load_cpu_us_per_op": done.cpu_share * 1e6 / iops,
+            "mb_per_second": size.map(|size| iops * size / 1e6), "printed": value,
         });
         Ok(value)
     }
@@ -302,8 +375,35 @@ impl Bench {
 }
 
 impl Server {
+    /// A server on a LAN.
+    pub(super) fn in_lan(
+        child: Child,
+        lan: Lan,
+        cpus: String,
+        log: PathBuf,
+        counts_core: bool,
+    ) -> Self {
+        Self { child, place: Place::Lan(lan), cpus, log, counts_core, start_seconds: f64::NAN }
+    }
+
+    /// Its LAN, if it is on one.
+    pub(super) fn lan(&self) -> Option<&Lan> {
+        match &self.place {
+            Place::Lan(lan) => Some(lan),
+            Place::Port { .. } => None,
+        }
+    }
+
+    /// An error of a load with what the server said.
+    fn blame(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.words() {
+            words if words.is_empty() => error,
+            words => error.context(format!("the server says: {words}")),
+        }
+    }
+
     /// The end of what it wrote to standard error.
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join(" | ")
@@ -314,7 +414,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-fn server_table(cpus: &str, own: &Path) -> String {
+pub(super) fn server_table(cpus: &str, own: &Path) -> String {
     let own = own.display();
     format!(
         "[server]\nshards = [{cpus}]\ncontrol = \"{own}/control.sock\"\nstate = \"{own}/state\"\n"
@@ -322,7 +422,7 @@ fn server_table(cpus: &str, own: &Path) -> String {
 }
 
 /// `[[disk]]` for each URI and a volume `v0` over them.
-fn volume(disks: &[String]) -> String {
+pub(super) fn volume(disks: &[String]) -> String {
     let mut text = String::new();
     let mut names = Vec::new();
     for (number, uri) in disks.iter().enumerate() {
@@ -337,7 +437,7 @@ fn volume(disks: &[String]) -> String {
     )
 }
 
-fn configuration(plan: &Plan, address: SocketAddr, cpus: &str, own: &Path) -> String {
+fn configuration(plan: &NvmePlan, address: SocketAddr, cpus: &str, own: &Path) -> String {
     let disks: Vec<String> = match plan.disks {
         Disks::Stripe => (0..4).map(|_| format!("ram:{MEMBER}")).collect(),
         Disks::Null => vec![format!("null:{VOLUME}")],
@@ -352,13 +452,13 @@ fn configuration(plan: &Plan, address: SocketAddr, cpus: &str, own: &Path) -> St
 }
 
 /// What a load printed, and the share of a CPU that it used in mid-run.
-struct Done {
-    value: Value,
+pub(super) struct Done {
+    pub(super) value: Value,
     cpu_share: f64,
 }
 
 /// Runs a load to its end, or to its time limit.
-fn output(mut command: Command, seconds: f64) -> Result<Done> {
+pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
     let text = words(&command);
     let mut child = command
         .stdout(Stdio::piped())
@@ -427,6 +527,12 @@ fn run_time(pid: u32) -> u64 {
         .sum()
 }
 
+/// A size such as `4k`, in bytes.
+fn bytes(size: &str) -> Option<f64> {
+    let (digits, unit) = size.strip_suffix('k').map_or((size, 1.0), |digits| (digits, 1024.0));
+    Some(digits.parse::<f64>().ok()? * unit)
+}
+
 /// The first number called `name`, at any depth.
 fn find(value: &Value, name: &str) -> Option<f64> {
     match value {
@@ -446,9 +552,9 @@ mod tests {
     #[test]
     fn a_stripe_names_all_its_disks_and_a_single_disk_has_no_chunk() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-        let stripe = configuration(&Plan::stripe(), address, "0", Path::new("/own"));
+        let stripe = configuration(&NvmePlan::stripe(), address, "0", Path::new("/own"));
         assert!(stripe.contains("disks = [\"d0\", \"d1\", \"d2\", \"d3\"]\nchunk = \"64KiB\""));
-        let single = configuration(&Plan::ram().poll(50), address, "0,1", Path::new("/own"));
+        let single = configuration(&NvmePlan::ram().poll(50), address, "0,1", Path::new("/own"));
         assert!(single.contains("shards = [0,1]") && single.contains("poll_us = 50"));
         assert!(!single.contains("chunk"));
     }
@@ -458,5 +564,10 @@ mod tests {
         let value = json!({"read": [{"iops": 7.5}]});
         assert_eq!(find(&value, "iops"), Some(7.5));
         assert_eq!(find(&value, "bytes"), None);
+    }
+
+    #[test]
+    fn sizes_are_read_with_and_without_a_unit() {
+        assert_eq!(["4k", "512", "x"].map(bytes), [Some(4096.0), Some(512.0), None]);
     }
 }

@@ -19,8 +19,9 @@ use crate::memory::Area;
 use crate::report::{Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
 
-/// Frames of the receive ring, where there is one.
-const RING: usize = 256;
+/// Frames of the receive ring at least. It holds the window twice and no more: what goes round in a small
+/// ring stays in the cache, and the copy into it may be at the target's expense.
+const RING_MIN: usize = 64;
 /// How long the target may take to be found.
 const DISCOVERY: Duration = Duration::from_secs(30);
 /// Between two questions of the discovery.
@@ -150,7 +151,11 @@ struct Found {
 impl Client {
     /// Opens the link and looks for the target.
     fn find(options: &Options) -> Result<Self> {
-        let receive = if options.ring { Receive::Ring(RING) } else { Receive::Messages };
+        let receive = if options.ring {
+            Receive::Ring(RING_MIN.max(2 * usize::from(options.window)))
+        } else {
+            Receive::Messages
+        };
         let mut packet = Packet::open(&options.interface, receive)?;
         let mut outgoing = Outgoing::new();
         let found = find(&mut packet, &mut outgoing, options.address)?;

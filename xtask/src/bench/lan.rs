@@ -1,0 +1,169 @@
+//! A LAN of two stations for AoE: a pair of virtual interfaces, each end in a network namespace of its own.
+//!
+//! In: the MTU, and where received frames are dealt with. Out: commands that run at either end. A virtual
+//! interface hands frames over on the sender's CPU; with [`Softirq::Own`] each end steers what it receives
+//! to its own CPU (RPS), as a card with a queue for that CPU would. Nothing outside the two namespaces is
+//! touched, and both end with the value; what a killed bench left behind goes when the next one begins.
+//! Errors: no right to make namespaces, said in one line.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+
+/// The names of all our namespaces begin so; then come the process, a number, and the end.
+const PREFIX: &str = "plateway-bench-";
+/// The interface at the target's end.
+pub(super) const TARGET: &str = "aoe-target";
+/// The interface at the load's end.
+pub(super) const LOAD: &str = "aoe-load";
+
+/// On which CPU received frames are dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Softirq {
+    /// On the sender's, as virtual interfaces do: the target's frames on the load's CPU and the other way round.
+    Sender,
+    /// On the receiver's own.
+    Own,
+}
+
+/// Two namespaces and what connects them.
+pub(super) struct Lan {
+    target: String,
+    load: String,
+}
+
+/// Numbers the LANs of this process.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+impl Lan {
+    /// Makes both ends; `cpus` are those of the target and of the load.
+    pub(super) fn new(mtu: u32, softirq: Softirq, cpus: (usize, usize)) -> Result<Self> {
+        let name =
+            |end: &str, number: usize| format!("{PREFIX}{}-{number}-{end}", std::process::id());
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let lan = Self { target: name("target", number), load: name("load", number) };
+        for end in [&lan.target, &lan.load] {
+            ip(&["netns", "add", end])?;
+        }
+        let (target, load) = (lan.target.as_str(), lan.load.as_str());
+        ip(&[
+            "link", "add", TARGET, "netns", target, "type", "veth", "peer", "name", LOAD, "netns",
+            load,
+        ])?;
+        let mtu = mtu.to_string();
+        for (end, interface) in [(target, TARGET), (load, LOAD)] {
+            // No IPv6: nobody else speaks on this link.
+            ip(&["-netns", end, "link", "set", interface, "addrgenmode", "none"])?;
+            ip(&["-netns", end, "link", "set", interface, "mtu", &mtu, "up"])?;
+        }
+        if softirq == Softirq::Own {
+            steer(target, TARGET, cpus.0)?;
+            steer(load, LOAD, cpus.1)?;
+        }
+        Ok(lan)
+    }
+
+    /// What comes before a program at the target's end.
+    pub(super) fn at_target(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.target]
+    }
+
+    /// What comes before a program at the load's end.
+    pub(super) fn at_load(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.load]
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        for end in [&self.target, &self.load] {
+            // Not made, if making it was what failed. The interfaces go with their namespaces.
+            let _ = Command::new("ip").args(["netns", "delete", end]).output();
+        }
+    }
+}
+
+/// Whether namespaces and interfaces may be made here; if not, why, in one line.
+pub(super) fn allowed() -> Result<()> {
+    remove_stale();
+    let lan = Lan::new(1500, Softirq::Own, (0, 0))?;
+    let [program, args @ ..] = lan.at_load();
+    let output = Command::new(program).args(args).arg("true").output()?;
+    if !output.status.success() {
+        bail!("{}", one_line(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Lets the frames that an interface receives be dealt with on one CPU.
+fn steer(namespace: &str, interface: &str, cpu: usize) -> Result<()> {
+    let script = format!("echo {} > /sys/class/net/{interface}/queues/rx-0/rps_cpus", mask(cpu));
+    ip(&["netns", "exec", namespace, "sh", "-c", &script])
+}
+
+/// A set of one CPU as the kernel writes it: hexadecimal, in groups of 32 bits.
+fn mask(cpu: usize) -> String {
+    let rest = ",00000000".repeat(cpu / 32);
+    format!("{:x}{rest}", 1_u32 << (cpu % 32))
+}
+
+/// Removes the namespaces of benches that have ended without doing so.
+fn remove_stale() {
+    let Ok(output) = Command::new("ip").args(["netns", "list"]).output() else {
+        return;
+    };
+    for name in stale(&String::from_utf8_lossy(&output.stdout), |pid| {
+        Path::new("/proc").join(pid.to_string()).exists()
+    }) {
+        // Another bench may be doing the same.
+        let _ = Command::new("ip").args(["netns", "delete", &name]).output();
+    }
+}
+
+/// Those of our namespaces in `ip netns list` whose process is no longer alive.
+fn stale(list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| {
+            let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+            pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid: u32| !alive(pid))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    let output = Command::new("ip")
+        .args(args)
+        .output()
+        .context("`ip` is not on PATH (Debian package iproute2)")?;
+    if !output.status.success() {
+        bail!("ip {}: {}", args.join(" "), one_line(&output.stderr));
+    }
+    Ok(())
+}
+
+fn one_line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_namespaces_of_benches_that_have_ended_are_stale() {
+        let list = "plateway-bench-12-0-target (id: 3)\nplateway-bench-13-0-load\nother\nplateway-bench-x-1\n";
+        assert_eq!(stale(list, |pid| pid == 13), ["plateway-bench-12-0-target"]);
+    }
+
+    #[test]
+    fn a_cpu_is_a_bit_in_groups_of_eight_digits() {
+        assert_eq!(
+            [0, 1, 5, 32, 70].map(mask),
+            ["1", "2", "20", "1,00000000", "40,00000000,00000000"]
+        );
+    }
+}
