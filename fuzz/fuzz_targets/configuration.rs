@@ -102,7 +102,7 @@ struct World(HiArgs);
 
 impl World {
     fn carry_out(&mut self, step: &Step) {
-        let HiArgs { disks, volumes, listeners, exports, .. } = &mut self.0;
+        let HiArgs { disks, volumes, listeners, links, exports, aoe_exports, .. } = &mut self.0;
         match step.clone() {
             Step::AddDisk(disk) => {
                 let twin = |other: &DiskConfig| {
@@ -150,10 +150,36 @@ impl World {
                 }
                 exports.push(export);
             }
+            Step::AddLink(link) => {
+                assert!(!links.iter().any(|other| other.name == link.name), "{step}: it is open");
+                links.push(link);
+            }
+            Step::RemoveLink(link) => {
+                let used = aoe_exports.iter().any(|one| one.links().any(|name| name == link.name));
+                assert!(!used, "{step}: it is used");
+                take(links, |other| *other == link, step);
+            }
+            Step::AddAoeExport(export) => {
+                assert!(volumes.iter().any(|volume| volume.name == export.volume), "{step}");
+                for name in export.links() {
+                    assert!(links.iter().any(|link| link.name == name), "{step}: no link {name}");
+                    let taken = aoe_exports.iter().any(|other| {
+                        other.address == export.address && other.links().any(|link| link == name)
+                    });
+                    assert!(!taken, "{step}: its address is taken");
+                }
+                aoe_exports.push(export);
+            }
+            Step::RemoveAoeExport(export) => take(aoe_exports, |other| *other == export, step),
+            Step::ChangeAoeExport { from, to } => {
+                let export = aoe_exports.iter_mut().find(|other| **other == from);
+                *export.unwrap_or_else(|| panic!("{step}: there is none")) = to;
+            }
             Step::RemoveExport(export) => take(exports, |other| *other == export, step),
             Step::RemoveListener(listener) => take(listeners, |other| *other == listener, step),
             Step::RemoveVolume(volume) => {
-                let exported = exports.iter().any(|export| export.volume == volume.name);
+                let exported = exports.iter().any(|export| export.volume == volume.name)
+                    || aoe_exports.iter().any(|export| export.volume == volume.name);
                 assert!(!exported, "{step}: it is exported");
                 take(volumes, |other| *other == volume, step);
             }
@@ -188,11 +214,13 @@ impl World {
 
     /// Checks that this is what is served, in whatever order.
     fn is(&self, wanted: &HiArgs) {
-        let HiArgs { disks, volumes, listeners, exports, .. } = &self.0;
+        let HiArgs { disks, volumes, listeners, links, exports, aoe_exports, .. } = &self.0;
         same(disks, &wanted.disks, |a, b| a.name == b.name && same_disk(&a.uri, &b.uri));
         same(volumes, &wanted.volumes, |a, b| a == b);
         same(listeners, &wanted.listeners, |a, b| a == b);
         same(exports, &wanted.exports, |a, b| a == b);
+        same(links, &wanted.links, |a, b| a == b);
+        same(aoe_exports, &wanted.aoe_exports, |a, b| a == b);
     }
 }
 

@@ -28,9 +28,9 @@ fuzz_target!(|text: &str| {
         Err(error) => show(text, &error),
     }
     match parse_target(text) {
-        Ok(address) => {
-            let again = format!("nvme+tcp://{address}");
-            assert_eq!(parse_target(&again).as_ref(), Ok(&address), "{again}");
+        Ok(target) => {
+            let again = target.to_string();
+            assert_eq!(parse_target(&again).as_ref(), Ok(&target), "{again}");
         }
         Err(error) => show(text, &error),
     }

@@ -10,11 +10,10 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::address::HostPort;
 use crate::config::model::DriverChoice;
 use crate::config::quick::Flags;
 use crate::config::size::parse_fio_size;
-use crate::config::uri::{DiskUri, parse_target};
+use crate::config::uri::{DiscoveryTarget, DiskUri, parse_target};
 
 /// The configuration that `check` and `apply` take where none is named.
 const CONFIG_DEFAULT: &str = "plateway.toml";
@@ -29,6 +28,7 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
     after_help = "A DISK is one of\n  \
         ram:SIZE  null:SIZE  file:PATH[?create=SIZE]  /dev/NAME\n  \
         nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
+        aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         volume:NAME (with --config)\n  \
         delay:US,DISK  faulty:SEED,DISK\n\n\
         Begin with:\n  \
@@ -73,6 +73,7 @@ pub(crate) enum Command {
 #[command(after_help = "Examples:\n  \
     plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any\n  \
     plateway serve /dev/nvme1n1 --nvme [::]:4420 --hosts nqn.2014-08.org.nvmexpress:uuid:...\n  \
+    plateway serve file:/srv/a.img --aoe eth1/7.0 --hosts 02:00:00:00:00:01\n  \
     plateway serve --config plateway.toml\n\n\
     Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1.\n\
     SIGHUP applies the configuration again; SIGTERM drains for at most 5 s, a second one exits.")]
@@ -86,7 +87,10 @@ pub(crate) struct ServeArgs {
     /// Where to answer NVMe/TCP; may be given again for another address
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
     pub(crate) nvme: Vec<String>,
-    /// Who may connect: "any", or NQNs of hosts separated by commas; nobody unless given
+    /// Where to answer AoE: the first disk is at this shelf and slot, the next at the next slot; may be given again
+    #[arg(long, value_name = "INTERFACE/SHELF.SLOT", conflicts_with = "config")]
+    pub(crate) aoe: Vec<String>,
+    /// Who may connect: "any", or NQNs of hosts (for AoE, MAC addresses) separated by commas; nobody unless given
     #[arg(long, value_name = "any|NQN[,NQN]", conflicts_with = "config")]
     pub(crate) hosts: Option<String>,
     /// How I/O is done; auto takes io_uring where it works
@@ -118,6 +122,7 @@ impl ServeArgs {
         Flags {
             disks: self.disks.clone(),
             nvme: self.nvme.clone(),
+            aoe: self.aoe.clone(),
             hosts: self.hosts.clone(),
             driver: self.driver.map(|driver| driver.to_string()),
             shards: self.shards.clone(),
@@ -320,7 +325,7 @@ impl CopyArgs {
 pub(crate) struct DiscoverArgs {
     /// nvme+tcp://host[:port]
     #[arg(value_name = "TARGET", value_parser = parse_target)]
-    pub(crate) target: HostPort,
+    pub(crate) target: DiscoveryTarget,
     /// Who to say that we are
     #[arg(long, value_name = "NQN")]
     pub(crate) host_nqn: Option<crate::config::nqn::Nqn>,

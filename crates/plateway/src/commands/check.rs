@@ -1,6 +1,6 @@
 //! `plateway check`: whether a configuration can be used, what a start would find, and what it would do: to the server that runs, or from nothing.
 //!
-//! First what was found (disks, volumes, members, listeners), then the steps; what would be refused ends it with exit code 1, each at its line.
+//! First what was found (disks, volumes, members, listeners, links), then the steps; what would be refused ends it with exit code 1, each at its line.
 
 use comfy_table::Table;
 use serde::Serialize;
@@ -79,6 +79,7 @@ fn text_of(found: &Preview) -> String {
         ("volumes", volumes(found)),
         ("members", members(found)),
         ("listeners", listeners(found)),
+        ("links", links(found)),
     ];
     let shown = parts.into_iter().filter(|(_, table)| table.row_count() > 0);
     shown.map(|(title, table)| format!("{title}\n{table}\n\n")).collect()
@@ -137,6 +138,21 @@ fn listeners(found: &Preview) -> Table {
     let mut shown = table(&["listener", "finding"]);
     for listener in &found.listeners {
         shown.add_row([format!("nvme {}", listener.nvme), listener.finding.clone()]);
+    }
+    shown
+}
+
+fn links(found: &Preview) -> Table {
+    let mut shown = table(&["listener", "link", "mac", "mtu", "finding"]);
+    for link in &found.links {
+        let vlan = link.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
+        shown.add_row([
+            format!("aoe {}{vlan}", link.aoe),
+            link.link.clone(),
+            link.mac.clone().unwrap_or("-".to_owned()),
+            link.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
+            link.finding.clone(),
+        ]);
     }
     shown
 }

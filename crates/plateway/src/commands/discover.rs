@@ -14,7 +14,7 @@ use wire::nvme::log::DiscoveryEntry;
 use wire::nvme_tcp::Digests;
 
 use crate::cli::DiscoverArgs;
-use crate::config::uri::NvmeTcpUri;
+use crate::config::uri::{DiscoveryTarget, NvmeTcpUri};
 use crate::control::table;
 use crate::run::open;
 
@@ -38,16 +38,18 @@ struct Entry {
 
 /// Asks.
 pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
+    let DiscoveryTarget::NvmeTcp(target) = &args.target else {
+        return Err(miette::miette!("{}: this build has no AoE", args.target));
+    };
     let failed = |why: String| {
         miette::miette!(
             help = "is a target running there? `ss -ltn` on its machine shows the ports that are listened at: every listener of \
                 `plateway serve` answers, dedicated discovery controllers are on 8009",
-            "discovery at {}: {why}",
-            args.target
+            "discovery at {target}: {why}"
         )
     };
     let mut uri = NvmeTcpUri::new(
-        args.target.clone(),
+        target.clone(),
         wire::nvme::Nqn::DISCOVERY.parse().map_err(|error| failed(format!("{error}")))?,
         1,
     );
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
         let now = block::Instant::ZERO;
         let machine = Discovery::new(now, *address, host, host_id, Digests::NONE, LIMIT);
         result = Talk::new().run(machine).map_err(|why| match address.to_string() {
-            named if named == args.target.to_string() => why,
+            named if named == target.to_string() => why,
             resolved => format!("{resolved}: {why}"),
         });
         if result.is_ok() {

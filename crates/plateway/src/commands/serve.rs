@@ -102,8 +102,13 @@ impl Server<'_> {
 
     /// A configuration that came over the control socket; flags of `[server]` stand as they did at the start, disks on the command line do not.
     fn read(&self, name: &str, text: &str) -> Result<Checked, String> {
-        let flags =
-            Flags { disks: Vec::new(), nvme: Vec::new(), hosts: None, ..self.flags.clone() };
+        let flags = Flags {
+            disks: Vec::new(),
+            nvme: Vec::new(),
+            aoe: Vec::new(),
+            hosts: None,
+            ..self.flags.clone()
+        };
         config::check_with_flags(name, text, &flags, &self.defaults)
             .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
     }

@@ -179,7 +179,9 @@ fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Ve
         disks: Vec::new(),
         volumes: Vec::new(),
         listeners: Vec::new(),
+        links: Vec::new(),
         exports: Vec::new(),
+        aoe_exports: Vec::new(),
     };
     let mut names = Vec::new();
     for (index, uri) in wish.disks.iter().enumerate() {

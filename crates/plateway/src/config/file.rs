@@ -76,6 +76,9 @@ pub(crate) struct LowListener {
     pub(crate) nvme: Low<String>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
+    pub(crate) aoe: Low<String>,
+    pub(crate) link: Low<String>,
+    pub(crate) vlan: Low<i64>,
 }
 
 /// `[[export]]`.
@@ -85,6 +88,7 @@ pub(crate) struct LowExport {
     pub(crate) span: Span,
     pub(crate) volume: Low<String>,
     pub(crate) nvme: Option<LowNvmeExport>,
+    pub(crate) aoe: Option<LowAoeExport>,
 }
 
 /// `nvme = { ... }` of an `[[export]]`.
@@ -94,7 +98,20 @@ pub(crate) struct LowNvmeExport {
     pub(crate) span: Span,
     pub(crate) subsystem: Low<String>,
     pub(crate) nsid: Low<i64>,
-    pub(crate) hosts: Low<LowHosts>,
+    pub(crate) hosts: Low<LowWords>,
+}
+
+/// `aoe = { ... }` of an `[[export]]`.
+#[derive(Debug, Default)]
+pub(crate) struct LowAoeExport {
+    /// Of the whole value.
+    pub(crate) span: Span,
+    pub(crate) interface: Low<LowWords>,
+    pub(crate) vlan: Low<i64>,
+    pub(crate) shelf: Low<i64>,
+    pub(crate) slot: Low<i64>,
+    pub(crate) hosts: Low<LowWords>,
+    pub(crate) buffers: Low<i64>,
 }
 
 /// A size: a text with a unit, or a number of bytes.
@@ -106,12 +123,12 @@ pub(crate) enum LowSize {
     Bytes(i64),
 }
 
-/// Who may connect: a word (`any` is the only one) or a list of NQNs.
+/// One word or a list of words: hosts are the word `any` or a list of their names, interfaces are one or several.
 #[derive(Clone, Debug)]
-pub(crate) enum LowHosts {
-    /// `"any"`, or a mistake.
+pub(crate) enum LowWords {
+    /// As it stands.
     Word(String),
-    /// Host NQNs.
+    /// In order.
     List(Vec<Spanned<String>>),
 }
 
@@ -190,6 +207,9 @@ impl LowListener {
             nvme: table.take("nvme", "an address in quotes, such as \"127.0.0.1:4420\""),
             poll_us: table.take("poll_us", "a whole number of microseconds"),
             max_connections: table.take("max_connections", NUMBER),
+            aoe: table.take("aoe", "the name of an interface in quotes, such as \"eth1\""),
+            link: table.take("link", "\"packet\" or \"xdp\""),
+            vlan: table.take("vlan", NUMBER),
         }
     }
 }
@@ -200,6 +220,7 @@ impl LowExport {
             span: table.span.clone(),
             volume: table.take("volume", "the name of a volume in quotes"),
             nvme: table.table("nvme", "nvme of [[export]]", LowNvmeExport::read),
+            aoe: table.table("aoe", "aoe of [[export]]", LowAoeExport::read),
         }
     }
 }
@@ -215,6 +236,20 @@ impl LowNvmeExport {
     }
 }
 
+impl LowAoeExport {
+    fn read(table: &mut Table<'_, '_>) -> Self {
+        Self {
+            span: table.span.clone(),
+            interface: table.take("interface", "the name of an interface, or a list of names"),
+            vlan: table.take("vlan", NUMBER),
+            shelf: table.take("shelf", NUMBER),
+            slot: table.take("slot", NUMBER),
+            hosts: table.take("hosts", "\"any\" or a list of MAC addresses"),
+            buffers: table.take("buffers", NUMBER),
+        }
+    }
+}
+
 const NAME: &str = "a name in quotes";
 const NUMBER: &str = "a whole number";
 const SIZE: &str = "a size such as \"256MiB\" or a number of bytes";
@@ -223,7 +258,7 @@ const SIZE: &str = "a size such as \"256MiB\" or a number of bytes";
 const ROOT: &str = "the configuration";
 
 /// Every key, by table as messages call it. `docs/configuration.md` explains each.
-pub(crate) const KEYS: [(&str, &[&str]); 7] = [
+pub(crate) const KEYS: [(&str, &[&str]); 8] = [
     (ROOT, &["server", "disk", "volume", "listener", "export"]),
     (
         "[server]",
@@ -239,9 +274,10 @@ pub(crate) const KEYS: [(&str, &[&str]); 7] = [
     ),
     ("[[disk]]", &["name", "uri"]),
     ("[[volume]]", &["name", "layout", "disks", "chunk", "block_size", "uuid", "size"]),
-    ("[[listener]]", &["nvme", "poll_us", "max_connections"]),
-    ("[[export]]", &["volume", "nvme"]),
+    ("[[listener]]", &["nvme", "poll_us", "max_connections", "aoe", "link", "vlan"]),
+    ("[[export]]", &["volume", "nvme", "aoe"]),
     ("nvme of [[export]]", &["subsystem", "nsid", "hosts"]),
+    ("aoe of [[export]]", &["interface", "vlan", "shelf", "slot", "hosts", "buffers"]),
 ];
 
 /// A table being read: keys are taken one by one, and what is left at the end is unknown.
@@ -393,29 +429,29 @@ impl<'de> Deserialize<'de> for LowSize {
     }
 }
 
-impl<'de> Deserialize<'de> for LowHosts {
+impl<'de> Deserialize<'de> for LowWords {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct HostsVisitor;
-        impl<'de> Visitor<'de> for HostsVisitor {
-            type Value = LowHosts;
+        struct WordsVisitor;
+        impl<'de> Visitor<'de> for WordsVisitor {
+            type Value = LowWords;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"any\" or a list of host NQNs")
+                f.write_str("a word in quotes or a list of them")
             }
 
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<LowHosts, E> {
-                Ok(LowHosts::Word(word.to_owned()))
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<LowWords, E> {
+                Ok(LowWords::Word(word.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LowHosts, A::Error> {
-                let mut hosts = Vec::new();
-                while let Some(host) = seq.next_element()? {
-                    hosts.push(host);
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LowWords, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = seq.next_element()? {
+                    words.push(word);
                 }
-                Ok(LowHosts::List(hosts))
+                Ok(LowWords::List(words))
             }
         }
-        deserializer.deserialize_any(HostsVisitor)
+        deserializer.deserialize_any(WordsVisitor)
     }
 }
 
@@ -438,9 +474,10 @@ mod tests {
         has("[server]", &["shards", "memory", "control", "state"]);
         has("[[disk]]", &["name", "uri"]);
         has("[[volume]]", &["name", "layout", "disks", "chunk", "block_size", "uuid"]);
-        has("[[listener]]", &["nvme", "poll_us"]);
-        has("[[export]]", &["volume", "nvme"]);
+        has("[[listener]]", &["nvme", "poll_us", "aoe", "link", "vlan"]);
+        has("[[export]]", &["volume", "nvme", "aoe"]);
         has("nvme of [[export]]", &["subsystem", "nsid", "hosts"]);
+        has("aoe of [[export]]", &["interface", "shelf", "slot", "hosts"]);
     }
 
     #[test]
@@ -448,8 +485,8 @@ mod tests {
         // A date is the wrong type for all of them: each must be refused for that, none as unknown.
         for (title, keys) in &KEYS[1..] {
             for key in *keys {
-                let text = match title.strip_prefix("nvme of ") {
-                    Some(outer) => format!("{outer}\nnvme = {{ {key} = 2026-11-01 }}\n"),
+                let text = match title.split_once(" of ") {
+                    Some((kind, outer)) => format!("{outer}\n{kind} = {{ {key} = 2026-11-01 }}\n"),
                     None => format!("{title}\n{key} = 2026-11-01\n"),
                 };
                 let (_, mistakes) = parse(&text);

@@ -9,6 +9,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use wire::aoe::Address;
+use wire::ethernet::MacAddress;
+
 use super::address::HostPort;
 use super::nqn::Nqn;
 use super::size::Size;
@@ -32,6 +35,16 @@ pub(crate) const CHUNK_MAX: u64 = 64 << 20;
 pub(crate) const BLOCK_SIZE_DEFAULT: u32 = 512;
 /// The largest namespace number that an export may have.
 pub(crate) const NSID_MAX: u32 = 1024;
+/// The largest VLAN: 0 and 4095 are none (802.1Q).
+pub(crate) const VLAN_MAX: u16 = 4094;
+/// The shelf that Linux initiators take for switches that nobody has set, and refuse.
+pub(crate) const SHELF_UNSET: u16 = 0x0fff;
+/// The fewest commands that an AoE export may hold: Linux divides the number by two.
+pub(crate) const BUFFERS_MIN: u16 = 2;
+/// `buffers` where none is given: Linux uses no more.
+pub(crate) const BUFFERS_DEFAULT: u16 = 64;
+/// The most commands that an AoE export may hold.
+pub(crate) const BUFFERS_MAX: u16 = 1024;
 /// The longest busy poll of a listener; beyond it the processor is simply not shared.
 pub(crate) const POLL_US_MAX: u32 = 10_000;
 
@@ -44,10 +57,14 @@ pub(crate) struct HiArgs {
     pub(crate) disks: Vec<DiskConfig>,
     /// In the order of the file.
     pub(crate) volumes: Vec<VolumeConfig>,
-    /// In the order of the file.
+    /// Where NVMe/TCP is answered, in the order of the file.
     pub(crate) listeners: Vec<Listener>,
-    /// In the order of the file.
+    /// Where AoE is answered, in the order of the file; those that only exports name come last.
+    pub(crate) links: Vec<Link>,
+    /// Namespaces, in the order of the file.
     pub(crate) exports: Vec<Export>,
+    /// AoE targets, in the order of the file.
+    pub(crate) aoe_exports: Vec<AoeExport>,
 }
 
 /// `[server]`.
@@ -167,7 +184,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// `[[listener]]`.
+/// `[[listener]]` with `nvme`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listener {
     /// Where NVMe/TCP is answered.
@@ -176,6 +193,78 @@ pub(crate) struct Listener {
     pub(crate) poll_us: u32,
     /// Connections of this listener; at most the server's.
     pub(crate) connections_max: u32,
+}
+
+/// An interface, or a VLAN of it: the name of a link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LinkName {
+    /// As `ip link` shows it.
+    pub(crate) interface: String,
+    /// 1 to [`VLAN_MAX`]; `None` is frames without a tag.
+    pub(crate) vlan: Option<u16>,
+}
+
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.interface)?;
+        self.vlan.map_or(Ok(()), |vlan| write!(f, " vlan {vlan}"))
+    }
+}
+
+/// How frames of a link are received and sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LinkAccess {
+    /// A packet socket with a ring.
+    #[default]
+    Packet,
+    /// AF_XDP.
+    Xdp,
+}
+
+impl LinkAccess {
+    /// Every spelling, in the order of the documentation.
+    pub(crate) const NAMES: [(&str, LinkAccess); 2] =
+        [("packet", LinkAccess::Packet), ("xdp", LinkAccess::Xdp)];
+}
+
+impl fmt::Display for LinkAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == LinkAccess::Xdp { "xdp" } else { "packet" })
+    }
+}
+
+/// `[[listener]]` with `aoe`, or an interface that only exports name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Where frames come and go; unique.
+    pub(crate) name: LinkName,
+    /// How.
+    pub(crate) access: LinkAccess,
+}
+
+/// `aoe` of an `[[export]]`: a volume at a shelf.slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AoeExport {
+    /// The volume, which exists and has blocks of 512 bytes.
+    pub(crate) volume: String,
+    /// No wildcard; unique on each of its links.
+    pub(crate) address: Address,
+    /// One or more, each once; each has a [`Link`] with this `vlan`.
+    pub(crate) interfaces: Vec<String>,
+    /// The VLAN on all of them.
+    pub(crate) vlan: Option<u16>,
+    /// Who may use it.
+    pub(crate) hosts: Hosts<MacAddress>,
+    /// The commands that it holds at once.
+    pub(crate) buffers: u16,
+}
+
+impl AoeExport {
+    /// The links on which it answers.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> + '_ {
+        let name = |interface: &String| LinkName { interface: interface.clone(), vlan: self.vlan };
+        self.interfaces.iter().map(name)
+    }
 }
 
 /// `[[export]]`: a volume as a namespace.
@@ -191,22 +280,22 @@ pub(crate) struct Export {
     pub(crate) hosts: Hosts,
 }
 
-/// Who may connect to a subsystem.
+/// Who may use an export: hosts are NQNs to a subsystem, stations are MAC addresses to AoE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Hosts {
+pub(crate) enum Hosts<T = Nqn> {
     /// Every host: it must have been written.
     Any,
     /// These hosts; nobody where empty.
-    List(Vec<Nqn>),
+    List(Vec<T>),
 }
 
-impl fmt::Display for Hosts {
+impl<T: fmt::Display> fmt::Display for Hosts<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Hosts::Any => f.write_str("any"),
             Hosts::List(list) if list.is_empty() => f.write_str("none"),
             Hosts::List(list) => {
-                let names: Vec<&str> = list.iter().map(Nqn::as_str).collect();
+                let names: Vec<String> = list.iter().map(T::to_string).collect();
                 f.write_str(&names.join(", "))
             }
         }

@@ -1,12 +1,13 @@
 //! Where the things of a configuration were written, for what is found wrong with them only once the machine is looked at.
 //!
 //! [`Places`] keeps the sources and, by name, the spans of what a disk, a file system or a label can contradict: a disk's URI, a volume's members,
-//! block size and size, a listener's address. Spans are byte offsets into the sources.
+//! block size and size, a listener's address, a link's interface. Spans are byte offsets into the sources.
 
 use toml::Spanned;
 
-use super::file::LowArgs;
+use super::file::{LowArgs, LowWords};
 use super::mistake::{Mistake, Mistakes, Sources, Span};
+use super::model::LinkName;
 
 /// The sources of a configuration, and where in them its things are.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct Places {
     disks: Vec<(String, Span)>,
     volumes: Vec<VolumePlace>,
     listeners: Vec<Span>,
+    /// Where links are named: their interface, and their VLAN if that is said there; listeners first.
+    links: Vec<(String, Option<i64>, Span)>,
 }
 
 /// Where the keys of a volume are; those that were not written are at its name.
@@ -50,12 +53,30 @@ impl Places {
             })
         });
         let at = |listener: &super::file::LowListener| {
-            listener.nvme.as_ref().map_or(listener.span.clone(), Spanned::span)
+            let span = listener.nvme.as_ref().map_or(listener.span.clone(), Spanned::span);
+            listener.aoe.is_none().then_some(span)
         };
+        let number = |vlan: &super::file::Low<i64>| vlan.as_ref().map(|vlan| *vlan.get_ref());
+        let mut links = Vec::new();
+        for listener in &low.listeners {
+            if let Some(aoe) = &listener.aoe {
+                links.push((aoe.get_ref().clone(), number(&listener.vlan), aoe.span()));
+            }
+        }
+        for aoe in low.exports.iter().filter_map(|export| export.aoe.as_ref()) {
+            let Some(interface) = &aoe.interface else { continue };
+            let vlan = number(&aoe.vlan);
+            match interface.get_ref() {
+                LowWords::Word(name) => links.push((name.clone(), vlan, interface.span())),
+                LowWords::List(names) => links
+                    .extend(names.iter().map(|name| (name.get_ref().clone(), vlan, name.span()))),
+            }
+        }
         Places {
             disks: disks.collect(),
             volumes: volumes.collect(),
-            listeners: low.listeners.iter().map(at).collect(),
+            listeners: low.listeners.iter().filter_map(at).collect(),
+            links,
             sources,
         }
     }
@@ -85,7 +106,19 @@ impl Places {
         self.of_volume(volume, |volume| volume.size.clone())
     }
 
-    /// The address of a listener, counted from 0.
+    /// Where a link is named first.
+    pub(crate) fn link(&self, link: &LinkName) -> Span {
+        let vlan = link.vlan.map(i64::from);
+        let here = |with_vlan: bool| {
+            let is_it = |(name, other, _): &&(String, Option<i64>, Span)| {
+                *name == link.interface && (!with_vlan || *other == vlan)
+            };
+            self.links.iter().find(is_it).map(|(.., span)| span.clone())
+        };
+        here(true).or_else(|| here(false)).unwrap_or(0..0)
+    }
+
+    /// The address of a listener of NVMe/TCP, counted from 0.
     pub(crate) fn listener(&self, index: usize) -> Span {
         self.listeners.get(index).cloned().unwrap_or(0..0)
     }

@@ -1,6 +1,6 @@
 //! The difference between two configurations, as steps in the order in which they are carried out.
 //!
-//! New things come from the bottom up: disks, volumes, listeners, exports; old things go from the top
+//! New things come from the bottom up: disks, volumes, listeners (links of AoE among them), exports; old things go from the top
 //! down. What is new comes first, so that a step that fails leaves what was served untouched, unless
 //! something new claims what something old still holds (a disk, an address, a namespace): then all
 //! removals come first. A thing that cannot be changed in place (another disk under the same name) is
@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::model::{DiskConfig, Export, HiArgs, Listener, VolumeConfig};
+use super::model::{AoeExport, DiskConfig, Export, HiArgs, Link, Listener, VolumeConfig};
 use super::size::Size;
 use super::step::Step;
 use super::uri::DiskUri;
@@ -72,10 +72,14 @@ pub(crate) fn plan(from: &HiArgs, to: &HiArgs) -> Result<Plan, Vec<Refused>> {
     }
     let volumes = volumes(from, to, &disks);
     let listeners = listeners(from, to);
+    let links = links(from, to);
     let exports = exports(from, to, &volumes);
+    let aoe_exports = aoe_exports(from, to, &volumes, &links);
 
     let mut removals: Vec<Step> =
-        exports.gone.into_iter().rev().cloned().map(Step::RemoveExport).collect();
+        aoe_exports.gone.into_iter().rev().cloned().map(Step::RemoveAoeExport).collect();
+    removals.extend(exports.gone.into_iter().rev().cloned().map(Step::RemoveExport));
+    removals.extend(links.gone.into_iter().rev().cloned().map(Step::RemoveLink));
     removals.extend(listeners.gone.into_iter().rev().cloned().map(Step::RemoveListener));
     removals.extend(volumes.gone.into_iter().rev().cloned().map(Step::RemoveVolume));
     removals.extend(disks.gone.into_iter().rev().cloned().map(Step::RemoveDisk));
@@ -86,8 +90,11 @@ pub(crate) fn plan(from: &HiArgs, to: &HiArgs) -> Result<Plan, Vec<Refused>> {
     additions.extend(volumes.new.into_iter().cloned().map(Step::AddVolume));
     additions.extend(listeners.changes);
     additions.extend(listeners.new.into_iter().cloned().map(Step::AddListener));
+    additions.extend(links.new.into_iter().cloned().map(Step::AddLink));
     additions.extend(exports.changes);
     additions.extend(exports.new.into_iter().cloned().map(Step::AddExport));
+    additions.extend(aoe_exports.changes);
+    additions.extend(aoe_exports.new.into_iter().cloned().map(Step::AddAoeExport));
 
     let claimed = additions.iter().any(|new| removals.iter().any(|old| claims(new, old)));
     let steps =
@@ -101,7 +108,9 @@ impl Plan {
         let mut steps: Vec<Step> = args.disks.iter().cloned().map(Step::AddDisk).collect();
         steps.extend(args.volumes.iter().cloned().map(Step::AddVolume));
         steps.extend(args.listeners.iter().cloned().map(Step::AddListener));
+        steps.extend(args.links.iter().cloned().map(Step::AddLink));
         steps.extend(args.exports.iter().cloned().map(Step::AddExport));
+        steps.extend(args.aoe_exports.iter().cloned().map(Step::AddAoeExport));
         Self { steps }
     }
 }
@@ -206,6 +215,46 @@ fn listeners<'a>(from: &'a HiArgs, to: &'a HiArgs) -> Kind<'a, Listener> {
     )
 }
 
+/// A link that is received in another way is another link.
+fn links<'a>(from: &'a HiArgs, to: &'a HiArgs) -> Kind<'a, Link> {
+    compare(
+        &from.links,
+        &to.links,
+        |link| link.name.clone(),
+        |old, new| if old == new { Change::None } else { Change::Replace },
+    )
+}
+
+/// What initiators set of an export (its config string, its mask) is kept by address and volume, and so is the export.
+fn aoe_exports<'a>(
+    from: &'a HiArgs,
+    to: &'a HiArgs,
+    volumes: &Kind<'_, VolumeConfig>,
+    links: &Kind<'_, Link>,
+) -> Kind<'a, AoeExport> {
+    let replaced = |volume: &str| volumes.gone.iter().any(|gone| gone.name == volume);
+    let moved = |export: &AoeExport| {
+        export.links().any(|name| links.gone.iter().any(|gone| gone.name == name))
+    };
+    compare(
+        &from.aoe_exports,
+        &to.aoe_exports,
+        |export| (export.address, export.volume.clone()),
+        |old, new| {
+            if (&old.interfaces, old.vlan) != (&new.interfaces, new.vlan)
+                || replaced(&old.volume)
+                || moved(old)
+            {
+                Change::Replace
+            } else if old != new {
+                Change::InPlace(Step::ChangeAoeExport { from: old.clone(), to: new.clone() })
+            } else {
+                Change::None
+            }
+        },
+    )
+}
+
 fn exports<'a>(
     from: &'a HiArgs,
     to: &'a HiArgs,
@@ -243,6 +292,12 @@ fn claims(new: &Step, old: &Step) -> bool {
         (Step::AddExport(new), Step::RemoveExport(old)) => {
             new.subsystem == old.subsystem
                 && (new.nsid == old.nsid || new.volume == old.volume || new.hosts != old.hosts)
+        }
+        (Step::AddLink(new), Step::RemoveLink(old)) => new.name == old.name,
+        (Step::AddAoeExport(new), Step::RemoveAoeExport(old)) => {
+            new.address == old.address
+                && (new.volume == old.volume
+                    || new.links().any(|link| old.links().any(|l| l == link)))
         }
         _ => false,
     }

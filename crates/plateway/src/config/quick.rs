@@ -3,14 +3,18 @@
 //! Flags become the same [`LowArgs`] as a file, with spans into the command line, so that they pass the
 //! same checks and their mistakes are shown in the same way. Each disk becomes a volume of its own:
 //! disk `d0`, volume `v0`, subsystem `nqn.2026-11.net.plateway:v0`, namespace 1; the next ones `d1`, `v1`.
+//! `--aoe eth1/7.0` exports the first disk at 7.0, the next at 7.1 and so on; `--hosts` names hosts of both protocols, told apart by how they are written.
 //! Beside a file, flags override keys of `[server]` and `poll_us`, nothing else.
 
 use toml::Spanned;
 
 use super::file::{
-    Low, LowArgs, LowDisk, LowExport, LowHosts, LowListener, LowNvmeExport, LowSize, LowVolume,
+    Low, LowAoeExport, LowArgs, LowDisk, LowExport, LowListener, LowNvmeExport, LowSize, LowVolume,
+    LowWords,
 };
 use super::mistake::{Mistake, Span};
+use wire::aoe::Address;
+use wire::ethernet::MacAddress;
 
 /// The domain that subsystems of the quick way are named in.
 pub(crate) const NQN_PREFIX: &str = "nqn.2026-11.net.plateway:";
@@ -22,7 +26,9 @@ pub(crate) struct Flags {
     pub(crate) disks: Vec<String>,
     /// `--nvme`, once or more.
     pub(crate) nvme: Vec<String>,
-    /// `--hosts any|NQN[,NQN]`
+    /// `--aoe INTERFACE[,INTERFACE]/SHELF.SLOT`, once or more.
+    pub(crate) aoe: Vec<String>,
+    /// `--hosts any|NQN[,NQN]`, for AoE MAC addresses.
     pub(crate) hosts: Option<String>,
     /// `--driver`
     pub(crate) driver: Option<String>,
@@ -51,11 +57,19 @@ impl Flags {
         let disks: Vec<Spanned<String>> = self.disks.iter().map(|disk| line.word(disk)).collect();
         let addresses: Vec<Spanned<String>> =
             self.nvme.iter().map(|address| line.flag("--nvme", address)).collect();
-        let hosts = self
-            .hosts
-            .as_ref()
-            .map(|hosts| line.flag("--hosts", hosts))
-            .map(|hosts| split_hosts(&hosts));
+        let places: Vec<AoePlace> = self
+            .aoe
+            .iter()
+            .map(|place| line.flag("--aoe", place))
+            .filter_map(|written| aoe_place(&written, mistakes))
+            .collect();
+        let hosts = self.hosts.as_ref().map(|hosts| line.flag("--hosts", hosts));
+        let ways = Ways {
+            nvme: !addresses.is_empty() || self.aoe.is_empty(),
+            hosts: hosts.as_ref().map(|hosts| hosts_for(hosts, Protocol::Nvme, self)),
+            stations: hosts.as_ref().map(|hosts| hosts_for(hosts, Protocol::Aoe, self)),
+            places,
+        };
         self.merge_server(low, &mut line, mistakes);
         let poll_us = self.poll_us.map(|poll| {
             let written = line.flag("--poll-us", &poll.to_string());
@@ -68,11 +82,11 @@ impl Flags {
                 ..LowListener::default()
             });
         }
-        for listener in &mut low.listeners {
+        for listener in low.listeners.iter_mut().filter(|listener| listener.aoe.is_none()) {
             listener.poll_us = poll_us.clone().or(listener.poll_us.take());
         }
         for (i, uri) in disks.into_iter().enumerate() {
-            add_disk(low, i, uri, hosts.clone());
+            add_disk(low, i, uri, &ways);
         }
         line.text
     }
@@ -109,8 +123,54 @@ impl Flags {
     }
 }
 
-/// One disk of the quick way: a disk, a volume, and, where there is a listener, an export.
-fn add_disk(low: &mut LowArgs, i: usize, uri: Spanned<String>, hosts: Low<LowHosts>) {
+/// How the disks of the quick way are exported.
+struct Ways {
+    /// Whether as namespaces.
+    nvme: bool,
+    hosts: Low<LowWords>,
+    stations: Low<LowWords>,
+    places: Vec<AoePlace>,
+}
+
+/// An `--aoe`: where the first disk is.
+struct AoePlace {
+    interface: Spanned<LowWords>,
+    address: Spanned<Address>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Nvme,
+    Aoe,
+}
+
+/// `INTERFACE[,INTERFACE]/SHELF.SLOT`
+fn aoe_place(written: &Spanned<String>, mistakes: &mut Vec<Mistake>) -> Option<AoePlace> {
+    let (text, span) = (written.get_ref(), written.span());
+    let Some((interfaces, address)) = text.split_once('/') else {
+        let message = format!("--aoe: expected an interface, / and shelf.slot, seen {text:?}");
+        mistakes.push(Mistake::error(span, message).help("as in --aoe eth1/7.0".to_owned()));
+        return None;
+    };
+    let address_at = span.start + interfaces.len() + 1..span.end;
+    match address.parse::<Address>() {
+        Ok(address) => {
+            let names =
+                Spanned::new(span.start..span.start + interfaces.len(), interfaces.to_owned());
+            Some(AoePlace {
+                interface: Spanned::new(names.span(), LowWords::List(split_commas(&names))),
+                address: Spanned::new(address_at, address),
+            })
+        }
+        Err(error) => {
+            mistakes.push(Mistake::error(address_at, format!("--aoe: {error}, seen {address:?}")));
+            None
+        }
+    }
+}
+
+/// One disk of the quick way: a disk, a volume, and an export for each way to it.
+fn add_disk(low: &mut LowArgs, i: usize, uri: Spanned<String>, ways: &Ways) {
     let span = uri.span();
     let here = |text: String| Some(Spanned::new(span.clone(), text));
     let disk = format!("d{i}");
@@ -122,24 +182,54 @@ fn add_disk(low: &mut LowArgs, i: usize, uri: Spanned<String>, hosts: Low<LowHos
         disks: Some(Spanned::new(span.clone(), vec![Spanned::new(span.clone(), disk.clone())])),
         ..LowVolume::default()
     });
-    low.exports.push(LowExport {
-        span: span.clone(),
-        volume: here(volume.clone()),
-        nvme: Some(LowNvmeExport {
+    if ways.nvme {
+        let nvme = LowNvmeExport {
             span: span.clone(),
             subsystem: here(format!("{NQN_PREFIX}{volume}")),
             nsid: Some(Spanned::new(span.clone(), 1)),
-            hosts,
-        }),
-    });
+            hosts: ways.hosts.clone(),
+        };
+        low.exports.push(LowExport {
+            span: span.clone(),
+            volume: here(volume.clone()),
+            nvme: Some(nvme),
+            aoe: None,
+        });
+    }
+    for AoePlace { interface, address } in &ways.places {
+        let number = |number: i64| Some(Spanned::new(address.span(), number));
+        let aoe = LowAoeExport {
+            span: interface.span(),
+            interface: Some(interface.clone()),
+            shelf: number(address.get_ref().shelf.into()),
+            slot: number(i64::from(address.get_ref().slot) + i as i64),
+            hosts: ways.stations.clone(),
+            ..LowAoeExport::default()
+        };
+        low.exports.push(LowExport {
+            span: span.clone(),
+            volume: here(volume.clone()),
+            nvme: None,
+            aoe: Some(aoe),
+        });
+    }
     low.disks.push(LowDisk { span: span.clone(), name: here(disk), uri: Some(uri) });
 }
 
-/// `any`, or NQNs separated by commas.
-fn split_hosts(written: &Spanned<String>) -> Spanned<LowHosts> {
+/// `any`, or the names of hosts separated by commas. MAC addresses are for AoE, anything else for NVMe if that is served, so that what is neither is shown once.
+fn hosts_for(written: &Spanned<String>, protocol: Protocol, flags: &Flags) -> Spanned<LowWords> {
+    let whose = |word: &str| match word.parse::<MacAddress>().is_ok() {
+        true if !flags.aoe.is_empty() => Protocol::Aoe,
+        false if flags.nvme.is_empty() && !flags.aoe.is_empty() => Protocol::Aoe,
+        _ => Protocol::Nvme,
+    };
+    let mut words = split_commas(written);
     let hosts = match written.get_ref().as_str() {
-        "any" => LowHosts::Word("any".to_owned()),
-        _ => LowHosts::List(split_commas(written)),
+        "any" => LowWords::Word("any".to_owned()),
+        _ => {
+            words.retain(|word| whose(word.get_ref()) == protocol);
+            LowWords::List(words)
+        }
     };
     Spanned::new(written.span(), hosts)
 }
@@ -226,6 +316,40 @@ mod tests {
         assert_eq!(denied.args.exports[0].hosts, Hosts::List(Vec::new()));
         let warning = denied.warnings.lines().next().unwrap();
         assert!(warning.starts_with("command line:1: warning: no host may connect"), "{warning}");
+    }
+
+    #[test]
+    fn aoe_counts_slots_and_takes_its_own_hosts() {
+        let mut both = flags(&["ram:1GiB", "ram:1GiB"], "nqn.2026-11.a:b,02:00:00:00:00:01");
+        both.aoe = vec!["eth1,eth2/7.3".to_owned()];
+        let args = quick(&both).unwrap().args;
+        let shown: Vec<String> = args
+            .aoe_exports
+            .iter()
+            .map(|one| {
+                format!("{} {} {} {}", one.volume, one.address, one.interfaces.join("+"), one.hosts)
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            ["v0 7.3 eth1+eth2 02:00:00:00:00:01", "v1 7.4 eth1+eth2 02:00:00:00:00:01"]
+        );
+        assert_eq!(args.exports[1].hosts.to_string(), "nqn.2026-11.a:b");
+        assert_eq!(args.links.len(), 2);
+        // Alone, nothing is a namespace.
+        let alone = Flags { nvme: Vec::new(), hosts: Some("any".to_owned()), ..both.clone() };
+        let Checked { args, warnings, .. } = quick(&alone).unwrap();
+        assert!(args.exports.is_empty() && warnings.is_empty(), "{warnings:?}");
+        assert_eq!(args.aoe_exports[0].hosts, Hosts::Any);
+        for (wrong, part) in [
+            ("eth1", "--aoe: expected an interface, / and shelf.slot, seen \"eth1\""),
+            ("eth1/7", "command line:1: error: --aoe: "),
+            ("eth1/7.254", "slot: expected 0 to 254, seen 255"),
+        ] {
+            let wrong = Flags { aoe: vec![wrong.to_owned()], ..alone.clone() };
+            let lines: Vec<String> = quick(&wrong).unwrap_err().lines().collect();
+            assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! Checks do not stop at the first mistake: each part is resolved as far as it can be, a thing that is
 //! wrong keeps its name so that what refers to it is not reported as well, and a [`HiArgs`] comes out
 //! only if nothing was wrong. Warnings do not prevent that. Here: `[server]` and `[[disk]]`; the
-//! other rooms are `resolve/volumes.rs` and `resolve/exports.rs`.
+//! other rooms are `resolve/volumes.rs`, `resolve/exports.rs` and `resolve/aoe.rs`.
 //! Not here: anything that must look at the machine, such as the size of a file or its block size.
 
+mod aoe;
 mod exports;
 mod volumes;
 
@@ -16,7 +17,7 @@ use miette::Severity;
 use toml::Spanned;
 
 use super::defaults::Defaults;
-use super::file::{Low, LowArgs, LowDisk, LowServer, LowSize};
+use super::file::{Low, LowArgs, LowDisk, LowListener, LowServer, LowSize};
 use super::mistake::{Mistake, Span, nearest};
 use super::model::{
     CONNECTIONS_DEFAULT, CONNECTIONS_LIMIT, DiskConfig, DriverChoice, HiArgs, MEMORY_DEFAULT,
@@ -43,11 +44,12 @@ pub(crate) fn resolve(
     let volume_names =
         resolver.names("volume", low.volumes.iter().map(|volume| (&volume.name, &volume.span)));
     let volumes = resolver.volumes(&low.volumes, &disk_names);
-    let listeners = resolver.listeners(&low.listeners, server.connections_max);
+    let (listeners, links) = resolver.listeners(&low.listeners, server.connections_max);
     let exports = resolver.exports(&low.exports, &volume_names);
+    let (aoe_exports, links) = resolver.aoe_exports(&low.exports, &volume_names, &volumes, links);
     resolver.warn_of_the_unreachable(low);
     let broken = mistakes.iter().any(|mistake| mistake.severity == Severity::Error);
-    (!broken).then_some(HiArgs { server, disks, volumes, listeners, exports })
+    (!broken).then_some(HiArgs { server, disks, volumes, listeners, links, exports, aoe_exports })
 }
 
 /// A name and where it was given.
@@ -274,17 +276,24 @@ impl Resolver<'_> {
 
     /// A required key that is absent, unless a wrong value of it was reported already.
     fn missing(&mut self, table: &Span, title: &str, key: &str, example: &str) {
-        let wrong_type = format!("{key} of {title}: ");
-        let reported = self.mistakes.iter().any(|mistake| {
+        if !self.is_reported(table, title, key) {
+            let message = format!("this {title} has no {key}");
+            self.push(Mistake::error(table.clone(), message).help(format!("add {example}")));
+        }
+    }
+
+    /// Whether a value of the table at `table` was found to be of the wrong type; a table that is a value has no key.
+    fn is_reported(&self, table: &Span, title: &str, key: &str) -> bool {
+        let wrong_type = match key {
+            "" => format!("{title}: "),
+            key => format!("{key} of {title}: "),
+        };
+        self.mistakes.iter().any(|mistake| {
             // Of this table: no other header lies between.
             let between = self.text.get(table.start..mistake.span.start);
             mistake.message.starts_with(&wrong_type)
                 && between.is_some_and(|text| !text.contains("\n["))
-        });
-        if !reported {
-            let message = format!("this {title} has no {key}");
-            self.push(Mistake::error(table.clone(), message).help(format!("add {example}")));
-        }
+        })
     }
 
     /// A name that refers to nothing.
@@ -348,7 +357,9 @@ impl Resolver<'_> {
     }
 
     fn warn_of_the_unreachable(&mut self, low: &LowArgs) {
-        if let (Some(export), true) = (low.exports.first(), low.listeners.is_empty()) {
+        let export = low.exports.iter().find(|export| export.nvme.is_some());
+        let is_nvme = |listener: &LowListener| listener.aoe.is_none();
+        if let (Some(export), false) = (export, low.listeners.iter().any(is_nvme)) {
             let help = "add [[listener]] nvme = \"127.0.0.1:4420\"".to_owned();
             let message = "nobody can reach the exports: there is no [[listener]]";
             self.push(Mistake::warning(export.span.clone(), message).help(help));

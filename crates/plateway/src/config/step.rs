@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::model::{DiskConfig, Export, Hosts, Listener, VolumeConfig};
+use super::model::{AoeExport, DiskConfig, Export, Hosts, Link, Listener, VolumeConfig};
 use super::size::Size;
 use super::uri::DiskUri;
 
@@ -18,12 +18,20 @@ pub(crate) enum Step {
     AddVolume(VolumeConfig),
     /// Bind and listen.
     AddListener(Listener),
+    /// Open an interface for AoE.
+    AddLink(Link),
     /// Show a namespace; its volume is there.
     AddExport(Export),
+    /// Answer at a shelf.slot; its volume and its links are there.
+    AddAoeExport(AoeExport),
+    /// Be silent at a shelf.slot, once nothing of it is below.
+    RemoveAoeExport(AoeExport),
     /// Hide a namespace: a hold, and then the event.
     RemoveExport(Export),
     /// Close a listener and its connections.
     RemoveListener(Listener),
+    /// Close an interface; no export is on it.
+    RemoveLink(Link),
     /// Take a volume apart; no export names it.
     RemoveVolume(VolumeConfig),
     /// Flush and close a disk; no volume uses it.
@@ -61,6 +69,13 @@ pub(crate) enum Step {
         /// Its new hosts.
         to: Hosts,
     },
+    /// Change who may use an AoE export, or how many commands it holds.
+    ChangeAoeExport {
+        /// As it is.
+        from: AoeExport,
+        /// The same volume, address and links with other values.
+        to: AoeExport,
+    },
 }
 
 impl Step {
@@ -71,6 +86,11 @@ impl Step {
             Step::AddVolume(volume) => Step::RemoveVolume(volume),
             Step::AddListener(listener) => Step::RemoveListener(listener),
             Step::AddExport(export) => Step::RemoveExport(export),
+            Step::AddLink(link) => Step::RemoveLink(link),
+            Step::RemoveLink(link) => Step::AddLink(link),
+            Step::AddAoeExport(export) => Step::RemoveAoeExport(export),
+            Step::RemoveAoeExport(export) => Step::AddAoeExport(export),
+            Step::ChangeAoeExport { from, to } => Step::ChangeAoeExport { from: to, to: from },
             Step::RemoveExport(export) => Step::AddExport(export),
             Step::RemoveListener(listener) => Step::AddListener(listener),
             Step::RemoveVolume(volume) => Step::AddVolume(volume),
@@ -105,6 +125,11 @@ impl fmt::Display for Step {
         let export = |export: &Export| {
             format!("export {}: {} namespace {}", export.volume, export.subsystem, export.nsid)
         };
+        let aoe = |export: &AoeExport| {
+            let vlan = export.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
+            let interfaces = export.interfaces.join(" ");
+            format!("export {}: aoe {} on {interfaces}{vlan}", export.volume, export.address)
+        };
         match self {
             Step::AddDisk(disk) => write!(f, "+ disk {}: {}", disk.name, disk.uri),
             Step::RemoveDisk(disk) => write!(f, "- disk {}: {}", disk.name, disk.uri),
@@ -114,6 +139,20 @@ impl fmt::Display for Step {
             Step::RemoveListener(listener) => write!(f, "- listener nvme {}", listener.address),
             Step::AddExport(new) => write!(f, "+ {}, hosts {}", export(new), new.hosts),
             Step::RemoveExport(old) => write!(f, "- {}", export(old)),
+            Step::AddLink(link) => write!(f, "+ listener aoe {}: {}", link.name, link.access),
+            Step::RemoveLink(link) => write!(f, "- listener aoe {}", link.name),
+            Step::AddAoeExport(new) => write!(f, "+ {}, hosts {}", aoe(new), new.hosts),
+            Step::RemoveAoeExport(old) => write!(f, "- {}", aoe(old)),
+            Step::ChangeAoeExport { from, to } => {
+                write!(f, "~ export {}: aoe {}:", from.volume, from.address)?;
+                if from.hosts != to.hosts {
+                    write!(f, " hosts {} -> {}", from.hosts, to.hosts)?;
+                }
+                if from.buffers != to.buffers {
+                    write!(f, " buffers {} -> {}", from.buffers, to.buffers)?;
+                }
+                Ok(())
+            }
             Step::ResizeDisk { name, from, to } => write!(f, "~ disk {name}: {from} -> {to}"),
             Step::ResizeVolume { name, from_bytes, to_bytes } if from_bytes == to_bytes => {
                 write!(f, "~ volume {name}: size follows its disks")

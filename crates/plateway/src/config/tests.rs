@@ -13,7 +13,8 @@ fn defaults() -> Defaults {
 #[test]
 fn the_documentation_explains_every_key_and_no_other() {
     for (table, keys) in &file::KEYS[1..] {
-        let heading = format!("### `{}`", table.replace("nvme of [[export]]", "nvme = { ... }"));
+        let title = table.split_once(" of ").map(|(kind, _)| format!("{kind} = {{ ... }}"));
+        let heading = format!("### `{}`", title.as_deref().unwrap_or(table));
         let section =
             DOCUMENTATION.split_once(&heading).unwrap_or_else(|| panic!("{heading} is missing")).1;
         // Up to the next heading of any level.
@@ -46,6 +47,9 @@ fn the_defaults_of_the_documentation_are_those_of_the_code() {
         ("chunk", size::Size(model::CHUNK_DEFAULT).to_string()),
         ("block_size", model::BLOCK_SIZE_DEFAULT.to_string()),
         ("driver", model::DriverChoice::default().to_string()),
+        ("link", model::LinkAccess::default().to_string()),
+        ("buffers", model::BUFFERS_DEFAULT.to_string()),
+        ("window", uri::AoeUri::WINDOW_DEFAULT.to_string()),
     ] {
         let row = format!("| `{key}` | ");
         let row = DOCUMENTATION.lines().find(|line| line.starts_with(&row)).unwrap();

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use super::model::{HiArgs, Hosts, Layout, Server};
-use super::nqn::Nqn;
 use super::size::Size;
 
 /// The whole configuration, as a file.
 pub(crate) fn config_text(args: &HiArgs) -> String {
-    let HiArgs { server, disks, volumes, listeners, exports } = args;
+    let HiArgs { server, disks, volumes, listeners, links, exports, aoe_exports } = args;
     let mut text = server_text(server);
     for disk in disks {
         let (name, uri) = (quoted(&disk.name), quoted(&disk.uri.to_string()));
@@ -41,11 +40,15 @@ pub(crate) fn config_text(args: &HiArgs) -> String {
             listener.address, listener.poll_us, listener.connections_max
         );
     }
+    for link in links {
+        let (interface, access) = (quoted(&link.name.interface), link.access);
+        let _ = write!(text, "\n[[listener]]\naoe = {interface}\nlink = \"{access}\"\n");
+        if let Some(vlan) = link.name.vlan {
+            let _ = writeln!(text, "vlan = {vlan}");
+        }
+    }
     for export in exports {
-        let hosts = match &export.hosts {
-            Hosts::Any => "\"any\"".to_owned(),
-            Hosts::List(hosts) => list(hosts.iter().map(Nqn::as_str)),
-        };
+        let hosts = hosts_text(&export.hosts);
         let (volume, subsystem) = (quoted(&export.volume), quoted(export.subsystem.as_str()));
         let _ = write!(
             text,
@@ -53,7 +56,28 @@ pub(crate) fn config_text(args: &HiArgs) -> String {
             export.nsid
         );
     }
+    for export in aoe_exports {
+        let (volume, hosts) = (quoted(&export.volume), hosts_text(&export.hosts));
+        let interface = list(export.interfaces.iter().map(String::as_str));
+        // Without it the link without a tag is meant, which is among those above.
+        let vlan = export.vlan.map_or(String::new(), |vlan| format!(" vlan = {vlan},"));
+        let _ = write!(
+            text,
+            "\n[[export]]\nvolume = {volume}\naoe = {{ interface = {interface},{vlan} shelf = {}, slot = {}, hosts = {hosts}, buffers = {} }}\n",
+            export.address.shelf, export.address.slot, export.buffers
+        );
+    }
     text
+}
+
+fn hosts_text<T: std::fmt::Display>(hosts: &Hosts<T>) -> String {
+    match hosts {
+        Hosts::Any => "\"any\"".to_owned(),
+        Hosts::List(hosts) => {
+            let words: Vec<String> = hosts.iter().map(T::to_string).collect();
+            list(words.iter().map(String::as_str))
+        }
+    }
 }
 
 fn server_text(server: &Server) -> String {
@@ -128,6 +152,17 @@ nvme = { subsystem = "nqn.2026-11.net.plateway:s", nsid = 3, hosts = ["nqn.2026-
 [[export]]
 volume = "one"
 nvme = { subsystem = "nqn.2026-11.net.plateway:one", nsid = 1, hosts = "any" }
+aoe = { interface = ["eth1", "eth2"], shelf = 7, slot = 0, hosts = "any" }
+[[listener]]
+aoe = "eth3"
+vlan = 5
+link = "xdp"
+[[export]]
+volume = "one"
+aoe = { interface = "eth3", shelf = 7, slot = 1, hosts = ["02:00:00:00:00:01"], buffers = 16 }
+[[export]]
+volume = "one"
+aoe = { interface = "eth1", vlan = 9, shelf = 7, slot = 2 }
 "#;
         let first = check("a", text, &defaults).unwrap().args;
         let again = check("b", &config_text(&first), &defaults).unwrap().args;

@@ -5,10 +5,11 @@
 //! delay:US,URI    faulty:SEED,URI
 //! nvme+tcp://host[:port]/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1&host_nqn=NQN
 //!                                  &keep_alive_ms=N&deadline_s=N&quiesce_ms=N]
+//! aoe://INTERFACE[,INTERFACE...]/SHELF.SLOT[?window=N&vlan=N&deadline_s=N&quiesce_ms=N]
 //! ```
 //!
-//! Odd characters: in a path or an NQN, `%XX` is the byte XX. `%` and `?` must be written so (in an NQN
-//! also `/` and `&`); everything else may stand as it is, blanks and commas included, since `delay:` and
+//! Odd characters: in a path, an NQN or the name of an interface, `%XX` is the byte XX. `%` and `?` must be written so (in an NQN
+//! also `/` and `&`, in an interface also `,`); everything else may stand as it is, blanks and commas included, since `delay:` and
 //! `faulty:` end at their first comma and their inner URI takes the rest.
 //! `Display` is the canonical spelling, which parses back to the same value; options at their default
 //! are left out. Units: bytes, microseconds, or what the option's name ends in.
@@ -21,7 +22,10 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use wire::aoe::Address;
+
 use super::address::HostPort;
+use super::model::LinkName;
 use super::nqn::Nqn;
 use super::size::Size;
 
@@ -71,6 +75,8 @@ pub(crate) enum DiskUri {
     },
     /// A namespace of a remote (or our own) NVMe/TCP target.
     NvmeTcp(NvmeTcpUri),
+    /// A target of AoE.
+    Aoe(AoeUri),
     /// A volume of the configuration given with `--config`, opened without a network.
     Volume {
         /// The `name` of a `[[volume]]`.
@@ -135,6 +141,76 @@ impl NvmeTcpUri {
     }
 }
 
+/// How to reach a target of AoE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AoeUri {
+    /// The interfaces on which it is; one or more, each once.
+    pub(crate) interfaces: Vec<String>,
+    /// The VLAN on all of them.
+    pub(crate) vlan: Option<u16>,
+    /// Shelf and slot, no wildcard.
+    pub(crate) address: Address,
+    /// Commands in flight, of all shards together: 1 to 1024.
+    pub(crate) window: u16,
+    /// How long to send again before requests end in an error, in seconds.
+    pub(crate) deadline_s: u32,
+    /// How long a target may still carry out what it was sent, in milliseconds.
+    pub(crate) quiesce_ms: u32,
+}
+
+impl AoeUri {
+    /// As many commands as the Linux driver has in flight.
+    pub(crate) const WINDOW_DEFAULT: u16 = 64;
+    /// As for NVMe/TCP.
+    pub(crate) const DEADLINE_S_DEFAULT: u32 = 60;
+    /// A target that did not answer has done what it does after so long.
+    pub(crate) const QUIESCE_MS_DEFAULT: u32 = 10_000;
+
+    /// The target with every option at its default.
+    pub(crate) fn new(interfaces: Vec<String>, address: Address) -> Self {
+        Self {
+            interfaces,
+            vlan: None,
+            address,
+            window: Self::WINDOW_DEFAULT,
+            deadline_s: Self::DEADLINE_S_DEFAULT,
+            quiesce_ms: Self::QUIESCE_MS_DEFAULT,
+        }
+    }
+
+    /// The links on which it may be.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> + '_ {
+        let name = |interface: &String| LinkName { interface: interface.clone(), vlan: self.vlan };
+        self.interfaces.iter().map(name)
+    }
+}
+
+/// Whom `discover` asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DiscoveryTarget {
+    /// `nvme+tcp://host[:port]`
+    NvmeTcp(HostPort),
+    /// `aoe://INTERFACE[,INTERFACE...][?vlan=N]`
+    Aoe {
+        /// One or more, each once.
+        interfaces: Vec<String>,
+        /// The VLAN on all of them.
+        vlan: Option<u16>,
+    },
+}
+
+impl fmt::Display for DiscoveryTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DiscoveryTarget::NvmeTcp(address) => write!(f, "nvme+tcp://{address}"),
+            DiscoveryTarget::Aoe { interfaces, vlan } => {
+                write_interfaces(f, interfaces)?;
+                vlan.map_or(Ok(()), |vlan| write!(f, "?vlan={vlan}"))
+            }
+        }
+    }
+}
+
 /// A text that is no disk URI; `Display` says where and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UriError {
@@ -180,6 +256,11 @@ impl DiskUri {
             (DiskUri::NvmeTcp(a), DiskUri::NvmeTcp(b)) => {
                 a.address == b.address && a.subsystem == b.subsystem && a.nsid == b.nsid
             }
+            // Two interfaces may lead to one station, and then only one initiator may think that it owns the disk.
+            (DiskUri::Aoe(a), DiskUri::Aoe(b)) => {
+                let shares = a.interfaces.iter().any(|name| b.interfaces.contains(name));
+                a.address == b.address && a.vlan == b.vlan && shares
+            }
             (DiskUri::Volume { name: a }, DiskUri::Volume { name: b }) => a == b,
             _ => false,
         }
@@ -194,6 +275,15 @@ pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
         Ok(())
     } else {
         Err("a name of 1 to 64 letters, digits, -, _ or . that begins with a letter or digit")
+    }
+}
+
+/// Checks the name of an interface as the kernel does (`dev_valid_name`, up to `IFNAMSIZ`); the error is what was expected.
+pub(crate) fn check_interface(name: &str) -> Result<(), &'static str> {
+    let illegal = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    match (1..=15).contains(&name.len()) && name != "." && name != ".." && !name.contains(illegal) {
+        true => Ok(()),
+        false => Err("the name of an interface, of 1 to 15 bytes without blanks, / and :"),
     }
 }
 
@@ -240,6 +330,7 @@ impl fmt::Display for DiskUri {
             DiskUri::Delay { delay_us, inner } => write!(f, "delay:{delay_us},{inner}"),
             DiskUri::Faulty { seed, inner } => write!(f, "faulty:{seed},{inner}"),
             DiskUri::NvmeTcp(uri) => uri.fmt(f),
+            DiskUri::Aoe(uri) => uri.fmt(f),
             DiskUri::Volume { name } => write!(f, "volume:{name}"),
         }
     }
@@ -268,6 +359,34 @@ impl fmt::Display for NvmeTcpUri {
             None => Ok(()),
         }
     }
+}
+
+impl fmt::Display for AoeUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_interfaces(f, &self.interfaces)?;
+        write!(f, "/{}", self.address)?;
+        let numbers = [
+            ("window", u32::from(self.window), u32::from(Self::WINDOW_DEFAULT)),
+            ("vlan", self.vlan.unwrap_or(0).into(), 0),
+            ("deadline_s", self.deadline_s, Self::DEADLINE_S_DEFAULT),
+            ("quiesce_ms", self.quiesce_ms, Self::QUIESCE_MS_DEFAULT),
+        ];
+        let changed = numbers.into_iter().filter(|(_, value, default)| value != default);
+        for (index, (key, value, _)) in changed.enumerate() {
+            write!(f, "{}{key}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+/// `aoe://eth1,eth2`
+fn write_interfaces(f: &mut fmt::Formatter<'_>, interfaces: &[String]) -> fmt::Result {
+    f.write_str("aoe://")?;
+    for (index, interface) in interfaces.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write!(f, "{comma}{}", Encoded(interface.as_bytes(), "?,"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ impl Look<'_> {
             },
             identity: None,
         };
-        if let DiskUri::NvmeTcp(_) = &disk.uri {
+        if let DiskUri::NvmeTcp(_) | DiskUri::Aoe(_) = &disk.uri {
             return Ok(Finding {
                 words: "not contacted".to_owned(),
                 facts: None,
@@ -173,6 +173,7 @@ impl Look<'_> {
                 Err(error) => Err(open::refused(disk, &error)),
             },
             DiskUri::NvmeTcp(_)
+            | DiskUri::Aoe(_)
             | DiskUri::Volume { .. }
             | DiskUri::Delay { .. }
             | DiskUri::Faulty { .. } => unreachable!("it leads to a disk of this machine"),

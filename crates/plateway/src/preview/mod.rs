@@ -1,11 +1,12 @@
 //! What a start would find, found without starting anything: for `plateway check`.
 //!
 //! Disks are looked at through [`reactor::disk::probe`], never opened for writing, made or labelled; remote disks are not contacted; an address is
-//! bound for a moment and not listened at. The judgements are those of `run` (the rule of blocks, the survey of labels, sizes), so that what passes
+//! bound for a moment and not listened at, an interface looked up. The judgements are those of `run` (the rule of blocks, the survey of labels, sizes), so that what passes
 //! here passes there, as far as nobody changes anything in between. In: a configuration, where it was written, and what a server that answers
 //! serves already. Out: a [`Preview`]: a row for each thing, and a mistake at its line for each that a start would refuse.
 
 mod disks;
+mod links;
 mod listeners;
 mod volumes;
 
@@ -19,6 +20,7 @@ use crate::config::model::HiArgs;
 use crate::config::uri::DiskUri;
 
 pub(crate) use disks::DiskRow;
+pub(crate) use links::LinkRow;
 pub(crate) use listeners::ListenerRow;
 pub(crate) use volumes::VolumeRow;
 
@@ -31,6 +33,8 @@ pub(crate) struct Preview {
     pub(crate) volumes: Vec<VolumeRow>,
     /// In the order of the configuration.
     pub(crate) listeners: Vec<ListenerRow>,
+    /// Of AoE: in the order of the configuration, then those that only exports name.
+    pub(crate) links: Vec<LinkRow>,
     /// What a start would refuse.
     #[serde(skip)]
     pub(crate) mistakes: Mistakes,
@@ -55,11 +59,13 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
     let disks = look.disks();
     let volumes = look.volumes(&disks);
     let listeners = look.listeners();
+    let links = look.links();
     let mistakes = checked.places.locate(look.mistakes);
     Preview {
         disks: disks.into_iter().map(|disk| disk.row).collect(),
         volumes,
         listeners,
+        links,
         mistakes,
     }
 }

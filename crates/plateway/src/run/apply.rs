@@ -137,6 +137,14 @@ impl Running {
             Step::ResizeDisk { name, to, .. } => self.resize_disk(name, to)?,
             Step::ResizeVolume { name, to_bytes, .. } => self.resize_volume(name, *to_bytes)?,
             Step::ChangeListener { to, .. } => self.change_listener(to)?,
+            Step::AddLink(_)
+            | Step::RemoveLink(_)
+            | Step::AddAoeExport(_)
+            | Step::RemoveAoeExport(_)
+            | Step::ChangeAoeExport { .. } => {
+                return Err(RunError::new("this build serves no AoE")
+                    .help("leave aoe out of the configuration"));
+            }
             Step::ChangeHosts { export, to } => {
                 for other in &mut self.args.exports {
                     if other.subsystem == export.subsystem {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::error::RunError;
 use crate::config::model::Uuid;
 use crate::config::text::quoted;
-use crate::config::uri::DiskUri;
+use crate::config::uri::{AoeUri, DiskUri};
 
 const FILE: &str = "identities.toml";
 const HEAD: &str = "# Identities of volumes, kept by plateway. Hosts know volumes by them: remove a line only with its volume.\n";
@@ -115,6 +115,12 @@ pub(crate) fn backing(uri: &DiskUri) -> Option<String> {
             let (address, nqn, nsid) = (&remote.address, &remote.subsystem, remote.nsid);
             Some(format!("nvme+tcp://{address}/{nqn}/{nsid}"))
         }
+        // The first interface: others are more ways to it.
+        DiskUri::Aoe(remote) => {
+            let interfaces = remote.interfaces.first().cloned().into_iter().collect();
+            let vlan = remote.vlan;
+            Some(AoeUri { vlan, ..AoeUri::new(interfaces, remote.address) }.to_string())
+        }
         DiskUri::Delay { .. } | DiskUri::Faulty { .. } => None,
     }
 }
@@ -196,5 +202,7 @@ mod tests {
         assert_eq!(backing(&"delay:3,ram:1MiB".parse().unwrap()), None);
         let file = backing(&"delay:3,file:/srv/a.img?create=1MiB".parse().unwrap());
         assert_eq!(file.as_deref(), Some("file:/srv/a.img"));
+        let aoe = backing(&"aoe://eth1,eth2/7.0?window=8&vlan=5".parse().unwrap());
+        assert_eq!(aoe.as_deref(), Some("aoe://eth1/7.0?vlan=5"));
     }
 }

@@ -86,7 +86,7 @@ struct OpenDisk {
 
 impl OpenDisk {
     fn is_remote(&self) -> bool {
-        matches!(self.config.uri, DiskUri::NvmeTcp(_))
+        matches!(self.config.uri, DiskUri::NvmeTcp(_) | DiskUri::Aoe(_))
     }
 }
 
@@ -188,7 +188,9 @@ impl Running {
             disks: Vec::new(),
             volumes: Vec::new(),
             listeners: Vec::new(),
+            links: Vec::new(),
             exports: Vec::new(),
+            aoe_exports: Vec::new(),
         };
         let mut running = Running {
             args: nothing,

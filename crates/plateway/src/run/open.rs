@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use block::checksum::crc32c;
-use reactor::disk::{OpenError, OpenSpec};
 use nvme::tcp::initiator::Settings;
+use reactor::disk::{OpenError, OpenSpec};
 use shard::ImportSettings;
 use wire::nvme_tcp::Digests;
 
@@ -33,6 +33,10 @@ pub(crate) fn target(disk: &DiskConfig) -> Result<Target, RunError> {
         DiskUri::NvmeTcp(uri) => import_settings(uri)
             .map(|settings| Target::Remote(Box::new(ImportSettings::NvmeTcp(settings))))
             .map_err(|error| error.within(&format!("disk {}", disk.name))),
+        DiskUri::Aoe(_) => Err(RunError::new(format!(
+            "disk {}: expected a disk of this machine or of NVMe/TCP, seen {}",
+            disk.name, disk.uri
+        ))),
         uri => match open_spec(uri) {
             Some(spec) => Ok(Target::Local(spec)),
             None => Err(RunError::new(format!(
@@ -87,7 +91,7 @@ pub(crate) fn open_spec(uri: &DiskUri) -> Option<OpenSpec> {
         DiskUri::Faulty { seed, inner: disk } => {
             OpenSpec::Faulty { seed: *seed, inner: inner(disk)? }
         }
-        DiskUri::NvmeTcp(_) | DiskUri::Volume { .. } => return None,
+        DiskUri::NvmeTcp(_) | DiskUri::Aoe(_) | DiskUri::Volume { .. } => return None,
     })
 }
 

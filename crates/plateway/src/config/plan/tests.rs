@@ -2,6 +2,7 @@
 
 use super::super::check;
 use super::super::defaults::Defaults;
+use super::super::model::AoeExport;
 use super::*;
 
 const SERVER: &str = "[server]\nmemory = \"64MiB\"\n[[listener]]\nnvme = \"127.0.0.1:4420\"\n";
@@ -19,6 +20,12 @@ fn export(volume: &str, nsid: u32, hosts: &str) -> String {
     let nvme =
         format!("{{ subsystem = \"nqn.2026-11.a:{volume}\", nsid = {nsid}, hosts = {hosts} }}");
     format!("[[export]]\nvolume = \"{volume}\"\nnvme = {nvme}\n")
+}
+
+fn aoe(volume: &str, interface: &str, slot: u32, hosts: &str) -> String {
+    format!(
+        "[[export]]\nvolume = \"{volume}\"\naoe = {{ interface = {interface}, shelf = 7, slot = {slot}, hosts = {hosts} }}\n"
+    )
 }
 
 /// A RAM disk with its volume and its export.
@@ -66,11 +73,36 @@ fn perform(mut args: HiArgs, steps: &[Step]) -> HiArgs {
                 assert!(args.volume(&new.volume).is_some(), "{step} before its volume");
                 args.exports.push(new);
             }
+            Step::AddLink(new) => {
+                assert!(!args.links.iter().any(|old| old.name == new.name), "{step} is open");
+                args.links.push(new);
+            }
+            Step::RemoveLink(old) => {
+                let in_use = |export: &AoeExport| export.links().any(|name| name == old.name);
+                assert!(!args.aoe_exports.iter().any(in_use), "{step} before its exports");
+                args.links.retain(|link| *link != old);
+            }
+            Step::AddAoeExport(new) => {
+                assert!(args.volume(&new.volume).is_some(), "{step} before its volume");
+                for name in new.links() {
+                    assert!(args.links.iter().any(|link| link.name == name), "{step} has no link");
+                    let taken = |old: &AoeExport| {
+                        old.address == new.address && old.links().any(|link| link == name)
+                    };
+                    assert!(!args.aoe_exports.iter().any(taken), "{step}: its address is taken");
+                }
+                args.aoe_exports.push(new);
+            }
+            Step::RemoveAoeExport(old) => args.aoe_exports.retain(|export| *export != old),
+            Step::ChangeAoeExport { from, to } => {
+                *args.aoe_exports.iter_mut().find(|one| **one == from).unwrap() = to
+            }
             Step::RemoveExport(old) => args.exports.retain(|export| *export != old),
             Step::RemoveListener(old) => args.listeners.retain(|listener| *listener != old),
             Step::RemoveVolume(old) => {
                 assert!(
-                    args.exports.iter().all(|export| export.volume != old.name),
+                    args.exports.iter().all(|export| export.volume != old.name)
+                        && args.aoe_exports.iter().all(|export| export.volume != old.name),
                     "{step} before its exports"
                 );
                 args.volumes.retain(|volume| *volume != old);
@@ -106,6 +138,8 @@ fn sorted(mut args: HiArgs) -> HiArgs {
     args.volumes.sort_by_key(|volume| volume.name.clone());
     args.listeners.sort_by_key(|listener| listener.address.clone());
     args.exports.sort_by_key(|export| (export.subsystem.clone(), export.nsid));
+    args.links.sort_by_key(|link| link.name.clone());
+    args.aoe_exports.sort_by_key(|export| (export.address, export.interfaces.clone()));
     args
 }
 
@@ -219,6 +253,47 @@ fn sizes_hosts_and_polls_change_in_place() {
 }
 
 #[test]
+fn aoe_exports_change_in_place_or_with_their_links() {
+    let with = |more: &[&str]| {
+        let mut parts = vec![SERVER.to_owned(), simple(0)];
+        parts.extend(more.iter().map(|part| (*part).to_owned()));
+        args(&[&parts.concat()])
+    };
+    let none = with(&[]);
+    let one = with(&[&aoe("v0", "\"eth1\"", 0, "\"any\"")]);
+    assert_eq!(
+        steps(&none, &one),
+        ["+ listener aoe eth1: packet", "+ export v0: aoe 7.0 on eth1, hosts any"]
+    );
+    assert_eq!(steps(&one, &none), ["- export v0: aoe 7.0 on eth1", "- listener aoe eth1"]);
+    let named = with(&[&aoe("v0", "\"eth1\"", 0, "[\"02:00:00:00:00:01\"], buffers = 8")]);
+    assert_eq!(
+        steps(&one, &named),
+        ["~ export v0: aoe 7.0: hosts any -> 02:00:00:00:00:01 buffers 64 -> 8"]
+    );
+    let two = with(&[&aoe("v0", "[\"eth1\", \"eth2\"]", 0, "\"any\"")]);
+    assert_eq!(
+        steps(&one, &two),
+        [
+            "- export v0: aoe 7.0 on eth1",
+            "+ listener aoe eth2: packet",
+            "+ export v0: aoe 7.0 on eth1 eth2, hosts any"
+        ]
+    );
+    let xdp = "[[listener]]\naoe = \"eth1\"\nlink = \"xdp\"\nvlan = 5\n";
+    let tagged = with(&[xdp, &aoe("v0", "\"eth1\"", 0, "\"any\"")]);
+    assert_eq!(
+        steps(&one, &tagged),
+        [
+            "- export v0: aoe 7.0 on eth1",
+            "- listener aoe eth1",
+            "+ listener aoe eth1 vlan 5: xdp",
+            "+ export v0: aoe 7.0 on eth1 vlan 5, hosts any"
+        ]
+    );
+}
+
+#[test]
 fn a_ram_disk_keeps_its_size() {
     let (from, to) = (args(&[&simple(0)]), args(&[&simple(0).replace("1GiB", "2GiB")]));
     assert_eq!(
@@ -250,6 +325,7 @@ fn drawn(mut number: u32) -> HiArgs {
         value
     };
     let mut text = format!("{SERVER}poll_us = {}\n", draw(2));
+    text += ["", "[[listener]]\naoe = \"eth1\"\nlink = \"xdp\"\n"][draw(2) as usize];
     for i in 0..2 {
         let uri = ["", "null:1GiB", "null:2GiB", "delay:5,null:1GiB"][draw(4) as usize];
         if uri.is_empty() {
@@ -263,6 +339,15 @@ fn drawn(mut number: u32) -> HiArgs {
                 let size = ["", "size = \"1MiB\""][draw(2) as usize];
                 let hosts = ["\"any\"", "[\"nqn.2026-11.a:h\"]"][draw(2) as usize];
                 text += &(volume(&name, &format!("\"d{i}\""), size) + &export(&name, 1, hosts));
+                let interfaces =
+                    ["", "\"eth1\"", "\"eth2\"", "[\"eth1\", \"eth2\"]"][draw(4) as usize];
+                if !interfaces.is_empty() {
+                    let (slot, hosts) = (i + draw(2), ["\"any\"", "[]"][draw(2) as usize]);
+                    let place = aoe(&name, interfaces, slot, hosts);
+                    if !text.contains(&format!("slot = {slot},")) {
+                        text += &place;
+                    }
+                }
             }
         }
     }
@@ -271,7 +356,7 @@ fn drawn(mut number: u32) -> HiArgs {
 
 #[test]
 fn every_plan_leads_to_its_goal_and_its_inverse_leads_back() {
-    let all: Vec<HiArgs> = (0..4608).step_by(53).map(drawn).collect();
+    let all: Vec<HiArgs> = (0..120).map(|i: u32| drawn(i.wrapping_mul(2_654_435_761))).collect();
     for from in &all {
         for to in &all {
             let plan = plan(from, to).unwrap();

@@ -6,9 +6,9 @@
 use toml::Spanned;
 
 use super::super::address::HostPort;
-use super::super::file::{LowExport, LowHosts, LowListener, LowNvmeExport};
+use super::super::file::{Low, LowExport, LowListener, LowNvmeExport, LowWords};
 use super::super::mistake::{Mistake, Span};
-use super::super::model::{Export, Hosts, Listener, NSID_MAX, POLL_US_MAX};
+use super::super::model::{Export, Hosts, Link, Listener, NSID_MAX, POLL_US_MAX};
 use super::super::nqn::Nqn;
 use super::{Named, Resolver};
 
@@ -20,10 +20,57 @@ struct Seen {
     hosts_at: Span,
 }
 
+/// What is said of those who may use an export.
+pub(super) struct HostWords {
+    /// Their names, as a list of them is called.
+    pub(super) names: &'static str,
+    /// That there are none.
+    pub(super) nobody: &'static str,
+    /// One of them.
+    pub(super) host: &'static str,
+    /// How they are named.
+    pub(super) help: &'static str,
+    /// Whether a word is meant as one of them.
+    pub(super) is_one: fn(&str) -> bool,
+}
+
+/// Of hosts.
+const HOSTS: HostWords = HostWords {
+    names: "host NQNs",
+    nobody: "no host may connect",
+    host: "host",
+    help: "name them as in their /etc/nvme/hostnqn: hosts = [\"nqn...\"], or hosts = \"any\" (as a flag: --hosts any)",
+    is_one: |word| word.starts_with("nqn."),
+};
+
 impl Resolver<'_> {
-    pub(super) fn listeners(&mut self, low: &[LowListener], connections_max: u32) -> Vec<Listener> {
+    /// Where NVMe/TCP is answered, and where AoE.
+    pub(super) fn listeners(
+        &mut self,
+        low: &[LowListener],
+        connections_max: u32,
+    ) -> (Vec<Listener>, Vec<(Link, Span)>) {
         let mut listeners: Vec<(Listener, Span)> = Vec::new();
+        let mut links: Vec<(Link, Span)> = Vec::new();
         for one in low {
+            if let Some(aoe) = &one.aoe {
+                if let Some(nvme) = &one.nvme {
+                    let message = "a listener has either nvme or aoe";
+                    let help = "write a [[listener]] for each".to_owned();
+                    let mistake = Mistake::error(aoe.span(), message).help(help);
+                    self.push(mistake.also(nvme.span(), "and this"));
+                }
+                self.link(one, &mut links);
+                continue;
+            }
+            for (key, span) in [
+                ("link", one.link.as_ref().map(Spanned::span)),
+                ("vlan", one.vlan.as_ref().map(Spanned::span)),
+            ] {
+                let Some(span) = span.filter(|_| one.nvme.is_some()) else { continue };
+                let message = format!("{key} is for listeners of AoE, and this one is nvme");
+                self.push(Mistake::error(span, message).help("aoe = \"eth1\"".to_owned()));
+            }
             let poll_us =
                 self.number(&one.poll_us, "poll_us", 0..=u64::from(POLL_US_MAX)).unwrap_or(0);
             let limit = 1..=u64::from(connections_max);
@@ -31,7 +78,10 @@ impl Resolver<'_> {
                 .number(&one.max_connections, "max_connections", limit)
                 .unwrap_or(connections_max);
             let Some(written) = &one.nvme else {
-                self.missing(&one.span, "[[listener]]", "nvme", "nvme = \"127.0.0.1:4420\"");
+                if !self.is_reported(&one.span, "[[listener]]", "aoe") {
+                    let example = "nvme = \"127.0.0.1:4420\", or aoe = \"eth1\"";
+                    self.missing(&one.span, "[[listener]]", "nvme", example);
+                }
                 continue;
             };
             let address: HostPort = match written.get_ref().parse() {
@@ -62,7 +112,7 @@ impl Resolver<'_> {
                 written.span(),
             ));
         }
-        listeners.into_iter().map(|(listener, _)| listener).collect()
+        (listeners.into_iter().map(|(listener, _)| listener).collect(), links)
     }
 
     pub(super) fn exports(&mut self, low: &[LowExport], volume_names: &[Named]) -> Vec<Export> {
@@ -94,9 +144,12 @@ impl Resolver<'_> {
             }
         }
         let Some(nvme) = &low.nvme else {
-            let example =
-                "nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }";
-            self.missing(&low.span, "[[export]]", "nvme", example);
+            // What is wrong with the other one is said where it is.
+            if low.aoe.is_none() && !self.is_reported(&low.span, "aoe of [[export]]", "") {
+                let example = "nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }, \
+                     or aoe = { interface = \"eth1\", shelf = 7, slot = 0, hosts = \"any\" }";
+                self.missing(&low.span, "[[export]]", "nvme", example);
+            }
             return None;
         };
         let subsystem = self.subsystem(nvme);
@@ -104,7 +157,7 @@ impl Resolver<'_> {
         if nvme.nsid.is_none() {
             self.missing(&nvme.span, "nvme of [[export]]", "nsid", "nsid = 1");
         }
-        let hosts = self.hosts(nvme);
+        let hosts = self.hosts(&nvme.hosts, &nvme.span, &HOSTS, Self::nqn);
         let volume = low.volume.as_ref()?;
         Some(Seen {
             export: Export {
@@ -147,60 +200,65 @@ impl Resolver<'_> {
         }
     }
 
-    fn hosts(&mut self, low: &LowNvmeExport) -> Hosts {
-        const HELP: &str = "name them as in their /etc/nvme/hostnqn: hosts = [\"nqn...\"], or hosts = \"any\" (as a flag: --hosts any)";
-        let Some(written) = &low.hosts else {
+    /// Who may use an export of the table at `table`; `name` reads one of a list.
+    pub(super) fn hosts<T: PartialEq + std::fmt::Display>(
+        &mut self,
+        low: &Low<LowWords>,
+        table: &Span,
+        words: &HostWords,
+        name: impl Fn(&mut Self, &Spanned<String>) -> Option<T>,
+    ) -> Hosts<T> {
+        let HostWords { names, nobody, host, help: usual, is_one } = words;
+        let Some(written) = low else {
             let wrong_type = |mistake: &Mistake| {
-                mistake.message.starts_with("hosts of ") && low.span.contains(&mistake.span.start)
+                mistake.message.starts_with("hosts of ") && table.contains(&mistake.span.start)
             };
             if !self.mistakes.iter().any(wrong_type) {
-                let message = "no host may connect: this export names none";
-                self.push(Mistake::warning(low.span.clone(), message).help(HELP.to_owned()));
+                let message = format!("{nobody}: this export names none");
+                self.push(Mistake::warning(table.clone(), message).help((*usual).to_owned()));
             }
             return Hosts::List(Vec::new());
         };
         let list = match written.get_ref() {
-            LowHosts::Word(word) if word == "any" => return Hosts::Any,
-            LowHosts::Word(word) => {
-                let help = if word.starts_with("nqn.") {
-                    format!("one host is a list too: hosts = [{word:?}]")
+            LowWords::Word(word) if word == "any" => return Hosts::Any,
+            LowWords::Word(word) => {
+                let help = if is_one(word) {
+                    format!("one {host} is a list too: hosts = [{word:?}]")
                 } else {
-                    "every host is hosts = \"any\"".to_owned()
+                    format!("every {host} is hosts = \"any\"")
                 };
                 let message =
-                    format!("hosts: expected \"any\" or a list of host NQNs, seen {word:?}");
+                    format!("hosts: expected \"any\" or a list of {names}, seen {word:?}");
                 self.push(Mistake::error(written.span(), message).help(help));
                 return Hosts::Any;
             }
-            LowHosts::List(list) => list,
+            LowWords::List(list) => list,
         };
         if list.is_empty() {
-            let message = "no host may connect: the list is empty";
-            self.push(Mistake::warning(written.span(), message).help(HELP.to_owned()));
+            let message = format!("{nobody}: the list is empty");
+            self.push(Mistake::warning(written.span(), message).help((*usual).to_owned()));
         }
-        let mut hosts: Vec<(Nqn, Span)> = Vec::new();
+        let mut hosts: Vec<(T, Span)> = Vec::new();
         for one in list {
             if one.get_ref() == "any" {
                 let help = "write hosts = \"any\", without the list".to_owned();
-                self.push(
-                    Mistake::error(one.span(), "hosts: \"any\" is not the name of a host")
-                        .help(help),
-                );
+                let message = format!("hosts: \"any\" is not the name of a {host}");
+                self.push(Mistake::error(one.span(), message).help(help));
                 continue;
             }
-            let Some(nqn) = self.nqn(one) else { continue };
-            match hosts.iter().find(|(other, _)| *other == nqn) {
+            let Some(read) = name(self, one) else { continue };
+            match hosts.iter().find(|(other, _)| *other == read) {
                 Some((_, first)) => {
                     let first = first.clone();
                     self.push(
-                        Mistake::warning(one.span(), format!("host {nqn} is named twice"))
+                        Mistake::warning(one.span(), format!("{host} {read} is named twice"))
                             .also(first, "first here"),
                     );
                 }
-                None => hosts.push((nqn, one.span())),
+                None => hosts.push((read, one.span())),
             }
         }
-        Hosts::List(hosts.into_iter().map(|(nqn, _)| nqn).collect())
+        Hosts::List(hosts.into_iter().map(|(read, _)| read).collect())
     }
 
     /// Compares an export with those before it.

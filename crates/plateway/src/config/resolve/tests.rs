@@ -175,7 +175,7 @@ fn mistakes_of_disks() {
     one(
         5,
         "uri = \"iscsi://host:3260/iqn.x/0\"",
-        "5: error: iscsi is not built in; this program opens ram: null: file: delay: faulty: nvme+tcp:// volume: and block devices",
+        "5: error: iscsi is not built in; this program opens ram: null: file: delay: faulty: nvme+tcp:// aoe:// volume: and block devices",
     );
     one(5, "", "3: error: this [[disk]] has no uri (add uri = \"ram:512MiB\")");
 }
@@ -191,7 +191,8 @@ fn names_are_well_formed_and_unique() {
     let second = "volume = \"v0\"\n[[volume]]\nname = \"v0\"\ndisks = [\"d2\"]\n[[disk]]\nname = \"d2\"\nuri = \"null:1GiB\"\n[[export]]\nvolume = \"v0\"";
     assert_eq!(
         found(&with(17, second))[0],
-        "16: error: this [[export]] has no nvme (add nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" })"
+        "16: error: this [[export]] has no nvme (add nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }, \
+         or aoe = { interface = \"eth1\", shelf = 7, slot = 0, hosts = \"any\" })"
     );
     assert_eq!(found(&with(17, second))[1], "19: error: there is a volume \"v0\" already");
     let unnamed = with(10, "");
@@ -355,7 +356,11 @@ fn listeners() {
         "nvme = \"::1:4420\"",
         "15: error: an IPv6 address stands in brackets, as in [::1]:4420; seen \"::1:4420\"",
     );
-    one(15, "", "14: error: this [[listener]] has no nvme (add nvme = \"127.0.0.1:4420\")");
+    one(
+        15,
+        "",
+        "14: error: this [[listener]] has no nvme (add nvme = \"127.0.0.1:4420\", or aoe = \"eth1\")",
+    );
     one(
         15,
         "nvme = \"[::]:4420\"\npoll_us = 50000",
@@ -504,6 +509,210 @@ fn exports_do_not_collide() {
             "27: error: the exports of {NQN} name different hosts (a host connects to a subsystem as a whole: repeat the same hosts, or use another subsystem)"
         )]
     );
+}
+
+#[test]
+fn a_listener_is_of_one_protocol() {
+    let aoe =
+        |line: &str| format!("nvme = \"127.0.0.1:4420\"\n[[listener]]\naoe = \"eth1\"\n{line}");
+    let unused = "17: warning: nothing is exported on eth1 (add [[export]] aoe = { interface = ..., shelf = 7, slot = 0, hosts = ... })";
+    one(15, &aoe(""), unused);
+    let both = |line: &str| {
+        found(&with(15, &aoe(line))).into_iter().find(|line| line.contains("error")).unwrap()
+    };
+    assert_eq!(
+        both("poll_us = 5"),
+        "18: error: poll_us is for listeners of NVMe/TCP, and this one is aoe (frames have no connections, and are received by interrupt)"
+    );
+    assert_eq!(
+        both("link = \"xpd\""),
+        "18: error: link: expected packet, xdp, seen \"xpd\" (did you mean xdp?)"
+    );
+    assert_eq!(both("vlan = 4095"), "18: error: vlan: expected 1 to 4094, seen 4095");
+    assert_eq!(both("[[listener]]\naoe = \"eth1\""), "19: error: two listeners on eth1");
+    assert_eq!(
+        both("nvme = \"[::1]:1\""),
+        "17: error: a listener has either nvme or aoe (write a [[listener]] for each)"
+    );
+    one(
+        15,
+        "nvme = \"127.0.0.1:4420\"\nvlan = 5",
+        "16: error: vlan is for listeners of AoE, and this one is nvme (aoe = \"eth1\")",
+    );
+    one(
+        15,
+        "nvme = \"127.0.0.1:4420\"\n[[listener]]\naoe = 1",
+        "17: error: aoe of [[listener]]: expected the name of an interface in quotes, such as \"eth1\", seen an integer",
+    );
+}
+
+fn aoe(keys: &str) -> String {
+    format!("volume = \"v0\"\naoe = {{ {keys} }}")
+}
+
+/// Asserts that an AoE export in place of the namespace of `GOOD` gives exactly one mistake at its line.
+fn one_aoe(keys: &str, expected: &str) {
+    assert_eq!(
+        found(&with(18, "").replace("volume = \"v0\"\n", &(aoe(keys) + "\n"))),
+        [expected],
+        "{keys}"
+    );
+}
+
+#[test]
+fn aoe_exports_have_an_address_and_links() {
+    let text = with(18, "").replace(
+        "volume = \"v0\"\n",
+        &aoe("interface = [\"eth1\", \"eth2\"], shelf = 7, slot = 0, hosts = [\"02:00:00:00:00:0A\"]"),
+    );
+    let args = good(&text);
+    assert!(args.exports.is_empty());
+    let export = &args.aoe_exports[0];
+    assert_eq!((export.address.to_string(), export.buffers, export.vlan), ("7.0".into(), 64, None));
+    assert_eq!(export.hosts.to_string(), "02:00:00:00:00:0a");
+    let links: Vec<String> =
+        args.links.iter().map(|link| format!("{} {}", link.name, link.access)).collect();
+    assert_eq!(links, ["eth1 packet", "eth2 packet"]);
+    let usual = ", hosts = \"any\"";
+    for (keys, expected) in [
+        (
+            "shelf = 7, slot = 0",
+            "18: error: this aoe of [[export]] has no interface (add interface = \"eth1\")",
+        ),
+        (
+            "interface = \"eth1\", slot = 0",
+            "18: error: this aoe of [[export]] has no shelf (add shelf = 0)",
+        ),
+        (
+            "interface = \"eth1\", shelf = 65535, slot = 0",
+            "18: error: shelf: expected 0 to 65534, seen 65535",
+        ),
+        (
+            "interface = \"eth1\", shelf = 7, slot = 255",
+            "18: error: slot: expected 0 to 254, seen 255",
+        ),
+        (
+            "interface = \"eth1\", shelf = 4095, slot = 0",
+            "18: warning: Linux refuses shelf 4095: it takes it for switches that nobody set (any other shelf up to 65534 will do)",
+        ),
+        (
+            "interface = \"eth1\", shelf = 7, slot = 0, buffers = 1",
+            "18: error: buffers: expected 2 to 1024, seen 1",
+        ),
+        (
+            "interface = \"eth1\", shelf = 7, slot = 0, vlan = 0",
+            "18: error: vlan: expected 1 to 4094, seen 0",
+        ),
+        (
+            "interface = [], shelf = 7, slot = 0",
+            "18: error: interface is empty: an export answers on at least one",
+        ),
+        (
+            "interface = \"eth 1\", shelf = 7, slot = 0",
+            "18: error: expected the name of an interface, of 1 to 15 bytes without blanks, / and :, seen \"eth 1\"",
+        ),
+        (
+            "interface = [\"eth1\", \"eth1\"], shelf = 7, slot = 0",
+            "18: warning: interface eth1 is named twice",
+        ),
+    ] {
+        one_aoe(&format!("{keys}{usual}"), expected);
+    }
+    assert_eq!(
+        found(&with(18, "aoe = 7")),
+        ["18: error: aoe of [[export]]: expected a table, seen an integer"]
+    );
+    // Without anything else, only the namespace needs a listener of NVMe/TCP.
+    let alone = text.replace("[[listener]]\nnvme = \"127.0.0.1:4420\"\n", "");
+    assert_eq!(found(&alone), [""; 0]);
+}
+
+#[test]
+fn stations_are_denied_unless_written() {
+    let place = "interface = \"eth1\", shelf = 7, slot = 0";
+    let help = "(name the MAC addresses of initiators as `ip link` shows them: hosts = [\"02:00:00:00:00:01\"], or hosts = \"any\" (as a flag: --hosts any))";
+    one_aoe(place, &format!("18: warning: no station may use it: this export names none {help}"));
+    one_aoe(
+        &format!("{place}, hosts = []"),
+        &format!("18: warning: no station may use it: the list is empty {help}"),
+    );
+    one_aoe(
+        &format!("{place}, hosts = \"02:00:00:00:00:01\""),
+        "18: error: hosts: expected \"any\" or a list of MAC addresses, seen \"02:00:00:00:00:01\" (one station is a list too: hosts = [\"02:00:00:00:00:01\"])",
+    );
+    one_aoe(
+        &format!("{place}, hosts = [\"01:00:00:00:00:01\"]"),
+        "18: error: 01:00:00:00:00:01 is a group address, and no frame comes from one",
+    );
+    one_aoe(
+        &format!("{place}, hosts = [\"nqn.2026-11.a:b\"]"),
+        "18: error: expected a MAC address such as 02:00:00:00:00:01, seen \"nqn.2026-11.a:b\" (NQNs are for nvme; AoE knows stations)",
+    );
+    one_aoe(
+        &format!("{place}, hosts = [\"02:00:00:00:00:01\", \"02-00-00-00-00-01\"]"),
+        "18: warning: station 02:00:00:00:00:01 is named twice",
+    );
+}
+
+#[test]
+fn aoe_exports_do_not_collide() {
+    let place = |interface: &str, slot: u32| {
+        format!("interface = {interface}, shelf = 7, slot = {slot}, hosts = \"any\"")
+    };
+    let two = |a: &str, b: &str| {
+        found(&(GOOD.to_owned() + "[[export]]\n" + &aoe(a) + "\n[[export]]\n" + &aoe(b) + "\n"))
+    };
+    assert_eq!(
+        two(&place("\"eth1\"", 0), &place("[\"eth2\", \"eth1\"]", 0)),
+        ["24: error: 7.0 is exported on eth1 already"]
+    );
+    assert_eq!(
+        two(&place("\"eth1\"", 0), &place("\"eth2\"", 0)),
+        [
+            "23: error: volume v0 is 7.0 already (one export answers on several interfaces: interface = [\"eth1\", \"eth2\"])"
+        ]
+    );
+    assert_eq!(
+        two(&place("\"eth1\"", 0), &place("\"eth1\"", 1)),
+        [
+            "23: warning: volume v0 is exported at two addresses (initiators take them for two disks, and do not see each other's writes in their caches)"
+        ]
+    );
+    let blocks = GOOD.replace("chunk =", "block_size = 4096\nchunk =");
+    assert_eq!(
+        found(&format!("{blocks}aoe = {{ {} }}", place("\"eth1\"", 0))),
+        [
+            "18: error: volume v0 has blocks of 4096 bytes, and AoE addresses sectors of 512 (initiators would ask for parts of blocks; \
+          block_size = 512 lets both protocols serve it, where its disks take such blocks)"
+        ]
+    );
+}
+
+#[test]
+fn the_vlan_of_an_export_is_that_of_its_listener() {
+    let listener =
+        |interface: &str, vlan: &str| format!("[[listener]]\naoe = \"{interface}\"\n{vlan}\n");
+    let export = |keys: &str| format!("aoe = {{ {keys}, shelf = 7, slot = 0, hosts = \"any\" }}\n");
+    let vlan = |listeners: &str, keys: &str| {
+        let args = good(&(GOOD.to_owned() + &export(keys) + listeners));
+        (args.aoe_exports[0].vlan, args.links.len())
+    };
+    let tagged = listener("eth1", "vlan = 5");
+    let both = tagged.clone() + &listener("eth1", "");
+    assert_eq!(vlan("", "interface = \"eth1\""), (None, 1));
+    assert_eq!(vlan(&tagged, "interface = \"eth1\""), (Some(5), 1));
+    assert_eq!(vlan(&tagged, "interface = \"eth1\", vlan = 6"), (Some(6), 2));
+    assert_eq!(vlan(&both, "interface = \"eth1\""), (None, 2));
+    let wrong = |listeners: &str, keys: &str| {
+        let all = found(&(GOOD.to_owned() + &export(keys) + listeners));
+        all.into_iter().find(|line| line.contains("error")).unwrap()
+    };
+    assert_eq!(
+        wrong(&(tagged.clone() + &listener("eth1", "vlan = 6")), "interface = \"eth1\""),
+        "19: error: eth1 has listeners in several VLANs: expected vlan to say which of 5, 6"
+    );
+    let mixed = wrong(&tagged, "interface = [\"eth1\", \"eth2\"]");
+    assert!(mixed.starts_with("19: error: the interfaces of an export are in one VLAN"), "{mixed}");
 }
 
 #[test]

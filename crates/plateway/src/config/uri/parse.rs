@@ -12,7 +12,12 @@ use super::super::address::HostPort;
 use super::super::mistake::nearest;
 use super::super::nqn::{Nqn, NqnError};
 use super::super::size::parse_size;
-use super::{DiskUri, NVME_TCP_PORT, NvmeTcpUri, UriError, check_name};
+use wire::aoe::Address;
+
+use super::{
+    AoeUri, DiscoveryTarget, DiskUri, NVME_TCP_PORT, NvmeTcpUri, UriError, check_interface,
+    check_name,
+};
 
 /// How many instruments (`delay:`, `faulty:`) may stand around a disk.
 pub(super) const NESTING_MAX: usize = 8;
@@ -21,11 +26,14 @@ pub(super) const NESTING_MAX: usize = 8;
 const SECTOR_BYTES: u64 = 512;
 
 /// The schemes that are built in, as messages list them.
-const SCHEMES: [&str; 7] =
-    ["ram:", "null:", "file:", "delay:", "faulty:", "nvme+tcp://", "volume:"];
+const SCHEMES: [&str; 8] =
+    ["ram:", "null:", "file:", "delay:", "faulty:", "nvme+tcp://", "aoe://", "volume:"];
 
 /// Schemes of the plan that this program cannot open yet.
-const SCHEMES_LATER: [&str; 4] = ["aoe", "iscsi", "rbd", "nvme+rdma"];
+const SCHEMES_LATER: [&str; 3] = ["iscsi", "rbd", "nvme+rdma"];
+
+/// VLANs that frames may be in.
+const VLANS: std::ops::RangeInclusive<u64> = 1..=super::super::model::VLAN_MAX as u64;
 
 impl FromStr for DiskUri {
     type Err = UriError;
@@ -35,18 +43,28 @@ impl FromStr for DiskUri {
     }
 }
 
-/// Parses the address of a target for `discover`: `nvme+tcp://host[:port]`, port 4420 unless named.
-pub(crate) fn parse_target(text: &str) -> Result<HostPort, UriError> {
+/// Parses whom `discover` asks: `nvme+tcp://host[:port]`, port 4420 unless named, or `aoe://INTERFACE`.
+pub(crate) fn parse_target(text: &str) -> Result<DiscoveryTarget, UriError> {
     let parser = Parser { uri: text };
+    if let Some(rest) = text.strip_prefix("aoe://") {
+        let (names, query) = parser.split_query(text.len() - rest.len()..text.len());
+        let end = names.start + text[names.clone()].trim_end_matches('/').len();
+        let interfaces = parser.interfaces(names.start..end)?;
+        let mut vlan = None;
+        for (key, value) in parser.options(query, &["vlan"])? {
+            vlan = Some(parser.number(value, key, VLANS)? as u16);
+        }
+        return Ok(DiscoveryTarget::Aoe { interfaces, vlan });
+    }
     let Some(rest) = text.strip_prefix("nvme+tcp://") else {
-        let mut error =
-            parser.expected(0..text.len(), "a target such as nvme+tcp://127.0.0.1:4420");
+        let mut error = parser
+            .expected(0..text.len(), "a target such as nvme+tcp://127.0.0.1:4420 or aoe://eth1");
         let meant = HostPort::parse(text, Some(NVME_TCP_PORT)).ok();
         error.help = meant.map(|address| format!("write nvme+tcp://{address}"));
         return Err(error);
     };
     let at = text.len() - rest.len();
-    parser.address(at..at + rest.trim_end_matches('/').len())
+    parser.address(at..at + rest.trim_end_matches('/').len()).map(DiscoveryTarget::NvmeTcp)
 }
 
 /// Parses one URI; every method takes byte ranges of `uri`, so that each error knows its place.
@@ -95,6 +113,7 @@ impl Parser<'_> {
                 Ok(DiskUri::Faulty { seed, inner })
             }
             "nvme+tcp" => self.nvme_tcp(body),
+            "aoe" => self.aoe(body),
             scheme => Err(self.unknown_scheme(from..from + scheme_end, scheme)),
         }
     }
@@ -246,6 +265,53 @@ impl Parser<'_> {
             }
         }
         Ok(DiskUri::NvmeTcp(uri))
+    }
+
+    fn aoe(&self, at: Range<usize>) -> Result<DiskUri, UriError> {
+        const FORM: &str = "aoe://eth1/7.0";
+        let Some(rest) = self.uri[at.clone()].strip_prefix("//") else {
+            return Err(self.expected(at, &format!("// and an interface: {FORM}")));
+        };
+        let (whole, query) = self.split_query(at.end - rest.len()..at.end);
+        let parts = self.split(whole.clone(), '/');
+        let [names, address_at] = parts.as_slice() else {
+            return Err(self.expected(whole, &format!("an interface and shelf.slot: {FORM}")));
+        };
+        let interfaces = self.interfaces(names.clone())?;
+        let address = self.uri[address_at.clone()].parse::<Address>().map_err(|_| {
+            let what = "a shelf of 0 to 65534, a dot and a slot of 0 to 254";
+            self.expected(address_at.clone(), what)
+        })?;
+        let mut uri = AoeUri::new(interfaces, address);
+        const KEYS: [&str; 4] = ["window", "vlan", "deadline_s", "quiesce_ms"];
+        for (key, value) in self.options(query, &KEYS)? {
+            let number = |range| self.number(value.clone(), key, range);
+            // The ranges fit their types, so the casts below cannot cut.
+            match key {
+                "window" => uri.window = number(1..=1024)? as u16,
+                "vlan" => uri.vlan = Some(number(VLANS)? as u16),
+                "deadline_s" => uri.deadline_s = number(1..=86_400)? as u32,
+                _ => uri.quiesce_ms = number(0..=3_600_000)? as u32,
+            }
+        }
+        Ok(DiskUri::Aoe(uri))
+    }
+
+    /// Names of interfaces with commas between them: one at least, each once.
+    fn interfaces(&self, at: Range<usize>) -> Result<Vec<String>, UriError> {
+        let mut names: Vec<String> = Vec::new();
+        for part in self.split(at, ',') {
+            let name = String::from_utf8(self.decode(part.clone())?).ok();
+            let Some(name) = name.filter(|name| check_interface(name).is_ok()) else {
+                let what = check_interface("").err().unwrap_or_default();
+                return Err(self.expected(part, what));
+            };
+            if names.contains(&name) {
+                return Err(self.fail(part, format!("interface {name} is named twice")));
+            }
+            names.push(name);
+        }
+        Ok(names)
     }
 
     fn address(&self, at: Range<usize>) -> Result<HostPort, UriError> {

@@ -50,7 +50,7 @@ fn digests_are_on_unless_the_uri_says_otherwise() {
 #[test]
 fn each_mistake_names_its_column_and_what_was_expected() {
     let nqn = "nqn.2026-11.net.plateway:v0";
-    let cases: [(&str, &str); 24] = [
+    let cases: [(&str, &str); 30] = [
         ("ram:12XB", "column 5: unit \"XB\" of \"12XB\" is not known"),
         ("ram:", "column 5: expected a size such as 256MiB or 4096, seen \"\""),
         ("ram:1000", "column 5: expected a multiple of 512 bytes that is not zero, seen \"1000\""),
@@ -79,7 +79,22 @@ fn each_mistake_names_its_column_and_what_was_expected() {
             "iscsi://host:3260/iqn.x/0",
             "column 1: iscsi is not built in; this program opens ram: null: file:",
         ),
-        ("aoe://eth1/7.3", "column 1: aoe is not built in"),
+        (
+            "aoe://eth1/7.255",
+            "column 12: expected a shelf of 0 to 65534, a dot and a slot of 0 to 254",
+        ),
+        (
+            "aoe://eth1",
+            "column 7: expected an interface and shelf.slot: aoe://eth1/7.0, seen \"eth1\"",
+        ),
+        ("aoe:eth1/7.0", "column 5: expected // and an interface: aoe://eth1/7.0"),
+        ("aoe://eth1,/7.0", "column 12: expected the name of an interface, of 1 to 15 bytes"),
+        ("aoe://eth1,eth1/7.0", "column 12: interface eth1 is named twice"),
+        ("aoe://eth1/7.0?vlan=4095", "column 21: expected vlan of 1 to 4094, seen \"4095\""),
+        (
+            "aoe://eth1/7.0?queues=2",
+            "expected one of the options window, vlan, deadline_s, quiesce_ms",
+        ),
         ("rbd:pool/image", "column 1: rbd is not built in"),
         (
             "delay:fast,ram:1GiB",
@@ -115,8 +130,23 @@ fn each_mistake_names_its_column_and_what_was_expected() {
 
 #[test]
 fn a_target_for_discovery_has_a_default_port() {
-    assert_eq!(parse_target("nvme+tcp://10.0.0.1").unwrap().to_string(), "10.0.0.1:4420");
-    assert_eq!(parse_target("nvme+tcp://[::1]:8009/").unwrap().to_string(), "[::1]:8009");
+    assert_eq!(parse_target("aoe://eth1").unwrap().to_string(), "aoe://eth1");
+    assert_eq!(
+        parse_target("aoe://eth1,eth%2C2/?vlan=5").unwrap(),
+        DiscoveryTarget::Aoe {
+            interfaces: vec!["eth1".to_owned(), "eth,2".to_owned()],
+            vlan: Some(5)
+        }
+    );
+    assert!(parse_target("aoe://").unwrap_err().to_string().contains("the name of an interface"));
+    assert_eq!(
+        parse_target("nvme+tcp://10.0.0.1").unwrap().to_string(),
+        "nvme+tcp://10.0.0.1:4420"
+    );
+    assert_eq!(
+        parse_target("nvme+tcp://[::1]:8009/").unwrap().to_string(),
+        "nvme+tcp://[::1]:8009"
+    );
     assert!(
         parse_target("10.0.0.1")
             .unwrap_err()
@@ -136,6 +166,7 @@ fn canonical_spellings() {
             "nvme+tcp://h/nqn.2026-11.net.plateway:v0/1?hdgst=1&queues=1&depth=32",
             "nvme+tcp://h:4420/nqn.2026-11.net.plateway:v0/1?depth=32",
         ),
+        ("aoe://eth1,br%2d0/07.3?vlan=5&window=64", "aoe://eth1,br-0/7.3?vlan=5"),
     ] {
         assert_eq!(parse(text).to_string(), canonical);
     }
@@ -172,7 +203,7 @@ impl Draw {
     }
 
     fn disk(&mut self, nesting: usize) -> DiskUri {
-        match self.below(if nesting < NESTING_MAX { 8 } else { 6 }) {
+        match self.below(if nesting < NESTING_MAX { 9 } else { 7 }) {
             0 => DiskUri::Ram { bytes: self.sectors() },
             1 => DiskUri::Null { bytes: self.sectors() },
             2 => {
@@ -183,7 +214,8 @@ impl Draw {
             3 => DiskUri::BlockDevice { path: self.path(true) },
             4 => DiskUri::Volume { name: format!("v{}", self.below(1000)) },
             5 => DiskUri::NvmeTcp(self.import()),
-            6 => DiskUri::Delay {
+            6 => DiskUri::Aoe(self.aoe()),
+            7 => DiskUri::Delay {
                 delay_us: self.below(u64::MAX),
                 inner: Box::new(self.disk(nesting + 1)),
             },
@@ -192,6 +224,20 @@ impl Draw {
                 inner: Box::new(self.disk(nesting + 1)),
             },
         }
+    }
+
+    fn aoe(&mut self) -> AoeUri {
+        const NAMES: [&str; 5] = ["eth1", "br-0.5", "a,b", "100%?", "ö"];
+        let first = self.below(5) as usize;
+        let interfaces = (0..=self.below(3) as usize).map(|i| NAMES[(first + i) % 5].to_owned());
+        let interfaces = interfaces.collect();
+        let address = Address::new(self.below(65_535) as u16, self.below(255) as u8);
+        let mut uri = AoeUri::new(interfaces, address);
+        uri.vlan = (self.below(2) == 0).then(|| 1 + self.below(4_094) as u16);
+        uri.window = 63 + self.below(3) as u16;
+        uri.deadline_s = 59 + self.below(3) as u32;
+        uri.quiesce_ms = 9_999 + self.below(3) as u32;
+        uri
     }
 
     fn import(&mut self) -> NvmeTcpUri {
@@ -224,7 +270,11 @@ fn every_value_prints_and_parses_back() {
 
 #[test]
 fn no_text_panics_the_parser() {
-    const PIECES: [&str; 20] = [
+    const PIECES: [&str; 24] = [
+        "aoe://",
+        "eth1",
+        "/7.0",
+        "vlan=5",
         "ram:",
         "file:",
         "//",
@@ -248,7 +298,7 @@ fn no_text_panics_the_parser() {
     ];
     let mut draw = Draw(2);
     for _ in 0..50_000 {
-        let text: String = (0..draw.below(10)).map(|_| PIECES[draw.below(20) as usize]).collect();
+        let text: String = (0..draw.below(10)).map(|_| PIECES[draw.below(24) as usize]).collect();
         match text.parse::<DiskUri>() {
             Ok(uri) => assert_eq!(uri.to_string().parse(), Ok(uri), "{text}"),
             Err(error) => {
@@ -266,4 +316,7 @@ fn the_same_bytes_are_recognised_through_instruments() {
     assert!(same("nvme+tcp://h/nqn.2026-11.a:b/1?queues=2", "nvme+tcp://h:4420/nqn.2026-11.a:b/1"));
     assert!(!same("nvme+tcp://h/nqn.2026-11.a:b/1", "nvme+tcp://h/nqn.2026-11.a:b/2"));
     assert!(!same("ram:1GiB", "ram:1GiB"));
+    assert!(same("aoe://eth1/7.0?window=8", "aoe://eth2,eth1/7.0"));
+    assert!(!same("aoe://eth1/7.0", "aoe://eth2/7.0"));
+    assert!(!same("aoe://eth1/7.0", "aoe://eth1/7.0?vlan=5"));
 }
