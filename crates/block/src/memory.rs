@@ -41,6 +41,11 @@ pub trait Memory {
         panic!("disk {} was to lend {extent} to {} bytes", disk.0, buffer.len());
     }
 
+    /// Puts `bytes` where the disk keeps `extent`, at once, as a write would that was done before this returns. Only for what can be lent.
+    fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
+        panic!("{} bytes were to land on disk {} at {extent}", bytes.len(), disk.0);
+    }
+
     /// Puts `bytes` into the buffer from `at` on; gives it pages first if it has none.
     fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]);
 

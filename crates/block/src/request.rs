@@ -6,6 +6,7 @@
 
 use core::fmt;
 
+use crate::ByteCount;
 use crate::buffer::Buffer;
 use crate::memory::Memory;
 use crate::ticket::{DiskId, Ticket, VolumeId};
@@ -35,6 +36,23 @@ pub trait Submit {
     ) -> Option<(DiskId, Extent)> {
         let _ = (volume, extent, memory);
         None
+    }
+
+    /// Where a write of `extent` finds memory that takes it at once ([`Memory::land`]), if one disk has all of it and nothing speaks against it. Whoever
+    /// then has it land says so by [`landed`](Self::landed). `None`: it is to be submitted like any request.
+    fn find_landing(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        let _ = (volume, extent, memory);
+        None
+    }
+
+    /// A write that found a landing on this disk has landed: it is counted.
+    fn landed(&mut self, volume: VolumeId, disk: DiskId, length: ByteCount) {
+        let _ = (volume, disk, length);
     }
 }
 

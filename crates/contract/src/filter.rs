@@ -224,9 +224,8 @@ mod tests {
 
     #[test]
     fn jumps_skip_what_they_say() {
-        let program = |test| {
-            [Instruction::load_byte(0), test, Instruction::ret(1), Instruction::ret(2)]
-        };
+        let program =
+            |test| [Instruction::load_byte(0), test, Instruction::ret(1), Instruction::ret(2)];
         assert_eq!(run(&program(Instruction::if_equal(7, 1, 0)), &[7]), 2);
         assert_eq!(run(&program(Instruction::if_equal(7, 1, 0)), &[8]), 1);
         assert_eq!(run(&program(Instruction::if_at_least(7, 0, 1)), &[6]), 2);

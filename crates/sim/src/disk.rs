@@ -118,6 +118,13 @@ impl SimDisk {
         self.behaviour.leases && !errs && extent.end().0 <= self.media.len() as u64
     }
 
+    /// Takes the bytes of a range at once, as a RAM disk does.
+    pub fn land(&mut self, extent: Extent, bytes: &[u8]) {
+        for (number, sector) in sectors(extent).zip(bytes.chunks(SECTOR)) {
+            self.write_sector(number, sector, true);
+        }
+    }
+
     /// The bytes of a range.
     pub fn read(&self, extent: Extent) -> Vec<u8> {
         sectors(extent).flat_map(|number| self.read_sector(number)).collect()

@@ -150,6 +150,10 @@ impl Memory for SimMemory {
         self.lease(buffer, &bytes);
     }
 
+    fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
+        self.disks.get_mut(&disk).expect("it said that it lends").land(extent, bytes);
+    }
+
     fn materialize(&mut self, buffer: &mut Buffer) {
         while (buffer.pages().len() as u32) < buffer.page_count() {
             let page = self.allocate(State::Owned);

@@ -288,18 +288,57 @@ impl Volumes {
         extent: Extent,
         memory: &dyn Memory,
     ) -> Option<(DiskId, Extent)> {
-        let found = self.volumes.get_mut(volume.0 as usize)?.as_mut()?;
+        let (disk, place) = self.find_memory(volume, extent, memory)?;
+        self.count_lent(volume, disk, false, extent.length);
+        Some((disk, place))
+    }
+
+    /// Where a write finds memory that takes it at once; see [`Submit::find_landing`](block::Submit::find_landing). A hold stands in its way, and a
+    /// disk that takes no writes. What lands is never in flight.
+    #[inline]
+    pub fn find_landing(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        let (disk, place) = self.find_memory(volume, extent, memory)?;
+        let held = &self.volumes[volume.0 as usize].as_ref()?.held;
+        let is_free = held.is_empty() || !held.blocks(extent);
+        let takes_writes = self.gate(disk)?.protected().is_none();
+        (is_free && takes_writes).then_some((disk, place))
+    }
+
+    /// A write has landed.
+    #[inline]
+    pub fn landed(&mut self, volume: VolumeId, disk: DiskId, length: ByteCount) {
+        self.count_lent(volume, disk, true, length);
+    }
+
+    /// The memory that holds all of `extent`, if one disk does that is memory.
+    #[inline]
+    fn find_memory(
+        &self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        let found = self.volumes.get(volume.0 as usize)?.as_ref()?;
         if found.removed || extent.length.0 == 0 || !extent.fits(found.layout.size()) {
             return None;
         }
         let piece = found.layout.first_piece(extent);
-        if piece.extent.length != extent.length || !memory.can_lend(piece.disk, piece.extent) {
-            return None;
-        }
-        found.counters.count(false, extent.length.0);
-        let gate = self.gates[piece.disk.0 as usize].as_mut().expect("a member's disk is there");
-        gate.count(false, extent.length.0);
-        Some((piece.disk, piece.extent))
+        let is_whole = piece.extent.length == extent.length;
+        let is_memory = is_whole && memory.can_lend(piece.disk, piece.extent);
+        is_memory.then_some((piece.disk, piece.extent))
+    }
+
+    #[inline]
+    fn count_lent(&mut self, volume: VolumeId, disk: DiskId, changes: bool, length: ByteCount) {
+        let found = self.volumes[volume.0 as usize].as_mut().expect("it was found");
+        found.counters.count(changes, length.0);
+        let gate = self.gates[disk.0 as usize].as_mut().expect("a member's disk is there");
+        gate.count(changes, length.0);
     }
 
     /// Sends a request with an extent below, whole or in pieces.

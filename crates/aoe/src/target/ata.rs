@@ -24,7 +24,7 @@ use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, 
 use super::flights::{Active, Flight, Kind, Stage};
 use super::receive::Received;
 use super::repeats::{Key, Known, Repeats};
-use super::{Context, LOANS, Loan, Target};
+use super::{Context, Counters, LOANS, Loan, Target};
 use crate::export::{ExportId, identify};
 use crate::head::Head;
 
@@ -189,6 +189,13 @@ impl Target {
         if payload.is_empty() {
             return self.succeed(asked);
         }
+        let extent = extent(first, end);
+        let volume = self.exported(id).export.volume;
+        let landing = ctx.below.find_landing(volume, extent, ctx.memory);
+        if let Some((disk, place)) = landing {
+            // What it needs is fetched while the payload is looked at.
+            ctx.memory.foresee_loan(disk, place);
+        }
         let mut judged = asked.judged(Kind::Write, (first, end), payload);
         let Some(overlap) = self.admit(&judged) else { return };
         if self.is_known(received.link, &judged, ctx) {
@@ -198,13 +205,29 @@ impl Target {
         if !self.loans.is_empty() {
             self.take_loans(ctx);
         }
-        let extent = extent(first, end);
+        if let (Some((disk, place)), Overlap::None) = (landing, overlap) {
+            ctx.memory.land(disk, place, payload);
+            ctx.below.landed(volume, disk, extent.length);
+            return self.landed(received, judged, ctx.now);
+        }
         let taken = self.take(id, Class::Capsule, extent, ctx);
         let Some((mut buffer, account)) = taken else { return };
         judged.account = account;
         ctx.memory.write(&mut buffer, 0, payload);
         let operation = Operation::Write { extent, buffer, durable: false };
         self.launch(received.link, judged, overlap, operation, ctx);
+    }
+
+    /// A write is done that was never in flight: memory took it from the frame.
+    #[inline]
+    fn landed(&mut self, received: &Received<'_>, judged: Judged, now: Instant) {
+        let Judged { id, mut head, kind, active, crc, shape, .. } = judged;
+        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
+        let key = key(&active, id, kind, shape, crc);
+        let record = exported.remember(&mut self.repeats, now, &key, kind);
+        self.repeats.end(now, record, true);
+        exported.count_write((active.end - active.first) * SECTOR as u64, &mut self.counters);
+        self.send(received.link, head.done());
     }
 
     /// Whether there is room for a command, and what it overlaps; `None` and counted if it is dropped.
@@ -492,6 +515,15 @@ impl super::Exported {
         let Operation::Write { durable, .. } = operation else { return false };
         *durable = self.export.cache_volatile && company == 0 && !self.flush.running;
         *durable
+    }
+
+    /// A write of so many bytes was carried out.
+    #[inline]
+    pub(super) fn count_write(&mut self, length: u64, counters: &mut Counters) {
+        self.traffic.writes += 1;
+        self.traffic.write_bytes += length;
+        counters.writes += 1;
+        counters.write_bytes += length;
     }
 
     /// Remembers a change that goes below now, and returns its number.

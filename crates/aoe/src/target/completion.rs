@@ -44,10 +44,7 @@ impl Target {
                     ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
                 }
                 if outcome.is_done() {
-                    exported.traffic.writes += 1;
-                    exported.traffic.write_bytes += length;
-                    self.counters.writes += 1;
-                    self.counters.write_bytes += length;
+                    exported.count_write(length, &mut self.counters);
                 }
                 if outcome.is_done() && exported.export.cache_volatile && !flight.durable {
                     exported.active[flight.place as usize].stage = Stage::Syncing;

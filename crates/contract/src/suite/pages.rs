@@ -46,6 +46,11 @@ impl Memory for Pages {
         self.write(buffer, 0, &bytes);
     }
 
+    fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
+        let range = extent.offset.0 as usize..extent.end().0 as usize;
+        self.lends[disk.0 as usize][range].copy_from_slice(bytes);
+    }
+
     fn materialize(&mut self, buffer: &mut Buffer) {
         while (buffer.pages().len() as u32) < buffer.page_count() {
             let page = vec![0xee; PAGE_SIZE as usize].into_boxed_slice();

@@ -3,7 +3,7 @@
 //! Shared by all shards. A slot of the table holds the number of a page of the [arena](crate::memory::arena), or [`NO_PAGE`], which reads as
 //! zeros. Units: bytes; extents are multiples of 512. Outcomes: a RAM disk fails only what lies beyond its end.
 //!
-//! **No torn block.** What a slot holds changes only by one swap or compare-exchange of a whole page, and an installed page never
+//! **No torn block.** What a slot holds changes only by one swap or compare-exchange of a whole page, and a page that is leased never
 //! changes. So a reader sees each page, and so each block of up to 4096 bytes, as one of those that were ever installed:
 //!
 //! ```text
@@ -12,7 +12,10 @@
 //!   part    page 17's other bytes are copied around the new ones in page 4, then compare-exchange 17 -> 4, or again
 //! ```
 //!
-//! A write of part of a page leases the old page while it copies, so that neither its bytes nor its number can change meaning under
+//! Where nobody leases the page, a write of a part changes it in place ([`Arena::borrow`]), since to copy the rest of the page around it costs more than
+//! the write; so does every write that [lands](RamDisk::land) without a buffer of its own.
+//!
+//! A write of part of a page that somebody leases exchanges it. It leases the old page while it copies, so that neither its bytes nor its number can change meaning under
 //! the compare-exchange (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of them.
 //!
 //! **Conservation.** The disk lets the arena grow by one page a slot. A written page leaves its buffer, which is then reserved: still counted by its
@@ -232,6 +235,9 @@ impl RamDisk {
         }
         for (index, part) in parts(extent).enumerate() {
             let given = buffer.pages()[index];
+            if !part.is_whole() && self.change_from(memory, part, given) {
+                continue;
+            }
             let new = match given.is_leased() {
                 false => given.number(),
                 true => self.copy_of(memory, part, given.number()),
@@ -243,6 +249,58 @@ impl RamDisk {
         for page in buffer.take_pages().filter(|page| page.is_leased()) {
             memory.put(page);
         }
+    }
+
+    /// As [`change`](Self::change), with the bytes of a buffer's page, which is free then if it was the buffer's own.
+    #[inline]
+    fn change_from(&self, memory: &mut ShardMemory, part: Part, given: PageId) -> bool {
+        // SAFETY: the part lies within the page, which is in the caller's buffer: private or leased, so that nobody changes it.
+        let bytes = unsafe {
+            let from = self.arena.page(given.number()).add(part.from);
+            std::slice::from_raw_parts(from, part.to - part.from)
+        };
+        let changed = self.change(memory, part, bytes);
+        if changed && !given.is_leased() {
+            memory.put_page(given.number());
+        }
+        changed
+    }
+
+    /// Puts `bytes` into `extent`, all of which it has: in place where nobody leases the page, else by exchange.
+    #[inline]
+    pub(crate) fn land(&self, memory: &mut ShardMemory, extent: Extent, bytes: &[u8]) {
+        assert_eq!(bytes.len() as u64, extent.length.0, "what lands on {extent} is as long");
+        let mut rest = bytes;
+        for part in parts(extent) {
+            let (now, later) = rest.split_at(part.to - part.from);
+            rest = later;
+            if !self.change(memory, part, now) {
+                let fresh = memory.take_page();
+                // SAFETY: `fresh` is ours alone, nobody else can see it, and the part lies within it and is as long as `now`.
+                unsafe {
+                    let into = self.arena.page(fresh).add(part.from);
+                    into.copy_from_nonoverlapping(now.as_ptr(), now.len());
+                }
+                let old = self.install(part, fresh);
+                self.free(memory, old);
+            }
+        }
+    }
+
+    /// Changes a part of a page in place; `false` if somebody leases the page, or there is none.
+    #[inline]
+    fn change(&self, memory: &mut ShardMemory, part: Part, bytes: &[u8]) -> bool {
+        let Some(page) = self.arena.borrow(&self.slots[part.slot]) else { return false };
+        // SAFETY: the page is borrowed: nobody else reads or writes its bytes until the borrow ends. The part lies within it and is as long as
+        // `bytes`, which are elsewhere: a page whose bytes can be read is leased or private, and this one is neither.
+        unsafe {
+            let into = self.arena.page(page).add(part.from);
+            into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        if self.arena.end_borrow(page) {
+            memory.put_page(page);
+        }
+        true
     }
 
     /// A private page with the bytes of `part` of a leased one, which belongs to another slot and cannot be installed twice.

@@ -33,6 +33,11 @@ fn phase(extent: Extent) -> u32 {
 }
 
 fn write(disk: &RamDisk, memory: &mut ShardMemory, extent: Extent, bytes: &[u8]) -> Buffer {
+    // Both ways of writing, wherever a test writes.
+    if (extent.offset.0 / 512) % 3 == 1 && disk.can_lend(extent) {
+        disk.land(memory, extent, bytes);
+        return Buffer::empty();
+    }
     let mut buffer = Buffer::reserved(bytes.len() as u32, phase(extent));
     memory.write(&mut buffer, 0, bytes);
     let done = ask(disk, memory, Operation::Write { extent, buffer, durable: false });

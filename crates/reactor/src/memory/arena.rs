@@ -18,7 +18,7 @@
 //!         its last lease ends    (leases alone)      swapped out, leased
 //! ```
 //!
-//! Bytes of a private page are touched by its owner alone; bytes of an installed or detached page are never changed. This is
+//! Bytes of a private page are touched by its owner alone; bytes of a detached page are never changed, of an installed one only by who borrows it. This is
 //! what every `unsafe` block of this room and of `disk::ram` rests on: [`block::Buffer`] is not `Clone`, so a private page has one
 //! owner, and a page reaches a table only by giving up that ownership.
 //!
@@ -27,6 +27,11 @@
 //! counted ([`Arena::retire`]). All four steps are sequentially consistent, so at least one of the two sees the other. A reader that
 //! came too late counts itself out again; its passing count may hit a page that is long private or free, which harms nobody because it never
 //! touches the bytes, and because who finds *detached* with a count of zero frees the page by a compare-exchange that only one can win.
+//!
+//! **Borrows.** A part of an installed page that nobody leases may be changed in place. The writer sets the mark *borrowed* on a state that was zero, *then*
+//! looks whether the slot still holds the page ([`Arena::borrow`]); a reader that counts itself in and finds the mark waits until it is gone, which
+//! is the time of one copy. So a page never changes while it is leased, and who leases it never sees half a change. A page that leaves its slot meanwhile is
+//! detached, and the borrower frees it.
 //!
 //! **Conservation.** The limit of the arena is the sum of all pools, all RAM disks' sizes, and what each shard's cache and hands may hold
 //! ([`SHARD_SLACK`]). Charge each private page in a buffer and each lease in a buffer to that buffer, which its pool counted; each
@@ -63,7 +68,11 @@ pub const GIVE_BACK_MAX: usize = 4096;
 
 /// The mark of a page that left its slot while it was leased. Below it: the count of leases.
 const DETACHED: u32 = 1 << 31;
+/// The mark of a page that one writer changes in place.
+const BORROWED: u32 = 1 << 30;
 const PAGE: usize = PAGE_SIZE as usize;
+/// A reader looks so often whether a borrow is over before it lets other threads run.
+const SPINS: u32 = 128;
 /// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose address space is limited).
 const RESERVE_MAX: u32 = 1 << 28;
 const RESERVE_MIN: u32 = 1 << 18;
@@ -323,7 +332,9 @@ impl Arena {
             if page == NO_PAGE {
                 return ZERO_PAGE;
             }
-            self.state(page).fetch_add(1, SeqCst);
+            if self.state(page).fetch_add(1, SeqCst) & BORROWED != 0 {
+                self.await_borrower(page);
+            }
             if slot.load(SeqCst) == page {
                 return page;
             }
@@ -343,8 +354,51 @@ impl Arena {
         }
         let state = self.state(page);
         let before = state.fetch_sub(1, SeqCst);
-        debug_assert!(before & !DETACHED > 0, "page {page} had no lease to end");
+        debug_assert!(before & (BORROWED - 1) > 0, "page {page} had no lease to end");
         before == DETACHED + 1 && state.compare_exchange(DETACHED, 0, SeqCst, SeqCst).is_ok()
+    }
+
+    /// The page that `slot` holds, for its bytes to be changed in place; `None` if it holds none, or somebody leases or borrows it. End it
+    /// with [`end_borrow`](Self::end_borrow), soon and without a lease in between: readers wait for it.
+    #[inline]
+    pub(crate) fn borrow(&self, slot: &AtomicU32) -> Option<u32> {
+        let page = slot.load(SeqCst);
+        if page == NO_PAGE {
+            return None;
+        }
+        self.state(page).compare_exchange(0, BORROWED, SeqCst, SeqCst).ok()?;
+        if slot.load(SeqCst) == page {
+            return Some(page);
+        }
+        // Somebody took it out meanwhile.
+        if self.end_borrow(page) {
+            self.put(&[page]);
+        }
+        None
+    }
+
+    /// Ends a borrow. `true`: the page left its slot meanwhile and nobody leases it; the caller now owns it, and frees it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn end_borrow(&self, page: u32) -> bool {
+        let state = self.state(page);
+        let before = state.fetch_sub(BORROWED, SeqCst);
+        debug_assert!(before & BORROWED != 0, "page {page} was not borrowed");
+        before == DETACHED | BORROWED && state.compare_exchange(DETACHED, 0, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Waits until a page that we lease is not borrowed any more; as long as we are counted nobody borrows it again.
+    #[cold]
+    fn await_borrower(&self, page: u32) {
+        let mut spins = 0;
+        while self.state(page).load(SeqCst) & BORROWED != 0 {
+            spins += 1;
+            if spins < SPINS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// For whoever has just taken `page` out of its slot. `true`: nobody leases it, it is the caller's now. `false`: it is detached, and

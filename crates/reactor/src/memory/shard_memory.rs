@@ -345,6 +345,15 @@ impl Memory for ShardMemory {
     }
 
     #[inline]
+    fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
+        // The disk needs our pages: it is out of its place meanwhile.
+        let place = disk.0 as usize;
+        let lender = self.lenders[place].take().expect("the caller saw that it lends");
+        lender.as_ram().expect("lenders are memory").land(self, extent, bytes);
+        self.lenders[place] = Some(lender);
+    }
+
+    #[inline]
     fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
         if buffer.is_reserved() {
             self.write_fresh(buffer, at, bytes);

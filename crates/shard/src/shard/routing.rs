@@ -4,7 +4,9 @@
 //! Everything here carries; what is carried means something only to the machines at both ends. Whoever asked a volume is found by the ticket of the
 //! completion, which must name a machine that is there: a connection stays until nothing of it is below.
 
-use block::{Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket, VolumeId};
+use block::{
+    ByteCount, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket, VolumeId,
+};
 use contract::Effect;
 use nvme::controllers::MachineKey;
 use nvme::tcp::target::{Connection, ConnectionEffect, Context};
@@ -36,6 +38,21 @@ impl Submit for Below<'_> {
         memory: &dyn Memory,
     ) -> Option<(DiskId, Extent)> {
         self.volumes.find_loan(volume, extent, memory)
+    }
+
+    #[inline]
+    fn find_landing(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        self.volumes.find_landing(volume, extent, memory)
+    }
+
+    #[inline]
+    fn landed(&mut self, volume: VolumeId, disk: DiskId, length: ByteCount) {
+        self.volumes.landed(volume, disk, length);
     }
 }
 

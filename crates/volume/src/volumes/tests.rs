@@ -301,3 +301,25 @@ fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
     host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
     assert_eq!(host.shards[0].find_loan(VOLUME, Extent::new(0, 512), &Lender), None);
 }
+
+#[test]
+fn a_write_lands_where_one_disk_has_all_of_it_and_no_hold_stands_in_the_way() {
+    let mut host = Host::new(1, 2, Cache::None);
+    let first = Extent::new(0, 512);
+    let found = host.shards[0].find_landing(VOLUME, first, &Lender);
+    assert_eq!(found, Some((DiskId(0), Extent::new(1 << 20, 512))));
+    assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 0, "not yet");
+    host.shards[0].landed(VOLUME, DiskId(0), ByteCount(512));
+    assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 1);
+    let (expected, write) = (Buffer::reserved(512, 0), Buffer::reserved(512, 0));
+    let compared = Operation::CompareAndWrite {
+        extent: first,
+        expected: Box::new(expected),
+        replacement: write,
+        durable: false,
+    };
+    host.ask(0, 7, compared);
+    assert_eq!(host.shards[0].find_landing(VOLUME, first, &Lender), None, "it is held");
+    let other = Extent::new(512, 512);
+    assert!(host.shards[0].find_landing(VOLUME, other, &Lender).is_some());
+}

@@ -265,6 +265,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     assert!(world.below.is_empty());
     assert_eq!(world.target.traffic(EXPORT).unwrap().reads, 70);
     // Behind a write in flight of the same source a read waits, and then asks.
+    world.lands = false;
     world.come(&write(A, 100, 5, 9, 1));
     world.come(&read(A, 101, 5, 1));
     world.come(&read(B, 102, 5, 1));
@@ -274,5 +275,33 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     assert_eq!((tags(world.take()), world.below.len()), (vec![100], 1));
     world.answer_below(0, Outcome::Done);
     assert_eq!(tags(world.take()), [101]);
+    world.is_clean();
+}
+
+#[test]
+fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
+    let mut world = World::new();
+    world.memory.lends = vec![vec![0; SECTORS as usize * 512]];
+    world.mood = Mood::Slow;
+    world.come(&read(A, 1, 5, 2));
+    world.come(&write(A, 2, 5, 9, 2));
+    world.come(&read(A, 3, 5, 2));
+    world.come(&write(A, 2, 5, 9, 2));
+    world.run();
+    let frames = world.take();
+    // Reads leave together, at the end of the turn if nothing comes between.
+    assert_eq!(frames.iter().map(|frame| tag_of(frame)).collect::<Vec<_>>(), [1, 2, 2, 3]);
+    assert_eq!(frames[0][36..], [0; 1024], "what came before the write is what was there before");
+    assert_eq!(frames[3][36..], [9; 1024]);
+    assert!(world.below.is_empty());
+    let traffic = world.target.traffic(EXPORT).unwrap();
+    assert_eq!((traffic.reads, traffic.writes, traffic.write_bytes), (2, 1, 1024));
+    assert_eq!(world.target.counters().repeated_answered, 1);
+    // A copy behind a newer write is dropped.
+    world.come(&write(A, 4, 6, 7, 1));
+    world.come(&write(A, 2, 5, 9, 2));
+    world.run();
+    assert_eq!(tags(world.take()), [4]);
+    assert_eq!(world.memory.lends[0][6 * 512..7 * 512], [7; 512]);
     world.is_clean();
 }

@@ -45,8 +45,8 @@ pub(super) struct Disk {
     pub(super) flushes: usize,
 }
 
-/// Volumes, each on the disk of its number, which lends if the memory says so.
-struct Below<'a>(&'a mut Vec<(VolumeId, Request)>);
+/// Volumes, each on the disk of its number, which lends if the memory says so; and whether writes land there.
+struct Below<'a>(&'a mut Vec<(VolumeId, Request)>, bool);
 
 impl Submit for Below<'_> {
     fn submit(&mut self, volume: VolumeId, request: Request) {
@@ -62,6 +62,15 @@ impl Submit for Below<'_> {
         let disk = DiskId(volume.0);
         memory.can_lend(disk, extent).then_some((disk, extent))
     }
+
+    fn find_landing(
+        &mut self,
+        volume: VolumeId,
+        extent: Extent,
+        memory: &dyn Memory,
+    ) -> Option<(DiskId, Extent)> {
+        self.find_loan(volume, extent, memory).filter(|_| self.1)
+    }
 }
 
 pub(super) struct World {
@@ -72,6 +81,8 @@ pub(super) struct World {
     pub(super) requests: Vec<(VolumeId, Request)>,
     pub(super) disks: Vec<Disk>,
     pub(super) mood: Mood,
+    /// Whether memory that is lent takes writes at once.
+    pub(super) lands: bool,
     pub(super) below: VecDeque<(VolumeId, Request)>,
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
     pub(super) controls: Agreement<Control>,
@@ -155,6 +166,7 @@ impl World {
             requests: Vec::new(),
             disks: Vec::new(),
             mood: Mood::Honest,
+            lands: true,
             below: VecDeque::new(),
             sent: Vec::new(),
             controls: Agreement::new(ShardId(0), 1),
@@ -193,7 +205,7 @@ impl World {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            below: &mut Below(&mut self.requests),
+            below: &mut Below(&mut self.requests, self.lands),
         };
         act(&mut self.target, &mut ctx)
     }
