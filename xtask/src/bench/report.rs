@@ -207,7 +207,7 @@ pub(super) fn table(rows: &[Row], environment: &Value, markdown: bool) -> String
     for row in rows {
         if let Some(beside) = &row.beside {
             let bullet = if markdown { "- " } else { "" };
-            text += &format!("\n{bullet}{}: {beside}", row.name);
+            text += &format!("\n{bullet}{}: {beside}\n", row.name);
         }
     }
     let say = |name: &str| environment[name].as_str().unwrap_or("unknown").to_owned();

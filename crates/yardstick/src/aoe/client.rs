@@ -25,7 +25,7 @@ const RING_MIN: usize = 64;
 /// How long the target may take to be found.
 const DISCOVERY: Duration = Duration::from_secs(30);
 /// Between two questions of the discovery.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// How long a client waits for any answer before it gives the target up.
 const SILENCE: Duration = Duration::from_secs(20);
 /// How long commands still outstanding at the end may take.

@@ -10,6 +10,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -69,7 +70,7 @@ impl Packet {
         ensure!(fd >= 0, "no packet socket: {} (it takes CAP_NET_RAW)", io::Error::last_os_error());
         // SAFETY: just made, owned by nobody else.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let interface = interface(&socket, name)?;
+        let interface = interface(name)?;
         let inbox = match receive {
             Receive::Ring(frames) => Inbox::Ring(
                 ReceiveRing::new(&socket, interface.mtu, frames)
@@ -158,7 +159,9 @@ impl Packet {
 }
 
 /// Looks an interface up by name.
-pub(super) fn interface(socket: &OwnedFd, name: &str) -> Result<Interface> {
+pub(super) fn interface(name: &str) -> Result<Interface> {
+    // Any socket may be asked about interfaces but one of AF_XDP.
+    let socket = UnixDatagram::unbound()?;
     // SAFETY: ifreq is plain data for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     ensure!(name.len() < request.ifr_name.len(), "no interface has a name like {name:?}");

@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let mut handled = 0;
         while handled < BATCH {
             let Some(frame) = packet.front() else { break };
-            match disk.answer(frame, outgoing.head()) {
+            match disk.answer(frame, &[], outgoing.head()) {
                 Reply::None => {}
                 Reply::Head => outgoing.push(),
                 // SAFETY: the data lie in the disk's area, which outlives the batch.
@@ -122,9 +122,10 @@ impl Disk {
         );
     }
 
-    /// Does what a frame asks and writes the head of the answer.
+    /// Does what a frame asks and writes the head of the answer. Where a frame lies in pieces, `more` are
+    /// those after the first, which has all its headers.
     #[inline]
-    pub(super) fn answer(&mut self, frame: &[u8], head: &mut Head) -> Reply {
+    pub(super) fn answer(&mut self, frame: &[u8], more: &[&[u8]], head: &mut Head) -> Reply {
         let Some(asks) = wire::request(frame, self.address) else { return Reply::None };
         let (own, mac) = (self.address, self.interface.mac);
         let place = |lba: u64| usize::try_from(lba).ok().and_then(|lba| lba.checked_mul(SECTOR));
@@ -139,9 +140,8 @@ impl Disk {
                 data.map(|data| Reply::Data { data, len })
             }
             Asks::Write { lba, sectors } => {
-                let data = frame.get(ATA_HEAD..ATA_HEAD + sectors * SECTOR);
-                let stored = place(lba).zip(data);
-                let stored = stored.is_some_and(|(to, data)| self.ram.store(to, data));
+                let to = place(lba);
+                let stored = to.is_some_and(|to| self.store(to, sectors, frame, more));
                 stored.then_some(Reply::Head)
             }
             Asks::Identify => {
@@ -152,6 +152,27 @@ impl Disk {
         wire::ata_answer(head, frame, own, mac, reply.is_some());
         self.served += 1;
         reply.unwrap_or(Reply::Head)
+    }
+
+    /// Stores the data of a write; false when they are too few or do not fit.
+    #[inline]
+    fn store(&mut self, to: usize, sectors: usize, frame: &[u8], more: &[&[u8]]) -> bool {
+        let len = sectors * SECTOR;
+        let first = &frame[ATA_HEAD..];
+        if let Some(data) = first.get(..len) {
+            return self.ram.store(to, data);
+        }
+        let have = first.len() + more.iter().map(|piece| piece.len()).sum::<usize>();
+        if have < len || self.ram.at(to, len).is_none() {
+            return false;
+        }
+        let mut done = 0;
+        for piece in std::iter::once(first).chain(more.iter().copied()) {
+            let part = piece.len().min(len - done);
+            self.ram.store(to + done, &piece[..part]);
+            done += part;
+        }
+        true
     }
 }
 
@@ -184,9 +205,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
-        assert!(matches!(disk.answer(&ask(true, 2047, 1), &mut head), Reply::Head));
+        assert!(matches!(disk.answer(&ask(true, 2047, 1), &[], &mut head), Reply::Head));
         assert!(wire::response(&head).expect("an answer").success);
-        let Reply::Data { data, len } = disk.answer(&ask(false, 2046, 2), &mut head) else {
+        let Reply::Data { data, len } = disk.answer(&ask(false, 2046, 2), &[], &mut head) else {
             panic!("no data")
         };
         assert_eq!(len, 2 * SECTOR);
@@ -195,12 +216,27 @@ mod tests {
     }
 
     #[test]
+    fn a_write_in_pieces_is_stored_as_a_whole_or_not_at_all() {
+        let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
+        let mut frame = ask(true, 8, 3);
+        frame[ATA_HEAD + 1000..].fill(0x33);
+        let (first, rest) = frame.split_at(ATA_HEAD + 1000);
+        let (second, third) = rest.split_at(100);
+        assert!(matches!(disk.answer(first, &[second], &mut head), Reply::Head));
+        assert!(!wire::response(&head).expect("an answer").success);
+        assert_eq!(disk.ram.bytes(8 * SECTOR, 9 * SECTOR), [0xa5; SECTOR]);
+        assert!(matches!(disk.answer(first, &[second, third], &mut head), Reply::Head));
+        assert!(wire::response(&head).expect("an answer").success);
+        assert_eq!(disk.ram.bytes(8 * SECTOR, 11 * SECTOR), &frame[ATA_HEAD..]);
+    }
+
+    #[test]
     fn beyond_the_end_and_without_data_commands_are_aborted() {
         let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
         let mut short = ask(true, 0, 2);
         short.truncate(ATA_HEAD + SECTOR);
         for frame in [ask(false, 2047, 2), ask(true, u64::MAX >> 16, 1), ask(false, 0, 0), short] {
-            assert!(matches!(disk.answer(&frame, &mut head), Reply::Head));
+            assert!(matches!(disk.answer(&frame, &[], &mut head), Reply::Head));
             assert!(!wire::response(&head).expect("an answer").success);
         }
     }
@@ -210,10 +246,10 @@ mod tests {
         let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
         let mut frame = wire::request_head([2; 6], [4; 6], Address { shelf: 7, slot: 0 });
         wire::ask_identify(&mut frame, 1);
-        assert!(matches!(disk.answer(&frame, &mut head), Reply::Data { len: SECTOR, .. }));
+        assert!(matches!(disk.answer(&frame, &[], &mut head), Reply::Data { len: SECTOR, .. }));
         assert_eq!(wire::identified(disk.identify.bytes(0, SECTOR)), Some(2048));
         wire::ask_config(&mut frame);
-        assert!(matches!(disk.answer(&frame, &mut head), Reply::Head));
+        assert!(matches!(disk.answer(&frame, &[], &mut head), Reply::Head));
         let body = wire::response(&head).expect("an answer").body;
         assert_eq!(body, wire::Body::Config { buffers: 255, sectors: 2 });
     }
