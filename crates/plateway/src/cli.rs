@@ -18,7 +18,7 @@ use crate::config::uri::{DiscoveryTarget, DiskUri, parse_target};
 /// The configuration that `check` and `apply` take where none is named.
 const CONFIG_DEFAULT: &str = "plateway.toml";
 
-/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP.
+/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP and ATA over Ethernet.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Copy one disk to another, verified
     Copy(CopyArgs),
-    /// Ask a target which subsystems it has
+    /// Ask a target which subsystems it has, or an Ethernet which targets of AoE answer there
     Discover(DiscoverArgs),
     /// Serve, write, verify and measure a striped volume on this machine, in a minute
     Demo(DemoArgs),
@@ -319,16 +319,22 @@ impl CopyArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     plateway discover nvme+tcp://127.0.0.1\n  \
-    plateway discover nvme+tcp://nas:8009 --host-nqn nqn.2026-11.net.plateway:me\n\n\
+    plateway discover nvme+tcp://nas:8009 --host-nqn nqn.2026-11.net.plateway:me\n  \
+    plateway discover aoe://eth1\n\n\
     The port is 4420 unless named: every listener of plateway answers discovery. Dedicated discovery\n\
-    controllers of others are on 8009. A host sees the subsystems that allow it.")]
+    controllers of others are on 8009. A host sees the subsystems that allow it.\n\
+    aoe:// shows the targets that answer this station on an interface (aoe://eth1,eth2 for several, ?vlan=N\n\
+    for a VLAN); it needs CAP_NET_RAW.")]
 pub(crate) struct DiscoverArgs {
-    /// nvme+tcp://host[:port]
+    /// nvme+tcp://host[:port] or aoe://INTERFACE
     #[arg(value_name = "TARGET", value_parser = parse_target)]
     pub(crate) target: DiscoveryTarget,
     /// Who to say that we are
     #[arg(long, value_name = "NQN")]
     pub(crate) host_nqn: Option<crate::config::nqn::Nqn>,
+    /// Seconds to wait for answers over AoE
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) time: u64,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -488,6 +494,9 @@ mod tests {
             "bench volume:v0 --config p.toml --rw write --bs 128k --warmup 0 --control /run/p.sock",
             "copy file:/a ram:1GiB --no-verify --overwrite --resume --json --iodepth 8 --bs 1m",
             "discover nvme+tcp://127.0.0.1 --host-nqn nqn.2026-11.net.plateway:me",
+            "discover aoe://eth1,eth2?vlan=5 --time 3 --json",
+            "serve ram:1GiB --aoe eth1/7.0 --hosts 02:00:00:00:00:01",
+            "bench aoe://eth1/7.0?window=16 --rw randread",
             "demo --keep",
             "sim --seed 1 --seeds 5 --twice --plant drops-flush --scenario kill --trace",
             "dissect a.pcap --json",

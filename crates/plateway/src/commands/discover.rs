@@ -1,7 +1,9 @@
 //! `plateway discover`: asks a target's discovery subsystem which subsystems it has for this host.
 //!
 //! The machine of the initiator (`nvme::tcp::initiator::Discovery`) does the talking; here it is carried by one blocking socket, since there is one
-//! question and one answer. Times: its clock begins with the command. Errors: the address, the step and what was seen.
+//! question and one answer. What answers over AoE is searched for in `discover/aoe.rs`. Times: its clock begins with the command. Errors: the address, the step and what was seen.
+
+mod aoe;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -38,8 +40,9 @@ struct Entry {
 
 /// Asks.
 pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
-    let DiscoveryTarget::NvmeTcp(target) = &args.target else {
-        return Err(miette::miette!("{}: this build has no AoE", args.target));
+    let target = match &args.target {
+        DiscoveryTarget::NvmeTcp(target) => target,
+        DiscoveryTarget::Aoe { interfaces, vlan } => return aoe::run(args, interfaces, *vlan),
     };
     let failed = |why: String| {
         miette::miette!(

@@ -1,7 +1,7 @@
 //! `plateway serve`: from flags or a file to a server that runs until SIGTERM.
 //!
 //! The main thread is the control thread: it sleeps until a signal or somebody on the control socket wants something, and does one thing after the
-//! other. Standard output has what is served, ending in a line `ready: nvme ADDRESS` for each address; standard error has the log.
+//! other. Standard output has what is served, ending in a line `ready: nvme ADDRESS` for each address and `ready: aoe INTERFACE` for each interface; standard error has the log.
 //! SIGTERM or SIGINT drains, flushes and ends with code 0, a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
@@ -174,7 +174,16 @@ fn introduction(running: &Running) -> String {
             export.hosts.to_string(),
         ]);
     }
-    if args.exports.is_empty() {
+    for (export, bytes) in running.aoe_export_sizes() {
+        table.add_row([
+            "aoe".to_owned(),
+            export.address.to_string(),
+            export.volume.clone(),
+            Size(bytes).to_string(),
+            export.hosts.to_string(),
+        ]);
+    }
+    if args.exports.is_empty() && args.aoe_exports.is_empty() {
         let _ = writeln!(text, "no exports: name some in the configuration, then: plateway apply");
     } else {
         let _ = writeln!(text, "{table}");
@@ -192,10 +201,20 @@ fn introduction(running: &Running) -> String {
             export.subsystem
         );
     }
+    if let Some(export) = args.aoe_exports.first() {
+        let _ = writeln!(
+            text,
+            "on a Linux host: modprobe aoe; aoe-discover; its disk is /dev/etherd/e{}",
+            export.address
+        );
+    }
     for address in addresses {
         let _ = writeln!(text, "ready: nvme {address}");
     }
-    if args.listeners.is_empty() {
+    for link in &args.links {
+        let _ = writeln!(text, "ready: aoe {}", link.name);
+    }
+    if args.listeners.is_empty() && args.links.is_empty() {
         let _ = writeln!(text, "ready: no listener; give one with --nvme 127.0.0.1:4420");
     }
     text

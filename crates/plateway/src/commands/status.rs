@@ -4,7 +4,7 @@ use comfy_table::Table;
 
 use crate::cli::StatusArgs;
 use crate::config::size::Size;
-use crate::control::status::Counters;
+use crate::control::status::{Counters, Link};
 use crate::control::{Client, Status, table};
 
 /// Shows.
@@ -46,15 +46,23 @@ fn text(status: &Status) -> String {
         ("disks", disks(status)),
         ("volumes", volumes(status)),
         ("listeners", listeners(status)),
+        ("links", links(status)),
         ("exports", exports(status)),
+        ("aoe exports", aoe_exports(status)),
         ("sessions", sessions(status)),
     ] {
         if table.row_count() > 0 {
             parts.push(format!("{title}\n{table}\n"));
         }
     }
-    let problems: Vec<&str> =
-        status.volumes.iter().filter_map(|volume| volume.problem.as_deref()).collect();
+    let dropped = status.aoe_drops.iter().map(|(why, count)| format!("{why} {count}"));
+    let dropped: Vec<String> = dropped.collect();
+    if !dropped.is_empty() {
+        parts.push(format!("aoe frames dropped: {}\n", dropped.join(", ")));
+    }
+    let mut problems: Vec<String> =
+        status.volumes.iter().filter_map(|volume| volume.problem.clone()).collect();
+    problems.extend(status.links.iter().filter_map(overcommitted));
     if !problems.is_empty() {
         parts.push(format!("problems\n{}\n", problems.join("\n")));
     }
@@ -134,6 +142,81 @@ fn exports(status: &Status) -> Table {
             export.volume.clone(),
             export.hosts.clone(),
             export.controllers.to_string(),
+        ]);
+    }
+    shown
+}
+
+fn links(status: &Status) -> Table {
+    let mut shown = table(&[
+        "interface",
+        "for",
+        "mac",
+        "mtu",
+        "received by",
+        "ring",
+        "promised",
+        "received",
+        "sent",
+        "dropped",
+        "not sent",
+    ]);
+    for link in &status.links {
+        let (vlan, dash) = (link.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}")), "-");
+        shown.add_row([
+            format!("{}{vlan}", link.interface),
+            format!("{} {}", link.uses, link.used_for),
+            link.mac.clone().unwrap_or(dash.to_owned()),
+            link.mtu.map_or(dash.to_owned(), |mtu| mtu.to_string()),
+            if link.up { link.method.clone() } else { "down".to_owned() },
+            link.ring_frames.to_string(),
+            link.promised.to_string(),
+            format!("{} ({})", link.received, Size(link.received_bytes)),
+            format!("{} ({})", link.sent, Size(link.sent_bytes)),
+            link.dropped.to_string(),
+            link.send_failed.to_string(),
+        ]);
+    }
+    shown
+}
+
+/// What may be lost where more is promised than a ring holds.
+fn overcommitted(link: &Link) -> Option<String> {
+    (link.up && link.promised > link.ring_frames).then(|| {
+        format!(
+            "interface {}: its exports promise to hold {} commands, and its receive ring holds {} frames: bursts of all initiators at once \
+             lose some, which are sent again; {} were dropped so far (smaller buffers of the exports promise less)",
+            link.interface, link.promised, link.ring_frames, link.dropped
+        )
+    })
+}
+
+fn aoe_exports(status: &Status) -> Table {
+    let mut shown = table(&[
+        "aoe",
+        "on",
+        "volume",
+        "hosts",
+        "buffers",
+        "reads",
+        "writes",
+        "read",
+        "written",
+        "over buffers",
+    ]);
+    for export in &status.aoe_exports {
+        let vlan = export.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
+        shown.add_row([
+            format!("{}.{}", export.shelf, export.slot),
+            format!("{}{vlan}", export.interfaces.join(" ")),
+            export.volume.clone(),
+            export.hosts.clone(),
+            export.buffers.to_string(),
+            export.reads.to_string(),
+            export.writes.to_string(),
+            Size(export.read_bytes).to_string(),
+            Size(export.write_bytes).to_string(),
+            export.over_buffers.to_string(),
         ]);
     }
     shown

@@ -150,7 +150,7 @@ pub(crate) struct AoeUri {
     pub(crate) vlan: Option<u16>,
     /// Shelf and slot, no wildcard.
     pub(crate) address: Address,
-    /// Commands in flight, of all shards together: 1 to 1024.
+    /// Commands in flight on each shard: 1 to 1024, and together no more than the target holds.
     pub(crate) window: u16,
     /// How long to send again before requests end in an error, in seconds.
     pub(crate) deadline_s: u32,

@@ -2,6 +2,8 @@
 //!
 //! Units: bytes, nanoseconds and counts, as the names end. Counters begin with the object, and are sums over shards.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// How a server is.
@@ -27,6 +29,18 @@ pub(crate) struct Status {
     pub(crate) listeners: Vec<Listener>,
     /// Namespaces that hosts may see.
     pub(crate) exports: Vec<Export>,
+    /// Interfaces that are open for AoE.
+    #[serde(default)]
+    pub(crate) links: Vec<Link>,
+    /// Volumes at a shelf and slot.
+    #[serde(default)]
+    pub(crate) aoe_exports: Vec<AoeExport>,
+    /// What the AoE target did, by the name of the counter; what was never counted is left out.
+    #[serde(default)]
+    pub(crate) aoe_counters: BTreeMap<String, u64>,
+    /// Frames that the AoE target dropped in silence, by the reason.
+    #[serde(default)]
+    pub(crate) aoe_drops: BTreeMap<String, u64>,
     /// Sessions of hosts.
     pub(crate) controllers: Vec<Controller>,
     /// Connections of hosts.
@@ -92,6 +106,76 @@ pub(crate) struct Export {
     pub(crate) hosts: String,
     /// Controllers of hosts with this subsystem.
     pub(crate) controllers: u64,
+}
+
+/// An interface that is open for AoE. Frames count from the start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Link {
+    /// Its name.
+    pub(crate) interface: String,
+    /// 802.1Q; none takes frames without a tag.
+    pub(crate) vlan: Option<u16>,
+    /// `exports` or `imports`.
+    pub(crate) used_for: String,
+    /// Whether frames come and go.
+    pub(crate) up: bool,
+    /// Its own address; none while the interface is not there.
+    pub(crate) mac: Option<String>,
+    /// Bytes behind the Ethernet header; none while the interface is not there.
+    pub(crate) mtu: Option<u32>,
+    /// How frames come: `packet ring`, `recvmmsg` or `xdp`; `-` while it is down.
+    pub(crate) method: String,
+    /// Frames that its receive rings hold, of all shards together.
+    pub(crate) ring_frames: u64,
+    /// Commands that exports on it say they hold: where these are more than the ring's frames, a burst of all initiators loses some.
+    pub(crate) promised: u64,
+    /// Exports on it, or remote disks.
+    pub(crate) uses: u64,
+    /// Frames.
+    pub(crate) received: u64,
+    /// Of these frames.
+    pub(crate) received_bytes: u64,
+    /// Frames.
+    pub(crate) sent: u64,
+    /// Of these frames.
+    pub(crate) sent_bytes: u64,
+    /// Frames that the kernel dropped because a ring was full.
+    pub(crate) dropped: u64,
+    /// Frames for another station or VLAN, or cut short.
+    pub(crate) foreign: u64,
+    /// Frames that could not be sent.
+    pub(crate) send_failed: u64,
+    /// How often frames waited for room in the send buffer.
+    pub(crate) send_waits: u64,
+}
+
+/// A volume at a shelf and slot.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct AoeExport {
+    /// Shelf.
+    pub(crate) shelf: u16,
+    /// Slot.
+    pub(crate) slot: u8,
+    /// Where it answers.
+    pub(crate) interfaces: Vec<String>,
+    /// 802.1Q on all of them.
+    pub(crate) vlan: Option<u16>,
+    /// The volume's name.
+    pub(crate) volume: String,
+    /// `any`, `none` or MAC addresses.
+    pub(crate) hosts: String,
+    /// Commands that it says it holds.
+    pub(crate) buffers: u16,
+    /// Commands.
+    pub(crate) reads: u64,
+    /// Commands.
+    pub(crate) writes: u64,
+    /// Read.
+    pub(crate) read_bytes: u64,
+    /// Written.
+    pub(crate) write_bytes: u64,
+    /// Commands beyond `buffers`, which were dropped.
+    pub(crate) over_buffers: u64,
 }
 
 /// A host's session with a subsystem.

@@ -137,14 +137,11 @@ impl Running {
             Step::ResizeDisk { name, to, .. } => self.resize_disk(name, to)?,
             Step::ResizeVolume { name, to_bytes, .. } => self.resize_volume(name, *to_bytes)?,
             Step::ChangeListener { to, .. } => self.change_listener(to)?,
-            Step::AddLink(_)
-            | Step::RemoveLink(_)
-            | Step::AddAoeExport(_)
-            | Step::RemoveAoeExport(_)
-            | Step::ChangeAoeExport { .. } => {
-                return Err(RunError::new("this build serves no AoE")
-                    .help("leave aoe out of the configuration"));
-            }
+            Step::AddLink(link) => return self.add_link(link),
+            Step::RemoveLink(link) => self.remove_link(&link.name),
+            Step::AddAoeExport(export) => self.add_aoe_export(export)?,
+            Step::RemoveAoeExport(export) => self.remove_aoe_export(export)?,
+            Step::ChangeAoeExport { to, .. } => self.change_aoe_export(to)?,
             Step::ChangeHosts { export, to } => {
                 for other in &mut self.args.exports {
                     if other.subsystem == export.subsystem {
@@ -209,9 +206,10 @@ impl Running {
         }
     }
 
-    /// Shows hosts every subsystem that a volume is in.
+    /// Shows hosts every subsystem that a volume is in, and every address that it has.
     pub(super) fn show_exports_of(&self, volume: &str) -> Result<(), RunError> {
-        self.exports_of(volume).iter().try_for_each(|export| self.show(export))
+        self.exports_of(volume).iter().try_for_each(|export| self.show(export))?;
+        self.renew_aoe_exports_of(volume)
     }
 
     /// Once everything is done, the order of things is that of the configuration.

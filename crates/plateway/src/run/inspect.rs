@@ -1,17 +1,24 @@
 //! How a running server is: the reports of all shards, added up, under the names of the configuration.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use ::aoe::ExportId;
+use ::aoe::target::Traffic;
 use block::PAGE_SIZE;
 use contract::{Cache, ListenerId};
 use nvme::controllers::{ControllerReport, ControllerState};
 use reactor::disk::Access;
+use reactor::{LinkStats, look_at_interface};
 use shard::Report;
 use volume::gate::{Counters, Health};
+use wire::ethernet::MacAddress;
 
+use super::aoe::OpenAoe;
 use super::error::RunError;
+use super::links::{Links, OpenLink};
 use super::{OpenDisk, OpenListener, Running, shape};
-use crate::config::model::{Export, Uuid};
+use crate::config::model::{AoeExport, Export, LinkName, Uuid};
 use crate::control::status::{self, Status};
 
 impl Running {
@@ -29,6 +36,15 @@ impl Running {
             Some((export.clone(), shape::size(&volume.config, &volume.layout).ok()?))
         };
         self.args.exports.iter().filter_map(size).collect()
+    }
+
+    /// What is exported by AoE, and how large it is.
+    pub(crate) fn aoe_export_sizes(&self) -> Vec<(AoeExport, u64)> {
+        let size = |export: &AoeExport| {
+            let volume = self.volumes.get(&export.volume)?;
+            Some((export.clone(), shape::size(&volume.config, &volume.layout).ok()?))
+        };
+        self.args.aoe_exports.iter().filter_map(size).collect()
     }
 
     /// How everything is.
@@ -61,6 +77,14 @@ impl Running {
             },
             listeners: self.listeners.values().map(|one| listener(one, &reports)).collect(),
             exports: self.args.exports.iter().map(|one| export(one, &controllers)).collect(),
+            links: self.link_statuses(&reports),
+            aoe_exports: self.aoe_statuses(&reports),
+            aoe_counters: counted(
+                reports.iter().flat_map(|report| report.aoe.counters.each().collect::<Vec<_>>()),
+            ),
+            aoe_drops: counted(
+                reports.iter().flat_map(|report| report.aoe.drops.each().collect::<Vec<_>>()),
+            ),
             controllers,
             connections: self.connections(&reports),
             accepted: sum(|report| report.accepted),
@@ -88,6 +112,78 @@ impl Running {
                 })
                 .collect(),
         })
+    }
+
+    fn link_statuses(&self, reports: &[Report]) -> Vec<status::Link> {
+        let stats = self.shards.handle().link_stats();
+        let Links { serving, importing } = &self.links;
+        let all = serving.iter().map(|pair| (pair, "exports"));
+        let all = all.chain(importing.iter().map(|pair| (pair, "imports")));
+        let one = |((name, link), used_for): ((&LinkName, &OpenLink), &str)| {
+            let mine = || stats.iter().filter(|one| one.link == link.id);
+            let sum = |of: fn(&LinkStats) -> u64| mine().map(of).sum::<u64>();
+            let facts = look_at_interface(&name.interface).ok();
+            // Every shard knows all exports.
+            let known = reports.first().and_then(|report| {
+                report.aoe.links.iter().find(|(id, _)| *id == link.id).map(|(_, used)| used)
+            });
+            status::Link {
+                interface: name.interface.clone(),
+                vlan: name.vlan,
+                used_for: used_for.to_owned(),
+                up: mine().any(|one| one.up),
+                mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
+                mtu: facts.map(|facts| facts.mtu),
+                method: mine().next().map_or("-", |one| one.method).to_owned(),
+                ring_frames: sum(|one| one.ring_frames.into()),
+                promised: known.map_or(0, |used| used.promised),
+                uses: match used_for {
+                    "imports" => link.disks.len() as u64,
+                    _ => known.map_or(0, |used| used.exports.into()),
+                },
+                received: sum(|one| one.received),
+                received_bytes: sum(|one| one.received_bytes),
+                sent: sum(|one| one.sent),
+                sent_bytes: sum(|one| one.sent_bytes),
+                dropped: sum(|one| one.dropped),
+                foreign: sum(|one| one.foreign),
+                send_failed: sum(|one| one.send_failed),
+                send_waits: sum(|one| one.send_waits),
+            }
+        };
+        all.map(one).collect()
+    }
+
+    fn aoe_statuses(&self, reports: &[Report]) -> Vec<status::AoeExport> {
+        let mut traffic: BTreeMap<ExportId, Traffic> = BTreeMap::new();
+        for (id, one) in reports.iter().flat_map(|report| &report.aoe.exports) {
+            let sum = traffic.entry(*id).or_default();
+            sum.reads += one.reads;
+            sum.writes += one.writes;
+            sum.read_bytes += one.read_bytes;
+            sum.write_bytes += one.write_bytes;
+            sum.over_buffers += one.over_buffers;
+        }
+        let one = |open: &OpenAoe| {
+            let config = &open.config;
+            let Traffic { reads, writes, read_bytes, write_bytes, over_buffers } =
+                traffic.get(&open.id).copied().unwrap_or_default();
+            status::AoeExport {
+                shelf: config.address.shelf,
+                slot: config.address.slot,
+                interfaces: config.interfaces.clone(),
+                vlan: config.vlan,
+                volume: config.volume.clone(),
+                hosts: config.hosts.to_string(),
+                buffers: config.buffers,
+                reads,
+                writes,
+                read_bytes,
+                write_bytes,
+                over_buffers,
+            }
+        };
+        self.aoe.iter().map(one).collect()
     }
 
     fn connections(&self, reports: &[Report]) -> Vec<status::Connection> {
@@ -136,7 +232,10 @@ impl Running {
             .enumerate()
             .flat_map(|(shard, report)| report.imports.iter().map(move |import| (shard, import)))
             .filter(|(_, import)| import.disk == disk.id)
-            .map(|(shard, import)| format!("shard {shard}: {}", import.state))
+            .map(|(shard, import)| {
+                let state = self.shards.newsroom().with_links(&import.state);
+                format!("shard {shard}: {state}")
+            })
             .collect::<Vec<_>>();
         let access = match disk.local.as_ref().map(|local| local.access()) {
             Some(Some(Access::Direct)) => "direct",
@@ -169,6 +268,15 @@ impl Running {
             counters: added(mine().map(|report| report.counters)),
         }
     }
+}
+
+/// Counters of all shards added up; those that are 0 say nothing.
+fn counted(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in all.filter(|(_, count)| *count > 0) {
+        *sums.entry(name.to_owned()).or_default() += count;
+    }
+    sums
 }
 
 fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {

@@ -59,6 +59,20 @@ impl Running {
                 let facts = self.add_import(id, config, &settings)?;
                 OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
             }
+            Target::Aoe(uri) => {
+                let links = self.open_import_links(&config.name, &uri).map_err(|error| {
+                    error.within(&format!("disk {} ({})", config.name, config.uri))
+                })?;
+                match self.add_import(id, config, &open::aoe_settings(&uri, &links)) {
+                    Ok(facts) => {
+                        OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
+                    }
+                    Err(error) => {
+                        self.close_import_links(&config.name);
+                        return Err(error);
+                    }
+                }
+            }
         };
         self.disks.insert(config.name.clone(), opened);
         self.args.disks.push(config.clone());
@@ -86,8 +100,15 @@ impl Running {
                     }
                     Answer::Import(Err(why)) => {
                         let uri = &config.uri;
+                        let why = self.shards.newsroom().with_links(&why);
                         return Err(RunError::new(format!("disk {} ({uri}): {why}", config.name))
-                            .help("plateway discover shows what a target has for us"));
+                            .help(match &config.uri {
+                                DiskUri::Aoe(uri) => format!(
+                                    "plateway discover aoe://{} shows who answers there; targets are silent to stations that their hosts do not name",
+                                    uri.interfaces.join(",")
+                                ),
+                                _ => "plateway discover shows what a target has for us".to_owned(),
+                            }));
                     }
                     Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
                 }
@@ -119,6 +140,7 @@ impl Running {
             ));
         }
         self.order(&format!("remove disk {name}"), || Order::RemoveDisk(disk.id))?;
+        self.close_import_links(name);
         self.shards.newsroom().forget_remote(disk.id);
         Ok(warning)
     }

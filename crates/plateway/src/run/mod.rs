@@ -5,6 +5,7 @@
 //! Numbers are never used again, so that what is late finds nothing. Not here: what a configuration means (`config`), the control socket (`control`),
 //! signals (`commands/serve`). Read `apply` next, then `members`.
 
+mod aoe;
 mod apply;
 mod error;
 mod follow;
@@ -12,6 +13,7 @@ mod guests;
 pub(crate) mod identity;
 mod inspect;
 pub(crate) mod labels;
+mod links;
 pub(crate) mod listen;
 mod members;
 mod news;
@@ -20,6 +22,7 @@ mod patience;
 mod reopen;
 pub(crate) mod shape;
 mod shards;
+mod stored;
 mod visitor;
 
 use std::collections::BTreeMap;
@@ -28,8 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use ::aoe::ExportId;
 use block::{PAGE_SIZE, ShardId, VolumeId, limits};
-use contract::{DiskFacts, DiskId, ListenerId, Machine};
+use contract::{DiskFacts, DiskId, LinkId, ListenerId, Machine};
 use reactor::disk::Disk;
 use reactor::memory::Arena;
 use reactor::{Choice, Config, ConnectionLimits, Preference, Reactor};
@@ -64,6 +68,9 @@ pub(crate) struct Running {
     volumes: BTreeMap<String, OpenVolume>,
     /// By the address of the configuration.
     listeners: BTreeMap<String, OpenListener>,
+    links: links::Links,
+    /// AoE exports.
+    aoe: Vec<aoe::OpenAoe>,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for which somebody said so.
     overwrite: Vec<String>,
@@ -119,6 +126,8 @@ struct Numbers {
     disk: AtomicU64,
     volume: AtomicU64,
     listener: AtomicU64,
+    link: AtomicU64,
+    export: AtomicU64,
 }
 
 impl Numbers {
@@ -136,6 +145,14 @@ impl Numbers {
 
     fn listener(&self) -> ListenerId {
         ListenerId(Self::next(&self.listener))
+    }
+
+    fn link(&self) -> LinkId {
+        LinkId(Self::next(&self.link))
+    }
+
+    fn export(&self) -> ExportId {
+        ExportId(Self::next(&self.export))
     }
 }
 
@@ -200,6 +217,8 @@ impl Running {
             disks: BTreeMap::new(),
             volumes: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            links: links::Links::default(),
+            aoe: Vec::new(),
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use aoe::target::Notice;
 use block::ShardId;
-use contract::{DiskFacts, DiskId};
+use contract::{DiskFacts, DiskId, LinkId};
 use shard::News;
 use volume::gate::Health;
 
@@ -20,6 +21,7 @@ const PEERS_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Newsroom {
     names: BTreeMap<DiskId, String>,
+    links: BTreeMap<LinkId, String>,
     health: BTreeMap<DiskId, Health>,
     protected: BTreeSet<DiskId>,
     /// What each shard knows of the remote disks.
@@ -33,6 +35,7 @@ impl Default for Newsroom {
     fn default() -> Self {
         Newsroom {
             names: BTreeMap::new(),
+            links: BTreeMap::new(),
             health: BTreeMap::new(),
             protected: BTreeSet::new(),
             remote: BTreeMap::new(),
@@ -47,6 +50,11 @@ impl Newsroom {
     /// A disk has this name.
     pub(super) fn name(&mut self, disk: DiskId, name: &str) {
         self.names.insert(disk, name.to_owned());
+    }
+
+    /// A link has this name.
+    pub(super) fn name_link(&mut self, link: LinkId, name: &str) {
+        self.links.insert(link, name.to_owned());
     }
 
     /// A disk was reopened: what was told of it is over.
@@ -120,8 +128,13 @@ impl Newsroom {
             News::DiskChanged(..) => None,
             // Whoever stores it says what went wrong.
             News::Store { .. } => None,
-            News::Aoe(notice) => Some(notice.to_string()),
-            News::Import(disk, what) => Some(format!("disk {}: {what}", self.name_of(*disk))),
+            News::Aoe(notice) => {
+                let Notice::AddressTwice { .. } = notice;
+                Some(format!("warning: {}", self.with_links(&notice.to_string())))
+            }
+            News::Import(disk, what) => {
+                Some(format!("disk {}: {}", self.name_of(*disk), self.with_links(what)))
+            }
             News::Closed { peer, reason } => {
                 while self.allowance < PEERS_BURST && now >= self.refilled + PEERS_EVERY {
                     self.allowance += 1;
@@ -142,6 +155,13 @@ impl Newsroom {
                 Some(format!("connection of {peer} closed: {reason}{more}"))
             }
         }
+    }
+
+    /// A text in which shards named links by their numbers, with the names of interfaces.
+    pub(super) fn with_links(&self, text: &str) -> String {
+        // The largest number first: link 1 stands at the beginning of link 12.
+        let links = self.links.iter().rev();
+        links.fold(text.to_owned(), |text, (link, name)| text.replace(&link.to_string(), name))
     }
 
     fn name_of(&self, disk: DiskId) -> String {
@@ -169,6 +189,20 @@ mod tests {
         assert_eq!(newsroom.line(&slow, now), None);
         let well = News::DiskHealth(DiskId(3), Health::Well);
         assert!(newsroom.line(&well, now).unwrap().contains("answers again"));
+    }
+
+    #[test]
+    fn an_address_that_is_used_twice_is_told_with_its_interface() {
+        let mut newsroom = Newsroom::default();
+        newsroom.name_link(LinkId(3), "eth1 vlan 5");
+        let news = News::Aoe(Notice::AddressTwice {
+            link: LinkId(3),
+            address: wire::aoe::Address::new(7, 0),
+            by: wire::ethernet::MacAddress([2, 0, 0, 0, 0, 9]),
+        });
+        let line = newsroom.line(&news, Instant::now()).unwrap();
+        assert!(line.starts_with("warning: 7.0 "), "{line}");
+        assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use block::checksum::crc32c;
+use contract::LinkId;
 use nvme::tcp::initiator::Settings;
 use reactor::disk::{OpenError, OpenSpec};
 use shard::ImportSettings;
@@ -16,7 +17,7 @@ use wire::nvme_tcp::Digests;
 use super::error::RunError;
 use crate::config::address::HostPort;
 use crate::config::model::DiskConfig;
-use crate::config::uri::{DiskUri, NvmeTcpUri};
+use crate::config::uri::{AoeUri, DiskUri, NvmeTcpUri};
 
 /// What a URI leads to.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) enum Target {
     Local(OpenSpec),
     /// A disk of another target.
     Remote(Box<ImportSettings>),
+    /// A disk of another target, on links that are to be opened.
+    Aoe(AoeUri),
 }
 
 /// What to open for a disk of the configuration.
@@ -33,10 +36,7 @@ pub(crate) fn target(disk: &DiskConfig) -> Result<Target, RunError> {
         DiskUri::NvmeTcp(uri) => import_settings(uri)
             .map(|settings| Target::Remote(Box::new(ImportSettings::NvmeTcp(settings))))
             .map_err(|error| error.within(&format!("disk {}", disk.name))),
-        DiskUri::Aoe(_) => Err(RunError::new(format!(
-            "disk {}: expected a disk of this machine or of NVMe/TCP, seen {}",
-            disk.name, disk.uri
-        ))),
+        DiskUri::Aoe(uri) => Ok(Target::Aoe(uri.clone())),
         uri => match open_spec(uri) {
             Some(spec) => Ok(Target::Local(spec)),
             None => Err(RunError::new(format!(
@@ -117,6 +117,16 @@ pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<Settings, RunError> {
         deadline: Duration::from_secs(uri.deadline_s.into()),
         quiesce: keep_alive + Duration::from_millis(uri.quiesce_ms.into()),
         ..usual
+    })
+}
+
+/// How to reach a disk of AoE on links that are open.
+pub(crate) fn aoe_settings(uri: &AoeUri, links: &[LinkId]) -> ImportSettings {
+    ImportSettings::Aoe(aoe::initiator::Settings {
+        window: uri.window,
+        deadline: Duration::from_secs(uri.deadline_s.into()),
+        quiesce: Duration::from_millis(uri.quiesce_ms.into()),
+        ..aoe::initiator::Settings::new(links, uri.address)
     })
 }
 

@@ -5,13 +5,13 @@
 //! Units: bytes. Nothing here does I/O.
 
 use block::{BlockSize, ByteCount, VolumeId};
-use contract::{Cache, DiskFacts, DiskId};
+use contract::{Cache, DiskFacts, DiskId, LinkId};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use volume::label::LABEL_AREA;
 use volume::{Layout, Member};
 
 use super::error::RunError;
-use crate::config::model::{self, Export, VolumeConfig};
+use crate::config::model::{self, AoeExport, Export, VolumeConfig};
 use crate::config::size::Size;
 
 /// A disk of a volume.
@@ -138,6 +138,34 @@ pub(crate) fn namespace(
         discards: facts().all(|facts| facts.discards),
         discard_zeroes: facts().all(|facts| facts.discards && facts.discard_zeroes),
         physical_block: atomic.max(volume.block_size),
+    })
+}
+
+/// What an initiator of AoE is told of an export.
+pub(crate) fn aoe_export(
+    export: &AoeExport,
+    links: &[LinkId],
+    volume: &VolumeConfig,
+    id: VolumeId,
+    uuid: [u8; 16],
+    layout: &Layout,
+    parts: &[Part],
+) -> Result<aoe::Export, RunError> {
+    let facts = || parts.iter().map(|part| &part.facts);
+    let size = ByteCount(size(volume, layout)?);
+    let atomic = facts().map(|facts| facts.physical_block).min().unwrap_or(volume.block_size);
+    Ok(aoe::Export {
+        uuid,
+        read_only: facts().any(|facts| facts.read_only),
+        cache_volatile: facts().any(|facts| facts.cache == Cache::Volatile),
+        discards: facts().all(|facts| facts.discards),
+        physical_block: atomic.max(volume.block_size),
+        hosts: match &export.hosts {
+            model::Hosts::Any => aoe::Hosts::Any,
+            model::Hosts::List(list) => aoe::Hosts::List(list.clone()),
+        },
+        buffers: export.buffers,
+        ..aoe::Export::new(export.address, links, id, size)
     })
 }
 

@@ -1,7 +1,7 @@
 //! The shards as the control thread sees them: orders to all of them, each answered by all before the next; visits; and news.
 //!
-//! A thread of its own takes the mail: answers go to the control thread, news are told at once, whatever the control thread is doing.
-//! Both threads sleep while nothing happens. Errors: an order that is not answered in time names the order and the shard.
+//! A thread of its own takes the mail: answers go to the control thread, news are told at once, whatever the control thread is doing; what is to be stored
+//! goes to a third one, so that neither waits for a disk. All sleep while nothing happens. Errors: an order that is not answered in time names the order and the shard.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -16,6 +16,7 @@ use shard::{Answer, Mail, News, Order, Report};
 
 use super::error::RunError;
 use super::news::Newsroom;
+use super::stored::{Archive, Job};
 use super::visitor::{Visit, Wish};
 
 /// How long an order may take that waits for nothing below: long, since a machine may be loaded, and yet an end.
@@ -38,6 +39,7 @@ pub(super) struct Shards {
     listener: Listener,
     stopping: Arc<AtomicBool>,
     postman: Option<JoinHandle<()>>,
+    archive: Archive,
 }
 
 impl Shards {
@@ -48,6 +50,7 @@ impl Shards {
         let stopping = Arc::new(AtomicBool::new(false));
         let listener: Listener = Arc::default();
         let (to_control, answers) = mpsc::channel();
+        let (archive, store) = Archive::start(handle.clone())?;
         let postman = {
             let (handle, newsroom, stopping) = (handle.clone(), newsroom.clone(), stopping.clone());
             let listener = listener.clone();
@@ -58,6 +61,10 @@ impl Shards {
                             let _ = to_control.send((from, number, *answer));
                         }
                         Some((from, Mail::News(news))) => {
+                            if let News::Store { key, version, value } = *news {
+                                let _ = store.send(Job { from, key, version, value });
+                                continue;
+                            }
                             let mut newsroom = lock(&newsroom);
                             newsroom.tell(&news);
                             if let News::DiskChanged(disk, facts) = *news {
@@ -74,12 +81,27 @@ impl Shards {
         };
         let number = AtomicU64::new(0);
         let (handle, postman) = (Some(handle), Some(postman));
-        Ok(Shards { handle, answers, visits, number, newsroom, listener, stopping, postman })
+        Ok(Shards {
+            handle,
+            answers,
+            visits,
+            number,
+            newsroom,
+            listener,
+            stopping,
+            postman,
+            archive,
+        })
     }
 
     /// The reactor.
     pub(super) fn handle(&self) -> &Handle<Mail> {
         self.handle.as_deref().expect("it is taken only at the end")
+    }
+
+    /// Where values of exports are stored.
+    pub(super) fn archive(&self) -> &Archive {
+        &self.archive
     }
 
     /// What is known of disks from news, and their names.
@@ -193,6 +215,8 @@ impl Shards {
         if let Some(postman) = self.postman.take() {
             let _ = postman.join();
         }
+        // The postman alone gave it work.
+        self.archive.join();
         if let Some(handle) = Arc::into_inner(handle) {
             handle.stop();
         }

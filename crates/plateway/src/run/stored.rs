@@ -1,0 +1,329 @@
+//! What initiators change and a restart must not: config strings and MAC masks of AoE exports, reservations of volumes.
+//!
+//! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT` and `reservations/UUID` in the state directory; a
+//! value that says nothing has none. A file is replaced as a whole (written beside, synced, renamed, directory synced), so a crash leaves the
+//! old or the new one. A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
+//! mask or reservation that is forgotten would let in whom it kept out.
+//!
+//! ```text
+//!   shard --News::Store--> mail thread --channel--> this thread: write, sync --Mail::Stored--> shard, which then answers the initiator
+//! ```
+//!
+//! A thread of its own does it, which waits for nothing but the disk of the directory: neither the mail nor an order of the control thread ever waits for it,
+//! and while the control thread waits for a shard, the shard may wait for this. Errors are logged once for each file until it can be written again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use ::aoe::ExportId;
+use block::{ShardId, VolumeId};
+use reactor::Handle;
+use shard::{Mail, StoreKey, StoredValue};
+use wire::aoe::Address;
+
+use super::error::RunError;
+use super::news::log;
+use crate::config::model::Uuid;
+
+/// Where a value is stored, and what it is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// `None` keeps it only as long as the process.
+    path: Option<PathBuf>,
+    what: String,
+}
+
+impl Place {
+    /// The config string and mask of the volume at an address. The same on whatever links.
+    pub(super) fn of_control(
+        state: &Path,
+        uuid: &[u8; 16],
+        address: Address,
+        volume: &str,
+    ) -> Place {
+        let name = format!("{}-{address}", Uuid(*uuid));
+        let what = format!("config string and MAC mask of volume {volume} at {address}");
+        Place { path: Some(state.join("aoe").join(name)), what }
+    }
+
+    /// The reservation of a volume.
+    pub(super) fn of_reservation(state: &Path, uuid: &[u8; 16], volume: &str) -> Place {
+        let path = state.join("reservations").join(Uuid(*uuid).to_string());
+        Place { path: Some(path), what: format!("reservation of volume {volume}") }
+    }
+
+    /// Of what nobody could find again: memory has a new identity at each start.
+    pub(super) fn nowhere() -> Place {
+        Place { path: None, what: String::new() }
+    }
+
+    /// What is stored; the default, where there is nothing.
+    pub(super) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
+        let Some(path) = &self.path else { return Ok(T::default()) };
+        let fail = |doing: &str, seen: String| {
+            RunError::new(format!("cannot {doing} the {}: {}: {seen}", self.what, path.display()))
+                .help("it is left as it is; mend it, or move it away to begin without it")
+        };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+            Err(error) => return Err(fail("read", error.to_string())),
+        };
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => {
+                line.parse().map_err(|error: T::Err| fail("understand", error.to_string()))
+            }
+            _ => Err(fail("understand", "expected one line".to_owned())),
+        }
+    }
+
+    /// Stores a value durably; `None` says nothing.
+    fn store(&self, value: Option<String>) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        match value {
+            Some(value) => {
+                replace(path, &format!("# The {}, kept by plateway.\n{value}\n", self.what))
+            }
+            None => remove(path),
+        }
+    }
+}
+
+/// A value that a shard wants to be durable.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// The shard that waits.
+    pub(super) from: ShardId,
+    /// Which value.
+    pub(super) key: StoreKey,
+    /// Which version of it.
+    pub(super) version: u64,
+    /// The value.
+    pub(super) value: StoredValue,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    controls: BTreeMap<ExportId, (Place, VolumeId)>,
+    reservations: BTreeMap<VolumeId, Place>,
+}
+
+impl Places {
+    fn find(&self, key: StoreKey) -> Option<Place> {
+        match key {
+            StoreKey::Control(export) => self.controls.get(&export).map(|(place, _)| place.clone()),
+            StoreKey::Reservation(volume) => self.reservations.get(&volume).cloned(),
+        }
+    }
+}
+
+/// The thread that stores, and what it knows of exports.
+#[derive(Debug)]
+pub(super) struct Archive {
+    places: Arc<Mutex<Places>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Archive {
+    /// Begins to store what comes through the channel, until all of its senders are gone.
+    pub(super) fn start(handle: Arc<Handle<Mail>>) -> io::Result<(Archive, Sender<Job>)> {
+        let (jobs, work) = mpsc::channel();
+        let places: Arc<Mutex<Places>> = Arc::default();
+        let known = places.clone();
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || store(&handle, &known, &work))?;
+        Ok((Archive { places, thread: Some(thread) }, jobs))
+    }
+
+    /// An export is about to be added, and the values of it and of its volume are stored there.
+    pub(super) fn put(
+        &self,
+        export: ExportId,
+        control: Place,
+        volume: VolumeId,
+        reservation: Place,
+    ) {
+        let mut places = lock(&self.places);
+        places.controls.insert(export, (control, volume));
+        places.reservations.insert(volume, reservation);
+    }
+
+    /// An export is gone, and with the last one of a volume its reservation is nothing that could change.
+    pub(super) fn forget(&self, export: ExportId) {
+        let mut places = lock(&self.places);
+        let Some((_, volume)) = places.controls.remove(&export) else { return };
+        if !places.controls.values().any(|(_, other)| *other == volume) {
+            places.reservations.remove(&volume);
+        }
+    }
+
+    /// Waits for the end of the thread.
+    pub(super) fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
+    let mut complained: BTreeSet<Option<PathBuf>> = BTreeSet::new();
+    for Job { from, key, version, value } in work {
+        let place = lock(places).find(key);
+        let stored = place.is_some_and(|place| match place.store(text(&value)) {
+            Ok(()) => {
+                complained.remove(&place.path);
+                true
+            }
+            Err(error) => {
+                if complained.insert(place.path.clone()) {
+                    let path = place.path.as_deref().unwrap_or(Path::new("")).display();
+                    log(&format!(
+                        "cannot store the {}: {path}: {error}; initiators are refused the change",
+                        place.what
+                    ));
+                }
+                false
+            }
+        });
+        handle.send(from, Mail::Stored { key, version, stored });
+    }
+}
+
+/// A value as a line; none if it says nothing.
+fn text(value: &StoredValue) -> Option<String> {
+    match value {
+        StoredValue::Control(control) => {
+            let is_empty = control.config().is_empty() && control.mask().is_empty();
+            (!is_empty).then(|| control.to_string())
+        }
+        StoredValue::Reservation(reservation) => {
+            (!reservation.is_free()).then(|| reservation.to_string())
+        }
+    }
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    make_directory(directory)?;
+    // Values of one key come one after the other, and no two servers have one volume.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(directory)?.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a directory and those above it durably, for its owner alone.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if directory.as_os_str().is_empty() || directory.is_dir() {
+        return Ok(());
+    }
+    let above = directory.parent().unwrap_or(Path::new("."));
+    make_directory(above)?;
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    File::open(above)?.sync_all()
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::aoe::Control;
+    use volume::Reservation;
+    use wire::ethernet::MacAddress;
+
+    use super::*;
+
+    fn control() -> Control {
+        Control::with(b"hello", &[MacAddress([2, 0, 0, 0, 0, 1])]).unwrap()
+    }
+
+    fn place(state: &Path) -> Place {
+        Place::of_control(state, &[7; 16], Address::new(7, 0), "v0")
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded_and_what_says_nothing_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("a/b");
+        let place = place(&state);
+        assert_eq!(place.load::<Control>().unwrap(), Control::default());
+        place.store(text(&StoredValue::Control(control()))).unwrap();
+        assert_eq!(place.load::<Control>().unwrap(), control());
+        place.store(text(&StoredValue::Control(Control::default()))).unwrap();
+        assert_eq!(place.load::<Control>().unwrap(), Control::default());
+        assert_eq!(fs::read_dir(state.join("aoe")).unwrap().count(), 0);
+        // Twice is once.
+        place.store(None).unwrap();
+        let reservation = Place::of_reservation(&state, &[7; 16], "v0");
+        assert!(reservation.load::<Reservation>().unwrap().is_free());
+    }
+
+    #[test]
+    fn the_file_of_another_address_or_volume_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        place(state).store(text(&StoredValue::Control(control()))).unwrap();
+        for other in [
+            Place::of_control(state, &[7; 16], Address::new(7, 1), "v0"),
+            Place::of_control(state, &[8; 16], Address::new(7, 0), "v0"),
+        ] {
+            assert_eq!(other.load::<Control>().unwrap(), Control::default());
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = place(directory.path());
+        place.store(text(&StoredValue::Control(control()))).unwrap();
+        let path = place.path.clone().unwrap();
+        for damaged in
+            ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
+        {
+            fs::write(&path, damaged).unwrap();
+            let error = place.load::<Control>().unwrap_err().line();
+            assert!(
+                error.contains(
+                    "cannot understand the config string and MAC mask of volume v0 at 7.0: "
+                ),
+                "{error}"
+            );
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+        }
+    }
+
+    #[test]
+    fn memory_is_stored_nowhere() {
+        let nowhere = Place::nowhere();
+        nowhere.store(text(&StoredValue::Control(control()))).unwrap();
+        assert_eq!(nowhere.load::<Control>().unwrap(), Control::default());
+    }
+}
