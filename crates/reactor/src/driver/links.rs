@@ -36,6 +36,8 @@ const FRAMES_PER_TURN: u32 = 64;
 const MESSAGES_MAX: usize = 1024;
 /// A link that has had no room to send for so long drops what waits.
 const STUCK: Duration = Duration::from_secs(1);
+/// Where nothing tells that there is room again, it is tried after so long: some frames of 9,000 bytes on a gigabit wire.
+const ROOM_RETRY: Duration = Duration::from_micros(500);
 /// A watch that failed is tried again after so long.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -69,8 +71,10 @@ struct Door {
     /// Watches that are out.
     frames: bool,
     room: bool,
-    /// Since when there has been no room to send.
-    full: Option<Instant>,
+    /// There was no room to send when it was last tried.
+    full: bool,
+    /// Since when nothing could be sent.
+    stuck: Option<Instant>,
     /// An alarm is set.
     alarm: bool,
     /// Who asked for the port back.
@@ -282,7 +286,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return frames.len();
         };
         let door = self.links.doors.get_mut(slot).expect("a link's port is there");
-        if door.full.is_some() {
+        if door.full {
             return 0;
         }
         let counters = door.port.counters.clone();
@@ -293,6 +297,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             // SAFETY: the vectors name the batch's head and the pages that its buffers own or lease; both stay as they are during the call.
             match unsafe { door.port.send(messages) } {
                 Ok(count) => {
+                    door.stuck = None;
                     let bytes: u32 =
                         next[..count].iter().map(|n| batch.frames[*n as usize].len()).sum();
                     add(&counters.sent, count as u64);
@@ -317,13 +322,21 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 }
             }
         }
+        if door.port.has_unsent() {
+            self.set_link_alarm(slot, ROOM_RETRY);
+        }
         done
     }
 
     fn wait_for_room(&mut self, slot: Slot) {
         let now = self.now;
         let door = self.links.doors.get_mut(slot).expect("its frames found no room");
-        door.full = Some(now);
+        door.full = true;
+        door.stuck.get_or_insert(now);
+        if !door.port.tells_room() {
+            self.set_link_alarm(slot, ROOM_RETRY);
+            return;
+        }
         door.room = true;
         let op = Op::Room(door.port.descriptor());
         // SAFETY: a watch points at no memory.
@@ -347,7 +360,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.leave_if_quiet(slot);
             return;
         }
-        door.full = None;
+        door.full = false;
         self.send_held();
     }
 
@@ -359,17 +372,25 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if door.leaving.is_some() {
             return;
         }
-        let full_for = door.full.map(|since| now.since(since));
+        let stuck_for = door.stuck.filter(|_| door.full).map(|since| now.since(since));
+        let tells_room = door.port.tells_room();
+        if door.port.push_on() {
+            self.set_link_alarm(slot, ROOM_RETRY);
+        }
+        let Some(door) = self.links.doors.get_mut(slot) else { return };
         if !door.frames && !self.links.awake.contains(&slot) {
             self.links.awake.push(slot);
         }
-        match full_for {
-            Some(since) if since < STUCK => self.set_link_alarm(slot, STUCK - since),
-            Some(_) => {
+        match stuck_for {
+            Some(since) if since >= STUCK => {
                 self.drop_held(slot);
                 self.set_link_alarm(slot, STUCK);
             }
-            None => {}
+            Some(since) if tells_room => self.set_link_alarm(slot, STUCK - since),
+            _ => {}
+        }
+        if stuck_for.is_some() && !tells_room {
+            self.room_ended(slot);
         }
     }
 
@@ -394,7 +415,15 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
 impl Door {
     fn new(port: Box<Port>) -> Door {
-        Door { port, frames: false, room: false, full: None, alarm: false, leaving: None }
+        Door {
+            port,
+            frames: false,
+            room: false,
+            full: false,
+            stuck: None,
+            alarm: false,
+            leaving: None,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use block::ShardId;
 use contract::LinkId;
 
-use super::packet;
+use super::{packet, xdp};
 
 /// What a link has carried on a shard so far. Bytes are those of whole frames, without check sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +66,19 @@ pub(crate) struct Counters {
 pub(crate) struct Source {
     pub(crate) method: Option<&'static str>,
     pub(crate) sockets: Vec<Weak<OwnedFd>>,
-    /// Takes what the kernel counted on a socket since it was last asked.
-    pub(crate) take: Option<fn(RawFd) -> u64>,
+    /// What the kernel counted on a socket: since it was last asked, or in all.
+    pub(crate) drops: Option<Drops>,
+    /// What it had counted in all when it was last asked.
+    pub(crate) seen: u64,
+}
+
+/// How the kernel tells what it dropped on a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Drops {
+    /// Since it was last asked.
+    Since(fn(RawFd) -> u64),
+    /// In all.
+    InAll(fn(RawFd) -> u64),
 }
 
 impl Counters {
@@ -91,10 +102,16 @@ impl Counters {
 
     /// Adds up what the kernel has dropped since it was last asked.
     pub(crate) fn take_drops(&self) {
-        let source = self.source();
-        let Some(take) = source.take else { return };
+        let mut source = self.source();
+        let Some(drops) = source.drops else { return };
         let sockets = source.sockets.iter().filter_map(Weak::upgrade);
-        let dropped = sockets.map(|socket| take(socket.as_raw_fd())).sum();
+        let dropped = match drops {
+            Drops::Since(ask) => sockets.map(|socket| ask(socket.as_raw_fd())).sum(),
+            Drops::InAll(ask) => {
+                let all: u64 = sockets.map(|socket| ask(socket.as_raw_fd())).sum();
+                all.saturating_sub(std::mem::replace(&mut source.seen, all))
+            }
+        };
         self.dropped.fetch_add(dropped, Relaxed);
     }
 
@@ -128,6 +145,12 @@ impl Counters {
 impl Source {
     /// A packet socket.
     pub(crate) fn packet(method: &'static str, socket: Weak<OwnedFd>) -> Source {
-        Source { method: Some(method), sockets: vec![socket], take: Some(packet::take_drops) }
+        let drops = Some(Drops::Since(packet::take_drops));
+        Source { method: Some(method), sockets: vec![socket], drops, seen: 0 }
+    }
+
+    /// AF_XDP sockets.
+    pub(crate) fn xdp(sockets: Vec<Weak<OwnedFd>>) -> Source {
+        Source { method: Some("xdp"), sockets, drops: Some(Drops::InAll(xdp::drops)), seen: 0 }
     }
 }

@@ -21,6 +21,8 @@ use std::os::fd::RawFd;
 use contract::Instruction;
 use contract::filter::{LENGTH_MAX, is_sound};
 
+use super::LinkOptions;
+use super::interface::Interface;
 use super::packet::set_option;
 
 /// Bytes of an Ethernet header.
@@ -53,6 +55,11 @@ pub(super) struct Station {
 }
 
 impl Station {
+    pub(super) fn new(interface: &Interface, options: &LinkOptions) -> Station {
+        let LinkOptions { vlan, ether_type, .. } = *options;
+        Station { mac: interface.mac, vlan: vlan.unwrap_or(0), ether_type }
+    }
+
     /// Whether a frame is for this station, as far as its bytes and tag tell: to its own or a group address, in its VLAN.
     #[inline]
     pub(super) fn takes(&self, tag: Option<u16>, bytes: &[u8]) -> bool {

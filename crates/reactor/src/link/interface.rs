@@ -44,6 +44,33 @@ pub(super) fn find(name: &str) -> io::Result<Option<Interface>> {
     Ok(Some(Interface { index, mac, mtu, up: flags & ready == ready }))
 }
 
+/// How many queues an interface receives on, as its driver says.
+pub(super) fn receive_queues(name: &str) -> io::Result<u32> {
+    /// `struct ethtool_channels`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Channels {
+        command: u32,
+        max: [u32; 4],
+        receive: u32,
+        send: u32,
+        other: u32,
+        combined: u32,
+    }
+    /// ETHTOOL_GCHANNELS.
+    const GET: u32 = 0x3c;
+    let mut channels = Channels { command: GET, ..Channels::default() };
+    let asker = Asker::new()?;
+    let ifru_data = (&raw mut channels).cast();
+    match asker.ask_with(name, libc::SIOCETHTOOL, libc::__c_anonymous_ifr_ifru { ifru_data }) {
+        Ok(Some(_)) => Ok((channels.receive + channels.combined).max(1)),
+        Ok(None) => Err(missing()),
+        // A driver that does not say has one.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(1),
+        Err(error) => Err(error),
+    }
+}
+
 /// There is no interface of this name.
 pub(super) fn missing() -> io::Error {
     let there = match Asker::new() {
@@ -96,15 +123,26 @@ impl Asker {
 
     /// `None`: there is no such interface (any more).
     fn ask(&self, name: &str, what: libc::Ioctl) -> io::Result<Option<libc::ifreq>> {
+        // SAFETY: of zeros it is valid.
+        self.ask_with(name, what, unsafe { std::mem::zeroed() })
+    }
+
+    fn ask_with(
+        &self,
+        name: &str,
+        what: libc::Ioctl,
+        argument: libc::__c_anonymous_ifr_ifru,
+    ) -> io::Result<Option<libc::ifreq>> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
             return Ok(None);
         }
         // SAFETY: a request of zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_ifru = argument;
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        // SAFETY: these requests read the name and fill the union, both within the request, whose name ends with a zero.
+        // SAFETY: these requests read the name, which ends with a zero, and fill the union, or what its pointer names, which the caller has.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) };
         if result == 0 {
             return Ok(Some(request));

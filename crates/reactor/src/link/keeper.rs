@@ -26,7 +26,7 @@ use contract::{LinkFacts, LinkId, Spread};
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
 use super::port::Port;
-use super::{LinkAccess, LinkOptions, packet};
+use super::{LinkAccess, LinkOptions, packet, xdp};
 use crate::mailbox::{event_descriptor, ring};
 use crate::process::AbortOnPanic;
 
@@ -166,9 +166,6 @@ impl Keeper {
             let seen = options.ether_type;
             return refuse(format!("EtherType {seen:#06x}: expected 0x0600 or more"));
         }
-        if options.access == LinkAccess::Xdp {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "AF_XDP cannot be had"));
-        }
         let count = self.shards.len();
         let shards: Vec<ShardId> = match &options.spread {
             Spread::One(shard, _) => vec![*shard],
@@ -178,12 +175,20 @@ impl Keeper {
         if shards.is_empty() || shards.iter().any(|shard| shard.index() >= count) {
             return refuse(format!("it is for shards that are not there: expected up to {count}"));
         }
+        if options.access == LinkAccess::Xdp && shards.len() > 1 {
+            let text = "a link over AF_XDP is for one shard: its queues deal frames out, not a program; use packet sockets";
+            return refuse(text.to_owned());
+        }
         Ok(shards)
     }
 
     /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest ring holds.
     fn open(&self, kept: &mut Kept, interface: Interface) -> io::Result<u32> {
-        let ports = packet::open(kept.id, &kept.options, &interface, &kept.counters)?;
+        let open = match kept.options.access {
+            LinkAccess::Xdp => xdp::open,
+            LinkAccess::Packet | LinkAccess::PacketWithoutRing => packet::open,
+        };
+        let ports = open(kept.id, &kept.options, &interface, &kept.counters)?;
         let ring_frames = ports.iter().map(|(_, port)| port.ring_frames()).min().unwrap_or(0);
         for (shard, port) in ports {
             let facts = facts(&kept.options, &interface, port.ring_frames());
@@ -229,7 +234,7 @@ impl Keeper {
         let was_open = kept.open;
         match was_open {
             Some(open) if open == found => return,
-            Some(open) if is_alike(&open, &found) => {
+            Some(open) if is_alike(kept.options.access, &open, &found) => {
                 for (shard, counters) in &kept.counters {
                     let facts = facts(&kept.options, &found, counters.ring_frames());
                     self.shards[shard.index()].order(Order::Tell(kept.id, facts));
@@ -296,8 +301,9 @@ fn facts(options: &LinkOptions, interface: &Interface, ring_frames: u32) -> Link
 }
 
 /// Whether the sockets of one serve the other.
-fn is_alike(one: &Interface, other: &Interface) -> bool {
-    (one.index, one.mac) == (other.index, other.mac) && packet::is_cut_alike(one.mtu, other.mtu)
+fn is_alike(access: LinkAccess, one: &Interface, other: &Interface) -> bool {
+    let memory = access != LinkAccess::Xdp && packet::is_cut_alike(one.mtu, other.mtu);
+    (one.index, one.mac) == (other.index, other.mac) && memory
 }
 
 /// A socket that becomes readable when an interface changes.

@@ -25,6 +25,7 @@ mod messages;
 mod packet;
 pub(crate) mod port;
 mod ring;
+mod xdp;
 
 use std::io;
 
@@ -58,7 +59,8 @@ pub enum LinkAccess {
     Packet,
     /// A packet socket with `recvmmsg`, also where a ring could be had: for tests and comparisons.
     PacketWithoutRing,
-    /// AF_XDP sockets, one for each queue of the interface. Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.
+    /// AF_XDP sockets, one for each receive queue of the interface, for one shard. Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF. An interface has
+    /// one such link; what it does not take goes on to the stack, and to links over packet sockets.
     Xdp,
 }
 

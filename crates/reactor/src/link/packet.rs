@@ -36,11 +36,7 @@ pub(super) fn open(
     interface: &Interface,
     counters: &[(ShardId, Arc<Counters>)],
 ) -> io::Result<Vec<(ShardId, Box<Port>)>> {
-    let station = Station {
-        mac: interface.mac,
-        vlan: options.vlan.unwrap_or(0),
-        ether_type: options.ether_type,
-    };
+    let station = Station::new(interface, options);
     let steering = match &options.spread {
         Spread::Steered(_, steering) if counters.len() > 1 => Some(filter::for_fanout(steering)?),
         _ => None,
@@ -123,15 +119,19 @@ fn prepare(socket: &OwnedFd, access: LinkAccess, mtu: u32) -> io::Result<Way> {
     let fd = socket.as_raw_fd();
     // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing. Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
-    if set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER).is_err() {
-        set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER)?;
-    }
+    set_send_buffer(fd)?;
     if access == LinkAccess::Packet
         && let Ok(ring) = Ring::new(socket, Geometry::for_mtu(mtu))
     {
         return Ok(Way::Ring(ring));
     }
     Ok(Way::Messages(Messages::new(socket, mtu)?))
+}
+
+/// Lets the kernel hold as much of what a socket sends as it grants.
+pub(super) fn set_send_buffer(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+        .or_else(|_| set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER))
 }
 
 fn bind(fd: RawFd, interface: i32, protocol: u16) -> io::Result<()> {

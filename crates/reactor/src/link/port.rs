@@ -13,6 +13,7 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::messages::{AT_ONCE, Messages};
 use super::ring::Ring;
+use super::xdp::Xdp;
 use crate::sockets;
 use crate::stats::add;
 
@@ -20,6 +21,7 @@ use crate::stats::add;
 pub(super) enum Way {
     Ring(Ring),
     Messages(Messages),
+    Xdp(Box<Xdp>),
 }
 
 impl Way {
@@ -27,6 +29,7 @@ impl Way {
         match self {
             Way::Ring(_) => "packet ring",
             Way::Messages(_) => "recvmmsg",
+            Way::Xdp(_) => "xdp",
         }
     }
 
@@ -34,6 +37,7 @@ impl Way {
         match self {
             Way::Ring(ring) => ring.frames(),
             Way::Messages(messages) => messages.frames(),
+            Way::Xdp(xdp) => xdp.frames(),
         }
     }
 }
@@ -79,6 +83,7 @@ impl Port {
         match &self.way {
             Way::Ring(ring) => ring.has_frame(),
             Way::Messages(messages) => messages.may_have_frame(),
+            Way::Xdp(xdp) => xdp.has_frame(),
         }
     }
 
@@ -119,6 +124,7 @@ impl Port {
                     }
                 }
             }
+            Way::Xdp(xdp) => xdp.receive(most, |frame| judge(frame.tag, true, frame.bytes)),
         };
         if count > 0 {
             add(&self.counters.received, frames);
@@ -134,6 +140,10 @@ impl Port {
     /// The messages and their vectors must be valid.
     #[inline]
     pub(crate) unsafe fn send(&mut self, messages: &mut [mmsghdr]) -> Result<usize, i32> {
+        if let Way::Xdp(xdp) = &mut self.way {
+            // SAFETY: the caller vouches for the messages.
+            return unsafe { xdp.send(messages) };
+        }
         self.send_calls += 1;
         // SAFETY: the caller vouches for the messages. The kernel copies the bytes before it returns.
         let result = unsafe {
@@ -146,7 +156,30 @@ impl Port {
 
     /// Takes the error that waits on the socket, such as that its interface went down: it would make the descriptor ready for ever.
     pub(crate) fn take_error(&self) -> i32 {
-        sockets::error_of(self.descriptor())
+        match &self.way {
+            Way::Xdp(xdp) => xdp.take_errors(),
+            _ => sockets::error_of(self.descriptor()),
+        }
+    }
+
+    /// Whether the descriptor becomes ready when there is room to send. Else time has to tell: an AF_XDP socket counts as writable
+    /// while chunks to send from are missing.
+    pub(crate) fn tells_room(&self) -> bool {
+        !matches!(self.way, Way::Xdp(_))
+    }
+
+    /// Tries again to send what was taken and could not leave. Returns whether there is still something.
+    pub(crate) fn push_on(&mut self) -> bool {
+        let Way::Xdp(xdp) = &mut self.way else { return false };
+        if xdp.has_unsent() {
+            xdp.kick();
+        }
+        xdp.has_unsent()
+    }
+
+    /// Whether something was taken and could not leave.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(&self.way, Way::Xdp(xdp) if xdp.has_unsent())
     }
 
     /// System calls that it has made.
@@ -154,6 +187,7 @@ impl Port {
         let received = match &self.way {
             Way::Ring(_) => 0,
             Way::Messages(messages) => messages.system_calls,
+            Way::Xdp(xdp) => xdp.system_calls,
         };
         self.send_calls + received
     }

@@ -5,6 +5,7 @@
 
 mod net;
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant as Clock};
 
@@ -41,13 +42,23 @@ struct Bench {
     access: LinkAccess,
 }
 
-/// Runs a test on each engine that works here, and each way to receive, on a cable of its own from `left` to `right`.
+const PACKET: [LinkAccess; 2] = [LinkAccess::Packet, LinkAccess::PacketWithoutRing];
+const ALL_WAYS: [LinkAccess; 3] =
+    [LinkAccess::Packet, LinkAccess::PacketWithoutRing, LinkAccess::Xdp];
+
+/// Runs a test on each engine that works here, and over each kind of packet socket, on a cable of its own from `left` to `right`.
 fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
-    on_each_with(name, |_| Scripted::new(), test);
+    on_each_with(name, (&PACKET, 1), |_| Scripted::new(), test);
+}
+
+/// The same, and over AF_XDP.
+fn on_all(name: &str, test: impl Fn(Bench) + Send + Sync) {
+    on_each_with(name, (&ALL_WAYS, 1), |_| Scripted::new(), test);
 }
 
 fn on_each_with<M: Machine<Mail = Note> + 'static>(
     name: &str,
+    (ways, queues): (&[LinkAccess], u32),
     machine: impl Fn(ShardId) -> M + Clone + Send + Sync + 'static,
     test: impl Fn(Bench) + Send + Sync,
 ) {
@@ -58,17 +69,20 @@ fn on_each_with<M: Machine<Mail = Note> + 'static>(
             eprintln!("skipped on io_uring: {why}");
             continue;
         }
-        for access in [LinkAccess::Packet, LinkAccess::PacketWithoutRing] {
+        for access in ways {
             in_namespace(name, || {
                 eprintln!("{driver:?}, {access:?}");
-                if !make_pair("left", "right", 1) {
+                if !make_pair("left", "right", queues) {
                     return;
                 }
                 prepare_pair();
                 let arena = Arc::new(Arena::new().unwrap());
                 let config = Config { cpus: vec![None, None], driver, ..Config::default() };
                 let handle = Reactor::start(&config, &arena, machine.clone()).unwrap();
-                test(Bench { handle, access });
+                let bench = Bench { handle, access: *access };
+                if bench.is_permitted() {
+                    test(bench);
+                }
             });
         }
     }
@@ -110,6 +124,25 @@ impl Bench {
     fn options(&self, interface: &str, vlan: Option<u16>, spread: Spread) -> LinkOptions {
         let interface = interface.to_owned();
         LinkOptions { interface, ether_type: TYPE, vlan, access: self.access, spread }
+    }
+
+    /// Whether links can be had, which for AF_XDP is not so in the namespace of an ordinary user.
+    fn is_permitted(&self) -> bool {
+        match self.handle.add_link(LEFT, &self.options("left", None, one(ON_LEFT))) {
+            Ok(_) => {
+                self.wait_up(LEFT);
+                self.handle.remove_link(LEFT);
+                assert_eq!(self.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+                true
+            }
+            Err(error) if self.access == LinkAccess::Xdp => {
+                eprintln!("skipped: {error}");
+                let kind = error.kind();
+                assert!(matches!(kind, ErrorKind::PermissionDenied | ErrorKind::Unsupported));
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     fn add(&self, (link, interface, vlan, spread): Link) -> LinkFacts {
@@ -242,7 +275,7 @@ type Shown = (ShardId, LinkId, Option<u16>, Vec<u8>);
 
 #[test]
 fn frames_arrive_whole_and_batches_come_back() {
-    on_each("frames_arrive_whole_and_batches_come_back", |bench| {
+    on_all("frames_arrive_whole_and_batches_come_back", |bench| {
         set_mtu("left", 9000);
         set_mtu("right", 9000);
         bench.begin();
@@ -284,7 +317,7 @@ fn frames_arrive_whole_and_batches_come_back() {
 
 #[test]
 fn more_frames_than_a_call_or_a_turn_takes_are_all_sent() {
-    on_each("more_frames_than_a_call_or_a_turn_takes_are_all_sent", |bench| {
+    on_all("more_frames_than_a_call_or_a_turn_takes_are_all_sent", |bench| {
         bench.begin();
         // Each call and turn is bounded; what the other end's ring holds of them is another matter.
         let frames = |count: u32| -> Vec<FramePart> {
@@ -338,7 +371,7 @@ fn a_vlan_has_its_own_frames_and_others_do_not() {
 
 #[test]
 fn frames_for_others_and_those_that_the_program_refuses_are_not_shown() {
-    on_each("frames_for_others_and_those_that_the_program_refuses_are_not_shown", |bench| {
+    on_all("frames_for_others_and_those_that_the_program_refuses_are_not_shown", |bench| {
         let program = vec![
             Instruction::load_byte(14),
             Instruction::if_equal(9, 1, 0),
@@ -439,7 +472,7 @@ fn each_shard_takes_what_its_program_takes() {
 
 #[test]
 fn another_mtu_or_address_is_told_and_served() {
-    on_each("another_mtu_or_address_is_told_and_served", |bench| {
+    on_all("another_mtu_or_address_is_told_and_served", |bench| {
         bench.begin();
         let before = bench.stats_of(LEFT).ring_frames;
         for (link, interface) in [(LEFT, "left"), (RIGHT, "right")] {
@@ -465,7 +498,7 @@ fn another_mtu_or_address_is_told_and_served() {
 
 #[test]
 fn down_up_and_made_anew_are_told() {
-    on_each("down_up_and_made_anew_are_told", |bench| {
+    on_all("down_up_and_made_anew_are_told", |bench| {
         bench.begin();
         let both = |told: &dyn Fn(&Report) -> Option<LinkId>| {
             let mut seen = [bench.next().1, bench.next().1].map(|report| told(&report));
@@ -531,14 +564,14 @@ fn a_batch_may_have_frames_for_several_links_and_for_none() {
 
 #[test]
 fn a_removed_link_leaves_nothing_behind() {
-    on_each("a_removed_link_leaves_nothing_behind", |bench| {
+    on_all("a_removed_link_leaves_nothing_behind", |bench| {
         let sockets = || {
             let text = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
             text.lines().count() - 1
         };
         for _ in 0..3 {
             bench.begin();
-            assert_eq!(sockets(), 2);
+            assert_eq!(sockets(), if bench.access == LinkAccess::Xdp { 0 } else { 2 });
             bench.handle.remove_link(LEFT);
             assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
             bench.handle.remove_link(RIGHT);
@@ -678,7 +711,7 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
     let gate = Arc::new(Gate::default());
     let doors = gate.clone();
     let machine = move |_| Gated { inner: Scripted::new(), gate: doors.clone() };
-    on_each_with(name, machine, |bench| {
+    on_each_with(name, (&ALL_WAYS, 1), machine, |bench| {
         bench.begin();
         gate.set(true);
         let begin = Clock::now();
@@ -711,7 +744,7 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
         let stats = bench.stats_of(LEFT);
         let lost = stats.dropped - before.dropped;
         assert!(lost > 0 && shown >= 100, "{shown} were shown: {stats:?}");
-        if bench.access == LinkAccess::Packet {
+        if bench.access != LinkAccess::PacketWithoutRing {
             assert!(shown >= u64::from(stats.ring_frames), "{shown} were shown: {stats:?}");
         }
     });
@@ -758,5 +791,121 @@ fn frames_that_find_no_room_wait_for_it() {
         }
         bench.handle.remove_link(LEFT);
         bench.nothing_is_lent_beside_frames(ON_LEFT);
+    });
+}
+
+/// What AF_XDP does in its own way.
+fn on_xdp(name: &str, queues: u32, test: impl Fn(Bench) + Send + Sync) {
+    on_each_with(name, (&[LinkAccess::Xdp], queues), |_| Scripted::new(), test);
+}
+
+#[test]
+fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
+    on_xdp("xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets", 1, |bench| {
+        let plain = |interface| LinkOptions {
+            access: LinkAccess::Packet,
+            ..bench.options(interface, None, one(ON_RIGHT))
+        };
+        let tagged = bench.options("left", Some(5), one(ON_LEFT));
+        bench.handle.add_link(LEFT, &tagged).unwrap();
+        bench.wait_up(LEFT);
+        for (link, interface) in [(LinkId(3), "left"), (RIGHT, "right")] {
+            bench.handle.add_link(link, &plain(interface)).unwrap();
+            bench.wait_up(link);
+        }
+        bench
+            .until_heard((ON_RIGHT, RIGHT), LinkId(3), frame(ALL, RIGHT_MAC, &[HELLO]), &|_| false);
+        let payload = |number: u8| [&TYPE.to_be_bytes()[..], &[number; 50]].concat();
+        let sent = |tag: &[u8], number| {
+            whole(RIGHT, [&LEFT_MAC[..], &RIGHT_MAC, tag, &payload(number)].concat())
+        };
+        let frames = vec![
+            sent(&[0x81, 0, 0x20, 6], 1),
+            sent(&[0x81, 0, 0x20, 5], 2),
+            sent(&[0x81, 0, 0x60, 0], 3),
+            sent(&[], 4),
+        ];
+        bench.send(ON_RIGHT, 1, frames);
+        let seen = |number| [&LEFT_MAC[..], &RIGHT_MAC, &payload(number)].concat();
+        let expected = [
+            (ON_LEFT, LEFT, Some(0x2005), seen(2)),
+            (ON_RIGHT, LinkId(3), None, seen(3)),
+            (ON_RIGHT, LinkId(3), None, seen(4)),
+        ];
+        assert_eq!(bench.shown((1, 4), 3), expected);
+        // A second one cannot have the same door.
+        let error = bench.handle.add_link(LinkId(4), &bench.options("left", None, one(ON_LEFT)));
+        assert!(error.unwrap_err().to_string().contains("already"));
+        let spread = Spread::Steered(everything(), vec![Instruction::ret(0)]);
+        let error = bench.handle.add_link(LinkId(4), &LinkOptions { spread, ..tagged });
+        assert!(error.unwrap_err().to_string().contains("one shard"));
+    });
+}
+
+#[test]
+fn xdp_runs_the_program_as_the_kernel_does_for_packet_sockets() {
+    on_xdp("xdp_runs_the_program_as_the_kernel_does_for_packet_sockets", 1, |bench| {
+        // Every instruction that there is, on frames that end in different places.
+        let program = vec![
+            Instruction::load_length(),
+            Instruction::if_at_least(60, 0, 9),
+            Instruction::load_word(16),
+            Instruction::to_index(),
+            Instruction::load_half(8),
+            Instruction::xor_index(),
+            Instruction::multiply(0x9e37_79b1),
+            Instruction::shift_right(3),
+            Instruction::and(7),
+            Instruction::if_any_bit(3, 1, 0),
+            Instruction::ret_accumulator(),
+            Instruction::load_byte(40),
+            Instruction::if_equal(7, 0, 1),
+            Instruction::ret(u32::MAX),
+            Instruction::ret(0),
+        ];
+        assert!(contract::filter::is_sound(&program));
+        let [_, right] = plain();
+        bench.add_all([(LEFT, "left", None, one(ON_LEFT)), right]);
+        bench.meet();
+        bench.handle.remove_link(LEFT);
+        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        bench.add_all([(LEFT, "left", None, Spread::One(ON_LEFT, program.clone()))]);
+        let mut frames = Vec::new();
+        for number in 0..80_u8 {
+            let length = [4, 20, 26, 27, 46, 200][usize::from(number) % 6];
+            let mut payload = vec![number.wrapping_mul(73); length];
+            payload[0] = number;
+            if let Some(byte) = payload.get_mut(26) {
+                *byte = number % 3 * 7 / 2;
+            }
+            frames.push(frame(LEFT_MAC, RIGHT_MAC, &payload));
+        }
+        let mut taken: Vec<_> = frames
+            .iter()
+            .filter(|frame| contract::filter::run(&program, frame) != 0)
+            .cloned()
+            .collect();
+        assert!(taken.len() > 5 && taken.len() < 75, "{} are taken", taken.len());
+        taken.sort();
+        let sent = frames.into_iter().map(|frame| whole(RIGHT, frame)).collect();
+        bench.send(ON_RIGHT, 1, sent);
+        let shown = bench.shown((1, 80), taken.len());
+        let shown: Vec<_> = shown.into_iter().map(|(.., bytes)| bytes).collect();
+        assert!(shown == taken);
+    });
+}
+
+#[test]
+fn xdp_serves_every_queue() {
+    on_xdp("xdp_serves_every_queue", 4, |bench| {
+        bench.begin();
+        // Which queue a frame comes to is up to the kernel, by a hash of its header.
+        let of = |number: u8| frame(LEFT_MAC, [2, 0, 0, 0, 9, number], &[number; 46]);
+        let sent = (0..64).map(|number| whole(RIGHT, of(number))).collect();
+        bench.send(ON_RIGHT, 1, sent);
+        let shown: Vec<_> = bench.shown((1, 64), 64);
+        for (number, shown) in (0..).zip(shown) {
+            assert_eq!(shown, (ON_LEFT, LEFT, None, of(number)));
+        }
     });
 }

@@ -1,0 +1,521 @@
+//! AF_XDP: frames that a program at the interface's door puts into memory of ours, before the stack makes anything of them.
+//!
+//! One socket and one piece of memory for each receive queue; all belong to one shard, so such a link is for one shard only (the queue of a frame is the interface's choice, and a
+//! program cannot send it to the socket of another queue). The door's program also does what a socket filter does elsewhere ([`program`]). Frames of one
+//! chunk are shown where they lie; longer ones lie in several chunks and are put together first, one copy. Frames to send are copied into chunks, which the
+//! kernel copies from: its copying mode, which every driver has.
+//!
+//! ```text
+//!   memory of a queue, chunks of 4 KiB:   | 1,024 to receive into: 3,840 bytes of a frame each | 512 to send from (first queue) |
+//! ```
+//!
+//! An interface whose hardware takes VLAN tags off hides them from programs: `ethtool -K IF rxvlan off`.
+//! Errors: missing rights, an interface that has a program already, memory that may not be locked, each with what to do.
+
+mod program;
+mod rings;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use block::ShardId;
+use contract::LinkId;
+use libc::{mmsghdr, xdp_desc};
+
+use super::LinkOptions;
+use super::counters::{Counters, Source};
+use super::filter::Station;
+use super::interface::{self, Interface};
+use super::packet;
+use super::port::{Port, Way};
+use program::{Attached, TAG, TYPE_AT};
+use rings::{Mapping, Ring};
+
+const CHUNK: u32 = 4096;
+/// What the kernel leaves free in front of a received frame (XDP_PACKET_HEADROOM).
+const HEADROOM: u32 = 256;
+/// Chunks to receive into: as much memory as a packet ring has.
+const RECEIVE_CHUNKS: u32 = 1024;
+/// Chunks to send from.
+const SEND_CHUNKS: u32 = 512;
+/// Room for a header with a tag.
+const HEADER: u32 = 14 + TAG;
+/// Descriptors that one call may send (XDP_MAX_TX_SKB_BUDGET, Linux 6.18); else it is 32.
+const SEND_BUDGET_OPTION: i32 = 9;
+/// How long a queue may be held by a socket that was closed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest frame that is put together.
+const FRAME_MAX: usize = 65_536;
+
+/// The sockets of an interface.
+pub(super) struct Xdp {
+    queues: Vec<Queue>,
+    /// Which queue is looked at first.
+    first: usize,
+    ring_frames: u32,
+    /// Bytes that a frame may have.
+    length_max: usize,
+    /// Frames of several chunks are put together here.
+    whole: Vec<u8>,
+    pub(super) system_calls: u64,
+    /// Behind the sockets: as long as it is there, the interface looks for them.
+    _attached: Attached,
+}
+
+/// A socket and its memory.
+struct Queue {
+    fill: Ring<u64>,
+    receive: Ring<xdp_desc>,
+    sending: Option<Sending>,
+    socket: Arc<OwnedFd>,
+    /// Behind the socket, which uses it.
+    memory: Mapping,
+}
+
+/// The sending half of a queue.
+struct Sending {
+    send: Ring<xdp_desc>,
+    done: Ring<u64>,
+    /// Chunks that are free, by their offsets.
+    free: Vec<u64>,
+}
+
+/// A frame as it was received.
+pub(super) struct Frame<'a> {
+    pub(super) tag: Option<u16>,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Opens a link's sockets, for the one shard that it has.
+pub(super) fn open(
+    link: LinkId,
+    options: &LinkOptions,
+    interface: &Interface,
+    counters: &[(ShardId, Arc<Counters>)],
+) -> io::Result<Vec<(ShardId, Box<Port>)>> {
+    let station = Station::new(interface, options);
+    let (shard, counters) = &counters[0];
+    let count = interface::receive_queues(&options.interface)?;
+    let needs_pieces = interface.mtu + HEADER > CHUNK - HEADROOM;
+    let open = |pieces| Xdp::open(options, interface, &station, count, pieces);
+    // Frames of several pieces need Linux 6.6; where one chunk is enough, it goes without.
+    let xdp = match open(true) {
+        Err(error) if !needs_pieces && error.raw_os_error() == Some(libc::EINVAL) => open(false)?,
+        other => other?,
+    };
+    let sockets: Vec<_> = xdp.queues.iter().map(|queue| queue.socket.clone()).collect();
+    let watched = match &sockets[..] {
+        [one] => one.clone(),
+        many => Arc::new(watch_all(many)?),
+    };
+    let source = Source::xdp(sockets.iter().map(Arc::downgrade).collect());
+    drop(sockets);
+    let way = Way::Xdp(Box::new(xdp));
+    Ok(vec![(*shard, Port::new(link, station, watched, way, source, counters.clone()))])
+}
+
+impl Xdp {
+    fn open(
+        options: &LinkOptions,
+        interface: &Interface,
+        station: &Station,
+        count: u32,
+        pieces: bool,
+    ) -> io::Result<Xdp> {
+        // First, so that an interface that has a program is known by that. Until a socket is there, its frames go to the stack.
+        let program = packet::program(&options.spread, 0);
+        let attached = Attached::new(interface.index, count, station, program, pieces)?;
+        let queues: Vec<Queue> = (0..count)
+            .map(|number| Queue::open(interface.index, number, pieces))
+            .collect::<io::Result<_>>()?;
+        for (number, queue) in (0..).zip(&queues) {
+            attached.serve(number, &queue.socket)?;
+        }
+        let chunks = (interface.mtu + HEADER).div_ceil(CHUNK - HEADROOM);
+        Ok(Xdp {
+            queues,
+            first: 0,
+            ring_frames: RECEIVE_CHUNKS / chunks,
+            length_max: (interface.mtu + HEADER) as usize,
+            whole: Vec::new(),
+            system_calls: 0,
+            _attached: attached,
+        })
+    }
+
+    /// Frames of the link's MTU that a queue holds.
+    pub(super) fn frames(&self) -> u32 {
+        self.ring_frames
+    }
+
+    #[inline]
+    pub(super) fn has_frame(&self) -> bool {
+        self.queues.iter().any(|queue| queue.receive.waiting() > 0)
+    }
+
+    /// Shows at most so many frames, from all queues in turn, and gives the chunks of each back right after. Returns how many.
+    pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Frame<'_>)) -> u32 {
+        let Xdp { queues, first, whole, system_calls, .. } = self;
+        let share = (most / queues.len() as u32).max(1);
+        let mut count = 0;
+        for number in 0..queues.len() {
+            let queue = (*first + number) % queues.len();
+            let came = queues[queue].receive(share, whole, &mut show);
+            if came > 0 && queues[queue].fill.needs_wakeup() {
+                *system_calls += 1;
+                // Only a driver that does not copy asks for it.
+                queues[queue].wake_receiver();
+            }
+            count += came;
+        }
+        *first = (*first + 1) % queues.len();
+        count
+    }
+
+    /// Copies messages into chunks and sends them. Returns how many; EAGAIN if there is no chunk for the first.
+    ///
+    /// # Safety
+    /// The messages and their vectors must be valid.
+    pub(super) unsafe fn send(&mut self, messages: &[mmsghdr]) -> Result<usize, i32> {
+        let queue = &mut self.queues[0];
+        let mut count = 0;
+        for message in messages {
+            // SAFETY: the caller vouches for the vectors.
+            let vectors = unsafe {
+                std::slice::from_raw_parts(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen)
+            };
+            let length: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+            if length > self.length_max {
+                // The kernel would take it, and the interface drop it in silence.
+                if count == 0 {
+                    return Err(libc::EMSGSIZE);
+                }
+                break;
+            }
+            // SAFETY: the caller vouches for what they name.
+            if !unsafe { queue.push(vectors) } {
+                self.system_calls += queue.kick();
+                // SAFETY: as above.
+                if !unsafe { queue.push(vectors) } {
+                    break;
+                }
+            }
+            count += 1;
+        }
+        self.system_calls += queue.kick();
+        if count == 0 { Err(libc::EAGAIN) } else { Ok(count) }
+    }
+
+    /// Whether frames wait in the ring that a call has not sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.queues[0].sending.as_ref().is_some_and(|sending| sending.send.untaken() > 0)
+    }
+
+    /// Tries to send what waits in the ring.
+    pub(super) fn kick(&mut self) {
+        self.system_calls += self.queues[0].kick();
+    }
+
+    /// Takes the errors that wait on the sockets.
+    pub(super) fn take_errors(&self) -> i32 {
+        let errors =
+            self.queues.iter().map(|queue| crate::sockets::error_of(queue.socket.as_raw_fd()));
+        errors.max().unwrap_or(0)
+    }
+}
+
+impl Queue {
+    fn open(interface: i32, number: u32, pieces: bool) -> io::Result<Queue> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: makes a new descriptor, touches nothing.
+        let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
+        if fd < 0 {
+            return Err(program::explain(io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let sends = number == 0;
+        let chunks = RECEIVE_CHUNKS + if sends { SEND_CHUNKS } else { 0 };
+        let memory = Mapping::anonymous((chunks * CHUNK) as usize)?;
+        let region = libc::xdp_umem_reg {
+            addr: memory.address(),
+            len: memory.len() as u64,
+            chunk_size: CHUNK,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        packet::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region).map_err(too_much)?;
+        let at = rings::offsets(fd)?;
+        let page = |page: i64| page as u64;
+        let fill = (libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_PGOFF_FILL_RING);
+        let done = (libc::XDP_UMEM_COMPLETION_RING, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
+        let receive = (libc::XDP_RX_RING, page(libc::XDP_PGOFF_RX_RING));
+        let send = (libc::XDP_TX_RING, page(libc::XDP_PGOFF_TX_RING));
+        let mut fill = Ring::new(&socket, fill, &at.fr, RECEIVE_CHUNKS)?;
+        // The kernel wants this ring of every socket.
+        let done = Ring::new(&socket, done, &at.cr, SEND_CHUNKS)?;
+        let receive = Ring::new(&socket, receive, &at.rx, RECEIVE_CHUNKS)?;
+        let sending = if sends {
+            let send = Ring::new(&socket, send, &at.tx, SEND_CHUNKS)?;
+            let free = (RECEIVE_CHUNKS..chunks).map(|chunk| u64::from(chunk * CHUNK)).collect();
+            // Both make calls fewer; the chunks bound what is sent anyway.
+            let _ = packet::set_option(fd, libc::SOL_XDP, SEND_BUDGET_OPTION, &SEND_CHUNKS);
+            packet::set_send_buffer(fd)?;
+            Some(Sending { send, done, free })
+        } else {
+            None
+        };
+        (0..RECEIVE_CHUNKS).for_each(|chunk| fill.write(u64::from(chunk * CHUNK)));
+        fill.publish();
+        bind_when_free(fd, interface, number, pieces)?;
+        Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory })
+    }
+
+    fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
+        for count in 0..most {
+            let waiting = self.receive.waiting();
+            let is_last =
+                |behind: &u32| self.receive.peek(*behind).options & libc::XDP_PKT_CONTD == 0;
+            let Some(last) = (0..waiting).find(is_last) else { return count };
+            let first = self.receive.peek(0);
+            if last == 0 {
+                show(self.frame(&first));
+            } else {
+                whole.clear();
+                for behind in 0..=last {
+                    let piece = self.receive.peek(behind);
+                    // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled again.
+                    let bytes = unsafe {
+                        let base = self.memory.at(piece.addr, piece.len);
+                        std::slice::from_raw_parts(base, piece.len as usize)
+                    };
+                    if whole.len() + bytes.len() <= FRAME_MAX {
+                        whole.extend_from_slice(bytes);
+                    }
+                }
+                show(untagged(whole));
+            }
+            for behind in 0..=last {
+                let address = self.receive.peek(behind).addr;
+                self.fill.write(address - address % u64::from(CHUNK));
+            }
+            self.receive.take(last + 1);
+            self.fill.publish();
+        }
+        most
+    }
+
+    /// A frame of one chunk, where it lies.
+    fn frame(&mut self, piece: &xdp_desc) -> Frame<'_> {
+        // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled again; `self` is borrowed as long as they are.
+        let bytes = unsafe {
+            let base = self.memory.at(piece.addr, piece.len);
+            std::slice::from_raw_parts_mut(base, piece.len as usize)
+        };
+        untagged(bytes)
+    }
+
+    /// Puts a frame's bytes into chunks, for the kernel to send at the next [`kick`](Self::kick); `false`: there are too few.
+    ///
+    /// # Safety
+    /// The vectors name memory that can be read.
+    unsafe fn push(&mut self, vectors: &[libc::iovec]) -> bool {
+        let sending = self.sending.as_mut().expect("the first queue sends");
+        let length: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+        let chunks = length.div_ceil(CHUNK as usize).max(1);
+        if sending.free.len() < chunks {
+            sending.collect();
+        }
+        if sending.free.len() < chunks || (sending.send.room() as usize) < chunks {
+            return false;
+        }
+        let mut left = length;
+        let (mut chunk, mut filled) = (sending.free.pop().expect("it is there"), 0);
+        for vector in vectors {
+            let mut at = 0;
+            while at < vector.iov_len {
+                if filled == CHUNK {
+                    left -= filled as usize;
+                    let options = libc::XDP_PKT_CONTD;
+                    sending.send.write(xdp_desc { addr: chunk, len: filled, options });
+                    (chunk, filled) = (sending.free.pop().expect("it is there"), 0);
+                }
+                let step = (vector.iov_len - at).min((CHUNK - filled) as usize);
+                // SAFETY: the caller vouches for the vector; the chunk is free, so nobody else looks at it, and lies within the memory.
+                unsafe {
+                    let to = self.memory.at(chunk + u64::from(filled), step as u32);
+                    std::ptr::copy_nonoverlapping(vector.iov_base.cast::<u8>().add(at), to, step);
+                }
+                at += step;
+                filled += step as u32;
+            }
+        }
+        debug_assert_eq!(left, filled as usize, "the last chunk holds the rest");
+        sending.send.write(xdp_desc { addr: chunk, len: filled, options: 0 });
+        true
+    }
+
+    /// Has the kernel send what was put into chunks. Returns how many calls that took.
+    fn kick(&mut self) -> u64 {
+        let mut calls = 0;
+        loop {
+            let sending = self.sending.as_mut().expect("the first queue sends");
+            sending.send.publish();
+            let untaken = sending.send.untaken();
+            if untaken == 0 {
+                sending.collect();
+                return calls;
+            }
+            calls += 1;
+            self.wake_sender();
+            let sending = self.sending.as_mut().expect("the first queue sends");
+            // A call sends no more than so many; one that sent nothing found the interface busy.
+            if sending.send.untaken() == untaken {
+                sending.collect();
+                return calls;
+            }
+        }
+    }
+
+    fn wake_sender(&self) {
+        // SAFETY: sends no bytes, so none are read.
+        unsafe {
+            let nothing = std::ptr::null();
+            libc::send(self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
+        }
+    }
+
+    fn wake_receiver(&self) {
+        // SAFETY: receives no bytes, so none are written.
+        unsafe {
+            let nothing = std::ptr::null_mut();
+            libc::recv(self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
+        }
+    }
+}
+
+impl Sending {
+    /// Takes the chunks back that the kernel has copied from.
+    fn collect(&mut self) {
+        let waiting = self.done.waiting();
+        self.free.extend((0..waiting).map(|behind| self.done.peek(behind)));
+        self.done.take(waiting);
+    }
+}
+
+/// Takes a tag off a frame that has one: the addresses move up to the type.
+fn untagged(bytes: &mut [u8]) -> Frame<'_> {
+    let (type_at, tag_end) = (TYPE_AT as usize, (TYPE_AT + TAG) as usize);
+    let is_tagged = bytes.len() >= tag_end && bytes[type_at..type_at + 2] == [0x81, 0];
+    if !is_tagged {
+        return Frame { tag: None, bytes };
+    }
+    let tag = u16::from_be_bytes([bytes[type_at + 2], bytes[type_at + 3]]);
+    bytes.copy_within(..type_at, TAG as usize);
+    Frame { tag: Some(tag), bytes: &bytes[TAG as usize..] }
+}
+
+/// A descriptor that is ready when one of the sockets has frames.
+fn watch_all(sockets: &[Arc<OwnedFd>]) -> io::Result<OwnedFd> {
+    // SAFETY: makes a new descriptor, touches nothing.
+    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let all = unsafe { OwnedFd::from_raw_fd(fd) };
+    for socket in sockets {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: the event lives until the call returns.
+        let result =
+            unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, socket.as_raw_fd(), &raw mut event) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(all)
+}
+
+/// Binds a socket to a queue. The kernel lets go of a queue some time after the close of the socket that had it (`xp_release_deferred`), so a link that is opened
+/// again may have to wait for its own past.
+fn bind_when_free(fd: RawFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match bind(fd, interface, queue, pieces) {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(PATIENCE / 2000);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn bind(fd: RawFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
+    let pieces = if pieces { libc::XDP_USE_SG } else { 0 };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP | pieces,
+        sxdp_ifindex: interface as u32,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: the address lives until the call returns and has this length.
+    let result = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::EBUSY) {
+        let text = format!("queue {queue} of the interface has an AF_XDP socket already");
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+    }
+    Err(program::explain(error))
+}
+
+/// Says what to do when memory may not be locked.
+fn too_much(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::ENOBUFS) {
+        return program::explain(error);
+    }
+    let mebibytes = ((RECEIVE_CHUNKS + SEND_CHUNKS) * CHUNK) >> 20;
+    let text = format!(
+        "AF_XDP locks {mebibytes} MiB of memory for each receive queue, more than this process may: raise the limit          (`ulimit -l`, or LimitMEMLOCK in a systemd unit), or use packet sockets"
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, text)
+}
+
+/// What the kernel has dropped on a socket so far.
+pub(super) fn drops(fd: RawFd) -> u64 {
+    // SAFETY: of zeros it is valid.
+    let mut stats: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::xdp_statistics>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `length` bytes, those of a local.
+    let result = unsafe {
+        let value = (&raw mut stats).cast();
+        libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, value, &raw mut length)
+    };
+    if result < 0 { 0 } else { stats.rx_dropped + stats.rx_ring_full }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_taken_off_and_told() {
+        let plain: Vec<u8> = (0..40).collect();
+        let frame = untagged(&mut plain.clone()).bytes.to_vec();
+        assert_eq!(frame, plain);
+        let mut tagged = plain.clone();
+        tagged.splice(12..12, [0x81, 0, 0x20, 5]);
+        let frame = untagged(&mut tagged);
+        assert_eq!((frame.tag, frame.bytes), (Some(0x2005), &plain[..]));
+        assert_eq!(untagged(&mut [0x81; 13]).tag, None);
+    }
+}
