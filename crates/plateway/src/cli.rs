@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Copy(CopyArgs),
     /// Ask a target which subsystems it has, or an Ethernet which targets of AoE answer there
     Discover(DiscoverArgs),
-    /// Serve, write, verify and measure a striped volume on this machine, in a minute
+    /// Serve, write, verify and measure a striped volume on this machine, in a minute; as root over AoE, too
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
@@ -343,7 +343,9 @@ pub(crate) struct DiscoverArgs {
 /// `demo`
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Needs no root and no configuration. Files lie in a temporary directory that is removed at the end."
+    after_help = "Needs no root and no configuration. Files lie in a temporary directory that is removed at the end.\n\
+    As root, what is written over NVMe/TCP is read back over AoE as well, and the other way round, between two network\n\
+    namespaces that it makes and removes."
 )]
 pub(crate) struct DemoArgs {
     /// Leave it running, and print what to type on a Linux host

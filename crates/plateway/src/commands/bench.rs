@@ -21,7 +21,7 @@ use lab::{Phase, Place, Progress, Task};
 use super::lodging::Reading;
 use super::session::{Outcome, Session, Wish};
 use crate::cli::BenchArgs;
-use crate::config::uri::DiskUri;
+use crate::config::uri::{AoeUri, DiskUri};
 use crate::control;
 
 pub(crate) use environment::environment;
@@ -296,11 +296,15 @@ impl Target {
     }
 }
 
-/// A remote disk gets a connection for each job, and each connection the job's depth.
+/// A remote disk gets a connection for each job, and each connection the job's depth; over AoE, room for them all.
 fn with_queues(disk: &DiskUri, args: &BenchArgs, shards: u32) -> DiskUri {
+    let queues = args.numjobs.div_ceil(shards) as u16;
+    if let DiskUri::Aoe(uri) = disk {
+        let window = queues.saturating_mul(args.iodepth as u16).min(1024);
+        return DiskUri::Aoe(AoeUri { window: uri.window.max(window), ..uri.clone() });
+    }
     let DiskUri::NvmeTcp(uri) = disk else { return disk.clone() };
     let mut uri = uri.clone();
-    let queues = args.numjobs.div_ceil(shards) as u16;
     uri.queues = uri.queues.max(queues);
     uri.depth = uri.depth.max(args.iodepth as u16);
     DiskUri::NvmeTcp(uri)

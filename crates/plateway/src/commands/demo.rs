@@ -1,8 +1,12 @@
 //! `plateway demo`: a striped volume on four files, served over NVMe/TCP on loopback by a server of its own, written, verified and measured
 //! through our own initiator, in half a minute, as an ordinary user and without a configuration.
 //!
+//! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is held against the other (`demo/aoe.rs`).
+//!
 //! The server is this program again, as `plateway serve`, so that its processor time is counted apart and everything is what a user would run.
 //! Everything lies in one temporary directory, which is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left running until Ctrl-C.
+
+mod aoe;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -67,6 +71,7 @@ struct Demo {
     address: String,
     blocks_verified: u64,
     results: Vec<Report>,
+    aoe: aoe::Shown,
 }
 
 /// Demonstrates.
@@ -98,6 +103,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         address: address.clone(),
         blocks_verified: 0,
         results: Vec::new(),
+        aoe: aoe::Shown::default(),
     };
     let mut open: Option<(Session, bool)> = None;
     for case in &CASES {
@@ -133,9 +139,10 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     if let Some((session, _)) = open {
         session.close()?;
     }
+    demo.aoe = aoe::show(&home, &interrupted)?;
     match args.json {
         true => super::print_json(&demo)?,
-        false => super::print(&summary(&demo)),
+        false => super::print(&(summary(&demo) + &demo.aoe.text())),
     }
     if args.keep {
         super::print(&hints(&address, &home));
@@ -276,13 +283,18 @@ impl Home {
 
     /// Starts a server and waits until it listens.
     fn serve(&self) -> miette::Result<Served> {
-        let log = self.path.join("serve.log");
+        let program = std::env::current_exe()
+            .map_err(|error| miette::miette!("cannot find this program: {error}"))?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--config").arg(self.file());
+        self.start(command, "serve.log")
+    }
+
+    /// Starts a server by a command, with a log of this name, and waits until it listens.
+    fn start(&self, mut command: Command, log: &str) -> miette::Result<Served> {
+        let log = self.path.join(log);
         let failed = |error: std::io::Error| miette::miette!("cannot start the server: {error}");
-        let program = std::env::current_exe().map_err(failed)?;
-        let mut child = Command::new(program)
-            .arg("serve")
-            .arg("--config")
-            .arg(self.file())
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log).map_err(failed)?)

@@ -38,10 +38,20 @@ impl Server {
     /// below `directory`.
     /// An error is what it said before it ended.
     pub(crate) fn try_start(directory: &Path, name: &str, args: &[&str]) -> Result<Server, String> {
+        Self::try_start_by(plateway(), directory, name, args)
+    }
+
+    /// As [`try_start`](Self::try_start), with the program started by `command`, which may put it elsewhere.
+    pub(crate) fn try_start_by(
+        mut command: Command,
+        directory: &Path,
+        name: &str,
+        args: &[&str],
+    ) -> Result<Server, String> {
         let control = directory.join(format!("{name}.sock"));
         let log = directory.join(format!("{name}.log"));
         let budget: &[&str] = if args.contains(&"--memory") { &[] } else { &["--memory", "64MiB"] };
-        let mut child = plateway()
+        let mut child = command
             .current_dir(directory)
             .arg("serve")
             .args(args)

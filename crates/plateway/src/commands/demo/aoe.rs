@@ -1,0 +1,282 @@
+//! The part of the demo that needs a right: a volume over NVMe/TCP and AoE at once, across an Ethernet that is made for it.
+//!
+//! ```text
+//!   namespace plateway-demo-PID-t              namespace plateway-demo-PID-i
+//!   serve: nvme 127.0.0.1, aoe veth0  --veth--  copy and bench: aoe://veth0/7.0
+//!   copy: nvme+tcp://127.0.0.1
+//! ```
+//!
+//! What is written over one protocol must read back the same over the other, byte for byte, both ways. The namespaces, and with them the Ethernet, are
+//! removed at the end, also of a demo that failed or was interrupted. Who may not make namespaces is told so in one line, with what to do; nothing else changes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use lab::report::Grouped;
+use serde::Serialize;
+
+use super::Home;
+use crate::config::defaults::Defaults;
+use crate::config::text::quoted;
+use crate::control::table;
+
+const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:demo-aoe";
+const ADDRESS: &str = "7.0";
+/// The end of the cable in each namespace.
+const INTERFACE: &str = "veth0";
+const MTU: &str = "9000";
+const VOLUME_BYTES: u64 = 32 << 20;
+/// How long a cable may take to carry frames.
+const CARRIER: Duration = Duration::from_secs(10);
+
+/// What is measured: a name, `--rw`, `--bs`, `--iodepth`.
+const CASES: [[&str; 4]; 3] = [
+    ["4k random read", "randread", "4k", "32"],
+    ["4k random write", "randwrite", "4k", "32"],
+    ["128k read", "read", "128k", "4"],
+];
+
+/// What it came to, as `--json` prints it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Shown {
+    /// Why it was left out, if so.
+    skipped: Option<String>,
+    /// Bytes that were written over one protocol and read back the same over the other.
+    bytes_compared: u64,
+    /// What `bench --json` printed over AoE.
+    results: Vec<serde_json::Value>,
+}
+
+impl Shown {
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        if let Some(why) = &self.skipped {
+            return format!("\nAoE is left out: {why}\n");
+        }
+        let mut rows = table(&["over AoE", "IOPS", "MB/s"]);
+        for ([name, ..], result) in CASES.iter().zip(&self.results) {
+            let number = |key: &str| result[key].as_f64().unwrap_or(0.0);
+            rows.add_row([
+                (*name).to_owned(),
+                Grouped(number("iops").round() as u64).to_string(),
+                format!("{:.0}", number("bytes_per_second") / 1e6),
+            ]);
+        }
+        format!(
+            "\n{rows}\n\nBetween two network namespaces, MTU {MTU}, on a file. What was written over NVMe/TCP was read back over AoE, and the other way round:\n\
+             {} bytes, all of them the same.\n",
+            Grouped(self.bytes_compared)
+        )
+    }
+}
+
+/// Shows it, if the right is there.
+pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Shown> {
+    let lan = match Lan::make() {
+        Ok(lan) => lan,
+        Err(why) => return Ok(Shown { skipped: Some(why), ..Shown::default() }),
+    };
+    let file = configure(home)?;
+    let mut command = lan.command(&lan.target)?;
+    command.arg("serve").arg("--config").arg(&file);
+    let mut server = home.start(command, "serve-aoe.log")?;
+    let nvme = format!("nvme+tcp://{}/{SUBSYSTEM}/1", server.address);
+    let aoe = format!("aoe://{INTERFACE}/{ADDRESS}");
+    let failed = |error: miette::Report, words: String| error.wrap_err(words);
+    let mut shown = Shown::default();
+    let ways = [
+        ((&lan.target, &nvme), (&lan.initiator, &aoe)),
+        ((&lan.initiator, &aoe), (&lan.target, &nvme)),
+    ];
+    for (number, ((writer, to), (reader, from))) in ways.into_iter().enumerate() {
+        let written = home.path.join(format!("written-{number}"));
+        let read = home.path.join(format!("read-{number}"));
+        fill(&written).map_err(|error| miette::miette!("{}: {error}", written.display()))?;
+        let copies = lan
+            .run(writer, &["copy", &file_uri(&written, ""), to, "--overwrite", "--no-verify"])
+            .and_then(|_| {
+                let create = format!("?create={VOLUME_BYTES}");
+                lan.run(reader, &["copy", from, &file_uri(&read, &create), "--overwrite"])
+            });
+        copies.map_err(|error| failed(error, server.last_words()))?;
+        let bytes = |path: &Path| {
+            fs::read(path).map_err(|error| miette::miette!("{}: {error}", path.display()))
+        };
+        if bytes(&written)? != bytes(&read)? {
+            return Err(miette::miette!("what was written to {to} reads otherwise from {from}"));
+        }
+        shown.bytes_compared += VOLUME_BYTES;
+        stop_if(interrupted)?;
+    }
+    for [_, pattern, bytes, depth] in CASES {
+        let line = [
+            "bench",
+            &aoe,
+            "--rw",
+            pattern,
+            "--bs",
+            bytes,
+            "--iodepth",
+            depth,
+            "--time",
+            "2",
+            "--overwrite",
+            "--json",
+        ];
+        let output =
+            lan.run(&lan.initiator, &line).map_err(|error| failed(error, server.last_words()))?;
+        let result = serde_json::from_slice(&output.stdout);
+        shown.results.push(result.map_err(|error| miette::miette!("bench --json: {error}"))?);
+        stop_if(interrupted)?;
+    }
+    server.end();
+    Ok(shown)
+}
+
+fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
+    match interrupted.load(Relaxed) {
+        true => Err(miette::miette!("interrupted")),
+        false => Ok(()),
+    }
+}
+
+/// Writes the configuration of a server with a volume that has both addresses.
+fn configure(home: &Home) -> miette::Result<PathBuf> {
+    let path = |name: &str| quoted(&home.path.join(name).display().to_string());
+    let uri = quoted(&file_uri(&home.path.join("aoe-disk"), &format!("?create={VOLUME_BYTES}")));
+    let cpus = Defaults::of_this_machine().cpus;
+    let shards = &cpus[..1];
+    let text = format!(
+        "[server]\nshards = {shards:?}\ncontrol = {}\nstate = {}\n\
+         \n[[disk]]\nname = \"d0\"\nuri = {uri}\n\
+         \n[[volume]]\nname = \"demo\"\ndisks = [\"d0\"]\n\
+         \n[[listener]]\nnvme = \"127.0.0.1:0\"\n\
+         \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n\
+         aoe = {{ interface = \"{INTERFACE}\", shelf = 7, slot = 0, hosts = \"any\" }}\n",
+        path("aoe.sock"),
+        path("aoe-state"),
+    );
+    let file = home.path.join("aoe.toml");
+    fs::write(&file, text)
+        .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
+    Ok(file)
+}
+
+fn file_uri(path: &Path, options: &str) -> String {
+    format!("file:{}{options}", path.display())
+}
+
+/// A file of random bytes, as large as the volume.
+fn fill(path: &Path) -> io::Result<()> {
+    use std::io::Read;
+    let mut bytes = vec![0; VOLUME_BYTES as usize];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    fs::write(path, bytes)
+}
+
+/// Two network namespaces with a cable between them; both are removed with this value.
+struct Lan {
+    target: String,
+    initiator: String,
+}
+
+impl Lan {
+    /// Makes it; why not, and what to do about it, in one line.
+    fn make() -> Result<Lan, String> {
+        const HELP: &str = "it takes root (sudo plateway demo); to serve on an interface that is there: setcap cap_net_raw+ep on this program, then plateway serve DISK --aoe INTERFACE/7.0";
+        let name = |end: &str| format!("plateway-demo-{}-{end}", std::process::id());
+        // From here on what was made is removed, whatever is missing.
+        let lan = Lan { target: name("t"), initiator: name("i") };
+        let steps: [&[&str]; 6] = [
+            &["netns", "add", &lan.target],
+            &["netns", "add", &lan.initiator],
+            &[
+                "link",
+                "add",
+                INTERFACE,
+                "mtu",
+                MTU,
+                "netns",
+                &lan.target,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                INTERFACE,
+                "mtu",
+                MTU,
+                "netns",
+                &lan.initiator,
+            ],
+            &["-n", &lan.target, "link", "set", "lo", "up"],
+            &["-n", &lan.target, "link", "set", INTERFACE, "up"],
+            &["-n", &lan.initiator, "link", "set", INTERFACE, "up"],
+        ];
+        for step in steps {
+            ip(step).map_err(|why| format!("ip {}: {why}; {HELP}", step.join(" ")))?;
+        }
+        let until = Instant::now() + CARRIER;
+        for namespace in [&lan.target, &lan.initiator] {
+            let show = ["-n", namespace, "-o", "link", "show", INTERFACE];
+            while !ip(&show)?.contains("LOWER_UP") {
+                if Instant::now() > until {
+                    return Err(format!("{INTERFACE} does not come up in {namespace}"));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(lan)
+    }
+
+    /// This program, in a namespace.
+    fn command(&self, namespace: &str) -> miette::Result<Command> {
+        let program = std::env::current_exe()
+            .map_err(|error| miette::miette!("cannot find this program: {error}"))?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(program);
+        Ok(command)
+    }
+
+    /// Has this program do something in a namespace, and waits for it.
+    fn run(&self, namespace: &str, line: &[&str]) -> miette::Result<Output> {
+        let output = self.command(namespace)?.args(line).output();
+        let output = output.map_err(|error| miette::miette!("cannot start ip: {error}"))?;
+        match output.status.success() {
+            true => Ok(output),
+            false => Err(miette::miette!(
+                "plateway {}: {}",
+                line.join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            )),
+        }
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        for namespace in [&self.target, &self.initiator] {
+            // One that was never made is no mistake.
+            let _ = ip(&["netns", "del", namespace]);
+        }
+    }
+}
+
+/// What `ip` printed; what it complained of.
+fn ip(line: &[&str]) -> Result<String, String> {
+    let output = match Command::new("ip").args(line).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err("there is no such program (package iproute2)".to_owned());
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stderr).replace('\n', ", ")),
+    }
+}

@@ -1,0 +1,171 @@
+//! A station of the tests' own: it sends the frames that it is given and hands over every answer with their tag.
+//!
+//! It stands on a reactor's shard in a network namespace, so nothing but the frames themselves is the tests'. A frame that is not answered is sent again.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use block::{Memory, ShardId};
+use contract::{
+    Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, LinkId, Machine, Next, OutFrame,
+    Receive, Spread,
+};
+use reactor::memory::Arena;
+use reactor::{Config, Handle, LinkAccess, LinkOptions, Reactor};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use wire::aoe::{Address, Command, Header};
+use wire::ethernet::{EtherType, EthernetHeader, MacAddress};
+
+use crate::common::HANG;
+use crate::lan::INTERFACE;
+
+/// After so long a frame is sent again. Only a lost frame waits for it.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A station on an Ethernet.
+pub(crate) struct Station {
+    handle: Handle<Vec<u8>>,
+    answers: Receiver<Vec<u8>>,
+    mac: [u8; 6],
+    tag: u32,
+}
+
+impl Station {
+    /// At the end of the cable in a namespace.
+    pub(crate) fn new(namespace: &str) -> Station {
+        let namespace = File::open(format!("/run/netns/{namespace}")).expect("a namespace");
+        // A thread of its own goes there, and the reactor's threads begin where it is.
+        let open = move || {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind).expect("it was made");
+            let arena = Arc::new(Arena::new().expect("memory"));
+            let (told, answers) = mpsc::channel();
+            let told = Mutex::new(told);
+            let handle = Reactor::start(&Config::default(), &arena, move |_| Post {
+                told: told.lock().expect("nobody panics").clone(),
+                batches: Vec::new(),
+            })
+            .expect("a shard");
+            let options = LinkOptions {
+                interface: INTERFACE.to_owned(),
+                ether_type: EtherType::AOE.0,
+                vlan: None,
+                access: LinkAccess::Packet,
+                spread: Spread::One(ShardId(0), Vec::new()),
+            };
+            let facts = handle.add_link(LinkId(0), &options).expect("a link");
+            Station { handle, answers, mac: facts.mac, tag: 1 }
+        };
+        std::thread::spawn(open).join().expect("it starts")
+    }
+
+    /// Its address.
+    pub(crate) fn mac(&self) -> MacAddress {
+        MacAddress(self.mac)
+    }
+
+    /// The answer to a command: its header, and what follows.
+    pub(crate) fn ask(
+        &mut self,
+        address: Address,
+        command: Command,
+        body: &[u8],
+    ) -> (Header, Vec<u8>) {
+        self.tag += 1;
+        let header = Header::request(address, command, self.tag);
+        let ethernet = EthernetHeader {
+            destination: MacAddress::BROADCAST,
+            source: self.mac(),
+            ether_type: EtherType::AOE,
+        };
+        let frame = [&ethernet.emit()[..], &header.emit()[..], body].concat();
+        let until = Instant::now() + HANG;
+        loop {
+            self.handle.send(ShardId(0), frame.clone());
+            while let Ok(answer) = self.answers.recv_timeout(AGAIN) {
+                let bytes = &answer[EthernetHeader::SIZE..];
+                let header = Header::parse(bytes).expect("an AoE header");
+                if header.tag == self.tag && header.flags.is_response() {
+                    return (header, bytes[Header::SIZE..].to_vec());
+                }
+            }
+            assert!(Instant::now() < until, "{command} to {address} is not answered");
+        }
+    }
+
+    /// As [`ask`](Self::ask), of what must not be refused.
+    pub(crate) fn done(&mut self, address: Address, command: Command, body: &[u8]) -> Vec<u8> {
+        let (header, answer) = self.ask(address, command, body);
+        assert!(!header.flags.is_error(), "{command}: {}", header.error);
+        answer
+    }
+}
+
+/// A shard that carries frames.
+#[derive(Debug)]
+struct Post {
+    told: Sender<Vec<u8>>,
+    batches: Vec<FrameBatch>,
+}
+
+impl Machine for Post {
+    type Mail = Vec<u8>;
+
+    fn handle_event(&mut self, _: block::Instant, event: Event<Vec<u8>>, _: &mut dyn Memory) {
+        if let Event::Mail { mail: head, .. } = event {
+            let head_length = head.len() as u32;
+            let frame = OutFrame {
+                link: LinkId(0),
+                head: 0,
+                head_length,
+                buffer: 0,
+                data_at: 0,
+                data_length: 0,
+            };
+            self.batches.push(FrameBatch { head, buffers: Vec::new(), frames: vec![frame] });
+        }
+    }
+
+    fn handle_received(
+        &mut self,
+        _: block::Instant,
+        _: ConnectionId,
+        bytes: &[u8],
+        _: &mut dyn Memory,
+    ) -> Receive {
+        Receive { consumed: bytes.len(), next: Next::Idle }
+    }
+
+    fn handle_direct(
+        &mut self,
+        _: block::Instant,
+        _: ConnectionId,
+        _: Direct,
+        _: &mut dyn Memory,
+    ) -> Next {
+        Next::Idle
+    }
+
+    fn handle_frame(&mut self, _: block::Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
+        // The test may be over.
+        let _ = self.told.send(frame.bytes.to_vec());
+    }
+
+    fn handle_timeout(&mut self, _: block::Instant, _: &mut dyn Memory) {}
+
+    fn settle(&mut self, _: block::Instant, _: &mut dyn Memory) {}
+
+    fn take_requests(&mut self, _: &mut Vec<Ask>) {}
+
+    fn poll_effect(&mut self) -> Option<Effect<Vec<u8>>> {
+        let batch = self.batches.pop()?;
+        Some(Effect::SendFrames { token: 0, batch })
+    }
+
+    fn poll_timeout(&self) -> Option<block::Instant> {
+        None
+    }
+}
