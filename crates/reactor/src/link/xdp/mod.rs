@@ -42,7 +42,7 @@ const RECEIVE_CHUNKS: u32 = 1024;
 const SEND_CHUNKS: u32 = 512;
 /// Room for a header with a tag.
 const HEADER: u32 = 14 + TAG;
-/// Descriptors that one call may send (XDP_MAX_TX_SKB_BUDGET, Linux 6.18); else it is 32.
+/// Descriptors that one call may send (XDP_MAX_TX_SKB_BUDGET, of recent kernels); else it is 32.
 const SEND_BUDGET_OPTION: i32 = 9;
 /// How long a queue may be held by a socket that was closed.
 const PATIENCE: Duration = Duration::from_secs(10);
