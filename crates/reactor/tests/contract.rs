@@ -89,7 +89,7 @@ impl Harness for Real {
     }
 
     fn receive_end(&mut self, peer: Peer) -> PeerEnd {
-        match self.peer(peer).read(&mut [0; 64]) {
+        match read(self.peer(peer), &mut [0; 64]) {
             Ok(0) => PeerEnd::EndOfStream,
             Ok(count) => panic!("{count} bytes came before the end"),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => PeerEnd::Reset,
@@ -100,7 +100,7 @@ impl Harness for Real {
     fn drain(&mut self, peer: Peer) -> PeerEnd {
         let mut bytes = vec![0; 1 << 16];
         loop {
-            match self.peer(peer).read(&mut bytes) {
+            match read(self.peer(peer), &mut bytes) {
                 Ok(0) => return PeerEnd::EndOfStream,
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
@@ -133,6 +133,16 @@ impl Harness for Real {
             Some((from, Note::Report(report))) => (from, report),
             Some((_, other)) => panic!("a machine wrote {other:?} to the control thread"),
             None => panic!("no report came: {:#?}", self.handle.stats()),
+        }
+    }
+}
+
+/// Reads once. The kernel interrupts this thread when it takes down the ring by which io_uring was tried at start, some time after that.
+fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => return other,
         }
     }
 }
