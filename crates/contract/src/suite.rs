@@ -7,8 +7,11 @@
 //! The machine does what [`Command`]s say and reports everything that it is told as [`Report`]s, by mail to and from the control thread. A
 //! harness that can choose (the simulator) cuts, delays and shortens what it carries as it likes.
 //!
+//! Links have scenes of their own, over a [`Cable`].
+//!
 //! [`Pages`] is for the other side: the memory that tests of machines alone lend to them.
 
+mod links;
 mod pages;
 mod scenes;
 
@@ -20,6 +23,7 @@ use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
 
+pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 pub use pages::Pages;
 
 use crate::{

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant as Clock};
 
 use block::{Instant, Memory, ShardId};
-use contract::suite::{Command, FramePart, Note, Report, Scripted};
+use contract::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report, Scripted};
 use contract::{
     Ask, ConnectionId, Direct, Effect, Event, InFrame, Instruction, LinkFacts, LinkId, Machine,
     Next, Receive, Spread,
@@ -272,6 +272,35 @@ impl Bench {
 }
 
 type Shown = (ShardId, LinkId, Option<u16>, Vec<u8>);
+
+impl Cable for &Bench {
+    fn ends(&mut self) -> [End; 2] {
+        let end = |(link, interface, vlan, spread): Link, shard| {
+            self.add((link, interface, vlan, spread));
+            End { shard, link, facts: self.wait_up(link) }
+        };
+        let [left, right] = plain();
+        [end(left, ON_LEFT), end(right, ON_RIGHT)]
+    }
+
+    fn command(&mut self, to: ShardId, command: Command) {
+        self.handle.send(to, Note::Command(command));
+    }
+
+    fn report(&mut self) -> (ShardId, Report) {
+        self.next()
+    }
+}
+
+#[test]
+fn the_contract_is_kept() {
+    for (number, (scene, play)) in CABLE_SCENES.iter().enumerate() {
+        on_all("the_contract_is_kept", |bench| {
+            eprintln!("scene {number}: {scene}");
+            play(&mut &bench);
+        });
+    }
+}
 
 #[test]
 fn frames_arrive_whole_and_batches_come_back() {
@@ -623,6 +652,24 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         rustix::thread::set_capabilities(None, rights).unwrap();
         let text = refused(options("left"));
         assert!(text.contains("setcap cap_net_raw+ep") && text.contains("Ambient"), "{text}");
+    });
+}
+
+#[test]
+fn a_quiet_link_costs_no_turns() {
+    on_all("a_quiet_link_costs_no_turns", |bench| {
+        bench.begin();
+        let begin = Clock::now();
+        loop {
+            let turns =
+                || -> Vec<u64> { bench.handle.stats().iter().map(|stats| stats.turns).collect() };
+            let before = turns();
+            std::thread::sleep(Duration::from_secs(1));
+            if turns() == before && bench.handle.stats().iter().all(|stats| stats.sleeping) {
+                break;
+            }
+            assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
+        }
     });
 }
 

@@ -6,7 +6,7 @@
 //! kernel copies from: its copying mode, which every driver has.
 //!
 //! ```text
-//!   memory of a queue, chunks of 4 KiB:   | 1,024 to receive into: 3,840 bytes of a frame each | 512 to send from (first queue) |
+//!   memory of a queue, chunks of 4 KiB:   | 512 to receive into: 3,840 bytes of a frame each | 512 to send from (first queue) |
 //! ```
 //!
 //! An interface whose hardware takes VLAN tags off hides them from programs: `ethtool -K IF rxvlan off`.
@@ -37,7 +37,7 @@ const CHUNK: u32 = 4096;
 /// What the kernel leaves free in front of a received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
 /// Chunks to receive into: as much memory as a packet ring has.
-const RECEIVE_CHUNKS: u32 = 1024;
+const RECEIVE_CHUNKS: u32 = 512;
 /// Chunks to send from.
 const SEND_CHUNKS: u32 = 512;
 /// Room for a header with a tag.
