@@ -110,7 +110,8 @@ impl Discovery {
         if self.left > 0 && self.next <= now {
             for (link, facts) in &self.links {
                 if let Some(facts) = facts {
-                    self.outbox.push(*link, &query(facts, Address::ANY, self.tag));
+                    self.outbox
+                        .push(*link, &query(facts, MacAddress::BROADCAST, Address::ANY, self.tag));
                 }
             }
             self.left -= 1;

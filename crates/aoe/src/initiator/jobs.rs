@@ -218,6 +218,8 @@ pub(super) struct Command {
     pub(super) sent: Instant,
     /// When it counts as lost; `None` while that is not watched.
     pub(super) due: Option<Instant>,
+    /// Whether it was aborted once, and the path asked what it takes.
+    pub(super) doubted: bool,
 }
 
 /// The commands that are not answered, found by the low bits of their tags.
@@ -318,6 +320,7 @@ mod tests {
             copies: 1,
             sent: Instant::ZERO,
             due: None,
+            doubted: false,
         };
         let mut tags = Vec::new();
         for _ in 0..SLOTS_MIN - 1 {

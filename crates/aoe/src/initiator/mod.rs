@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use block::{ByteCount, Completion, Failure, Instant, Outcome, Request};
 use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId};
-use wire::aoe::{Address, SECTOR, sectors_for_mtu};
+use wire::aoe::{Address, SECTOR};
 use wire::ata::IdentifyDevice;
 
 pub use discovery::{Discovery, Found};
@@ -323,12 +323,7 @@ impl Initiator {
     pub fn link_up(&mut self, now: Instant, id: LinkId, facts: LinkFacts) {
         let Some(port) = self.ports.iter_mut().find(|port| port.id == id) else { return };
         (port.facts, port.ask_at, port.asked) = (Some(facts), now, 0);
-        let carried = sectors_for_mtu(facts.mtu);
-        for path in self.paths.iter_mut().filter(|path| path.link == id) {
-            path.ask(now);
-            // The answer to the query will say what the target takes.
-            path.sectors = path.sectors.min(carried);
-        }
+        self.paths.iter_mut().filter(|path| path.link == id).for_each(|path| path.ask(now));
         self.note_life();
     }
 

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   query on a link --answered--> Asking --IDENTIFY answered: the same disk--> Live --4 time-outs in a row--> Asking
-//!                                   |                                            |  announced anew
+//!                                   |                                            |  announced anew, or a frame was too large
 //!                                   +--another disk--> Refused                   +--> Asking
 //! ```
 //!
 //! Nothing is sent to a path that is asked who it is: behind silence or an announcement a target may have restarted, and may serve another disk
-//! at the same address.
+//! at the same address. Nor before it has told again what a frame may carry: the MTU of its link may be smaller now, and nobody heard it say so.
 //!
 //! **Round trip**: srtt and its deviation with gains 1/8 and 1/4 (Jacobson, 1988), for reads and writes apart, since a write waits for the media; a command that was
 //! sent twice says nothing (Karn). **Window**: slow start to the threshold, then one more a round trip; at a time-out the threshold becomes half the window, and the
@@ -89,6 +89,8 @@ pub(super) struct Path {
     /// Commands that the target holds, and sectors of a frame, as it told them.
     pub(super) buffers: u16,
     pub(super) sectors: u8,
+    /// Whether it told them since it was asked who it is.
+    pub(super) told: bool,
     /// Of the IDENTIFY that is under way.
     pub(super) ask_tag: u32,
     pub(super) ask_at: Instant,
@@ -110,6 +112,7 @@ impl Path {
             state: State::Asking,
             buffers: 0,
             sectors: 0,
+            told: false,
             ask_tag: 0,
             ask_at: now,
             asked: 0,
@@ -122,8 +125,9 @@ impl Path {
         }
     }
 
-    /// Asks it who it is; nothing else is sent there until it has said so.
+    /// Asks it who it is, and what it takes; nothing else is sent there until it has said so.
     pub(super) fn ask(&mut self, now: Instant) {
+        self.told = false;
         (self.state, self.asked, self.ask_at) = (State::Asking, 0, now);
     }
 

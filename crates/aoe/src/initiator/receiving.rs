@@ -82,12 +82,12 @@ impl Initiator {
             }
         };
         let known = &mut self.paths[path];
-        (known.buffers, known.sectors) = (argument.buffer_count, sectors);
         // It may have been started anew, with another disk or another size.
         if is_announced || known.state == PathState::Refused {
             known.ask(now);
-            self.note_life();
         }
+        (known.buffers, known.sectors, known.told) = (argument.buffer_count, sectors, true);
+        self.note_life();
     }
 
     /// A station said who it is.
@@ -118,7 +118,8 @@ impl Initiator {
             self.news.push_back(InitiatorNews::Refused(why));
             return self.note_life();
         }
-        if path.sectors == 0 {
+        if path.sectors == 0 || !path.told {
+            // Not told yet, it is asked again for both.
             self.last_fault = format!("{} takes no frame of a sector", path.mac);
             return;
         }
@@ -148,6 +149,9 @@ impl Initiator {
         let Some(command) = self.commands.get_mut(tag).copied() else {
             return self.late(tag);
         };
+        if !command.doubted && command.count > SECTORS_LEAST && is_aborted(envelope) {
+            return self.doubt(now, tag);
+        }
         let limit = u32::from(self.settings.window);
         let Some(outcome) = self.judge(&command, envelope, memory) else {
             self.counters.strange += 1;
@@ -175,6 +179,26 @@ impl Initiator {
             self.doubt_at = Some(self.doubt_at.map_or(until, |at| at.min(until)));
         }
         self.try_finish(command.job, now);
+    }
+
+    /// A command was aborted, perhaps since its frame, or the answer's, is larger than the target's link carries now: the path is asked what it takes, and the
+    /// command sent again; once.
+    #[cold]
+    fn doubt(&mut self, now: Instant, tag: u32) {
+        let Some(command) = self.commands.get_mut(tag) else { return };
+        let path = &mut self.paths[command.path as usize];
+        // If it is to be sent again anyway, this is the answer to an earlier copy.
+        if command.counted && path.state == PathState::Live {
+            command.doubted = true;
+            if command.copies == 1 {
+                // The only copy is answered: what is sent next is the first again.
+                (command.copies, command.sent) = (0, Instant::ZERO);
+            }
+            let index = command.path;
+            path.ask(now);
+            self.recall(index);
+            self.note_life();
+        }
     }
 
     /// What an answer says of its command; `None` if it is not a whole answer.
@@ -249,6 +273,19 @@ impl Initiator {
             self.jobs.at(job).unanswered -= 1;
         }
     }
+}
+
+/// Sectors that a frame carries on every Ethernet.
+const SECTORS_LEAST: u8 = 2;
+
+/// Whether an answer says that the device does not carry the command out.
+fn is_aborted(envelope: &Envelope<'_>) -> bool {
+    let argument = AtaArgument::parse(envelope.body);
+    !envelope.header.flags.is_error()
+        && argument.is_ok_and(|argument| {
+            let (status, error) = (argument.command_status, argument.error_feature);
+            !Status(status).is_good() && ErrorBits(error).abort()
+        })
 }
 
 /// Why AoE refused a command.

@@ -28,10 +28,10 @@ struct Plan {
     data: u32,
 }
 
-/// A query for the config string of an address.
-pub(super) fn query(facts: &LinkFacts, address: Address, tag: u32) -> Vec<u8> {
+/// A query for the config string of an address, to one station or all.
+pub(super) fn query(facts: &LinkFacts, to: MacAddress, address: Address, tag: u32) -> Vec<u8> {
     let header = Header::request(address, AoeCommand::CONFIG, tag);
-    let head = Head::new(facts, MacAddress::BROADCAST, None, &header);
+    let head = Head::new(facts, to, None, &header);
     [head.bytes(), &ConfigArgument::request(ConfigCommand::READ, 0).emit()].concat()
 }
 
@@ -68,7 +68,8 @@ impl Initiator {
                 continue;
             };
             let tag = self.commands.next_tag();
-            self.outbox.push(port.id, &query(&facts, self.settings.address, tag));
+            let query = query(&facts, MacAddress::BROADCAST, self.settings.address, tag);
+            self.outbox.push(port.id, &query);
             let port = &mut self.ports[index];
             port.ask_at = now + QUERY_FIRST * (1 << port.asked.min(QUERY_DOUBLINGS));
             port.asked += 1;
@@ -78,8 +79,12 @@ impl Initiator {
             if path.state != PathState::Asking || path.ask_at > now {
                 continue;
             }
-            let (link, mac) = (path.link, path.mac);
+            let (link, mac, told) = (path.link, path.mac, path.told);
             let Some(facts) = self.facts_of(link) else { continue };
+            if !told {
+                let tag = self.commands.next_tag();
+                self.outbox.push(link, &query(&facts, mac, self.settings.address, tag));
+            }
             let tag = self.commands.next_tag();
             let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
             let mut argument = AtaArgument::request(Opcode::IDENTIFY_DEVICE, 0, 1, false);
@@ -136,7 +141,19 @@ impl Initiator {
             let tag = self.commands.next_tag();
             let (path, counted, copies) = (path as u32, false, 0);
             let (sent, due, job) = (now, None, index);
-            self.commands.insert(Command { tag, job, at, count, path, counted, copies, sent, due });
+            let doubted = false;
+            self.commands.insert(Command {
+                tag,
+                job,
+                at,
+                count,
+                path,
+                counted,
+                copies,
+                sent,
+                due,
+                doubted,
+            });
             self.transmit(tag, path, now);
         }
         for index in stuck.into_iter().rev() {

@@ -411,6 +411,51 @@ fn a_command_that_is_too_large_for_the_path_that_is_left_is_split() {
 }
 
 #[test]
+fn an_aborted_command_of_many_sectors_is_a_reason_to_ask_what_a_frame_carries() {
+    let mut world = World::live_with(&[9000], 17, 64, |_| {});
+    world.read(1, 0, 17);
+    let whole = world.one();
+    // The target's link has a smaller MTU now; its announcement was lost.
+    world.answer(&whole, 0x41, 0x04, &[]);
+    let asked = world.take();
+    let [(_, query), (_, identify)] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!((&query[..6], query[19], identify[27]), (&T[..], 1, 0xec));
+    // Who it is does not say what it takes.
+    world.identify(LinkId(0), T, tag_of(identify), 7);
+    assert!(world.take().is_empty());
+    world.tell(LinkId(0), T, tag_of(query), 64, 2);
+    world.identify(LinkId(0), T, tag_of(identify), 7);
+    let mut pieces = Vec::new();
+    while world.done.is_empty() {
+        for (_, frame) in world.take() {
+            let (lba, count) = (lba_of(&frame), u64::from(frame[26]));
+            pieces.push(count);
+            let data: Vec<u8> = (lba..lba + count).flat_map(pattern).collect();
+            world.answer(&frame, 0x40, 0, &data);
+        }
+    }
+    assert_eq!(pieces, [2, 2, 2, 2, 2, 2, 2, 2, 1]);
+    assert_eq!(world.completed(1), (Outcome::Done, (0..17).flat_map(pattern).collect()));
+    world.is_clean();
+}
+
+#[test]
+fn a_command_that_is_aborted_again_has_failed() {
+    let mut world = World::live_with(&[9000], 17, 64, |_| {});
+    world.write(1, 0, 17, false);
+    let whole = world.one();
+    world.answer(&whole, 0x41, 0x04, &[]);
+    let asked = world.take();
+    world.tell(LinkId(0), T, tag_of(&asked[0].1), 64, 17);
+    world.identify(LinkId(0), T, tag_of(&asked[1].1), 7);
+    let again = world.one();
+    assert_eq!((tag_of(&again), again[26]), (tag_of(&whole), 17));
+    world.answer(&again, 0x41, 0x04, &[]);
+    assert_eq!(world.completed(1).0, Outcome::NotDone(Failure::WriteProtected));
+    world.is_clean();
+}
+
+#[test]
 fn an_announcement_is_a_reason_to_ask_who_it_is() {
     let mut world = World::live(&[1500]);
     world.tell(LinkId(0), T, 0, 64, 2);
