@@ -2,13 +2,15 @@
 //!
 //! The shard and the initiator in it are the real ones. The visitor draws its work from a seed of its own and keeps up to `depth` requests under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::{
     Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
     Request, ShardId, Ticket, VolumeId,
 };
-use contract::{Ask, ConnectionId, Direct, Effect, Event, InFrame, Machine, Next, Receive};
+use contract::{
+    Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
+};
 use shard::{Mail, Shard, machine};
 
 use crate::disk::SECTOR;
@@ -25,7 +27,49 @@ pub struct Simulated {
     pub direct: u64,
     /// A planted error: the shard says that it holds, and does not.
     pub forgets_holds: bool,
+    /// A planted error: copies of writes are not seen to be copies.
+    pub(crate) repeats: Option<Repeats>,
     planted: Vec<(ShardId, Mail)>,
+}
+
+/// Writes that came over AoE, so that each copy can be given a tag of its own, and its answer the tag that it had.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    seen: BTreeSet<Vec<u8>>,
+    tags: BTreeMap<u32, [u8; 4]>,
+}
+
+impl Repeats {
+    /// Of tags that a copy gets: no initiator of ours has it.
+    const COPY: u32 = 1 << 31;
+    /// Where a frame without a VLAN tag has its AoE tag.
+    const TAG_AT: usize = 20;
+
+    /// A frame that came; a copy of a write under another tag.
+    fn disguise(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        let is_write = bytes.len() > 36 + SECTOR && bytes[19] == 0 && bytes[24] & 1 != 0;
+        if is_write && !self.seen.insert(bytes[6..36].to_vec()) {
+            let tag = Self::COPY | self.tags.len() as u32;
+            let place = &mut bytes[Self::TAG_AT..Self::TAG_AT + 4];
+            self.tags.insert(tag, (&*place).try_into().expect("4 bytes"));
+            place.copy_from_slice(&tag.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Answers to copies get their tags back.
+    fn unveil(&self, batch: &mut FrameBatch) {
+        for frame in &batch.frames {
+            let bytes = &mut batch.head[frame.head as usize..][..frame.head_length as usize];
+            let vlan = if bytes[12..14] == [0x81, 0x00] { 4 } else { 0 };
+            let place = &mut bytes[Self::TAG_AT + vlan..][..4];
+            let tag = u32::from_be_bytes((&*place).try_into().expect("4 bytes"));
+            if let Some(own) = self.tags.get(&tag) {
+                place.copy_from_slice(own);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,6 +102,8 @@ pub(crate) enum Log {
     Begin { at: u64, id: WriteId, content: Content, first: u64, count: u64 },
     /// A write ended.
     End { at: u64, id: WriteId, first: u64, count: u64, done: bool, durable: bool },
+    /// A write was carried out between its beginning and its answer.
+    Changed { start: u64, end: u64 },
     /// A write never happened.
     Never { id: WriteId, first: u64, count: u64 },
     /// A flush that began at `start` is done.
@@ -105,6 +151,8 @@ pub struct Client {
     stopping: bool,
     /// What each block was last seen to hold, to compare with.
     seen: BTreeMap<u64, Vec<u8>>,
+    /// Whether what is answered is durable, and a flush says nothing.
+    pub(crate) is_durable: bool,
     /// What was done, to be taken by the world.
     pub(crate) log: Vec<Log>,
     /// Requests that ended as asked.
@@ -130,6 +178,7 @@ impl Client {
             next_at: Instant::ZERO,
             stopping: false,
             seen: BTreeMap::new(),
+            is_durable: false,
             log: Vec::new(),
             done: 0,
             failed: 0,
@@ -331,6 +380,11 @@ impl Client {
             }
         }
         let at = now.0;
+        let is_write =
+            matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. } | Kind::CompareAndWrite);
+        if done && is_write {
+            self.log.push(Log::Changed { start, end: at });
+        }
         match kind {
             Kind::Read if done => {
                 let mut bytes = vec![0; completion.buffer.len() as usize];
@@ -351,7 +405,8 @@ impl Client {
                 if done {
                     self.remember(kind, id, first, count);
                 }
-                self.log.push(Log::End { at, id, first, count, done, durable: durable && done });
+                let durable = (durable || self.is_durable) && done;
+                self.log.push(Log::End { at, id, first, count, done, durable });
             }
             Kind::Discard => {
                 // It may have zeroed any part.
@@ -363,10 +418,11 @@ impl Client {
                     if done {
                         self.remember(kind, id, first, count);
                     }
-                    self.log.push(Log::End { at, id, first, count, done, durable: false });
+                    let durable = self.is_durable && done;
+                    self.log.push(Log::End { at, id, first, count, done, durable });
                 }
             },
-            Kind::Flush if done => self.log.push(Log::Flushed { start }),
+            Kind::Flush if done && !self.is_durable => self.log.push(Log::Flushed { start }),
             Kind::Flush => {}
         }
         self.shard.pool().give(&mut self.account, memory, completion.buffer);
@@ -407,7 +463,7 @@ impl Simulated {
     }
 
     fn new(role: Role) -> Simulated {
-        Simulated { role, direct: 0, forgets_holds: false, planted: Vec::new() }
+        Simulated { role, direct: 0, forgets_holds: false, repeats: None, planted: Vec::new() }
     }
 
     /// The shard.
@@ -462,7 +518,13 @@ impl Machine for Simulated {
     }
 
     fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        self.shard_mut().handle_frame(now, frame, memory);
+        match &mut self.repeats {
+            Some(repeats) => {
+                let bytes = repeats.disguise(frame.bytes);
+                self.shard_mut().handle_frame(now, InFrame { bytes: &bytes, ..frame }, memory);
+            }
+            None => self.shard_mut().handle_frame(now, frame, memory),
+        }
     }
 
     fn handle_direct(
@@ -510,7 +572,13 @@ impl Machine for Simulated {
         if let Some((to, mail)) = self.planted.pop() {
             return Some(Effect::Mail { to, mail });
         }
-        self.shard_mut().poll_effect()
+        let mut effect = self.shard_mut().poll_effect();
+        if let (Some(repeats), Some(Effect::SendFrames { batch, .. })) =
+            (&self.repeats, &mut effect)
+        {
+            repeats.unveil(batch);
+        }
+        effect
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

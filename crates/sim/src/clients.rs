@@ -42,11 +42,19 @@ impl Run {
         let host = self.clients[index].host;
         let visitors = self.clients.len() * usize::from(shards);
         let step = (visitors + self.raw_hosts.len()) as u64;
+        let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
+        let is_aoe = self.setup.is_aoe(index);
         let machine = |shard: u16| {
-            let settings = self.shard_settings(shard, shards, 4 * block::limits::POOL_PAGES_MIN);
+            let mut settings =
+                self.shard_settings(shard, shards, 4 * block::limits::POOL_PAGES_MIN);
+            if same_tags {
+                settings.seed = index as u64;
+            }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            Simulated::visited(Client::new(Shard::new(now, settings), random, first, step))
+            let mut client = Client::new(Shard::new(now, settings), random, first, step);
+            client.is_durable = is_aoe;
+            Simulated::visited(client)
         };
         let machines = (0..shards).map(machine).collect();
         self.world.start(host, machines);
@@ -161,6 +169,9 @@ fn import_disk(index: usize) -> DiskId {
 
 /// Where a client finds the target's volume.
 fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
+    if let Some(lan) = setup.lan.as_ref().filter(|_| setup.is_aoe(client)) {
+        return crate::lan::import_settings(lan);
+    }
     let mut settings = Settings::new(
         ([10, 0, 0, 1], 4420).into(),
         subsystem_name(),

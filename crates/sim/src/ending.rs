@@ -3,6 +3,7 @@
 use shard::{Mail, Order};
 
 use crate::clients::client_of;
+use crate::controller::ControlHost;
 use crate::raw_host::RawHost;
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
@@ -19,7 +20,9 @@ impl Run {
             });
             let watched = (0..self.watchers.len()).all(|watcher| self.has_seen_all(watcher));
             let raws = self.raw_hosts.iter().all(RawHost::is_quiet);
-            if quiet && raws && watched && self.unanswered == 0 {
+            let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet);
+            let up = self.starts.is_empty();
+            if quiet && raws && watched && ruled && up && self.unanswered == 0 {
                 return Ok(());
             }
             if self.world.now > until {
@@ -42,7 +45,7 @@ impl Run {
         let mut text = "requests are not answered although all is well:".to_owned();
         for index in 0..self.clients.len() {
             let (host, working) = (self.clients[index].host, self.clients[index].working);
-            for shard in 0..self.clients[index].next_ids.len() {
+            for shard in 0..self.world.hosts[host].nodes.len() {
                 let client = client_of(&mut self.world, host, shard);
                 let imports = client.shard().report().imports;
                 let under_way = client.under_way();
@@ -56,6 +59,9 @@ impl Run {
         }
         for raw in &self.raw_hosts {
             text += &format!(" raw host: {};", raw.state());
+        }
+        if let Some(controller) = &self.lan.controller {
+            text += &format!(" AoE host: {};", controller.state());
         }
         for (shard, node) in self.world.hosts[TARGET].nodes.iter().enumerate() {
             text += &format!(" target shard {shard}: {:?};", node.machine.shard().report());
@@ -111,7 +117,8 @@ impl Run {
             let expected = self.world.hosts[host].nodes.len();
             let until = self.world.now + PATIENCE;
             let mut answered = 0;
-            while answered < expected {
+            // What was sent last may be with the driver still.
+            while answered < expected || self.world.has_batches(host) {
                 if self.world.now > until || self.world.trace.steps() > STEPS_MAX {
                     let node = &self.world.hosts[host].nodes[0];
                     return Err(format!(

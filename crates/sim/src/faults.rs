@@ -9,7 +9,7 @@ use crate::raw_host::{RawHost, Watcher};
 use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
 
 /// Kinds of faults.
-pub(crate) const FAULTS: usize = 13;
+pub(crate) const FAULTS: usize = 15;
 
 impl Run {
     fn intervals(&self) -> [u64; FAULTS] {
@@ -28,6 +28,8 @@ impl Run {
             faults.hush_ms,
             faults.hosts_ms,
             faults.subsystems_ms,
+            faults.link_ms,
+            faults.hostile_ms,
         ]
     }
 
@@ -59,6 +61,11 @@ impl Run {
                 continue;
             }
             self.next_fault[at] = self.draw_fault(most);
+            // A target that is down has no troubles.
+            if self.world.hosts[TARGET].nodes.is_empty() && !matches!(at, 0..=2 | 5 | 10 | 13 | 14)
+            {
+                continue;
+            }
             match at {
                 0 => self.world.cut_a_link(false),
                 1 => self.world.cut_a_link(true),
@@ -79,6 +86,11 @@ impl Run {
                 }
                 11 => self.change_hosts(),
                 12 => self.change_subsystems(),
+                13 => {
+                    let mtus = self.setup.lan.as_ref().map_or(&[1500][..], |lan| lan.mtus);
+                    self.world.disturb_link(3_000, mtus);
+                }
+                14 => crate::lan::disturb(self),
                 _ => {
                     let (world, random) = (&mut self.world, &mut self.random);
                     self.garbage.send(world, TARGET, &subsystem_name(), random);
@@ -88,16 +100,26 @@ impl Run {
     }
 
     fn kill_target(&mut self, power: bool) {
+        if self.world.hosts[TARGET].nodes.is_empty() {
+            return;
+        }
         self.collect(TARGET);
+        self.settle_stores(true);
         self.world.kill(TARGET, power);
         if power {
             self.oracle.power_cut();
         }
-        self.start_target();
+        match self.setup.lan.as_ref().map_or(0, |lan| lan.down_ms) {
+            0 => self.start_target(),
+            down_ms => self.start_after(down_ms * MILLISECOND, TARGET),
+        }
     }
 
     fn kill_client(&mut self, index: usize) {
         let host = self.clients[index].host;
+        if self.world.hosts[host].nodes.is_empty() {
+            return;
+        }
         let now = self.world.now;
         let mut under_way = Vec::new();
         for shard in 0..self.clients[index].next_ids.len() {
@@ -111,7 +133,12 @@ impl Run {
         for (id, first, count) in under_way {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }
-        self.start_client(index);
+        self.clients[index].working = false;
+        match self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags) {
+            // Nothing of its last life is on the wire any more then.
+            true => self.start_after(1_000 * MILLISECOND, host),
+            false => self.start_client(index),
+        }
     }
 
     fn grow(&mut self) {
@@ -136,6 +163,7 @@ impl Run {
             layout: layout.clone(),
         });
         self.export();
+        self.renew_aoe_export();
     }
 
     fn unplug(&mut self) {
@@ -159,6 +187,10 @@ impl Run {
     /// Nothing goes wrong any more; what is broken is mended.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
+        self.world.calm_ethernet();
+        if let Some(controller) = &mut self.lan.controller {
+            controller.stop();
+        }
         for disk in self.world.hosts[TARGET].disks.values_mut() {
             let calm = Behaviour {
                 read_fails: 0,
@@ -177,7 +209,7 @@ impl Run {
         self.reopen();
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
-            for shard in 0..self.clients[index].next_ids.len() {
+            for shard in 0..self.world.hosts[host].nodes.len() {
                 client_of(&mut self.world, host, shard).stop();
             }
         }

@@ -9,11 +9,15 @@
 
 pub mod client;
 mod clients;
+mod controller;
 pub mod disk;
 mod ending;
+pub mod ethernet;
 mod exports;
 mod faults;
 pub mod garbage;
+mod hostile;
+mod lan;
 pub mod memory;
 pub mod network;
 pub mod node;

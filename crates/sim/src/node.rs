@@ -7,6 +7,7 @@ use contract::{ConnectionId, Direct, Endpoint, Event, Loss, Machine, Next, SendB
 
 use crate::memory::SimMemory;
 use crate::network::End;
+use crate::world::Ringed;
 
 /// One shard under a virtual driver.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Node<M: Machine> {
     pub memory: SimMemory,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) inbox: VecDeque<Event<M::Mail>>,
+    /// Frames that came and were not shown.
+    pub(crate) ring: VecDeque<Ringed>,
     pub(crate) turn_at: Option<u64>,
 }
 
@@ -101,6 +104,7 @@ impl<M: Machine> Node<M> {
             memory: SimMemory::new(),
             sockets: Vec::new(),
             inbox: VecDeque::new(),
+            ring: VecDeque::new(),
             turn_at: None,
         }
     }

@@ -20,9 +20,11 @@ use wire::nvme_tcp::Digests;
 use crate::client::{Log, Simulated, VOLUME};
 use crate::clients::{ClientState, client_name};
 use crate::disk::{SECTOR, SimDisk};
+use crate::ethernet::Fates;
 use crate::exports::Exports;
 use crate::faults::FAULTS;
 use crate::garbage::Garbage;
+use crate::lan::LanState;
 use crate::oracle::Oracle;
 use crate::raw_host::{Deeds, Manners, RawHost, Watcher};
 use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
@@ -52,16 +54,25 @@ pub enum Plant {
     ServesStale,
     /// A shard says that it holds changes back for a compare-and-write of another shard, and does not.
     ForgetsHold,
+    /// An AoE target does not see that a write is a copy of one that it carried out.
+    ForgetsRepeats,
+    /// An AoE target answers writes that lie in a volatile cache.
+    AnswersEarly,
+    /// The control thread says that it stored what AoE initiators changed, and did not.
+    DropsStore,
 }
 
 impl Plant {
     /// All of them, with their names on the command line and the scenario in which they show.
-    pub const ALL: [(&'static str, Plant, &'static str); 5] = [
+    pub const ALL: [(&'static str, Plant, &'static str); 8] = [
         ("drops-flush", Plant::DropsFlush, "power"),
         ("completes-twice", Plant::CompletesTwice, "calm"),
         ("applies-late", Plant::AppliesLate, "kills"),
         ("serves-stale", Plant::ServesStale, "calm"),
         ("forgets-hold", Plant::ForgetsHold, "fused"),
+        ("forgets-repeats", Plant::ForgetsRepeats, "aoe"),
+        ("answers-early", Plant::AnswersEarly, "aoe-crash"),
+        ("drops-store", Plant::DropsStore, "aoe-control"),
     ];
 }
 
@@ -113,6 +124,18 @@ pub struct Activity {
     pub denials: u64,
     /// Subsystems that went.
     pub removals: u64,
+    /// What the AoE target did, and what it dropped.
+    pub aoe: aoe::target::Counters,
+    /// Frames that the AoE target dropped.
+    pub drops: aoe::target::Drops,
+    /// What became of frames.
+    pub fates: Fates,
+    /// Changes that an AoE host was answered, and those that could not be stored.
+    pub changes: u64,
+    /// Changes that could not be stored.
+    pub unavailable: u64,
+    /// Frames that nobody should send.
+    pub hostile: u64,
 }
 
 /// A seed that failed.
@@ -190,7 +213,10 @@ pub(crate) struct Run {
     pub(crate) last_seen: Vec<Option<BTreeSet<Nqn>>>,
     pub(crate) exports: Exports,
     pub(crate) garbage: Garbage,
-    plant: Option<Plant>,
+    pub(crate) lan: LanState,
+    /// Hosts that are started again, and when.
+    pub(crate) starts: Vec<(u64, usize)>,
+    pub(crate) plant: Option<Plant>,
     /// What was done in lives that are over.
     did: Activity,
 }
@@ -242,7 +268,7 @@ impl Run {
             .collect();
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
-        Run {
+        let mut run = Run {
             world,
             setup,
             oracle,
@@ -259,9 +285,13 @@ impl Run {
             watchers,
             exports: Exports::default(),
             garbage: Garbage::default(),
+            lan: LanState::default(),
+            starts: Vec::new(),
             plant,
             did: Activity::default(),
-        }
+        };
+        run.plug_lan();
+        run
     }
 
     fn run(&mut self) -> Result<Passed, String> {
@@ -300,6 +330,8 @@ impl Run {
             let report = node.machine.shard().report();
             self.did.served.add(&report.served);
             self.did.misbehaved += report.misbehaved;
+            self.did.aoe.add(&report.aoe.counters);
+            self.did.drops.add(&report.aoe.drops);
             let direct = node.machine.direct;
             match node.machine.client() {
                 Some(client) => {
@@ -317,6 +349,11 @@ impl Run {
         self.did.events = self.watchers.iter().map(|watcher| watcher.events).sum();
         self.did.client_shards = self.setup.client_shards;
         (self.did.denials, self.did.removals) = (self.exports.denials, self.exports.removals);
+        self.did.fates = self.world.ethernet.fates;
+        if let Some(controller) = &self.lan.controller {
+            (self.did.changes, self.did.unavailable) = (controller.changes, controller.unavailable);
+        }
+        self.did.hostile = self.lan.hostile.as_ref().map_or(0, |hostile| hostile.sent);
         self.did.raw = Deeds::default();
         for raw in &self.raw_hosts {
             self.did.raw.add(&raw.deeds);
@@ -335,6 +372,7 @@ impl Run {
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
+            self.start_again();
         }
         self.read_control()
     }
@@ -355,7 +393,26 @@ impl Run {
             }
         }
         self.garbage.drive(&mut self.world, self.healed);
-        Ok(())
+        self.drive_lan()
+    }
+
+    /// Starts a host again after `delay`.
+    pub(crate) fn start_after(&mut self, delay: u64, host: usize) {
+        let at = self.world.now + delay;
+        self.starts.push((at, host));
+        self.world.alarm_at(at);
+    }
+
+    fn start_again(&mut self) {
+        let now = self.world.now;
+        let due: Vec<usize> =
+            self.starts.extract_if(.., |(at, _)| *at <= now).map(|(_, host)| host).collect();
+        for host in due {
+            match self.clients.iter().position(|client| client.host == host) {
+                Some(index) => self.start_client(index),
+                None => self.start_target(),
+            }
+        }
     }
 
     pub(crate) fn shard_settings(&mut self, shard: u16, shards: u16, pages: u32) -> Settings {
@@ -370,6 +427,7 @@ impl Run {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
                 let mut made = Simulated::target(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
+                made.repeats = (self.plant == Some(Plant::ForgetsRepeats)).then(Default::default);
                 made
             })
             .collect();
@@ -383,6 +441,7 @@ impl Run {
             self.order_all(|| Order::AddDisk { disk, facts: facts.clone() });
         }
         self.add_volume();
+        self.add_aoe_export();
         self.order_all(|| Order::ConfigurationComplete);
         let address = ([10, 0, 0, 1], 4420).into();
         self.world.hosts[TARGET].listeners = vec![(address, ListenerId(0))];
@@ -426,7 +485,13 @@ impl Run {
 
     /// Takes what shards wrote to the control thread.
     fn read_control(&mut self) -> Result<(), String> {
-        while let Some((_, mail)) = self.world.hosts[TARGET].control.pop_front() {
+        self.settle_stores(false);
+        while let Some((from, mail)) = self.world.hosts[TARGET].control.pop_front() {
+            if let Mail::News(news) = &mail
+                && let News::Store { key, version, value } = &**news
+            {
+                self.store(from, *key, *version, value.clone());
+            }
             if let Mail::News(news) = &mail
                 && let News::Closed { peer, reason } = &**news
                 && self.setup.is_strict()
@@ -459,12 +524,24 @@ impl Run {
         let node = self.world.hosts[host].nodes.get_mut(shard);
         let Some(client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
         let index = self.clients.iter().position(|client| client.host == host);
-        let name = client_name(index.expect("a client"));
-        for log in client.log.drain(..) {
-            refuse(&self.exports, &name, &log)?;
+        let index = index.expect("a client");
+        let (logs, last_failure) = (core::mem::take(&mut client.log), client.last_failure);
+        let name = client_name(index);
+        for log in logs {
+            match log {
+                Log::Read { start, end, .. } | Log::Changed { start, end }
+                    if self.must_refuse_aoe(index, start, end) =>
+                {
+                    return Err(format!(
+                        "client {index} was served from {start} to {end}, though it was shut out"
+                    ));
+                }
+                _ if self.setup.is_aoe(index) => {}
+                _ => refuse(&self.exports, &name, &log)?,
+            }
             tell(&mut self.oracle, log)?;
         }
-        match client.last_failure {
+        match last_failure {
             Some(outcome @ (Outcome::NotDone(Failure::TimedOut) | Outcome::Unknown(_)))
                 if self.setup.is_prompt() =>
             {
@@ -497,6 +574,7 @@ fn tell(oracle: &mut Oracle, log: Log) -> Result<(), String> {
         Log::End { at, id, first, count, done, durable } => {
             oracle.end(at, id, first, count, done, durable);
         }
+        Log::Changed { .. } => {}
         Log::Never { id, first, count } => oracle.never(id, first, count),
         Log::Flushed { start } => oracle.flushed(start),
         Log::Read { start, end, first, bytes } => oracle.check(start, end, first, &bytes)?,

@@ -4,6 +4,7 @@ use block::Random;
 
 use crate::client::Work;
 use crate::disk::{Behaviour, SECTOR};
+use crate::ethernet::{HOLD_MAX_MS, Weather};
 use crate::world::Timing;
 
 /// A kind of world.
@@ -63,21 +64,95 @@ pub struct Setup {
     pub faults: Faults,
     /// For how long things go wrong, in virtual milliseconds.
     pub trouble_ms: u64,
+    /// AoE, if there is any.
+    pub lan: Option<Lan>,
+}
+
+/// AoE in a world: the target's volume at 7.0.
+#[derive(Clone, Debug)]
+pub struct Lan {
+    /// Whether every second client is on NVMe/TCP all the same.
+    pub mixed: bool,
+    /// Links of each host, each on a LAN of its own.
+    pub links: u32,
+    /// MTUs that links may have.
+    pub mtus: &'static [u32],
+    /// The VLAN in which all is sent.
+    pub vlan: Option<u16>,
+    /// How the Ethernet behaves until the world heals.
+    pub weather: Weather,
+    /// Commands that a client has outstanding at most, and that the export holds.
+    pub window: u16,
+    /// Commands that the export holds.
+    pub buffers: u16,
+    /// Clients that are started again rest until their frames are dead, and use their tags again; else they start at once, with others.
+    pub same_tags: bool,
+    /// A target that died is down for so long, in milliseconds.
+    pub down_ms: u64,
+    /// Whether somebody changes config strings, masks and reservations.
+    pub control: bool,
+    /// The chance, in thousandths, that the control thread cannot store something.
+    pub not_stored: u64,
+}
+
+impl Lan {
+    fn draw(random: &mut Random) -> Lan {
+        const MTUS: [&[u32]; 4] = [&[1500], &[9000], &[1500, 9000], &[1500, 4200, 9000]];
+        let weather = Weather {
+            lost: random.below(30),
+            repeated: random.below(20),
+            held: random.below(40),
+            hold_ms: 1 + random.below(HOLD_MAX_MS),
+            wire_us: 20 + random.below(500),
+            reorders: random.chance(1, 2),
+        };
+        Lan {
+            mixed: false,
+            links: 1,
+            mtus: MTUS[random.below(4) as usize],
+            vlan: random.chance(1, 4).then_some(7),
+            weather,
+            window: 2 << random.below(7),
+            buffers: 2 << random.below(7),
+            same_tags: false,
+            down_ms: 0,
+            control: false,
+            not_stored: 0,
+        }
+    }
+
+    /// A target that dies forgets what it carried out. So it stays down until frames to it are dead, or one writer alone, who knows that, sees no copies but his own.
+    fn survives_kills(&mut self, random: &mut Random, is_alone: bool) {
+        if is_alone && random.chance(1, 2) {
+            self.weather.repeated = 0;
+        } else {
+            self.down_ms = self.weather.hold_ms + 50 + random.below(1_000);
+        }
+    }
 }
 
 impl Setup {
     /// Whether no request may run into its deadline: nothing is wrong that lasts longer.
     pub fn is_prompt(&self) -> bool {
-        let Faults { hush_ms, .. } = self.faults;
-        self.faults == Faults { hush_ms, ..Faults::default() } && self.behaviour.sticks == 0
+        let Faults { hush_ms, hostile_ms, .. } = self.faults;
+        self.faults == Faults { hush_ms, hostile_ms, ..Faults::default() }
+            && !self.is_controlled()
+            && self.behaviour.sticks == 0
     }
 
     /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was not asked to.
     pub fn is_strict(&self) -> bool {
-        let garbage_ms = self.faults.garbage_ms;
+        let Faults { garbage_ms, hostile_ms, .. } = self.faults;
         let Behaviour { read_fails, write_fails, flush_fails, sticks, .. } = self.behaviour;
         let disks_are_well = read_fails + write_fails + flush_fails + sticks == 0;
-        self.faults == Faults { garbage_ms, ..Faults::default() } && disks_are_well
+        self.faults == Faults { garbage_ms, hostile_ms, ..Faults::default() }
+            && disks_are_well
+            && !self.is_controlled()
+    }
+
+    /// Whether somebody shuts clients out.
+    fn is_controlled(&self) -> bool {
+        self.lan.as_ref().is_some_and(|lan| lan.control)
     }
 }
 
@@ -110,6 +185,10 @@ pub struct Faults {
     pub hosts_ms: u64,
     /// A subsystem comes or goes.
     pub subsystems_ms: u64,
+    /// An Ethernet link goes down for a while, or has another MTU.
+    pub link_ms: u64,
+    /// A station that means no good sends frames.
+    pub hostile_ms: u64,
 }
 
 /// All scenarios; a seed picks one by its number.
@@ -285,6 +364,7 @@ pub const SCENARIOS: &[Scenario] = &[
                 garbage_ms: if random.chance(1, 2) { 5_000 } else { 0 },
                 hosts_ms: if random.chance(1, 4) { 20_000 } else { 0 },
                 subsystems_ms: if random.chance(1, 4) { 20_000 } else { 0 },
+                ..Faults::default()
             };
             setup.watchers = random.below(2) as usize;
         },
@@ -349,6 +429,105 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.faults.replug_ms = if random.chance(1, 4) { 10_000 } else { 0 };
         },
     },
+    Scenario {
+        name: "aoe",
+        about: "disks over AoE: frames are lost, repeated, late and out of order, and no request fails",
+        draw: |random, setup| {
+            setup.trouble_ms *= 3;
+            setup.clients = 1 + random.below(3) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults.hostile_ms = if random.chance(1, 3) { 20 + random.below(500) } else { 0 };
+            setup.lan = Some(Lan::draw(random));
+        },
+    },
+    Scenario {
+        name: "aoe-crash",
+        about: "the target of AoE dies or loses its power while clients write: what was answered is there",
+        draw: |random, setup| {
+            setup.trouble_ms *= 5;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.behaviour.volatile = random.chance(3, 4);
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            if random.chance(1, 4) {
+                setup.behaviour.write_fails = 10;
+                setup.behaviour.flush_fails = 20;
+                setup.faults.reopen_ms = 1_000;
+            }
+            setup.faults.kill_ms = if random.chance(1, 2) { 8_000 } else { 0 };
+            setup.faults.power_ms = 3_000 + random.below(8_000);
+            let mut lan = Lan::draw(random);
+            lan.survives_kills(random, setup.clients == 1 && setup.client_shards == 1);
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
+        name: "aoe-restart",
+        about: "clients of AoE die and come back with the same addresses, at once, or later with the same tags",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            setup.clients = 1 + random.below(2) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(7);
+            setup.faults.kill_client_ms = 500 + random.below(5_000);
+            let mut lan = Lan::draw(random);
+            lan.weather.held += 20;
+            lan.same_tags = random.chance(1, 2);
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
+        name: "aoe-links",
+        about: "two links of AoE, which go down, come back, and have other MTUs; the volume grows",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            setup.faults.link_ms = 200 + random.below(3_000);
+            setup.faults.grow_ms = if random.chance(1, 3) { 2_000 } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.links = 1 + random.below(3) as u32;
+            lan.mtus = &[1500, 4200, 9000];
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
+        name: "aoe-both",
+        about: "one volume over NVMe/TCP and AoE at once, with cuts, kills and power cuts",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            setup.clients = 2 + random.below(2) as usize;
+            setup.behaviour.volatile = random.chance(1, 2);
+            setup.behaviour.leases = random.chance(1, 4);
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            setup.faults.cut_ms = if random.chance(1, 2) { 4_000 } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.mixed = true;
+            if random.chance(1, 2) {
+                setup.faults.kill_ms = if random.chance(1, 2) { 8_000 } else { 0 };
+                setup.faults.power_ms = if random.chance(1, 2) { 8_000 } else { 0 };
+                lan.survives_kills(random, false);
+            }
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
+        name: "aoe-control",
+        about: "config strings, masks and reservations change over AoE while clients work: who is shut out is refused, also after kills",
+        draw: |random, setup| {
+            setup.trouble_ms = 60_000;
+            setup.clients = 1 + random.below(3) as usize;
+            setup.client_shards = 1 + random.below(2) as u16;
+            setup.requests *= 2;
+            setup.behaviour.latency_us = 2_000 << random.below(5);
+            setup.faults.kill_ms = if random.chance(2, 3) { 12_000 } else { 0 };
+            setup.faults.hostile_ms =
+                if random.chance(1, 3) { 200 + random.below(2_000) } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.control = true;
+            lan.not_stored = if random.chance(1, 2) { 200 } else { 0 };
+            lan.survives_kills(random, false);
+            setup.lan = Some(lan);
+        },
+    },
 ];
 
 impl Scenario {
@@ -404,6 +583,7 @@ impl Scenario {
             requests: 40 + random.below(160),
             faults: Faults::default(),
             trouble_ms: 3_000 + random.below(6_000),
+            lan: None,
         };
         (self.draw)(random, &mut setup);
         // A request of the largest takes hundreds of segments, not thousands, whatever was drawn.

@@ -8,18 +8,22 @@ use std::net::SocketAddr;
 
 use block::{Buffer, Instant, Operation, Random, ShardId};
 use contract::{
-    ConnectionId, DiskId, Effect, Endpoint, Event, ListenerId, Loss, Machine, SendBatch,
+    ConnectionId, DiskId, Effect, Endpoint, Event, InFrame, ListenerId, Loss, Machine, SendBatch,
 };
 
 mod disks;
 mod faults;
+mod frames;
 mod raw;
 
 use crate::disk::SimDisk;
+use crate::ethernet::Ethernet;
 use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW, bytes_of};
 use crate::node::{Node, Sending, Want};
 use crate::trace::Trace;
 use disks::Pending;
+use frames::Batch;
+pub(crate) use frames::Ringed;
 use raw::Raw;
 
 const MICROSECOND: u64 = 1_000;
@@ -67,6 +71,10 @@ enum What<Mail> {
     Mail { host: usize, life: u32, to: usize, from: ShardId, mail: Mail },
     Connect { host: usize, life: u32, shard: usize, token: u64, address: SocketAddr },
     LateWrite { host: usize, disk: DiskId, offset: u64, bytes: Vec<u8> },
+    Frames { id: u64 },
+    Frame { to: usize, bytes: Vec<u8> },
+    LinkUp { port: usize },
+    Order { host: usize, life: u32, shard: usize, mail: Mail },
     Alarm,
 }
 
@@ -117,6 +125,9 @@ pub struct World<M: Machine> {
     pub raw_listener: Option<SocketAddr>,
     /// Set when something came for a raw peer, or an alarm was due; whoever plays the peers takes it back.
     pub raw_news: bool,
+    /// The Ethernet.
+    pub ethernet: Ethernet,
+    batches: BTreeMap<u64, Batch>,
     corrupt_next: bool,
     raws: Vec<Raw>,
     links: Vec<Link>,
@@ -139,6 +150,8 @@ impl<M: Machine> World<M> {
             cuts: true,
             raw_listener: None,
             raw_news: false,
+            ethernet: Ethernet::new(),
+            batches: BTreeMap::new(),
             corrupt_next: false,
             raws: Vec::new(),
             links: Vec::new(),
@@ -179,6 +192,7 @@ impl<M: Machine> World<M> {
         found.mail_arrival.clear();
         found.nodes = machines.into_iter().map(Node::new).collect();
         self.trace.note(Instant(self.now), "start", &[host as u64]);
+        self.tell_links(host);
         for shard in 0..self.hosts[host].nodes.len() {
             self.wake(host, shard);
         }
@@ -188,6 +202,12 @@ impl<M: Machine> World<M> {
     pub fn order(&mut self, host: usize, shard: usize, mail: M::Mail) {
         let life = self.hosts[host].life;
         self.post(host, life, ShardId::CONTROL, ShardId(shard as u16), mail);
+    }
+
+    /// Writes to a shard as the control thread, at a later moment, if the host still lives then.
+    pub fn order_at(&mut self, at: u64, host: usize, shard: usize, mail: M::Mail) {
+        let life = self.hosts[host].life;
+        self.schedule_at(at, What::Order { host, life, shard, mail });
     }
 
     fn schedule(&mut self, delay: u64, what: What<M::Mail>) {
@@ -259,6 +279,14 @@ impl<M: Machine> World<M> {
                     self.connect(host, shard, token, address);
                 }
             }
+            What::Frames { id } => self.leave(id),
+            What::Frame { to, bytes } => self.deliver_frame(to, bytes),
+            What::LinkUp { port } => self.raise_link(port),
+            What::Order { host, life, shard, mail } => {
+                if self.is_alive(host, life) {
+                    self.order(host, shard, mail);
+                }
+            }
             What::Alarm => {
                 self.trace.note(Instant(at), "alarm", &[]);
                 self.raw_news = true;
@@ -286,8 +314,11 @@ impl<M: Machine> World<M> {
         for event in inbox {
             node.machine.handle_event(now, event, &mut node.memory);
         }
+        if !node.ring.is_empty() {
+            self.show_frames(host, shard);
+        }
         let mut again = false;
-        let count = node.sockets.len();
+        let count = self.hosts[host].nodes[shard].sockets.len();
         let first = if count > 0 { self.random.below(count as u64) as usize } else { 0 };
         for step in 0..count {
             let slot = (first + step) % count;
@@ -308,8 +339,11 @@ impl<M: Machine> World<M> {
             node.machine.handle_timeout(now, &mut node.memory);
         }
         loop {
-            let node = &mut self.hosts[host].nodes[shard];
+            let Host { nodes, disks, .. } = &mut self.hosts[host];
+            let node = &mut nodes[shard];
+            core::mem::swap(&mut node.memory.disks, disks);
             node.machine.settle(now, &mut node.memory);
+            core::mem::swap(&mut node.memory.disks, disks);
             let mut answered = false;
             let mut asks = Vec::new();
             node.machine.take_requests(&mut asks);
@@ -337,6 +371,20 @@ impl<M: Machine> World<M> {
             let late = self.random.below(self.timing.turn_us * MICROSECOND + 1);
             self.wake_at(host, shard, at.0.max(self.now) + 1 + late);
         }
+    }
+
+    /// Lends a machine the frames in its rings, one after the other.
+    fn show_frames(&mut self, host: usize, shard: usize) {
+        let now = Instant(self.now);
+        let Host { nodes, disks, .. } = &mut self.hosts[host];
+        let node = &mut nodes[shard];
+        // What a RAM disk lends is found while frames are shown.
+        core::mem::swap(&mut node.memory.disks, disks);
+        for Ringed { link, tag, bytes } in core::mem::take(&mut node.ring) {
+            let frame = InFrame { link, tag, bytes: &bytes };
+            node.machine.handle_frame(now, frame, &mut node.memory);
+        }
+        core::mem::swap(&mut node.memory.disks, disks);
     }
 
     /// Tells a machine that a connection is lost, after all that came before.
@@ -404,7 +452,7 @@ impl<M: Machine> World<M> {
                     self.finish_close(host, shard, connection);
                 }
             }
-            Effect::SendFrames { .. } => unreachable!("hosts have no links"),
+            Effect::SendFrames { token, batch } => self.send_frames(host, shard, token, batch),
             Effect::Mail { to, mail } => {
                 self.post(host, life, ShardId(shard as u16), to, mail);
             }

@@ -24,6 +24,12 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.events += did.events;
         all.denials += did.denials;
         all.removals += did.removals;
+        all.aoe.add(&did.aoe);
+        all.drops.add(&did.drops);
+        all.changes += did.changes;
+        all.unavailable += did.unavailable;
+        all.hostile += did.hostile;
+        all.fates.add(&did.fates);
         all.client_shards = all.client_shards.max(did.client_shards);
         all.raw.add(&did.raw);
         all.mishaps.cuts += did.mishaps.cuts;
@@ -67,7 +73,11 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
         let seeds = if scenario.name == "memory" { 100..104 } else { 100..116 };
         let (did, shards) = activity(scenario.name, seeds);
         assert!(did.done > 2 * did.failed, "{}: {did:?}", scenario.name);
-        assert!(did.direct_in > 0 && did.direct_out > 0, "{}: {did:?}", scenario.name);
+        // Over AoE alone there are no streams.
+        let is_direct = did.direct_in > 0 && did.direct_out > 0;
+        let is_aoe = did.aoe.reads > 0 && did.aoe.writes > 0;
+        assert!(is_direct || is_aoe, "{}: {did:?}", scenario.name);
+        assert_eq!(is_aoe, scenario.name.starts_with("aoe"), "{}", scenario.name);
         assert!(shards > 1, "{}: one shard alone", scenario.name);
     }
 }
@@ -96,6 +106,20 @@ fn scenarios_do_what_they_say() {
     assert!(swaps > 0 && miscompares > 0 && grants > 0 && shutdowns > 0, "{swaps} {miscompares}");
     let Deeds { resets, reset_commands, losses, .. } = did("resets").raw;
     assert!(resets > 0 && reset_commands > 0 && losses > 0, "{resets} {reset_commands} {losses}");
+    let Activity { fates, aoe, drops, hostile, .. } = did("aoe");
+    assert!(fates.lost > 0 && fates.repeated > 0 && fates.held > 0, "{fates:?}");
+    assert!(aoe.repeated_answered > 0 && drops.repeated_in_flight > 0, "{aoe:?} {drops:?}");
+    assert!(hostile > 0 && drops.not_allowed > 0 && drops.wildcard > 0, "{hostile} {drops:?}");
+    let crash = did("aoe-crash");
+    assert!(crash.mishaps.power_cuts > 0 && crash.aoe.flushes > 0, "{crash:?}");
+    assert!(did("aoe-restart").mishaps.kills > 0);
+    let Activity { fates, .. } = did("aoe-links");
+    assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
+    let both = did("aoe-both");
+    assert!(both.aoe.writes > 0 && both.direct_in > 0, "{both:?}");
+    let control = did("aoe-control");
+    assert!(control.changes > 0 && control.unavailable > 0, "{control:?}");
+    assert!(control.aoe.refused > 0 && control.drops.not_allowed > 0, "{control:?}");
     let Activity { mishaps, .. } = did("everything");
     assert!(mishaps.cuts > 0 && mishaps.kills > 0 && mishaps.power_cuts > 0, "{mishaps:?}");
 }

@@ -1,0 +1,230 @@
+//! The virtual Ethernet: LANs that ports hang on. A port is a link of a host, with a MAC address, an MTU and the programs that say which shard takes which
+//! frame; or a station without a host, for those who send what no machine of ours does.
+//!
+//! Frames may be lost, come twice, late and in another order; each goes to who has its destination address, or to all. What is over an MTU, at either end, is dropped.
+//! A frame lives less than a second, whoever holds it ([`HOLD_MAX_MS`]): that is what both AoE machines rely on (docs/faults.md).
+
+use std::collections::VecDeque;
+
+use contract::filter::run;
+use contract::{LinkFacts, LinkId, Spread};
+
+/// The longest that a frame may be held back, in milliseconds. With a shard's turn and the driver it stays below a second.
+pub const HOLD_MAX_MS: u64 = 900;
+/// Bytes of an Ethernet header, with room for a tag.
+const HEADER_MAX: usize = 18;
+
+/// How the Ethernet behaves. Chances are in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weather {
+    /// The chance that a frame is lost.
+    pub lost: u64,
+    /// The chance that it comes twice.
+    pub repeated: u64,
+    /// The chance that it is held back, for up to `hold_ms`.
+    pub held: u64,
+    /// The longest that one is held back, in milliseconds.
+    pub hold_ms: u64,
+    /// How long one takes at most otherwise, in microseconds.
+    pub wire_us: u64,
+    /// Whether frames that are not held back may overtake each other.
+    pub reorders: bool,
+}
+
+impl Weather {
+    /// Nothing goes wrong.
+    pub const CALM: Weather =
+        Weather { lost: 0, repeated: 0, held: 0, hold_ms: 0, wire_us: 100, reorders: false };
+}
+
+/// What became of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Frames that left.
+    pub sent: u64,
+    /// Frames that were lost.
+    pub lost: u64,
+    /// Frames that came twice.
+    pub repeated: u64,
+    /// Frames that were held back.
+    pub held: u64,
+    /// Frames that were over an MTU.
+    pub oversize: u64,
+    /// Frames for which a ring had no room.
+    pub overrun: u64,
+    /// Links that went down.
+    pub downs: u64,
+    /// MTUs that were changed.
+    pub mtus: u64,
+}
+
+impl Fates {
+    /// Adds those of another world.
+    pub fn add(&mut self, other: &Fates) {
+        let Fates { sent, lost, repeated, held, oversize, overrun, downs, mtus } = other;
+        self.sent += sent;
+        self.lost += lost;
+        self.repeated += repeated;
+        self.held += held;
+        self.oversize += oversize;
+        self.overrun += overrun;
+        self.downs += downs;
+        self.mtus += mtus;
+    }
+}
+
+/// Whose a port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Host { host: usize, link: LinkId },
+    Station(usize),
+}
+
+/// A place where something hangs on a LAN.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) lan: usize,
+    pub(crate) owner: Owner,
+    pub(crate) facts: LinkFacts,
+    pub(crate) spread: Spread,
+    pub(crate) is_up: bool,
+    /// When the last frame that was not held back arrives.
+    pub(crate) last_arrival: u64,
+}
+
+/// All LANs.
+#[derive(Debug)]
+pub struct Ethernet {
+    /// How it behaves at present.
+    pub weather: Weather,
+    /// What became of frames so far.
+    pub fates: Fates,
+    pub(crate) ports: Vec<Port>,
+    /// What came for stations without a host.
+    pub(crate) stations: Vec<VecDeque<Vec<u8>>>,
+}
+
+impl Ethernet {
+    pub(crate) fn new() -> Ethernet {
+        Ethernet {
+            weather: Weather::CALM,
+            fates: Fates::default(),
+            ports: Vec::new(),
+            stations: Vec::new(),
+        }
+    }
+
+    /// The ports of a host, by number.
+    pub(crate) fn ports_of(&self, host: usize) -> impl Iterator<Item = usize> {
+        let is_its =
+            move |port: &Port| matches!(port.owner, Owner::Host { host: own, .. } if own == host);
+        self.ports.iter().enumerate().filter(move |(_, port)| is_its(port)).map(|(at, _)| at)
+    }
+
+    /// The ports that a frame of `from` reaches.
+    pub(crate) fn reached(&self, from: usize, bytes: &[u8]) -> Vec<usize> {
+        let destination: [u8; 6] = bytes[..6].try_into().expect("a frame has addresses");
+        let lan = self.ports[from].lan;
+        let takes = |(at, port): &(usize, &Port)| {
+            let is_meant = destination == [0xff; 6] || destination == port.facts.mac;
+            port.lan == lan && *at != from && is_meant
+        };
+        self.ports.iter().enumerate().filter(takes).map(|(at, _)| at).collect()
+    }
+}
+
+impl Port {
+    /// Whether a frame is short enough for it.
+    pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
+        let header = if is_tagged(bytes) { HEADER_MAX } else { HEADER_MAX - 4 };
+        bytes.len() <= self.facts.mtu as usize + header
+    }
+
+    /// The shards that take a frame, from which the kernel has taken the tag off.
+    pub(crate) fn takers(&self, bytes: &[u8], shards: usize) -> Vec<usize> {
+        match &self.spread {
+            Spread::One(shard, program) if run(program, bytes) > 0 => vec![shard.index()],
+            Spread::Steered(program, steer) if run(program, bytes) > 0 => {
+                vec![run(steer, bytes) as usize % shards]
+            }
+            Spread::Each(programs) => {
+                let takes = |shard: &usize| run(&programs[*shard], bytes) > 0;
+                (0..shards.min(programs.len())).filter(takes).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn is_tagged(bytes: &[u8]) -> bool {
+    bytes.len() >= HEADER_MAX && bytes[12..14] == [0x81, 0x00]
+}
+
+/// Takes the tag off a frame, as the kernel does: the tag, and what is left.
+pub(crate) fn untag(mut bytes: Vec<u8>) -> (Option<u16>, Vec<u8>) {
+    if !is_tagged(&bytes) {
+        return (None, bytes);
+    }
+    let tag = u16::from_be_bytes([bytes[14], bytes[15]]);
+    bytes.drain(12..16);
+    (Some(tag), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use block::ShardId;
+
+    use super::*;
+
+    fn port(lan: usize, last: u8, spread: Spread) -> Port {
+        let facts =
+            LinkFacts { mac: [2, 0, 0, 0, 0, last], mtu: 1500, vlan: None, ring_frames: 64 };
+        let owner = Owner::Host { host: 0, link: LinkId(0) };
+        Port { lan, owner, facts, spread, is_up: true, last_arrival: 0 }
+    }
+
+    fn frame(to: [u8; 6], flags: u8, tag: u32) -> Vec<u8> {
+        let mut frame = vec![0; 60];
+        frame[..6].copy_from_slice(&to);
+        frame[12..14].copy_from_slice(&[0x88, 0xa2]);
+        frame[14] = 0x10 | flags;
+        frame[20..24].copy_from_slice(&tag.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn a_frame_reaches_who_has_its_address_on_its_lan_or_all() {
+        let all = || Spread::One(ShardId(0), aoe::filter::target());
+        let mut ethernet = Ethernet::new();
+        ethernet.ports = vec![port(0, 1, all()), port(0, 2, all()), port(1, 2, all())];
+        assert_eq!(ethernet.reached(0, &frame([2, 0, 0, 0, 0, 2], 0, 1)), [1]);
+        assert_eq!(ethernet.reached(1, &frame([0xff; 6], 0, 1)), [0]);
+        assert_eq!(ethernet.reached(0, &frame([2, 0, 0, 0, 0, 1], 0, 1)), [0; 0]);
+    }
+
+    #[test]
+    fn programs_say_which_shard_takes_a_frame() {
+        let lanes = Spread::Each((0..3).map(aoe::filter::initiator).collect());
+        let importing = port(0, 1, lanes);
+        let answer = frame([0; 6], 8, 2 << 25 | 77);
+        assert_eq!(importing.takers(&answer, 3), [2]);
+        assert_eq!(importing.takers(&frame([0; 6], 8, 0), 3), [0, 1, 2], "an announcement");
+        let serving = Spread::Steered(aoe::filter::target(), aoe::filter::steer());
+        let serving = port(0, 2, serving);
+        assert_eq!(serving.takers(&frame([0; 6], 0, 5), 4).len(), 1);
+        assert_eq!(serving.takers(&answer, 4), [0; 0]);
+    }
+
+    #[test]
+    fn the_tag_is_taken_off_and_does_not_count_for_the_mtu() {
+        let mut bytes = frame([0; 6], 0, 1);
+        bytes.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
+        let mut exact = bytes.clone();
+        exact.resize(1518, 0);
+        let own = port(0, 1, Spread::One(ShardId(0), Vec::new()));
+        assert!(own.fits(&exact));
+        assert!(!own.fits(&[&exact[..], &[0]].concat()));
+        let (tag, plain) = untag(bytes);
+        assert_eq!((tag, plain), (Some(0x2005), frame([0; 6], 0, 1)));
+    }
+}

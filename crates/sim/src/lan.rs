@@ -1,0 +1,249 @@
+//! AoE in a run: where links hang, what the target exports there, what its control thread stores, and whom the clients find.
+//!
+//! The address is 7.0 on every LAN. What initiators change (config string, mask, reservation) is stored by the control thread after a while, or not; what is stored
+//! survives kills and power cuts. Units: virtual nanoseconds, bytes of the volume.
+
+use aoe::initiator::LANES_MAX;
+use aoe::{Control, Export, ExportId, Hosts, filter};
+use block::{ByteCount, ShardId};
+use contract::{LinkFacts, LinkId, Spread};
+use shard::{ImportSettings, Mail, Order, StoreKey, StoredValue};
+use volume::Reservation;
+use wire::aoe::Address;
+use wire::ethernet::MacAddress;
+
+use crate::client::VOLUME;
+use crate::controller::ControlHost;
+use crate::hostile::Hostile;
+use crate::run::{MILLISECOND, Plant, Run, TARGET};
+use crate::scenario::{Lan, Setup};
+use crate::world::World;
+
+/// Where the volume is.
+pub(crate) const ADDRESS: Address = Address::new(7, 0);
+const EXPORT: ExportId = ExportId(0);
+/// The control thread takes so long to store something, at most; and as long to tell.
+const STORE_MAX: u64 = 30 * MILLISECOND;
+/// Last bytes of the MAC addresses of those who are no hosts of the world.
+const CONTROL_HOST: usize = 200;
+
+/// What a run knows of AoE.
+#[derive(Debug, Default)]
+pub(crate) struct LanState {
+    control: Control,
+    reservation: Reservation,
+    /// What is being stored, and since when it is durable.
+    storing: Vec<(u64, StoredValue)>,
+    /// Values that were stored, and that could not be.
+    pub(crate) stored: u64,
+    pub(crate) not_stored: u64,
+    pub(crate) controller: Option<ControlHost>,
+    pub(crate) hostile: Option<Hostile>,
+}
+
+/// The MAC address of a host on a link.
+pub(crate) fn mac_of(host: usize, link: u32) -> [u8; 6] {
+    [2, 0, 0, 0, host as u8, link as u8]
+}
+
+/// All MAC addresses of a host.
+pub(crate) fn macs_of(host: usize, links: u32) -> Vec<MacAddress> {
+    (0..links).map(|link| MacAddress(mac_of(host, link))).collect()
+}
+
+impl Setup {
+    /// Whether a client's disk is an AoE import.
+    pub(crate) fn is_aoe(&self, client: usize) -> bool {
+        self.lan.as_ref().is_some_and(|lan| !lan.mixed || client.is_multiple_of(2))
+    }
+}
+
+fn links(lan: &Lan) -> Vec<LinkId> {
+    (0..lan.links).map(LinkId).collect()
+}
+
+/// Where a client finds the target's volume over AoE.
+pub(crate) fn import_settings(lan: &Lan) -> ImportSettings {
+    let mut settings = aoe::initiator::Settings::new(&links(lan), ADDRESS);
+    settings.window = lan.window;
+    ImportSettings::Aoe(settings)
+}
+
+impl Run {
+    /// Hangs everybody on the LANs.
+    pub(crate) fn plug_lan(&mut self) {
+        let Some(lan) = self.setup.lan.clone() else { return };
+        self.world.ethernet.weather = lan.weather;
+        let clients: Vec<usize> = (0..self.clients.len())
+            .filter(|index| self.setup.is_aoe(*index))
+            .map(|index| self.clients[index].host)
+            .collect();
+        for link in 0..lan.links {
+            let serving = match self.random.chance(1, 4) {
+                true => {
+                    let shard = self.random.below(self.setup.shards.into()) as u16;
+                    Spread::One(ShardId(shard), filter::target())
+                }
+                false => Spread::Steered(filter::target(), filter::steer()),
+            };
+            let lanes = (0..self.setup.client_shards.min(LANES_MAX.into()) as u8)
+                .map(filter::initiator)
+                .collect();
+            let importing = Spread::Each(lanes);
+            let hosts = clients.iter().map(|host| (*host, importing.clone()));
+            for (host, spread) in hosts.chain([(TARGET, serving)]) {
+                let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
+                let mac = mac_of(host, link);
+                let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
+                self.world.plug(host, LinkId(link), link as usize, facts, spread);
+            }
+        }
+        let macs = || clients.iter().map(|host| macs_of(*host, lan.links)).collect::<Vec<_>>();
+        if lan.control {
+            let station = self.world.plug_station(0, mac_of(CONTROL_HOST, 0));
+            let control = ControlHost::new(
+                self.random.fork(),
+                station,
+                MacAddress(mac_of(CONTROL_HOST, 0)),
+                MacAddress(mac_of(TARGET, 0)),
+                lan.vlan,
+                macs(),
+            );
+            self.lan.controller = Some(control);
+        }
+        if self.setup.faults.hostile_ms > 0 {
+            let station = self.world.plug_station(0, mac_of(CONTROL_HOST + 1, 0));
+            let target = MacAddress(mac_of(TARGET, 0));
+            let victims = macs().into_iter().flatten().collect();
+            let hostile = Hostile::new(self.random.fork(), station, target, lan.vlan, victims);
+            self.lan.hostile = Some(hostile);
+        }
+    }
+
+    /// What is exported over AoE.
+    fn aoe_export(&self, lan: &Lan) -> Box<Export> {
+        let size = ByteCount(self.size);
+        let mut export = Export::new(ADDRESS, &links(lan), VOLUME, size);
+        export.uuid = [0x5a; 16];
+        export.cache_volatile =
+            self.setup.behaviour.volatile && self.plant != Some(Plant::AnswersEarly);
+        export.discards = true;
+        export.physical_block = self.setup.block_size as u32;
+        export.buffers = lan.buffers;
+        if lan.control || self.setup.faults.hostile_ms > 0 {
+            let clients = self.clients.iter().flat_map(|client| macs_of(client.host, lan.links));
+            let control = MacAddress(mac_of(CONTROL_HOST, 0));
+            export.hosts = Hosts::List(clients.chain([control]).collect());
+        }
+        Box::new(export)
+    }
+
+    /// Exports the volume over AoE, with what was stored.
+    pub(crate) fn add_aoe_export(&mut self) {
+        let Some(lan) = self.setup.lan.clone() else { return };
+        let export = self.aoe_export(&lan);
+        let (control, reservation) = (self.lan.control.clone(), self.lan.reservation.clone());
+        self.order_all(|| Order::AddExport {
+            id: EXPORT,
+            export: export.clone(),
+            control: control.clone(),
+            reservation: reservation.clone(),
+        });
+    }
+
+    /// The volume has another size.
+    pub(crate) fn renew_aoe_export(&mut self) {
+        let Some(lan) = self.setup.lan.clone() else { return };
+        let export = self.aoe_export(&lan);
+        self.order_all(|| Order::RenewExport { id: EXPORT, export: export.clone() });
+    }
+
+    /// A shard wants a value stored.
+    pub(crate) fn store(&mut self, from: ShardId, key: StoreKey, version: u64, value: StoredValue) {
+        let not_stored = self.setup.lan.as_ref().map_or(0, |lan| lan.not_stored);
+        let stored = self.healed || !self.random.chance(not_stored, 1000);
+        let durable = self.world.now + self.random.below(STORE_MAX);
+        let told = durable + self.random.below(STORE_MAX);
+        if stored {
+            self.lan.stored += 1;
+            self.lan.storing.push((durable, value));
+        } else {
+            self.lan.not_stored += 1;
+        }
+        self.world.order_at(told, TARGET, from.index(), Mail::Stored { key, version, stored });
+    }
+
+    /// What was to be stored by now is; of the rest, if the host dies, some is and some is not.
+    pub(crate) fn settle_stores(&mut self, dies: bool) {
+        if self.lan.storing.is_empty() {
+            return;
+        }
+        for (durable, value) in core::mem::take(&mut self.lan.storing) {
+            let is_over = durable <= self.world.now || (dies && self.random.chance(1, 2));
+            match value {
+                _ if is_over && self.plant == Some(Plant::DropsStore) => {}
+                StoredValue::Control(control) if is_over => self.lan.control = control,
+                StoredValue::Reservation(reservation) if is_over => {
+                    self.lan.reservation = reservation;
+                }
+                value if !dies => self.lan.storing.push((durable, value)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets the raw AoE host do what is its turn.
+    pub(crate) fn drive_lan(&mut self) -> Result<(), String> {
+        match &mut self.lan.controller {
+            Some(controller) => controller.drive(&mut self.world),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a client was answered what it had no right to: it began when it was shut out, and ended before it was let in again.
+    pub(crate) fn must_refuse_aoe(&self, client: usize, start: u64, end: u64) -> bool {
+        let (Some(lan), Some(controller)) = (&self.setup.lan, &self.lan.controller) else {
+            return false;
+        };
+        let macs = macs_of(self.clients[client].host, lan.links);
+        self.setup.is_aoe(client) && controller.shuts_out(&macs, start, end)
+    }
+}
+
+/// Sends frames that nobody should send.
+pub(crate) fn disturb(run: &mut Run) {
+    if let Some(hostile) = &mut run.lan.hostile {
+        hostile.send(&mut run.world);
+    }
+}
+
+/// A frame of AoE from one station to another.
+pub(crate) fn frame(
+    to: MacAddress,
+    from: MacAddress,
+    vlan: Option<u16>,
+    message: &[u8],
+) -> Vec<u8> {
+    let mut bytes = [to.0, from.0].concat();
+    if let Some(vlan) = vlan {
+        bytes.extend([0x81, 0x00]);
+        bytes.extend(vlan.to_be_bytes());
+    }
+    bytes.extend([0x88, 0xa2]);
+    bytes.extend(message);
+    bytes.resize(bytes.len().max(60), 0);
+    bytes
+}
+
+impl<M: contract::Machine> World<M> {
+    /// A frame for a station: who sent it, and what stands behind the EtherType; `None` when none came that is AoE.
+    pub(crate) fn receive_message(&mut self, station: usize) -> Option<(MacAddress, Vec<u8>)> {
+        loop {
+            let (_, bytes) = crate::ethernet::untag(self.receive_frame(station)?);
+            if bytes.len() >= 14 && bytes[12..14] == [0x88, 0xa2] {
+                let from = MacAddress(bytes[6..12].try_into().expect("6 bytes"));
+                return Some((from, bytes[14..].to_vec()));
+            }
+        }
+    }
+}
