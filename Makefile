@@ -27,7 +27,7 @@ build: deps-build ## the static release binary
 bench: deps-bench ## the measurements of docs/performance.md
 	@cargo xtask bench $(ARGS)
 
-interop: deps ## the real Linux initiator, whole matrix (an hour or more)
+interop: deps ## the real Linux initiators and iPXE, whole matrix (some hours)
 	@cargo xtask interop matrix $(ARGS)
 
 fuzz: deps ## every fuzz target for an hour each

@@ -80,7 +80,7 @@ wait_for "the new size" has_sectors 4 $((before + 32768))
 [ "$(dd if="$(disk 4)" bs=1M count=4 iflag=direct status=none | sha256sum)" = "$sum" ] || die "growing changed the data"
 verify "$(disk 4)" $((before * 512)) 4M || { cat /tmp/fio.log; die "fio read back wrong data from the grown part"; }
 aoe-revalidate e7.4 || die "aoe-revalidate"
-aoe-flush -a 2>/dev/null
+aoe-flush -a && aoe-discover || die "aoe-flush or aoe-discover"
 for slot in 3 4 5; do wait_for "e7.$slot after aoe-flush" found $slot; done
 ask withdraw 5
 aoe_is_content

@@ -22,7 +22,7 @@ asked=0
 found() {
     [ "$(facts "$1" state)" = up ] && [ "$(facts "$1" size)" != 0 ] && [ -b "$(disk "$1")" ] && return
     asked=$((asked + 1))
-    [ $((asked % 50)) != 0 ] || aoe-discover
+    [ $((asked % 20)) != 0 ] || aoe-discover
     return 1
 }
 

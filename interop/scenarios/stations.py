@@ -75,9 +75,9 @@ class Station:
         deadline = time.monotonic() + limit_s
         while select.select([self.socket], [], [], max(0, deadline - time.monotonic()))[0]:
             frame = self.socket.recv(65536)
-            if len(frame) < 60:
-                fail(f"a frame of {len(frame)} bytes: shorter than Ethernet's 60")
             if frame[14] & RESPONSE:
+                if len(frame) < 60:
+                    fail(f"an answer of {len(frame)} bytes: shorter than Ethernet's 60")
                 return Answer(frame)
         return None
 

@@ -124,6 +124,12 @@ pub(crate) const STEPS: &[Step] = &[
         }),
     },
     Step {
+        name: "aoe-ipxe",
+        proves: "iPXE hooks an AoE export, boots from it, reads and writes it",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "aoe-ipxe")),
+    },
+    Step {
         name: "guest-epoll",
         proves: "Linux's own initiator verifies its data over the epoll driver and survives a killed target",
         needs: Some("release"),
@@ -136,10 +142,22 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Command(|tree| interop(tree, "guest-full")),
     },
     Step {
+        name: "aoe-full",
+        proves: "Linux's AoE driver and aoetools: access, ext4 and fio at MTU 9000 with 1% loss, kills, resize",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "aoe-full")),
+    },
+    Step {
         name: "planted",
         proves: "the guest's checkers notice lost and corrupted data when we plant them",
         needs: Some("release"),
         run: Run::Command(|tree| interop(tree, "planted")),
+    },
+    Step {
+        name: "aoe-planted",
+        proves: "so do those of AoE, and they notice a stranger that is heard",
+        needs: Some("release"),
+        run: Run::Command(|tree| interop(tree, "aoe-planted")),
     },
 ];
 
