@@ -36,8 +36,9 @@ pub(super) struct Links {
 impl Running {
     /// Opens an interface for exports. Returns what deserves to be told.
     pub(super) fn add_link(&mut self, config: &Link) -> Result<Option<String>, RunError> {
-        let spread = match self.shards.handle().shards() {
-            1 => Spread::One(ShardId(0), filter::target()),
+        let spread = match (config.access, self.shards.handle().shards()) {
+            // Its queues cannot be steered.
+            (LinkAccess::Xdp, _) | (_, 1) => Spread::One(ShardId(0), filter::target()),
             _ => Spread::Steered(filter::target(), filter::steer()),
         };
         let (id, facts) = self
