@@ -57,10 +57,9 @@ fn until_shown(cable: &mut dyn Cable, from: &End, to: &End, part: &FramePart) {
             match cable.report() {
                 (shard, Report::FramesSent(1, 1)) if shard == from.shard && !sent => sent = true,
                 (shard, Report::Pong(1)) if shard == to.shard && !answered => answered = true,
-                (shard, Report::Frame(link, None, seen))
-                    if (shard, link) == (to.shard, to.link) =>
-                {
-                    shown |= seen == bytes;
+                // Maybe of one that was sent before, in either direction.
+                (shard, Report::Frame(link, None, seen)) => {
+                    shown |= (shard, link) == (to.shard, to.link) && seen == bytes;
                 }
                 other => panic!("expected a frame of {} bytes, saw {other:?}", bytes.len()),
             }

@@ -23,6 +23,7 @@ use libc::{tpacket_req, tpacket2_hdr};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::packet::set_option;
+use crate::memory::arena::prefetch;
 
 /// Bytes of a ring: 1,280 frames of MTU 1500 or 224 of 9000, the windows of some hosts; 2 ms of frames at 600,000 a second. The kernel goes round and round in it,
 /// so a ring that is larger than the second-level cache has every frame come from further away, and in a flood those at its end are answered too late.
@@ -139,9 +140,11 @@ impl Ring {
                 return count;
             }
             self.is_losing |= status & libc::TP_STATUS_LOSING != 0;
+            let next = self.next();
+            self.fetch(next.0);
             show(self.slot(status));
             self.status().store(libc::TP_STATUS_KERNEL, Release);
-            self.advance();
+            (self.at, self.left) = next;
         }
         most
     }
@@ -174,18 +177,22 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.base.add(self.at as usize).as_ptr().cast()) }
     }
 
+    /// Where the slot after this one begins, and how many of its block are behind it.
     #[inline]
-    fn advance(&mut self) {
+    fn next(&self) -> (u32, u32) {
         let Geometry { slot, block, .. } = self.geometry;
         if self.left > 0 {
-            self.left -= 1;
-            self.at += slot;
-            return;
+            return (self.at + slot, self.left - 1);
         }
-        self.left = block / slot - 1;
-        self.at = (self.at / block + 1) * block;
-        if self.at as usize == self.geometry.bytes() {
-            self.at = 0;
+        let begin = (self.at / block + 1) * block;
+        (if begin as usize == self.geometry.bytes() { 0 } else { begin }, block / slot - 1)
+    }
+
+    /// Has the processor fetch a slot's header and the begin of its frame, which another one has just written.
+    #[inline]
+    fn fetch(&self, at: u32) {
+        for line in [0, LINE] {
+            prefetch(self.base.as_ptr().wrapping_add((at + line) as usize));
         }
     }
 }
