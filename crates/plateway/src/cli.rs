@@ -108,7 +108,7 @@ pub(crate) struct ServeArgs {
     /// The control socket [default: /run/plateway/control.sock, or in the user's runtime directory]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<String>,
-    /// The directory of identities [default: /var/lib/plateway, or the user's state directory]
+    /// The directory of identities, and of what initiators of AoE set [default: /var/lib/plateway, or the user's state directory]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state: Option<String>,
     /// Label the disks of this concat or stripe whatever they hold; may be given again for another volume

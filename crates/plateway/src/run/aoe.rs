@@ -37,8 +37,7 @@ impl Running {
         let what = format!("export {} as aoe {}", config.volume, config.address);
         let export = self.aoe_export(config)?;
         let volume = self.volume(&config.volume)?;
-        let (control_at, reservation_at) =
-            self.places(config, volume.uuid, self.is_lasting(&config.volume));
+        let (control_at, reservation_at) = self.places(config, volume.uuid);
         let (control, reservation): (Control, Reservation) =
             (control_at.load()?, reservation_at.load()?);
         let id = self.numbers.export();
@@ -118,15 +117,15 @@ impl Running {
         )
     }
 
-    /// Where the values of an export are stored; nowhere, if nobody could find them again.
-    fn places(&self, config: &AoeExport, uuid: [u8; 16], lasts: bool) -> (Place, Place) {
-        let directory = &self.args.server.state;
-        match lasts {
-            true => (
-                Place::of_control(directory, &uuid, config.address, &config.volume),
-                Place::of_reservation(directory, &uuid, &config.volume),
-            ),
-            false => (Place::nowhere(), Place::nowhere()),
+    /// Where the values of an export are stored.
+    fn places(&self, config: &AoeExport, uuid: [u8; 16]) -> (Place, Place) {
+        let (directory, volume) = (&self.args.server.state, &config.volume);
+        let control = Place::of_control(directory, &uuid, config.address, volume);
+        let reservation = Place::of_reservation(directory, &uuid, volume);
+        let archive = self.shards.archive();
+        match self.is_lasting(volume) {
+            true => (control, reservation),
+            false => (archive.in_memory(control), archive.in_memory(reservation)),
         }
     }
 

@@ -35,9 +35,15 @@ use crate::config::model::Uuid;
 /// Where a value is stored, and what it is.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// `None` keeps it only as long as the process.
-    path: Option<PathBuf>,
+    at: At,
     what: String,
+}
+
+#[derive(Clone, Debug)]
+enum At {
+    File(PathBuf),
+    /// Of volumes that have another identity after a restart: as long as the process, so that an export may move to other interfaces.
+    Memory(Arc<Mutex<Option<String>>>),
 }
 
 impl Place {
@@ -50,32 +56,32 @@ impl Place {
     ) -> Place {
         let name = format!("{}-{address}", Uuid(*uuid));
         let what = format!("config string and MAC mask of volume {volume} at {address}");
-        Place { path: Some(state.join("aoe").join(name)), what }
+        Place { at: At::File(state.join("aoe").join(name)), what }
     }
 
     /// The reservation of a volume.
     pub(super) fn of_reservation(state: &Path, uuid: &[u8; 16], volume: &str) -> Place {
         let path = state.join("reservations").join(Uuid(*uuid).to_string());
-        Place { path: Some(path), what: format!("reservation of volume {volume}") }
-    }
-
-    /// Of what nobody could find again: memory has a new identity at each start.
-    pub(super) fn nowhere() -> Place {
-        Place { path: None, what: String::new() }
+        Place { at: At::File(path), what: format!("reservation of volume {volume}") }
     }
 
     /// What is stored; the default, where there is nothing.
     pub(super) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
-        let Some(path) = &self.path else { return Ok(T::default()) };
         let fail = |doing: &str, seen: String| {
-            RunError::new(format!("cannot {doing} the {}: {}: {seen}", self.what, path.display()))
+            let place =
+                self.path().map_or_else(String::new, |path| format!("{}: ", path.display()));
+            RunError::new(format!("cannot {doing} the {}: {place}{seen}", self.what))
                 .help("it is left as it is; mend it, or move it away to begin without it")
         };
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
-            Err(error) => return Err(fail("read", error.to_string())),
+        let text = match &self.at {
+            At::Memory(kept) => lock(kept).clone(),
+            At::File(path) => match fs::read_to_string(path) {
+                Ok(text) => Some(text),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(fail("read", error.to_string())),
+            },
         };
+        let Some(text) = text else { return Ok(T::default()) };
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
         match (lines.next(), lines.next()) {
             (Some(line), None) => {
@@ -87,12 +93,20 @@ impl Place {
 
     /// Stores a value durably; `None` says nothing.
     fn store(&self, value: Option<String>) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        match value {
-            Some(value) => {
-                replace(path, &format!("# The {}, kept by plateway.\n{value}\n", self.what))
+        match (&self.at, value) {
+            (At::Memory(kept), value) => *lock(kept) = value,
+            (At::File(path), Some(value)) => {
+                replace(path, &format!("# The {}, kept by plateway.\n{value}\n", self.what))?;
             }
-            None => remove(path),
+            (At::File(path), None) => remove(path)?,
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match &self.at {
+            At::File(path) => Some(path),
+            At::Memory(_) => None,
         }
     }
 }
@@ -112,6 +126,8 @@ pub(super) struct Job {
 
 #[derive(Debug, Default)]
 struct Places {
+    /// What is kept in memory alone, by the file that it would have.
+    memory: BTreeMap<PathBuf, Arc<Mutex<Option<String>>>>,
     controls: BTreeMap<ExportId, (Place, VolumeId)>,
     reservations: BTreeMap<VolumeId, Place>,
 }
@@ -142,6 +158,13 @@ impl Archive {
             .name("store".to_owned())
             .spawn(move || store(&handle, &known, &work))?;
         Ok((Archive { places, thread: Some(thread) }, jobs))
+    }
+
+    /// The same value, kept only as long as the process.
+    pub(super) fn in_memory(&self, place: Place) -> Place {
+        let Some(path) = place.path() else { return place };
+        let kept = lock(&self.places).memory.entry(path.to_owned()).or_default().clone();
+        Place { at: At::Memory(kept), what: place.what }
     }
 
     /// An export is about to be added, and the values of it and of its volume are stored there.
@@ -175,20 +198,22 @@ impl Archive {
 }
 
 fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
-    let mut complained: BTreeSet<Option<PathBuf>> = BTreeSet::new();
+    let mut complained: BTreeSet<PathBuf> = BTreeSet::new();
     for Job { from, key, version, value } in work {
         let place = lock(places).find(key);
         let stored = place.is_some_and(|place| match place.store(text(&value)) {
             Ok(()) => {
-                complained.remove(&place.path);
+                if let Some(path) = place.path() {
+                    complained.remove(path);
+                }
                 true
             }
             Err(error) => {
-                if complained.insert(place.path.clone()) {
-                    let path = place.path.as_deref().unwrap_or(Path::new("")).display();
+                let path = place.path().unwrap_or(Path::new(""));
+                if complained.insert(path.to_owned()) {
+                    let (what, path) = (&place.what, path.display());
                     log(&format!(
-                        "cannot store the {}: {path}: {error}; initiators are refused the change",
-                        place.what
+                        "cannot store the {what}: {path}: {error}; initiators are refused the change"
                     ));
                 }
                 false
@@ -303,7 +328,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = place(directory.path());
         place.store(text(&StoredValue::Control(control()))).unwrap();
-        let path = place.path.clone().unwrap();
+        let path = place.path().unwrap().to_owned();
         for damaged in
             ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
         {
@@ -321,9 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_stored_nowhere() {
-        let nowhere = Place::nowhere();
-        nowhere.store(text(&StoredValue::Control(control()))).unwrap();
-        assert_eq!(nowhere.load::<Control>().unwrap(), Control::default());
+    fn memory_keeps_what_no_file_could_keep_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = Places::default();
+        let archive = Archive { places: Arc::new(Mutex::new(places)), thread: None };
+        let kept = || archive.in_memory(place(directory.path()));
+        kept().store(text(&StoredValue::Control(control()))).unwrap();
+        assert_eq!(kept().load::<Control>().unwrap(), control());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

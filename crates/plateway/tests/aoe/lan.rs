@@ -10,6 +10,8 @@ use crate::common::{HANG, Server, flat, text};
 
 /// The end of the cable in both namespaces.
 pub(crate) const INTERFACE: &str = "veth0";
+/// The targets' station.
+pub(crate) const TARGET: &str = "02:00:00:00:00:01";
 /// The initiators' station.
 pub(crate) const INITIATOR: &str = "02:00:00:00:00:02";
 
@@ -31,25 +33,8 @@ impl Lan {
         let lan = Lan { target: name("t"), initiator: name("i") };
         let (target, initiator) = (lan.target.as_str(), lan.initiator.as_str());
         let cable = [
-            "link",
-            "add",
-            INTERFACE,
-            "mtu",
-            mtu,
-            "address",
-            "02:00:00:00:00:01",
-            "netns",
-            target,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            INTERFACE,
-            "mtu",
-            mtu,
-            "address",
-            INITIATOR,
-            "netns",
+            "link", "add", INTERFACE, "mtu", mtu, "address", TARGET, "netns", target, "type",
+            "veth", "peer", "name", INTERFACE, "mtu", mtu, "address", INITIATOR, "netns",
             initiator,
         ];
         let steps: [&[&str]; 6] = [

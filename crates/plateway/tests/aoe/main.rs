@@ -102,7 +102,8 @@ fn exports_come_go_and_change_their_stations_by_apply() {
     assert_eq!(lan.discover(&all), ["7.0 "]);
     let apply = |text: &str| {
         write(home.path(), text);
-        server.ask(&["apply", &path])
+        let said = server.ask(&["apply", &path]);
+        said.strip_suffix("applied\n").expect("it says so").to_owned()
     };
     // Another station alone: silence for this one.
     let steps = apply(&aoe("slot = 0, hosts = [\"02:00:00:00:00:99\"]"));

@@ -20,7 +20,7 @@ use wire::aoe::{Address, Command, Header};
 use wire::ethernet::{EtherType, EthernetHeader, MacAddress};
 
 use crate::common::HANG;
-use crate::lan::INTERFACE;
+use crate::lan::{INTERFACE, TARGET};
 
 /// After so long a frame is sent again. Only a lost frame waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ impl Station {
         self.tag += 1;
         let header = Header::request(address, command, self.tag);
         let ethernet = EthernetHeader {
-            destination: MacAddress::BROADCAST,
+            destination: TARGET.parse().expect("an address"),
             source: self.mac(),
             ether_type: EtherType::AOE,
         };
