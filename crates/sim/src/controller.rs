@@ -191,7 +191,7 @@ impl ControlHost {
     fn some_clients(&mut self) -> BTreeSet<MacAddress> {
         let mut list = BTreeSet::from([self.mac]);
         for index in 0..self.clients.len() {
-            if self.random.chance(1, 2) {
+            if self.random.chance(3, 4) {
                 list.extend(&self.clients[index]);
             }
         }
@@ -231,7 +231,7 @@ impl ControlHost {
             }
             6 | 7 => self.edit_mask(everybody),
             8 => What::ReadReserved,
-            _ if !self.reserved.list().is_empty() && self.random.chance(2, 3) => {
+            _ if !self.reserved.list().is_empty() && self.random.chance(3, 4) => {
                 What::Reserve(ReserveCommand::SET, everybody)
             }
             _ => {
@@ -339,10 +339,12 @@ impl ControlHost {
                 self.reserved.answer(now);
             }
         }
-        // Clients work for a while as things are now.
-        let rest = match self.stopping {
-            true => 0,
-            false => self.random.below(2_000 * MILLISECOND),
+        // Clients work for a while as things are now; not so long if some of them cannot.
+        let is_open = self.mask.list().is_empty() && self.reserved.list().is_empty();
+        let rest = match (self.stopping, is_open) {
+            (true, _) => 0,
+            (false, true) => self.random.below(4_000 * MILLISECOND),
+            (false, false) => self.random.below(400 * MILLISECOND),
         };
         self.next_at = sent_at + DEAD + rest;
         Ok(())
