@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::cases::{Case, Figure, Kind, Load, Side, Want};
-use super::lan::{LOAD, Lan, Softirq, TARGET};
+use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
 use super::process::{Bench, Server, VOLUME, output, server_table, volume};
 use crate::tree::words;
 
@@ -449,9 +449,9 @@ pub(super) fn initiator(bench: &Bench, server: &Server) -> Result<Command> {
 
 /// A file in memory, of the size of every volume and every block of it written.
 fn memory_file(bench: &Bench) -> Result<PathBuf> {
-    let shared = Path::new("/dev/shm");
+    let shared = Path::new(SHARED_MEMORY);
     let dir = if shared.is_dir() { shared.to_owned() } else { bench.fresh("vblade")? };
-    let path = dir.join(format!("plateway-bench-{}", std::process::id()));
+    let path = dir.join(format!("{PREFIX}{}", std::process::id()));
     let len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     if len != VOLUME_BYTES as u64 {
         let mut file = fs::File::create(&path)?;

@@ -12,8 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The names of all our namespaces begin so; then come the process, a number, and the end.
-const PREFIX: &str = "plateway-bench-";
+/// The names of all our namespaces begin so; then come the process, a number, and the end. Files in shared
+/// memory end with the process.
+pub(super) const PREFIX: &str = "plateway-bench-";
+/// Where files live in memory.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// The interface at the target's end.
 pub(super) const TARGET: &str = "aoe-target";
 /// The interface at the load's end.
@@ -109,20 +112,25 @@ fn mask(cpu: usize) -> String {
     format!("{:x}{rest}", 1_u32 << (cpu % 32))
 }
 
-/// Removes the namespaces of benches that have ended without doing so.
+/// Removes what benches left behind that have ended without doing so: namespaces, and files in shared memory.
 fn remove_stale() {
+    let alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
     let Ok(output) = Command::new("ip").args(["netns", "list"]).output() else {
         return;
     };
-    for name in stale(&String::from_utf8_lossy(&output.stdout), |pid| {
-        Path::new("/proc").join(pid.to_string()).exists()
-    }) {
-        // Another bench may be doing the same.
+    // Another bench may be doing the same: what is gone already is as good.
+    for name in stale(&String::from_utf8_lossy(&output.stdout), alive) {
         let _ = Command::new("ip").args(["netns", "delete", &name]).output();
+    }
+    let files = std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
+    let names: Vec<String> =
+        files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    for name in stale(&names.join("\n"), alive) {
+        let _ = std::fs::remove_file(Path::new(SHARED_MEMORY).join(name));
     }
 }
 
-/// Those of our namespaces in `ip netns list` whose process is no longer alive.
+/// Those of our names among lines that begin with one (as in `ip netns list`) whose process is no longer alive.
 fn stale(list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
     let names = list.lines().filter_map(|line| line.split_whitespace().next());
     names

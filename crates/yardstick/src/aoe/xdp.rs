@@ -11,7 +11,7 @@ mod rings;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
@@ -29,6 +29,8 @@ const HEADROOM: usize = 256;
 const PIECES: usize = 4;
 /// Entries of each ring. Every chunk fits into each of them.
 const ENTRIES: u32 = 2048;
+/// How long a queue that another socket has just left may stay busy.
+const RELEASE: Duration = Duration::from_secs(5);
 /// Frames that the kernel may take from the transmit ring in one call (XDP_MAX_TX_SKB_BUDGET, Linux 6.17).
 const BUDGET_OPTION: i32 = 9;
 
@@ -254,14 +256,25 @@ fn bind(socket: &OwnedFd, index: i32, several: bool) -> Result<()> {
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,
     };
-    // SAFETY: the address lives through the call and its length is its own.
-    let result = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
-        )
-    };
-    ensure!(result == 0, "cannot bind to the interface's queue: {}", io::Error::last_os_error());
-    Ok(())
+    // The kernel lets go of a queue some time after its last socket was closed.
+    let end = Instant::now() + RELEASE;
+    loop {
+        // SAFETY: the address lives through the call and its length is its own.
+        let result = unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
+            )
+        };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        ensure!(
+            error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end,
+            "cannot bind to the interface's queue: {error}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
