@@ -379,7 +379,7 @@ pub(crate) struct SimArgs {
     /// The kind of world; drawn from the seed unless given
     #[arg(long, value_name = "NAME")]
     pub(crate) scenario: Option<String>,
-    /// Print every event
+    /// Print every event: of one seed however it ends, of several only of those that fail
     #[arg(long)]
     pub(crate) trace: bool,
     /// Print JSON
