@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use block::{Random, ShardId};
-use contract::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report, Scripted};
-use contract::{DiskId, ListenerId, Loss};
+use contract::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
+use contract::{DiskId, Instruction, LinkFacts, LinkId, ListenerId, Loss, Spread};
 use sim::disk::{Behaviour, SimDisk};
+use sim::ethernet::Weather;
 use sim::trace::Trace;
 use sim::world::{Timing, World};
 
@@ -130,5 +131,74 @@ impl Harness for Virtual {
 fn the_simulator_keeps_the_contract() {
     for seed in 0..20 {
         suite::run(|| Virtual::new(seed));
+    }
+}
+
+/// Two links of one host, on an Ethernet that loses, repeats and reorders.
+struct Wire(World<Scripted>);
+
+impl Wire {
+    const MTUS: [u32; 2] = [1500, 9000];
+
+    fn facts(link: u32) -> LinkFacts {
+        let mtu = Wire::MTUS[link as usize];
+        LinkFacts { mac: [2, 0, 0, 0, 0, link as u8], mtu, vlan: None, ring_frames: 64 }
+    }
+
+    fn new(seed: u64) -> Wire {
+        let timing = Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20 };
+        let mut world = World::new(Random::new(seed), timing, Trace::new(false));
+        world.ethernet.weather = Weather {
+            lost: 100,
+            repeated: 100,
+            held: 100,
+            hold_ms: 20,
+            wire_us: 100,
+            reorders: seed.is_multiple_of(2),
+        };
+        world.add_host();
+        for link in 0..2 {
+            let all = vec![Instruction::ret(u32::MAX)];
+            let spread = Spread::One(ShardId(link as u16), all);
+            world.plug(HOST, LinkId(link), 0, Wire::facts(link), spread);
+        }
+        world.start(HOST, vec![Scripted::new(), Scripted::new()]);
+        Wire(world)
+    }
+}
+
+impl Cable for Wire {
+    fn ends(&mut self) -> [End; 2] {
+        for _ in 0..2 {
+            let (shard, report) = self.report();
+            let link = u32::from(shard.0);
+            assert_eq!(report, Report::LinkUp(LinkId(link), Wire::facts(link)));
+        }
+        [0, 1].map(|link| End {
+            shard: ShardId(link as u16),
+            link: LinkId(link),
+            facts: Wire::facts(link),
+        })
+    }
+
+    fn command(&mut self, to: ShardId, command: Command) {
+        self.0.order(HOST, to.index(), Note::Command(command));
+    }
+
+    fn report(&mut self) -> (ShardId, Report) {
+        loop {
+            match self.0.hosts[HOST].control.pop_front() {
+                Some((from, Note::Report(report))) => return (from, report),
+                Some((_, other)) => panic!("a machine wrote {other:?}"),
+                None => assert!(self.0.step().is_some(), "nothing happens any more"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_simulator_keeps_the_contract_of_links() {
+    for seed in 0..20 {
+        suite::run_cable(|| Wire::new(seed));
     }
 }
