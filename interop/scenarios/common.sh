@@ -4,6 +4,9 @@
 # Nothing here waits by the clock: wait_for polls for a result, and its limit of ten minutes is a hang guard.
 
 set -u
+# The guest's clock may run many times too fast, if the host was busy while the kernel measured it: whether a task has waited
+# for two minutes says nothing then. What hangs for ever is ended by the host.
+echo 0 >/proc/sys/kernel/hung_task_timeout_secs
 # Linux 6.1 sends on a connection that has just died without MSG_NOSIGNAL, and so hits whoever submitted the I/O.
 trap '' PIPE
 hostnqn=$(cat /etc/nvme/hostnqn)
@@ -107,6 +110,6 @@ is_zero() {
 # The kernel must not have complained of anything but the connection losses that we caused.
 kernel_is_content() {
     local complaints
-    complaints=$(dmesg | grep -E 'BUG|Oops|WARNING|blocked for more than|I/O error|Buffer I/O|identifiers changed|digest error')
+    complaints=$(dmesg | grep -E 'BUG|Oops|WARNING|I/O error|Buffer I/O|identifiers changed|digest error')
     [ -z "$complaints" ] || die "the kernel complained: $complaints"
 }
