@@ -41,6 +41,11 @@ pub trait Memory {
         panic!("disk {} was to lend {extent} to {} bytes", disk.0, buffer.len());
     }
 
+    /// A hint, for what can be lent: fetches what [`land`](Self::land) needs, to be overwritten. The earlier it is given, the less is waited for.
+    fn foresee_landing(&self, disk: DiskId, extent: Extent) {
+        let _ = (disk, extent);
+    }
+
     /// Puts `bytes` where the disk keeps `extent`, at once, as a write would that was done before this returns. Only for what can be lent.
     fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
         panic!("{} bytes were to land on disk {} at {extent}", bytes.len(), disk.0);

@@ -37,6 +37,10 @@ use crate::memory::shard_memory::{ShardMemory, difference};
 const PAGE: usize = PAGE_SIZE as usize;
 /// Lines of a page's data that are fetched ahead; the processor's own prefetcher takes over from there.
 const LINES_AHEAD: usize = 1;
+/// Lines of a page that are fetched to be overwritten: as many misses as a core has under way.
+const LINES_TO_WRITE: usize = 16;
+/// Bytes of a line.
+const LINE: usize = 64;
 /// From this size on, pages that come out of the disk are taken to be cold: many times the second-level cache of a core.
 const COLD_MIN: u64 = 64 << 20;
 
@@ -186,6 +190,23 @@ impl RamDisk {
             let from = self.arena.page(page).wrapping_add(extent.offset.0 as usize % PAGE);
             for line in 0..LINES_AHEAD {
                 prefetch(from.wrapping_add(line * 64));
+            }
+        }
+    }
+
+    /// Fetches the states of the pages of `extent`, all of which it has, and the lines that will be overwritten: the end of a borrow waits until they are.
+    #[inline]
+    pub(crate) fn prefetch_landing(&self, extent: Extent) {
+        for part in parts(extent) {
+            let page = self.slots[part.slot].load(Relaxed);
+            if page == NO_PAGE {
+                continue;
+            }
+            self.arena.prefetch_state(page);
+            let from = self.arena.page(page).wrapping_add(part.from);
+            let lines = (part.to - part.from).div_ceil(LINE).min(LINES_TO_WRITE);
+            for line in 0..lines {
+                prefetch(from.wrapping_add(line * LINE));
             }
         }
     }

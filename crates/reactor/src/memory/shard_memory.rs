@@ -345,6 +345,13 @@ impl Memory for ShardMemory {
     }
 
     #[inline]
+    fn foresee_landing(&self, disk: DiskId, extent: Extent) {
+        if let Some(disk) = self.lender(disk) {
+            disk.prefetch_landing(extent);
+        }
+    }
+
+    #[inline]
     fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
         // The disk needs our pages: it is out of its place meanwhile.
         let place = disk.0 as usize;
