@@ -10,6 +10,7 @@ mod aoe;
 mod exports;
 mod volumes;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -54,6 +55,29 @@ pub(crate) fn resolve(
 
 /// A name and where it was given.
 type Named = (String, Span);
+
+/// The names of disks or volumes in the order of the file; thousands are found as quickly as one.
+#[derive(Default)]
+struct Names {
+    list: Vec<Named>,
+    /// Where each was given first.
+    first: BTreeMap<String, Span>,
+}
+
+impl Names {
+    fn push(&mut self, name: &str, span: Span) {
+        self.first.entry(name.to_owned()).or_insert_with(|| span.clone());
+        self.list.push((name.to_owned(), span));
+    }
+
+    fn first(&self, name: &str) -> Option<&Span> {
+        self.first.get(name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.first.contains_key(name)
+    }
+}
 
 struct Resolver<'a> {
     text: &'a str,
@@ -248,8 +272,8 @@ impl Resolver<'_> {
         &mut self,
         what: &str,
         tables: impl Iterator<Item = (&'l Low<String>, &'l Span)>,
-    ) -> Vec<Named> {
-        let mut names: Vec<Named> = Vec::new();
+    ) -> Names {
+        let mut names = Names::default();
         for (name, table) in tables {
             let Some(written) = name else {
                 self.missing(
@@ -264,12 +288,12 @@ impl Resolver<'_> {
             if let Err(expected) = check_name(name) {
                 self.error(written.span(), format!("expected {expected}, seen {name:?}"));
             }
-            if let Some((_, first)) = names.iter().find(|(other, _)| other == name) {
+            if let Some(first) = names.first(name) {
                 let first = first.clone();
                 let message = format!("there is a {what} {name:?} already");
                 self.push(Mistake::error(written.span(), message).also(first, "first here"));
             }
-            names.push((name.clone(), written.span()));
+            names.push(name, written.span());
         }
         names
     }
@@ -297,7 +321,8 @@ impl Resolver<'_> {
     }
 
     /// A name that refers to nothing.
-    fn unknown_name(&mut self, written: &Spanned<String>, what: &str, names: &[Named]) {
+    fn unknown_name(&mut self, written: &Spanned<String>, what: &str, names: &Names) {
+        let names = &names.list;
         let help = match nearest(written.get_ref(), names.iter().map(|(name, _)| name.as_str())) {
             Some(meant) => format!("did you mean {meant}?"),
             None if names.is_empty() => format!("there is no [[{what}]] at all"),

@@ -18,7 +18,7 @@ use super::super::model::{
     VLAN_MAX, VolumeConfig,
 };
 use super::exports::HostWords;
-use super::{Named, Resolver};
+use super::{Named, Names, Resolver};
 
 /// An AoE export and where it was written.
 pub(super) struct SeenAoe {
@@ -90,20 +90,25 @@ impl Resolver<'_> {
     pub(super) fn aoe_exports(
         &mut self,
         low: &[LowExport],
-        volume_names: &[Named],
+        volume_names: &Names,
         volumes: &[VolumeConfig],
         listeners: Vec<(Link, Span)>,
     ) -> (Vec<AoeExport>, Vec<Link>) {
         let mut seen: Vec<SeenAoe> = Vec::new();
         let mut taken = BTreeMap::new();
+        let mut addresses: BTreeMap<String, usize> = BTreeMap::new();
+        let volumes: BTreeMap<&str, &VolumeConfig> =
+            volumes.iter().map(|volume| (volume.name.as_str(), volume)).collect();
         for one in low {
             let Some(aoe) = &one.aoe else { continue };
             let Some(volume) = &one.volume else { continue };
             if let Some(export) = self.aoe_export(aoe, volume, &listeners) {
-                if volume_names.iter().any(|(name, _)| name == volume.get_ref()) {
-                    self.check_sectors(&export, volumes);
+                if volume_names.has(volume.get_ref()) {
+                    self.check_sectors(&export, volumes.get(volume.get_ref().as_str()).copied());
                 }
-                self.compare_aoe(&export, &seen, &mut taken);
+                let other = addresses.get(&export.export.volume).map(|at| &seen[*at]);
+                self.compare_aoe(&export, other, &mut taken);
+                addresses.entry(export.export.volume.clone()).or_insert(seen.len());
                 seen.push(export);
             }
         }
@@ -261,8 +266,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_sectors(&mut self, new: &SeenAoe, volumes: &[VolumeConfig]) {
-        let volume = volumes.iter().find(|volume| volume.name == new.export.volume);
+    fn check_sectors(&mut self, new: &SeenAoe, volume: Option<&VolumeConfig>) {
         let Some(volume) = volume.filter(|volume| volume.block_size != 512) else { return };
         let message = format!(
             "volume {} has blocks of {} bytes, and AoE addresses sectors of 512",
@@ -272,11 +276,11 @@ impl Resolver<'_> {
         self.push(Mistake::error(new.volume_at.clone(), message).help(help.to_owned()));
     }
 
-    /// Compares an export with those before it; `taken` has the addresses of each link.
+    /// Compares an export with the first of its volume, and with those before it: `taken` has the addresses of each link.
     fn compare_aoe(
         &mut self,
         new: &SeenAoe,
-        seen: &[SeenAoe],
+        other: Option<&SeenAoe>,
         taken: &mut BTreeMap<(LinkName, Address), Span>,
     ) {
         let AoeExport { volume, address, .. } = &new.export;
@@ -291,10 +295,7 @@ impl Resolver<'_> {
             }
             taken.insert((link, *address), new.at.clone());
         }
-        let Some(old) = seen.iter().find(|old| old.export.volume == *volume).filter(|_| !collides)
-        else {
-            return;
-        };
+        let Some(old) = other.filter(|_| !collides) else { return };
         let (message, is_error, help) = if old.export.address == *address {
             let message = format!("volume {volume} is {address} already");
             (

@@ -3,6 +3,8 @@
 //! A host connects to a subsystem and then sees all of its namespaces (NVMe Base 2.0, 3.1.2), so the
 //! exports of one subsystem must name the same hosts. Nobody may connect unless `hosts` says so.
 
+use std::collections::BTreeSet;
+
 use toml::Spanned;
 
 use super::super::address::HostPort;
@@ -10,7 +12,7 @@ use super::super::file::{Low, LowExport, LowListener, LowNvmeExport, LowWords};
 use super::super::mistake::{Mistake, Span};
 use super::super::model::{Export, Hosts, Link, Listener, NSID_MAX, POLL_US_MAX};
 use super::super::nqn::Nqn;
-use super::{Named, Resolver};
+use super::{Names, Resolver};
 
 /// An export and where it was written.
 struct Seen {
@@ -115,7 +117,7 @@ impl Resolver<'_> {
         (listeners.into_iter().map(|(listener, _)| listener).collect(), links)
     }
 
-    pub(super) fn exports(&mut self, low: &[LowExport], volume_names: &[Named]) -> Vec<Export> {
+    pub(super) fn exports(&mut self, low: &[LowExport], volume_names: &Names) -> Vec<Export> {
         let mut seen: Vec<Seen> = Vec::new();
         for one in low {
             if let Some(export) = self.export(one, volume_names) {
@@ -123,22 +125,21 @@ impl Resolver<'_> {
                 seen.push(export);
             }
         }
-        for (name, span) in volume_names {
-            let exported = low
-                .iter()
-                .any(|one| one.volume.as_ref().is_some_and(|volume| volume.get_ref() == name));
-            if !exported && !low.is_empty() {
+        let exported: BTreeSet<&String> =
+            low.iter().filter_map(|one| Some(one.volume.as_ref()?.get_ref())).collect();
+        for (name, span) in &volume_names.list {
+            if !exported.contains(name) && !low.is_empty() {
                 self.push(Mistake::warning(span.clone(), format!("volume {name} is in no export")));
             }
         }
         seen.into_iter().map(|one| one.export).collect()
     }
 
-    fn export(&mut self, low: &LowExport, volume_names: &[Named]) -> Option<Seen> {
+    fn export(&mut self, low: &LowExport, volume_names: &Names) -> Option<Seen> {
         match &low.volume {
             None => self.missing(&low.span, "[[export]]", "volume", "volume = \"v0\""),
             Some(written) => {
-                if !volume_names.iter().any(|(name, _)| name == written.get_ref()) {
+                if !volume_names.has(written.get_ref()) {
                     self.unknown_name(written, "volume", volume_names);
                 }
             }

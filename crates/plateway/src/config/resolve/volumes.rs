@@ -3,6 +3,8 @@
 //! Whether the disks are large enough, and whether what they write atomically allows the block size,
 //! is known only once they are open; that is checked there.
 
+use std::collections::BTreeMap;
+
 use toml::Spanned;
 
 use super::super::file::LowVolume;
@@ -11,23 +13,23 @@ use super::super::model::{
     BLOCK_SIZE_DEFAULT, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, Layout, Uuid, VolumeConfig,
 };
 use super::super::size::Size;
-use super::{Named, Resolver};
+use super::{Names, Resolver};
 
 const LAYOUTS: [&str; 3] = ["single", "concat", "stripe"];
 
-/// Where a disk is used: its name, the volume, the place.
-type Use = (String, String, Span);
+/// Where disks are used, by name: the volume, the place.
+type Uses = BTreeMap<String, (String, Span)>;
 
 impl Resolver<'_> {
-    pub(super) fn volumes(&mut self, low: &[LowVolume], disk_names: &[Named]) -> Vec<VolumeConfig> {
-        let mut used: Vec<Use> = Vec::new();
+    pub(super) fn volumes(&mut self, low: &[LowVolume], disk_names: &Names) -> Vec<VolumeConfig> {
+        let mut used = Uses::new();
         let mut uuids: Vec<(Uuid, Span)> = Vec::new();
         let volumes = low
             .iter()
             .filter_map(|one| self.volume(one, disk_names, &mut used, &mut uuids))
             .collect();
-        for (name, span) in disk_names {
-            if !used.iter().any(|(disk, _, _)| disk == name) {
+        for (name, span) in &disk_names.list {
+            if !used.contains_key(name) {
                 self.push(Mistake::warning(span.clone(), format!("disk {name} is in no volume")));
             }
         }
@@ -37,8 +39,8 @@ impl Resolver<'_> {
     fn volume(
         &mut self,
         low: &LowVolume,
-        disk_names: &[Named],
-        used: &mut Vec<Use>,
+        disk_names: &Names,
+        used: &mut Uses,
         uuids: &mut Vec<(Uuid, Span)>,
     ) -> Option<VolumeConfig> {
         let name = low.name.as_ref().map(|name| name.get_ref().clone()).unwrap_or_default();
@@ -82,8 +84,8 @@ impl Resolver<'_> {
         &mut self,
         low: &LowVolume,
         name: &str,
-        disk_names: &[Named],
-        used: &mut Vec<Use>,
+        disk_names: &Names,
+        used: &mut Uses,
     ) -> Vec<String> {
         let Some(list) = &low.disks else {
             self.missing(&low.span, "[[volume]]", "disks", "disks = [\"d0\"]");
@@ -93,13 +95,11 @@ impl Resolver<'_> {
             self.error(list.span(), "disks is empty: a volume needs at least one disk");
         }
         for disk in list.get_ref() {
-            if !disk_names.iter().any(|(known, _)| known == disk.get_ref()) {
+            if !disk_names.has(disk.get_ref()) {
                 self.unknown_name(disk, "disk", disk_names);
                 continue;
             }
-            if let Some((_, other, first)) =
-                used.iter().find(|(known, _, _)| known == disk.get_ref())
-            {
+            if let Some((other, first)) = used.get(disk.get_ref()) {
                 let whose = if other == name {
                     "this volume".to_owned()
                 } else {
@@ -111,7 +111,7 @@ impl Resolver<'_> {
                 self.push(Mistake::error(disk.span(), message).also(first, "first here"));
                 continue;
             }
-            used.push((disk.get_ref().clone(), name.to_owned(), disk.span()));
+            used.insert(disk.get_ref().clone(), (name.to_owned(), disk.span()));
         }
         list.get_ref().iter().map(|disk| disk.get_ref().clone()).collect()
     }
