@@ -326,6 +326,7 @@ impl Play {
                     self.link(connection).pipe.end(after_send);
                 }
                 Effect::Connect { .. } => panic!("nothing is imported"),
+                Effect::SendFrames { .. } => panic!("there are no links"),
                 Effect::Mail { to, mail } if to == ShardId::CONTROL => self.answered(shard, mail),
                 Effect::Mail { to, mail } => {
                     assert_ne!(to.index(), shard, "a shard writes to itself");
