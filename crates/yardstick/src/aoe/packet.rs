@@ -128,16 +128,7 @@ impl Packet {
 
     /// Sleeps until a frame is there or `timeout_ms` (negative: for ever) are over.
     pub(super) fn wait(&self, timeout_ms: c_int) -> io::Result<()> {
-        let mut poll =
-            libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd that lives through the call.
-        if unsafe { libc::poll(&mut poll, 1, timeout_ms) } < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
-        Ok(())
+        wait_readable(&self.socket, timeout_ms)
     }
 
     /// Frames that the kernel dropped because the ring was full, since the last look.
@@ -225,6 +216,36 @@ pub(super) fn option<T: Copy>(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Sleeps until the socket has something to receive or `timeout_ms` (negative: for ever) are over.
+pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd that lives through the call.
+    if unsafe { libc::poll(&mut poll, 1, timeout_ms) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Maps `len` bytes of a socket's ring at `offset`, at an address of the kernel's choice; the caller unmaps them.
+pub(super) fn map_ring(socket: &OwnedFd, len: usize, offset: libc::off_t) -> Result<NonNull<u8>> {
+    // SAFETY: a new mapping of the socket's ring, where nothing of ours lies.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            socket.as_raw_fd(),
+            offset,
+        )
+    };
+    ensure!(base != libc::MAP_FAILED, "mmap of a ring: {}", io::Error::last_os_error());
+    NonNull::new(base.cast()).context("mmap gave no address")
+}
+
 /// Size of a ring's frame for an MTU, in whole KiB: TPACKET_V2's header and the sockaddr take 66 bytes, and
 /// a VLAN tag may come on top.
 fn slot_size(mtu: usize) -> usize {
@@ -255,19 +276,7 @@ impl ReceiveRing {
         };
         option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let len = slot * slots;
-        // SAFETY: maps the ring just made, all of it, at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                0,
-            )
-        };
-        ensure!(base != libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
-        let base = NonNull::new(base.cast()).context("mmap gave no address")?;
+        let base = map_ring(socket, len, 0)?;
         Ok(Self { base, len, slot, slots, next: 0 })
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
-use super::packet::{BATCH, Interface, interface, option};
+use super::packet::{BATCH, Interface, interface, option, wait_readable};
 use super::responder::{Disk, Options, Reply};
 use super::wire::{ATA_HEAD, FRAME_MIN, Head};
 use crate::memory::Area;
@@ -199,16 +199,7 @@ impl Link {
     }
 
     fn wait(&self, timeout_ms: i32) -> io::Result<()> {
-        let mut poll =
-            libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd that lives through the call.
-        if unsafe { libc::poll(&mut poll, 1, timeout_ms) } < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
-        Ok(())
+        wait_readable(&self.socket, timeout_ms)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::aoe::packet::option;
+use crate::aoe::packet::{map_ring, option};
 
 /// All rings of a socket.
 pub(super) struct Rings {
@@ -98,20 +98,8 @@ impl<T: Copy> Shared<T> {
         offset: libc::off_t,
     ) -> Result<Self> {
         let len = at.desc as usize + entries as usize * size_of::<T>();
-        // SAFETY: maps a ring of the socket, all of it, at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                offset,
-            )
-        };
-        ensure!(base != libc::MAP_FAILED, "mmap of a ring: {}", io::Error::last_os_error());
         Ok(Self {
-            base: NonNull::new(base.cast()).context("mmap gave no address")?,
+            base: map_ring(socket, len, offset)?,
             len,
             producer: at.producer as usize,
             consumer: at.consumer as usize,
