@@ -259,7 +259,7 @@ fn main() {
     let depth: usize = word(1, "32").parse().expect("a depth");
     let write = word(2, "read") == "write";
     let connections: usize = word(3, "1").parse().expect("a number of connections");
-    let arena = Arc::new(Arena::new().expect("address space"));
+    let arena = Arc::new(Arena::new(1).expect("address space"));
     let cpu = reactor::allowed_cpus()[0];
     let config = Config { cpus: vec![Some(cpu)], driver, ..Config::default() };
     let handle = Reactor::start(&config, &arena, |_| Blocks::default()).expect("a reactor");

@@ -26,7 +26,7 @@ struct Real {
 
 impl Real {
     fn new(driver: Preference, receive_buffers: usize, poll_us: u32) -> Real {
-        let arena = Arc::new(Arena::new().unwrap());
+        let arena = Arc::new(Arena::new(2).unwrap());
         let config =
             Config { cpus: vec![None, None], driver, receive_buffers, ..Config::default() };
         let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();

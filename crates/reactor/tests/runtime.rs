@@ -34,8 +34,8 @@ fn on_each(config: &Config, test: impl Fn(Bench)) {
             continue;
         }
         eprintln!("{driver:?}");
-        let arena = Arc::new(Arena::new().unwrap());
         let config = Config { driver, ..config.clone() };
+        let arena = Arc::new(Arena::new(config.cpus.len()).unwrap());
         let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
         test(Bench { handle, arena });
     }

@@ -177,9 +177,10 @@ impl Running {
     {
         check_overwrite(args, overwrite)?;
         let server = &args.server;
-        let arena = Arena::new().map_err(|error| RunError::new(error.to_string()))?;
-        let arena = Arc::new(arena);
         let config = reactor_config(server);
+        let arena =
+            Arena::new(config.cpus.len()).map_err(|error| RunError::new(error.to_string()))?;
+        let arena = Arc::new(arena);
         let (pages, count) = (config.pool_pages, config.cpus.len() as u16);
         let (visits, door) = mpsc::channel();
         let door = Mutex::new(Some(door));

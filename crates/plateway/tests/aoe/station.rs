@@ -41,7 +41,7 @@ impl Station {
         let open = move || {
             let kind = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(namespace.as_fd(), kind).expect("it was made");
-            let arena = Arc::new(Arena::new().expect("memory"));
+            let arena = Arc::new(Arena::new(1).expect("memory"));
             let (told, answers) = mpsc::channel();
             let told = Mutex::new(told);
             let handle = Reactor::start(&Config::default(), &arena, move |_| Post {

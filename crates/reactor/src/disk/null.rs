@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn reads_are_zeros_and_writes_are_forgotten() {
-        let arena = Arc::new(Arena::new().unwrap());
+        let arena = Arc::new(Arena::new(1).unwrap());
         let mut memory = ShardMemory::new(&arena, 64).unwrap();
         let disk = NullDisk::new(ByteCount(1 << 40));
         let extent = Extent::new(512, 8192);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_the_end_is_refused() {
-        let arena = Arc::new(Arena::new().unwrap());
+        let arena = Arc::new(Arena::new(1).unwrap());
         let mut memory = ShardMemory::new(&arena, 64).unwrap();
         let disk = NullDisk::new(ByteCount(4096));
         let extent = Extent::new(4096, 512);

@@ -35,8 +35,10 @@ use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE, prefetch
 use crate::memory::shard_memory::{ShardMemory, difference};
 
 const PAGE: usize = PAGE_SIZE as usize;
-/// Lines of a page's data that are fetched ahead; the processor's own prefetcher takes over from there.
-const LINES_AHEAD: usize = 1;
+/// Pages of an extent that are fetched ahead: as many as a large frame touches.
+const PAGES_AHEAD: usize = 3;
+/// Lines of a page that are fetched to be sent: the processor's own prefetcher takes over from there.
+const LINES_TO_READ: usize = 4;
 /// Lines of a page that are fetched to be overwritten: as many misses as a core has under way.
 const LINES_TO_WRITE: usize = 16;
 /// Bytes of a line.
@@ -175,40 +177,41 @@ impl RamDisk {
         prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
     }
 
-    /// Fetches the state of the first page, and the beginning of its data if they will be sent.
+    /// Fetches what reading `extent` needs: the states of its first pages, and the beginnings of their data, if they will be sent.
     #[inline]
     pub(crate) fn prefetch_page(&self, extent: Extent, data: bool) {
-        let Some(slot) = self.slots.get((extent.offset.0 / PAGE as u64) as usize) else {
-            return;
-        };
-        let page = slot.load(Relaxed);
-        if page == NO_PAGE {
-            return;
-        }
-        self.arena.prefetch_state(page);
-        if data {
-            let from = self.arena.page(page).wrapping_add(extent.offset.0 as usize % PAGE);
-            for line in 0..LINES_AHEAD {
-                prefetch(from.wrapping_add(line * 64));
-            }
+        self.prefetch_parts(extent, if data { LINES_TO_READ } else { 0 });
+    }
+
+    /// Fetches what changing `extent` in place needs. Nothing where it goes past the cache: then the state is seldom looked at.
+    #[inline]
+    pub(crate) fn prefetch_landing(&self, extent: Extent) {
+        if !self.streams() {
+            self.prefetch_parts(extent, LINES_TO_WRITE);
         }
     }
 
-    /// Fetches the states of the pages of `extent`, all of which it has, and the lines that will be overwritten: the end of a borrow waits until they are.
     #[inline]
-    pub(crate) fn prefetch_landing(&self, extent: Extent) {
-        for part in parts(extent) {
-            let page = self.slots[part.slot].load(Relaxed);
+    fn prefetch_parts(&self, extent: Extent, lines_max: usize) {
+        for part in parts(extent).take(PAGES_AHEAD) {
+            let Some(slot) = self.slots.get(part.slot) else { return };
+            let page = slot.load(Relaxed);
             if page == NO_PAGE {
                 continue;
             }
             self.arena.prefetch_state(page);
             let from = self.arena.page(page).wrapping_add(part.from);
-            let lines = (part.to - part.from).div_ceil(LINE).min(LINES_TO_WRITE);
+            let lines = (part.to - part.from).div_ceil(LINE).min(lines_max);
             for line in 0..lines {
                 prefetch(from.wrapping_add(line * LINE));
             }
         }
+    }
+
+    /// Whether a part that is changed in place goes past the cache. Not where others wait for it: it would have to arrive in memory first.
+    #[inline]
+    fn streams(&self) -> bool {
+        self.mark != 0 && self.arena.is_alone()
     }
 
     #[inline]
@@ -296,7 +299,7 @@ impl RamDisk {
             let (now, later) = rest.split_at(part.to - part.from);
             rest = later;
             if !self.change(memory, part, now) {
-                let fresh = memory.take_page();
+                let fresh = memory.take_oldest_page();
                 // SAFETY: `fresh` is ours alone, nobody else can see it, and the part lies within it and is as long as `now`.
                 unsafe {
                     let into = self.arena.page(fresh).add(part.from);
@@ -316,11 +319,9 @@ impl RamDisk {
         // `bytes`, which are elsewhere: a page whose bytes can be read is leased or private, and this one is neither.
         unsafe {
             let into = self.arena.page(page).add(part.from);
-            into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            memory.copy(bytes, into, self.streams());
         }
-        if self.arena.end_borrow(page) {
-            memory.put_page(page);
-        }
+        self.arena.end_borrow(page);
         true
     }
 
@@ -437,15 +438,10 @@ fn check(extent: Extent, buffer: &Buffer) {
 
 impl Drop for RamDisk {
     fn drop(&mut self) {
-        let mut freed = Vec::new();
-        for slot in &mut self.slots {
-            let page = *slot.get_mut();
-            // Readers may still hold leases: what they hold comes back when they end.
-            if page != NO_PAGE && self.arena.retire(page) {
-                freed.push(page);
-            }
-        }
-        self.arena.put(&freed);
+        // Readers may still hold leases: what they hold is free when these end.
+        let pages = self.slots.iter_mut().map(|slot| *slot.get_mut());
+        let pages: Vec<u32> = pages.filter(|page| *page != NO_PAGE).collect();
+        self.arena.abandon(&pages);
         self.arena.shrink(self.slots.len() as u32);
     }
 }

@@ -18,7 +18,7 @@ struct Bench {
 }
 
 fn bench(pages: u64) -> Bench {
-    let arena = Arc::new(Arena::new().unwrap());
+    let arena = Arc::new(Arena::new(1).unwrap());
     let memory = ShardMemory::new(&arena, 1024).unwrap();
     let disk = RamDisk::new(&arena, ByteCount(pages * 4096)).unwrap();
     Bench { arena, memory, disk }
@@ -294,7 +294,7 @@ fn assert_whole(block: &[u8]) {
 fn blocks_are_never_torn_between_threads() {
     const PAGES: u64 = 6;
     const TURNS: u64 = 4000;
-    let arena = Arc::new(Arena::new().unwrap());
+    let arena = Arc::new(Arena::new(4).unwrap());
     let disk = Arc::new(RamDisk::new(&arena, ByteCount(PAGES * 4096)).unwrap());
     let failed = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..4u64)

@@ -55,7 +55,7 @@ impl Drop for Directory {
 }
 
 pub(super) fn memory() -> ShardMemory {
-    ShardMemory::new(&Arc::new(Arena::new().unwrap()), 4096).unwrap()
+    ShardMemory::new(&Arc::new(Arena::new(1).unwrap()), 4096).unwrap()
 }
 
 fn file_spec(path: &Path, create: Option<u64>) -> OpenSpec {
@@ -171,7 +171,7 @@ fn a_size_is_rounded_down_to_blocks_and_seen_again_on_refresh() {
 
 #[test]
 fn memory_lends_what_it_has_and_instruments_and_other_disks_have_to_be_asked() {
-    let arena = Arc::new(Arena::new().unwrap());
+    let arena = Arc::new(Arena::new(1).unwrap());
     let mut memory = ShardMemory::new(&arena, 64).unwrap();
     let ram = OpenSpec::Ram { bytes: 8192 };
     let delayed = OpenSpec::Delay { us: 1, inner: Box::new(ram.clone()) };

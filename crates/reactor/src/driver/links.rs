@@ -257,13 +257,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         while let Some(first) = rest.first() {
             let link = batch.frames[*first as usize].link;
             frames.clear();
-            rest.retain(|number| {
-                let is_its = batch.frames[*number as usize].link == link;
-                if is_its {
-                    frames.push(*number);
-                }
-                !is_its
-            });
+            if batch.frames.iter().all(|frame| frame.link == link) {
+                frames.append(rest);
+            } else {
+                rest.retain(|number| {
+                    let is_its = batch.frames[*number as usize].link == link;
+                    if is_its {
+                        frames.push(*number);
+                    }
+                    !is_its
+                });
+            }
             let done = self.send_on(link, batch, &frames);
             kept.extend_from_slice(&frames[done..]);
         }

@@ -23,7 +23,7 @@ use libc::{tpacket_req, tpacket2_hdr};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::packet::set_option;
-use crate::memory::arena::prefetch;
+use crate::memory::arena::{prefetch, prefetch_to_write};
 
 /// Bytes of a ring: 1,280 frames of MTU 1500 or 224 of 9000, the windows of some hosts; 2 ms of frames at 600,000 a second. The kernel goes round and round in it,
 /// so a ring that is larger than the second-level cache has every frame come from further away, and in a flood those at its end are answered too late.
@@ -35,6 +35,10 @@ const FRAME_AT: u32 = 66;
 /// Room for a header with two tags.
 const HEADER: u32 = 14 + 8;
 const LINE: u32 = 64;
+/// Frames are fetched so many ahead of the one that is shown: enough for that to be over.
+const AHEAD: u32 = 3;
+/// Lines of a frame that are fetched ahead of their use.
+const LINES_AHEAD: usize = 16;
 
 /// How a ring is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +77,21 @@ pub(super) struct Slot<'a> {
     pub(super) length: u32,
 }
 
+/// Where a slot is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Where it begins.
+    at: u32,
+    /// Slots of its block behind it.
+    left: u32,
+}
+
 /// A mapped ring.
 pub(super) struct Ring {
     base: NonNull<u8>,
     geometry: Geometry,
-    /// Where the next slot begins.
-    at: u32,
-    /// Slots of its block behind it.
-    left: u32,
+    /// The next slot.
+    place: Place,
     /// The kernel has said that frames were lost.
     pub(super) is_losing: bool,
 }
@@ -117,8 +128,8 @@ impl Ring {
                 return Err(error.into());
             }
         };
-        let left = geometry.block / geometry.slot - 1;
-        Ok(Ring { base, geometry, at: 0, left, is_losing: false })
+        let place = Place { at: 0, left: geometry.block / geometry.slot - 1 };
+        Ok(Ring { base, geometry, place, is_losing: false })
     }
 
     pub(super) fn frames(&self) -> u32 {
@@ -128,39 +139,48 @@ impl Ring {
     /// Whether a frame waits. No system call.
     #[inline]
     pub(super) fn has_frame(&self) -> bool {
-        self.status().load(Acquire) & libc::TP_STATUS_USER != 0
+        self.status(self.place).load(Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Shows at most so many frames, and gives the slot of each back right after. Returns how many.
     #[inline]
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Slot<'_>)) -> u32 {
+        // What lies before the slot that is shown and is fetched already.
+        let (mut ahead, mut fetched) = (self.place, 0);
         for count in 0..most {
-            let status = self.status().load(Acquire);
-            if status & libc::TP_STATUS_USER == 0 {
+            while fetched < most.min(count + AHEAD) {
+                let status = self.status(ahead).load(Acquire);
+                if status & libc::TP_STATUS_USER == 0 {
+                    break;
+                }
+                fetch_payload(self.slot(ahead, status).bytes);
+                (ahead, fetched) = (self.behind(ahead), fetched + 1);
+                self.fetch(self.behind(ahead));
+            }
+            if fetched == count {
                 return count;
             }
+            let status = self.status(self.place).load(Acquire);
             self.is_losing |= status & libc::TP_STATUS_LOSING != 0;
-            let next = self.next();
-            self.fetch(next.0);
-            show(self.slot(status));
-            self.status().store(libc::TP_STATUS_KERNEL, Release);
-            (self.at, self.left) = next;
+            show(self.slot(self.place, status));
+            self.status(self.place).store(libc::TP_STATUS_KERNEL, Release);
+            self.place = self.behind(self.place);
         }
         most
     }
 
-    /// The frame in the next slot, which must be ours.
+    /// The frame in a slot, which must be ours.
     #[inline]
-    fn slot(&self, status: u32) -> Slot<'_> {
+    fn slot(&self, place: Place, status: u32) -> Slot<'_> {
         // SAFETY: the slot lies within the mapping and begins with this header, which the kernel has written before the status that says that
         // the slot is ours, and leaves alone until we give it back.
-        let header = unsafe { self.base.add(self.at as usize).cast::<tpacket2_hdr>().as_ref() };
+        let header = unsafe { self.base.add(place.at as usize).cast::<tpacket2_hdr>().as_ref() };
         let begin = u32::from(header.tp_mac);
         let end = begin + header.tp_snaplen;
         assert!(end <= self.geometry.slot, "the kernel put bytes {begin}..{end} into a slot");
         // SAFETY: as above; the bytes lie within the slot, as was just checked, and nobody writes to them while the slot is ours.
         let bytes = unsafe {
-            let first = self.base.add((self.at + begin) as usize);
+            let first = self.base.add((place.at + begin) as usize);
             std::slice::from_raw_parts(first.as_ptr(), header.tp_snaplen as usize)
         };
         let is_tagged = status & libc::TP_STATUS_VLAN_VALID != 0;
@@ -171,29 +191,40 @@ impl Ring {
     }
 
     #[inline]
-    fn status(&self) -> &AtomicU32 {
+    fn status(&self, place: Place) -> &AtomicU32 {
         // SAFETY: a slot begins, aligned to 64 bytes, with its status, which kernel and process only access as a whole word; it lives as
         // long as the mapping.
-        unsafe { AtomicU32::from_ptr(self.base.add(self.at as usize).as_ptr().cast()) }
+        unsafe { AtomicU32::from_ptr(self.base.add(place.at as usize).as_ptr().cast()) }
     }
 
-    /// Where the slot after this one begins, and how many of its block are behind it.
+    /// The slot behind this one.
     #[inline]
-    fn next(&self) -> (u32, u32) {
+    fn behind(&self, Place { at, left }: Place) -> Place {
         let Geometry { slot, block, .. } = self.geometry;
-        if self.left > 0 {
-            return (self.at + slot, self.left - 1);
+        if left > 0 {
+            return Place { at: at + slot, left: left - 1 };
         }
-        let begin = (self.at / block + 1) * block;
-        (if begin as usize == self.geometry.bytes() { 0 } else { begin }, block / slot - 1)
+        let begin = (at / block + 1) * block;
+        let at = if begin as usize == self.geometry.bytes() { 0 } else { begin };
+        Place { at, left: block / slot - 1 }
     }
 
-    /// Has the processor fetch a slot's header and the begin of its frame, which another one has just written.
+    /// Has the processor fetch a slot's header, to be given back, and the begin of its frame, which another one has just written.
     #[inline]
-    fn fetch(&self, at: u32) {
-        for line in [0, LINE] {
-            prefetch(self.base.as_ptr().wrapping_add((at + line) as usize));
-        }
+    fn fetch(&self, Place { at, .. }: Place) {
+        let header = self.base.as_ptr().wrapping_add(at as usize);
+        prefetch_to_write(header);
+        prefetch(header.wrapping_add(LINE as usize));
+    }
+}
+
+/// Has the processor fetch what follows a frame's header. Another one has just written it, so that each line comes from its cache, one after the other; behind
+/// [`LINES_AHEAD`] of them the processor has seen that they follow each other.
+#[inline]
+fn fetch_payload(bytes: &[u8]) {
+    let lines = (bytes.len() / LINE as usize).min(LINES_AHEAD);
+    for line in 1..lines {
+        prefetch(bytes.as_ptr().wrapping_add(line * LINE as usize));
     }
 }
 

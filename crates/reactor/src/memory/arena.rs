@@ -22,16 +22,7 @@
 //! what every `unsafe` block of this room and of `disk::ram` rests on: [`block::Buffer`] is not `Clone`, so a private page has one
 //! owner, and a page reaches a table only by giving up that ownership.
 //!
-//! **Leases.** A page's state is an `AtomicU32`: a count of leases and the mark *detached*. To lease, a reader counts itself in, *then* looks
-//! whether the slot still holds the page ([`Arena::lease`]); to take a page out, a writer swaps the slot, *then* looks whether anybody is
-//! counted ([`Arena::retire`]). All four steps are sequentially consistent, so at least one of the two sees the other. A reader that
-//! came too late counts itself out again; its passing count may hit a page that is long private or free, which harms nobody because it never
-//! touches the bytes, and because who finds *detached* with a count of zero frees the page by a compare-exchange that only one can win.
-//!
-//! **Borrows.** A part of an installed page that nobody leases may be changed in place. The writer sets the mark *borrowed* on a state that was zero, *then*
-//! looks whether the slot still holds the page ([`Arena::borrow`]); a reader that counts itself in and finds the mark waits until it is gone, which
-//! is the time of one copy. So a page never changes while it is leased, and who leases it never sees half a change. A page that leaves its slot meanwhile is
-//! detached, and the borrower frees it.
+//! How pages are leased, changed in place and taken out of their slots while others look at them: [`leases`](super::leases).
 //!
 //! **Conservation.** The limit of the arena is the sum of all pools, all RAM disks' sizes, and what each shard's cache and hands may hold
 //! ([`SHARD_SLACK`]). Charge each private page in a buffer and each lease in a buffer to that buffer, which its pool counted; each
@@ -44,11 +35,13 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use block::PAGE_SIZE;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+use super::leases::State;
 
 /// The number of the page that holds zeros for ever. It is leased without being counted.
 pub(crate) const ZERO_PAGE: u32 = 0;
@@ -66,13 +59,7 @@ pub(crate) const SHARD_SLACK: u32 = SHARD_CACHE as u32 + 8;
 /// Pages that one call of [`Arena::give_back`] returns at most: 16 MiB, a millisecond or two.
 pub const GIVE_BACK_MAX: usize = 4096;
 
-/// The mark of a page that left its slot while it was leased. Below it: the count of leases.
-const DETACHED: u32 = 1 << 31;
-/// The mark of a page that one writer changes in place.
-const BORROWED: u32 = 1 << 30;
 const PAGE: usize = PAGE_SIZE as usize;
-/// A reader looks so often whether a borrow is over before it lets other threads run.
-const SPINS: u32 = 128;
 /// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose address space is limited).
 const RESERVE_MAX: u32 = 1 << 28;
 const RESERVE_MIN: u32 = 1 << 18;
@@ -82,7 +69,12 @@ const OPEN_STEP: u32 = 1 << 14;
 /// All pages of the process. Shared by the shards as an `Arc`.
 pub struct Arena {
     pages: NonNull<u8>,
-    states: NonNull<AtomicU32>,
+    states: NonNull<State>,
+    /// Shards that use it at most, and those that do.
+    shards: usize,
+    entered: AtomicUsize,
+    /// Leases that have not ended, where one shard is alone: its own count, which it changes without a locked instruction.
+    pub(super) leased: AtomicUsize,
     /// Pages that the reserved address space has room for.
     capacity: u32,
     supply: Mutex<Supply>,
@@ -96,6 +88,8 @@ struct Supply {
     warm: Vec<u32>,
     /// Free, and given back to the kernel.
     cold: Vec<u32>,
+    /// Pages that left their slots for good, until nobody leases them.
+    abandoned: Vec<u32>,
     /// The first page that was never taken.
     fresh: u32,
     /// Pages that may be in use together.
@@ -168,11 +162,11 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Reserves the address space: 1 TiB, or less where the process may not have so much (a limit on its address space).
-    pub fn new() -> Result<Arena, ArenaError> {
+    /// Reserves the address space for at most `shards` shards: 1 TiB, or less where the process may not have so much (a limit on its address space).
+    pub fn new(shards: usize) -> Result<Arena, ArenaError> {
         let mut capacity = RESERVE_MAX;
         loop {
-            match Arena::reserve(capacity) {
+            match Arena::reserve(shards, capacity) {
                 Ok(arena) => {
                     // The page of zeros.
                     arena.grow(1)?;
@@ -185,9 +179,9 @@ impl Arena {
         }
     }
 
-    fn reserve(capacity: u32) -> Result<Arena, ArenaError> {
+    fn reserve(shards: usize, capacity: u32) -> Result<Arena, ArenaError> {
         let pages = map(capacity as usize * PAGE)?;
-        let states = match map(capacity as usize * size_of::<AtomicU32>()) {
+        let states = match map(capacity as usize * size_of::<State>()) {
             Ok(states) => states,
             Err(error) => {
                 unmap(pages, capacity as usize * PAGE);
@@ -197,6 +191,9 @@ impl Arena {
         Ok(Arena {
             pages,
             states: states.cast(),
+            shards,
+            entered: AtomicUsize::new(0),
+            leased: AtomicUsize::new(0),
             capacity,
             supply: Mutex::default(),
             giving_back: AtomicBool::new(false),
@@ -220,7 +217,7 @@ impl Arena {
             let from = supply.open as usize;
             let count = open as usize - from;
             // OPEN_STEP states fill whole pages, so both ranges begin and end at page edges.
-            let state = size_of::<AtomicU32>();
+            let state = size_of::<State>();
             allow(self.states.cast(), from * state, count * state)?;
             allow(self.pages, from * PAGE, count * PAGE)?;
             ask_for_huge_pages(self.pages, from * PAGE, count * PAGE);
@@ -245,6 +242,7 @@ impl Arena {
         }
         let mut pages = {
             let mut supply = self.supply();
+            self.collect(&mut supply);
             let keep = supply.warm.len() - supply.warm.len().min(GIVE_BACK_MAX);
             let taken = supply.warm.split_off(keep);
             if keep == 0 {
@@ -273,7 +271,8 @@ impl Arena {
 
     /// How the arena stands.
     pub fn report(&self) -> ArenaReport {
-        let supply = self.supply();
+        let mut supply = self.supply();
+        self.collect(&mut supply);
         let free = (supply.warm.len() + supply.cold.len()) as u32;
         ArenaReport {
             limit: supply.limit,
@@ -288,6 +287,9 @@ impl Arena {
     #[cold]
     pub(crate) fn take(&self, into: &mut Vec<u32>, count: usize) {
         let mut supply = self.supply();
+        if !supply.abandoned.is_empty() {
+            self.collect(&mut supply);
+        }
         let want = into.len() + count;
         for list in 0..2 {
             let list = if list == 0 { &mut supply.warm } else { &mut supply.cold };
@@ -317,107 +319,42 @@ impl Arena {
     }
 
     #[inline]
-    fn state(&self, number: u32) -> &AtomicU32 {
+    pub(super) fn state(&self, number: u32) -> &State {
         debug_assert!(number < self.capacity);
         // SAFETY: as for `page`, and `grow` opened the state before the number was handed out; the mapping lives as long as `self`,
-        // is aligned to a page, and was zeros, which is a valid atomic.
+        // is aligned to a page, and was zeros, which is a valid state.
         unsafe { &*self.states.as_ptr().add(number as usize) }
     }
 
-    /// Leases the page that `slot` holds; [`ZERO_PAGE`] when it holds none. End it with [`end_lease`](Self::end_lease).
-    #[inline]
-    pub(crate) fn lease(&self, slot: &AtomicU32) -> u32 {
-        loop {
-            let page = slot.load(SeqCst);
-            if page == NO_PAGE {
-                return ZERO_PAGE;
-            }
-            if self.state(page).fetch_add(1, SeqCst) & BORROWED != 0 {
-                self.await_borrower(page);
-            }
-            if slot.load(SeqCst) == page {
-                return page;
-            }
-            // Somebody took it out meanwhile. If ours was the last count of a detached page, it is ours to free.
-            if self.end_lease(page) {
-                self.put(&[page]);
-            }
-        }
+    /// A shard begins to use the arena. Panics if it was not made for so many.
+    pub(crate) fn enter(&self) {
+        let before = self.entered.fetch_add(1, SeqCst);
+        assert!(before < self.shards, "an arena for {} shards is used by more", self.shards);
     }
 
-    /// Ends a lease. `true`: it was the last of a page that left its slot; the caller now owns the page, and frees it.
+    /// Whether one shard alone leases, borrows and exchanges pages, so that nobody sees what it does in between.
     #[inline]
-    #[must_use]
-    pub(crate) fn end_lease(&self, page: u32) -> bool {
-        if page == ZERO_PAGE {
-            return false;
-        }
-        let state = self.state(page);
-        let before = state.fetch_sub(1, SeqCst);
-        debug_assert!(before & (BORROWED - 1) > 0, "page {page} had no lease to end");
-        before == DETACHED + 1 && state.compare_exchange(DETACHED, 0, SeqCst, SeqCst).is_ok()
+    pub(crate) fn is_alone(&self) -> bool {
+        self.shards == 1
     }
 
-    /// The page that `slot` holds, for its bytes to be changed in place; `None` if it holds none, or somebody leases or borrows it. End it
-    /// with [`end_borrow`](Self::end_borrow), soon and without a lease in between: readers wait for it.
-    #[inline]
-    pub(crate) fn borrow(&self, slot: &AtomicU32) -> Option<u32> {
-        let page = slot.load(SeqCst);
-        if page == NO_PAGE {
-            return None;
-        }
-        self.state(page).compare_exchange(0, BORROWED, SeqCst, SeqCst).ok()?;
-        if slot.load(SeqCst) == page {
-            return Some(page);
-        }
-        // Somebody took it out meanwhile.
-        if self.end_borrow(page) {
-            self.put(&[page]);
-        }
-        None
+    /// Takes pages that left their slots for good while they may be leased: those that nobody leases are free, the others when their leases have ended.
+    pub(crate) fn abandon(&self, pages: &[u32]) {
+        let mut supply = self.supply();
+        supply.abandoned.extend_from_slice(pages);
+        self.collect(&mut supply);
     }
 
-    /// Ends a borrow. `true`: the page left its slot meanwhile and nobody leases it; the caller now owns it, and frees it.
-    #[inline]
-    #[must_use]
-    pub(crate) fn end_borrow(&self, page: u32) -> bool {
-        let state = self.state(page);
-        let before = state.fetch_sub(BORROWED, SeqCst);
-        debug_assert!(before & BORROWED != 0, "page {page} was not borrowed");
-        before == DETACHED | BORROWED && state.compare_exchange(DETACHED, 0, SeqCst, SeqCst).is_ok()
-    }
-
-    /// Waits until a page that we lease is not borrowed any more; as long as we are counted nobody borrows it again.
-    #[cold]
-    fn await_borrower(&self, page: u32) {
-        let mut spins = 0;
-        while self.state(page).load(SeqCst) & BORROWED != 0 {
-            spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
+    /// Frees what was abandoned and is leased no more.
+    fn collect(&self, supply: &mut Supply) {
+        let Supply { abandoned, warm, .. } = supply;
+        abandoned.retain(|page| {
+            let is_leased = self.state(*page).is_leased();
+            if !is_leased {
+                warm.push(*page);
             }
-        }
-    }
-
-    /// For whoever has just taken `page` out of its slot. `true`: nobody leases it, it is the caller's now. `false`: it is detached, and
-    /// belongs to whoever ends its last lease.
-    #[inline]
-    #[must_use]
-    pub(crate) fn retire(&self, page: u32) -> bool {
-        let state = self.state(page);
-        let mut seen = state.load(SeqCst);
-        loop {
-            if seen == 0 {
-                return true;
-            }
-            debug_assert!(seen & DETACHED == 0, "page {page} was detached twice");
-            match state.compare_exchange(seen, seen | DETACHED, SeqCst, SeqCst) {
-                Ok(_) => return false,
-                Err(now) => seen = now,
-            }
-        }
+            is_leased
+        });
     }
 
     /// Fetches the line of a page's state ahead of its use.
@@ -435,7 +372,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         unmap(self.pages, self.capacity as usize * PAGE);
-        unmap(self.states.cast(), self.capacity as usize * size_of::<AtomicU32>());
+        unmap(self.states.cast(), self.capacity as usize * size_of::<State>());
     }
 }
 
@@ -452,6 +389,18 @@ pub(crate) fn prefetch(at: *const u8) {
     // SAFETY: a prefetch is a hint that cannot fault, whatever the address.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// The same, for a line that will be written to.
+#[inline]
+pub(crate) fn prefetch_to_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint that cannot fault, whatever the address; a processor that does not know this one ignores it.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
@@ -506,7 +455,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_and_put_is_counted() {
-        let arena = Arena::new().unwrap();
+        let arena = Arena::new(1).unwrap();
         arena.grow(1000).unwrap();
         let before = arena.report();
         let mut pages = Vec::new();
@@ -520,7 +469,7 @@ mod tests {
 
     #[test]
     fn pages_given_back_come_again_as_zeros() {
-        let arena = Arena::new().unwrap();
+        let arena = Arena::new(1).unwrap();
         arena.grow(600).unwrap();
         let mut pages = Vec::new();
         arena.take(&mut pages, 512);
@@ -541,38 +490,8 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_leased_is_freed_by_its_last_lease() {
-        let arena = Arena::new().unwrap();
-        arena.grow(4).unwrap();
-        let mut pages = Vec::new();
-        arena.take(&mut pages, 1);
-        let slot = AtomicU32::new(pages[0]);
-        let (a, b) = (arena.lease(&slot), arena.lease(&slot));
-        assert_eq!((a, b), (pages[0], pages[0]));
-        slot.store(NO_PAGE, SeqCst);
-        assert!(!arena.retire(a));
-        assert!(!arena.end_lease(a));
-        assert!(arena.end_lease(b));
-        assert_eq!(arena.lease(&slot), ZERO_PAGE);
-        assert!(!arena.end_lease(ZERO_PAGE));
-    }
-
-    #[test]
-    fn a_page_that_nobody_leases_is_the_retirers() {
-        let arena = Arena::new().unwrap();
-        arena.grow(4).unwrap();
-        let mut pages = Vec::new();
-        arena.take(&mut pages, 1);
-        let slot = AtomicU32::new(pages[0]);
-        let lease = arena.lease(&slot);
-        assert!(!arena.end_lease(lease));
-        slot.store(NO_PAGE, SeqCst);
-        assert!(arena.retire(pages[0]));
-    }
-
-    #[test]
     fn more_than_the_address_space_is_refused() {
-        let arena = Arena::new().unwrap();
+        let arena = Arena::new(1).unwrap();
         let capacity = arena.report().capacity;
         assert!(matches!(arena.grow(capacity), Err(ArenaError::Full { .. })));
     }

@@ -50,6 +50,7 @@ impl ShardMemory {
     /// The memory of a shard whose pool has `pool_pages` pages; the arena grows by them and by the shard's slack.
     pub fn new(arena: &Arc<Arena>, pool_pages: u32) -> Result<ShardMemory, ArenaError> {
         arena.grow(pool_pages + SHARD_SLACK)?;
+        arena.enter();
         Ok(ShardMemory {
             arena: arena.clone(),
             cache: Vec::with_capacity(SHARD_CACHE),
@@ -110,6 +111,13 @@ impl ShardMemory {
         let page = self.cache[at] & !COLD;
         self.cache.truncate(at);
         page
+    }
+
+    /// A free page, the one that has been at hand for longest: who takes one after the other gets new pages in a row.
+    #[inline]
+    pub(crate) fn take_oldest_page(&mut self) -> u32 {
+        self.have(1);
+        self.cache.remove(0) & !COLD
     }
 
     /// Sees that the last `count` pages at hand are there to be taken; returns the index of the first. They are taken in the order in which they were
@@ -255,15 +263,27 @@ impl ShardMemory {
             // we borrow mutably; nobody else can see it, so `part` lies elsewhere.
             unsafe {
                 let into = self.at(page, ((phase + from) % PAGE) as u32);
-                if marked & COLD != 0 && streams(into, part.len()) {
-                    stream(into, part);
-                    self.streamed = true;
-                } else {
-                    into.copy_from_nonoverlapping(part.as_ptr(), part.len());
-                }
+                self.copy(part, into, marked & COLD != 0);
             }
         }
         self.cache.truncate(first);
+    }
+
+    /// Copies bytes to a page, past the cache if it is cold.
+    ///
+    /// # Safety
+    /// `into` must be valid for as many bytes as `from` has, be apart from it, and be nobody else's.
+    #[inline]
+    pub(crate) unsafe fn copy(&mut self, from: &[u8], into: *mut u8, is_cold: bool) {
+        // SAFETY: by the caller's word.
+        unsafe {
+            if is_cold && streams(into, from.len()) {
+                stream(into, from);
+                self.streamed = true;
+            } else {
+                into.copy_from_nonoverlapping(from.as_ptr(), from.len());
+            }
+        }
     }
 
     /// Orders what went past the cache before everything that follows. Whoever lets another thread see pages of this shard calls it first: a disk

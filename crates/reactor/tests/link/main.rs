@@ -76,7 +76,7 @@ fn on_each_with<M: Machine<Mail = Note> + 'static>(
                     return;
                 }
                 prepare_pair();
-                let arena = Arc::new(Arena::new().unwrap());
+                let arena = Arc::new(Arena::new(2).unwrap());
                 let config = Config { cpus: vec![None, None], driver, ..Config::default() };
                 let handle = Reactor::start(&config, &arena, machine.clone()).unwrap();
                 let bench = Bench { handle, access: *access };

@@ -104,7 +104,7 @@ fn search(
     duration: Duration,
 ) -> miette::Result<Vec<Found>> {
     let failed = |why: &dyn std::fmt::Display| miette::miette!("discovery by AoE: {why}");
-    let arena = Arc::new(Arena::new().map_err(|error| failed(&error))?);
+    let arena = Arc::new(Arena::new(1).map_err(|error| failed(&error))?);
     let (told, found) = mpsc::channel();
     let told = Mutex::new(told);
     let links: Vec<LinkId> = (0..interfaces.len() as u32).map(LinkId).collect();
