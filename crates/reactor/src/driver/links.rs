@@ -38,6 +38,12 @@ const MESSAGES_MAX: usize = 1024;
 const STUCK: Duration = Duration::from_secs(1);
 /// Where nothing tells that there is room again, it is tried after so long: some frames of 9,000 bytes on a gigabit wire.
 const ROOM_RETRY: Duration = Duration::from_micros(500);
+/// How often a link that had frames is looked at once more, with a pause of the processor in between (40 ns), before it is watched: about what it costs to sleep and be woken.
+const LINGER_LOOKS: u32 = 40;
+/// Where that was in vain, it is left out so many times.
+const LINGER_RARELY: u8 = 32;
+/// So often in vain, after as many times with frames.
+const LUCK_MAX: u8 = 8;
 /// A watch that failed is tried again after so long.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -77,6 +83,9 @@ struct Door {
     stuck: Option<Instant>,
     /// An alarm is set.
     alarm: bool,
+    /// How often lingering was worth it lately, and how often it was left out since it was tried.
+    luck: u8,
+    quiet: u8,
     /// Who asked for the port back.
     leaving: Option<Sender<Option<Box<Port>>>>,
 }
@@ -223,7 +232,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let Driver { links, engine, .. } = self;
         links.awake.retain(|slot| {
             let Some(door) = links.doors.get_mut(*slot) else { return false };
-            if door.leaving.is_some() || door.port.may_have_frame() {
+            if door.leaving.is_some() || door.port.may_have_frame() || door.linger() {
                 return door.leaving.is_none();
             }
             door.frames = true;
@@ -427,7 +436,32 @@ impl Door {
             stuck: None,
             alarm: false,
             leaving: None,
+            luck: 0,
+            quiet: 0,
         }
+    }
+
+    /// Looks for frames a little longer. Where that was in vain lately, only now and then.
+    fn linger(&mut self) -> bool {
+        if !self.port.is_looked_at_for_free() {
+            return false;
+        }
+        if self.luck == 0 {
+            self.quiet += 1;
+            if self.quiet < LINGER_RARELY {
+                return false;
+            }
+        }
+        self.quiet = 0;
+        for _ in 0..LINGER_LOOKS {
+            std::hint::spin_loop();
+            if self.port.may_have_frame() {
+                self.luck = (self.luck + 2).min(LUCK_MAX);
+                return true;
+            }
+        }
+        self.luck = self.luck.saturating_sub(1);
+        false
     }
 }
 

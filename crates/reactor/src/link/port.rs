@@ -76,6 +76,12 @@ impl Port {
         self.way.frames()
     }
 
+    /// Whether looking for a frame takes no system call.
+    #[inline]
+    pub(crate) fn is_looked_at_for_free(&self) -> bool {
+        !matches!(self.way, Way::Messages(_))
+    }
+
     /// Whether frames wait, as far as can be seen without a system call. `false` is certain at the moment of the last
     /// [`receive`](Self::receive): what came since then makes the descriptor ready.
     #[inline]
