@@ -16,7 +16,6 @@ use block::checksum::crc32c;
 use block::limits::DISCARD_RANGES_MAX;
 use block::pool::Class;
 use block::{Buffer, Extent, Instant, Operation, PAGE_SIZE};
-use contract::LinkId;
 use volume::reservation::{Access, Scheme};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
@@ -28,20 +27,18 @@ use super::{Context, Counters, LOANS, Loan, Target};
 use crate::export::{ExportId, identify};
 use crate::head::Head;
 
-/// A command that is judged: the frame, the export that it is for, and the head of its answer.
+/// A command that is judged: the frame, and the export that it is for.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     received: &'a Received<'a>,
     id: ExportId,
     argument: AtaArgument,
-    head: Head,
 }
 
 /// A command that was judged, on its way below.
 #[derive(Debug)]
 struct Judged {
     id: ExportId,
-    head: Head,
     kind: Kind,
     /// As it will stand among those in flight, but for its slot and stage.
     active: Active,
@@ -73,7 +70,6 @@ impl Asked<'_> {
         };
         Judged {
             id: self.id,
-            head: self.head,
             kind,
             active,
             crc: if active.changes { crc32c(payload) } else { 0 },
@@ -113,8 +109,7 @@ impl Target {
                 return self.refuse(received, id, ErrorCode::RESERVED);
             }
         }
-        let Some(head) = self.head(received, id) else { return };
-        let asked = Asked { received, id, argument, head: head.with_ata(&argument) };
+        let asked = Asked { received, id, argument };
         match (direction, opcode) {
             (Direction::In, opcode) if opcode != Opcode::IDENTIFY_DEVICE => self.read(&asked, ctx),
             (Direction::Out, opcode) if opcode != Opcode::DATA_SET_MANAGEMENT => {
@@ -122,6 +117,13 @@ impl Target {
             }
             _ => self.other(&asked, ctx),
         }
+    }
+
+    /// The head of the answer, with the registers as they were asked. Made where it is used, and not carried along.
+    #[inline]
+    fn ata_head(&self, asked: &Asked<'_>) -> Head {
+        let head = self.head(asked.received, asked.id);
+        head.expect("its link is up: the frame has just come on it").with_ata(&asked.argument)
     }
 
     /// The sectors that a command of at most `count_max` is for, from the first up to the first behind; `None` and answered if they are not to be had.
@@ -158,20 +160,20 @@ impl Target {
         let Some(overlap) = self.admit(&judged) else { return };
         let extent = extent(first, end);
         let Some((buffer, account)) = self.take(id, Class::Transfer, extent, ctx) else { return };
-        judged.account = account;
         let volume = self.exported(id).export.volume;
         if overlap == Overlap::None
             && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
         {
+            let head = self.ata_head(asked);
             let link = received.link;
-            let Judged { head, account, .. } = judged;
             self.loans.push(Loan { head, link, export: id, account, disk, extent, buffer });
             if self.loans.len() == LOANS {
                 self.take_loans(ctx);
             }
             return;
         }
-        self.launch(received.link, judged, overlap, Operation::Read { extent, buffer }, ctx);
+        judged.account = account;
+        self.launch(asked, judged, overlap, Operation::Read { extent, buffer }, ctx);
     }
 
     #[inline]
@@ -198,7 +200,7 @@ impl Target {
         }
         let mut judged = asked.judged(Kind::Write, (first, end), payload);
         let Some(overlap) = self.admit(&judged) else { return };
-        if self.is_known(received.link, &judged, ctx) {
+        if self.is_known(asked, &judged, ctx) {
             return;
         }
         // What was read before is read before.
@@ -208,26 +210,26 @@ impl Target {
         if let (Some((disk, place)), Overlap::None) = (landing, overlap) {
             ctx.memory.land(disk, place, payload);
             ctx.below.landed(volume, disk, extent.length);
-            return self.landed(received, judged, ctx.now);
+            return self.landed(asked, judged, ctx.now);
         }
         let taken = self.take(id, Class::Capsule, extent, ctx);
         let Some((mut buffer, account)) = taken else { return };
         judged.account = account;
         ctx.memory.write(&mut buffer, 0, payload);
         let operation = Operation::Write { extent, buffer, durable: false };
-        self.launch(received.link, judged, overlap, operation, ctx);
+        self.launch(asked, judged, overlap, operation, ctx);
     }
 
     /// A write is done that was never in flight: memory took it from the frame.
     #[inline]
-    fn landed(&mut self, received: &Received<'_>, judged: Judged, now: Instant) {
-        let Judged { id, mut head, kind, active, crc, shape, .. } = judged;
+    fn landed(&mut self, asked: &Asked<'_>, judged: Judged, now: Instant) {
+        let Judged { id, kind, active, crc, shape, .. } = judged;
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
         let key = key(&active, id, kind, shape, crc);
         let record = exported.remember(&mut self.repeats, now, &key, kind);
         self.repeats.end(now, record, true);
         exported.count_write((active.end - active.first) * SECTOR as u64, &mut self.counters);
-        self.send(received.link, head.done());
+        self.succeed(asked);
     }
 
     /// Whether there is room for a command, and what it overlaps; `None` and counted if it is dropped.
@@ -267,7 +269,7 @@ impl Target {
 
     /// Whether a write was carried out a moment ago; then it is answered or dropped here.
     #[inline]
-    fn is_known(&mut self, link: LinkId, judged: &Judged, ctx: &Context<'_>) -> bool {
+    fn is_known(&mut self, asked: &Asked<'_>, judged: &Judged, ctx: &Context<'_>) -> bool {
         let exported = self.exported(judged.id);
         let Judged { kind, shape, crc, .. } = *judged;
         let key = key(&judged.active, judged.id, kind, shape, crc);
@@ -275,8 +277,7 @@ impl Target {
             Known::New => false,
             Known::Done => {
                 self.counters.repeated_answered += 1;
-                let mut head = judged.head;
-                self.send(link, head.done());
+                self.succeed(asked);
                 true
             }
             Known::Superseded => {
@@ -308,14 +309,15 @@ impl Target {
     #[inline]
     fn launch(
         &mut self,
-        link: LinkId,
+        asked: &Asked<'_>,
         judged: Judged,
         overlap: Overlap,
         mut operation: Operation,
         ctx: &mut Context<'_>,
     ) {
+        let head = self.ata_head(asked);
         let waits = overlap == Overlap::Waits;
-        let Judged { id, head, kind, active, crc, shape, account } = judged;
+        let Judged { id, kind, active, crc, shape, account } = judged;
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
         let record = if active.changes && !waits {
             let key = key(&active, id, kind, shape, crc);
@@ -330,7 +332,7 @@ impl Target {
             kind,
             durable,
             account,
-            link,
+            link: asked.received.link,
             export: id,
             place: exported.active.len() as u32,
             record,
@@ -373,14 +375,15 @@ impl Target {
     #[cold]
     fn fail(&mut self, asked: &Asked<'_>, error: ErrorBits) {
         self.counters.failed += 1;
-        let mut head = asked.head;
+        let mut head = self.ata_head(asked);
         head.finish(Status::FAILED, error, None);
         self.send(asked.received.link, head.bytes());
     }
 
-    /// Answers that all is done, where nothing was to do.
+    /// Answers that all is done.
+    #[inline]
     fn succeed(&mut self, asked: &Asked<'_>) {
-        let mut head = asked.head;
+        let mut head = self.ata_head(asked);
         self.send(asked.received.link, head.done());
     }
 
@@ -388,7 +391,8 @@ impl Target {
     #[cold]
     fn other(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         self.counters.other_ata += 1;
-        let Asked { received, id, argument, mut head } = *asked;
+        let Asked { received, id, argument } = *asked;
+        let mut head = self.ata_head(asked);
         let opcode = asked.opcode();
         let export = &self.exported(id).export;
         match opcode {
@@ -426,7 +430,7 @@ impl Target {
                 // It overlaps nothing: what was answered is durable, and what was not is not promised.
                 let judged = asked.judged(Kind::Plain, (0, 0), &[]);
                 if let Some(overlap) = self.admit(&judged) {
-                    self.launch(received.link, judged, overlap, Operation::Flush, ctx);
+                    self.launch(asked, judged, overlap, Operation::Flush, ctx);
                 }
             }
             Opcode::READ_VERIFY | Opcode::READ_VERIFY_EXT => self.verify(asked, ctx),
@@ -437,7 +441,8 @@ impl Target {
 
     /// SMART, as much of it as says that the device is well. Answers have a sector behind them, without which aoeping shows none.
     fn smart(&mut self, asked: &Asked<'_>) {
-        let Asked { received, argument, mut head, .. } = *asked;
+        let Asked { received, argument, .. } = *asked;
+        let mut head = self.ata_head(asked);
         let mut data = [0; SECTOR];
         let is_smart = argument.lba[1..3] == smart::SIGNATURE;
         match argument.error_feature {
@@ -465,7 +470,7 @@ impl Target {
         let judged = asked.judged(Kind::Plain, (first, end), &[]);
         if let Some(overlap) = self.admit(&judged) {
             let operation = Operation::Verify { extent: extent(first, end) };
-            self.launch(asked.received.link, judged, overlap, operation, ctx);
+            self.launch(asked, judged, overlap, operation, ctx);
         }
     }
 
@@ -499,10 +504,10 @@ impl Target {
         }
         let judged = asked.judged(Kind::Trim, (first, end), payload);
         let Some(overlap) = self.admit(&judged) else { return };
-        if !self.is_known(received.link, &judged, ctx) {
+        if !self.is_known(asked, &judged, ctx) {
             self.take_loans(ctx);
             let operation = Operation::Discard { extents };
-            self.launch(received.link, judged, overlap, operation, ctx);
+            self.launch(asked, judged, overlap, operation, ctx);
         }
     }
 }

@@ -128,13 +128,8 @@ impl Running {
             },
             spread,
         };
-        match self.shards.handle().add_link(id, &options) {
-            Ok(facts) => Ok((id, facts)),
-            // Our numbers of links mean nothing to people.
-            Err(error) => {
-                Err(RunError::new(error.to_string().replacen(&format!("{id} on "), "", 1)))
-            }
-        }
+        let facts = self.shards.handle().add_link(id, &options);
+        facts.map(|facts| (id, facts)).map_err(|error| RunError::new(error.to_string()))
     }
 }
 

@@ -92,10 +92,7 @@ impl Keeper {
         options: &LinkOptions,
     ) -> io::Result<LinkFacts> {
         let named = |error: io::Error| {
-            io::Error::new(
-                error.kind(),
-                format!("{id} on interface {}: {error}", options.interface),
-            )
+            io::Error::new(error.kind(), format!("interface {}: {error}", options.interface))
         };
         self.try_add(id, options).map_err(named)
     }
@@ -253,7 +250,7 @@ impl Keeper {
                 }
             }
             if !kept.failed {
-                eprintln!("{} on interface {}: {error}", kept.id, kept.options.interface);
+                eprintln!("interface {}: {error}", kept.options.interface);
             }
             kept.failed = true;
         }

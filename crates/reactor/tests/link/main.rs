@@ -625,7 +625,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         };
         let options = |name: &str| bench.options(name, None, one(ON_LEFT));
         let missing = refused(options("no-such-if"));
-        assert!(missing.starts_with("link 1 on interface no-such-if: expected an Ethernet"));
+        assert!(missing.starts_with("interface no-such-if: expected an Ethernet"));
         assert!(missing.contains("(there are: ") && missing.contains("left"), "{missing}");
         assert!(refused(options("lo")).contains("loopback"));
         for vlan in [0, 4095] {
