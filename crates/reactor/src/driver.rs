@@ -18,6 +18,7 @@
 mod closing;
 mod connection;
 mod disks;
+mod linger;
 mod links;
 mod listening;
 mod receiving;

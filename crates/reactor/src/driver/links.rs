@@ -21,6 +21,7 @@ use block::table::{Slot, Table};
 use contract::{Event, FrameBatch, InFrame, LinkId, Machine, OutFrame};
 use libc::{iovec, mmsghdr};
 
+use super::linger::Linger;
 use super::{Alarm, Driver};
 use crate::engine::{Engine, Kind, Op};
 use crate::link::counters::Counters;
@@ -38,12 +39,6 @@ const MESSAGES_MAX: usize = 1024;
 const STUCK: Duration = Duration::from_secs(1);
 /// Where nothing tells that there is room again, it is tried after so long: some frames of 9,000 bytes on a gigabit wire.
 const ROOM_RETRY: Duration = Duration::from_micros(500);
-/// How often a link that had frames is looked at once more, with a pause of the processor in between (40 ns), before it is watched: about what it costs to sleep and be woken.
-const LINGER_LOOKS: u32 = 40;
-/// Where that was in vain, it is left out so many times.
-const LINGER_RARELY: u8 = 32;
-/// So often in vain, after as many times with frames.
-const LUCK_MAX: u8 = 8;
 /// A watch that failed is tried again after so long.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -83,9 +78,7 @@ struct Door {
     stuck: Option<Instant>,
     /// An alarm is set.
     alarm: bool,
-    /// How often lingering was worth it lately, and how often it was left out since it was tried.
-    luck: u8,
-    quiet: u8,
+    linger: Linger,
     /// Who asked for the port back.
     leaving: Option<Sender<Option<Box<Port>>>>,
 }
@@ -232,7 +225,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let Driver { links, engine, .. } = self;
         links.awake.retain(|slot| {
             let Some(door) = links.doors.get_mut(*slot) else { return false };
-            if door.leaving.is_some() || door.port.may_have_frame() || door.linger() {
+            if door.leaving.is_some() || door.may_have_frame() {
                 return door.leaving.is_none();
             }
             door.frames = true;
@@ -427,6 +420,14 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 }
 
 impl Door {
+    /// Whether frames wait, or come in a moment, if that costs no system call to see.
+    #[inline]
+    fn may_have_frame(&mut self) -> bool {
+        let Door { port, linger, .. } = self;
+        let comes = |linger: &mut Linger| linger.look(|| port.may_have_frame());
+        port.may_have_frame() || (port.is_looked_at_for_free() && comes(linger))
+    }
+
     fn new(port: Box<Port>) -> Door {
         Door {
             port,
@@ -436,32 +437,8 @@ impl Door {
             stuck: None,
             alarm: false,
             leaving: None,
-            luck: 0,
-            quiet: 0,
+            linger: Linger::default(),
         }
-    }
-
-    /// Looks for frames a little longer. Where that was in vain lately, only now and then.
-    fn linger(&mut self) -> bool {
-        if !self.port.is_looked_at_for_free() {
-            return false;
-        }
-        if self.luck == 0 {
-            self.quiet += 1;
-            if self.quiet < LINGER_RARELY {
-                return false;
-            }
-        }
-        self.quiet = 0;
-        for _ in 0..LINGER_LOOKS {
-            std::hint::spin_loop();
-            if self.port.may_have_frame() {
-                self.luck = (self.luck + 2).min(LUCK_MAX);
-                return true;
-            }
-        }
-        self.luck = self.luck.saturating_sub(1);
-        false
     }
 }
 

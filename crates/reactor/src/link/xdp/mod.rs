@@ -30,6 +30,7 @@ use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
 use super::port::{Port, Way};
+use super::ring::{AHEAD, fetch_frame};
 use program::{Attached, TAG, TYPE_AT};
 use rings::{Mapping, Ring};
 
@@ -274,19 +275,24 @@ impl Queue {
         Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory })
     }
 
+    /// Shows the frames that wait now, at most so many, and gives their chunks back when all were shown: the kernel's counters are looked at and changed once.
     fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
-        for count in 0..most {
-            let waiting = self.receive.waiting();
-            let is_last =
-                |behind: &u32| self.receive.peek(*behind).options & libc::XDP_PKT_CONTD == 0;
-            let Some(last) = (0..waiting).find(is_last) else { return count };
-            let first = self.receive.peek(0);
-            if last == 0 {
+        let waiting = self.receive.waiting();
+        let (mut count, mut taken) = (0, 0);
+        while count < most {
+            let is_last = |at: &u32| self.receive.peek(*at).options & libc::XDP_PKT_CONTD == 0;
+            let Some(last) = (taken..waiting).find(is_last) else { break };
+            if taken + AHEAD < waiting {
+                let piece = self.receive.peek(taken + AHEAD);
+                fetch_frame(self.memory.at(piece.addr, piece.len), piece.len);
+            }
+            let first = self.receive.peek(taken);
+            if last == taken {
                 show(self.frame(&first));
             } else {
                 whole.clear();
-                for behind in 0..=last {
-                    let piece = self.receive.peek(behind);
+                for at in taken..=last {
+                    let piece = self.receive.peek(at);
                     // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled again.
                     let bytes = unsafe {
                         let base = self.memory.at(piece.addr, piece.len);
@@ -298,14 +304,17 @@ impl Queue {
                 }
                 show(untagged(whole));
             }
-            for behind in 0..=last {
-                let address = self.receive.peek(behind).addr;
+            for at in taken..=last {
+                let address = self.receive.peek(at).addr;
                 self.fill.write(address - address % u64::from(CHUNK));
             }
-            self.receive.take(last + 1);
+            (count, taken) = (count + 1, last + 1);
+        }
+        if taken > 0 {
+            self.receive.take(taken);
             self.fill.publish();
         }
-        most
+        count
     }
 
     /// A frame of one chunk, where it lies.
