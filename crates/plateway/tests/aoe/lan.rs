@@ -51,15 +51,41 @@ impl Lan {
                 return None;
             }
         }
+        lan.await_up(INTERFACE);
+        Some(lan)
+    }
+
+    /// Another cable, with jumbo frames.
+    pub(crate) fn add_cable(&self, interface: &str) {
+        let (target, initiator) = (self.target.as_str(), self.initiator.as_str());
+        let steps: [&[&str]; 3] = [
+            &[
+                "link", "add", interface, "mtu", "9000", "netns", target, "type", "veth", "peer",
+                "name", interface, "mtu", "9000", "netns", initiator,
+            ],
+            &["-n", target, "link", "set", interface, "up"],
+            &["-n", initiator, "link", "set", interface, "up"],
+        ];
+        for step in steps {
+            ip(step).unwrap_or_else(|why| panic!("ip {}: {why}", step.join(" ")));
+        }
+        self.await_up(interface);
+    }
+
+    /// Takes a cable out at the initiators' side.
+    pub(crate) fn pull(&self, interface: &str) {
+        ip(&["-n", &self.initiator, "link", "set", interface, "down"]).expect("it is there");
+    }
+
+    fn await_up(&self, interface: &str) {
         let until = Instant::now() + HANG;
-        for namespace in [target, initiator] {
-            let show = ["-n", namespace, "-o", "link", "show", INTERFACE];
+        for namespace in [&self.target, &self.initiator] {
+            let show = ["-n", namespace, "-o", "link", "show", interface];
             while !ip(&show).expect("it is there").contains("LOWER_UP") {
-                assert!(Instant::now() < until, "{INTERFACE} of {namespace} does not come up");
+                assert!(Instant::now() < until, "{interface} of {namespace} does not come up");
                 std::thread::yield_now();
             }
         }
-        Some(lan)
     }
 
     /// The program in a namespace.

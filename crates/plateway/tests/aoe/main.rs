@@ -6,6 +6,7 @@
 mod common;
 mod lan;
 mod station;
+mod wires;
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +14,8 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 use wire::aoe::{
-    Address, Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, MaskArgument,
-    MaskCommand, MaskError, ReserveArgument, ReserveCommand,
+    Address, Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, ErrorCode,
+    MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand,
 };
 
 use crate::common::{flat, text, write};
@@ -229,6 +230,34 @@ fn what_initiators_set_survives_kill_9_and_a_damaged_file_is_left_alone() {
     fs::write(&path, good).unwrap();
     let server = lan.serve_again(home.path(), &BOTH);
     assert_eq!(seen(&mut station), all);
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_and_not_changed() {
+    let Some(lan) = Lan::make("1500") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let server = lan.serve(home.path(), &BOTH);
+    let mut station = Station::new(&lan.initiator);
+    let at = Address::new(7, 0);
+    let set = |string: &[u8]| {
+        let set = ConfigArgument::request(ConfigCommand::FORCE, string.len() as u16).emit();
+        [&set[..], string].concat()
+    };
+    station.done(at, Command::CONFIG, &set(b"first"));
+    // Where the directory was, there is a file now.
+    let (state, aside) = (home.path().join("state"), home.path().join("aside"));
+    fs::rename(&state, &aside).unwrap();
+    fs::write(&state, "not a directory").unwrap();
+    let (header, _) = station.ask(at, Command::CONFIG, &set(b"second"));
+    assert!(header.flags.is_error() && header.error == ErrorCode::DEVICE_UNAVAILABLE, "{header:?}");
+    assert_eq!(seen(&mut station).0, b"first");
+    assert!(server.log().contains("cannot store the config string"), "{}", server.log());
+    // It is there again, and what is asked for is done.
+    fs::remove_file(&state).unwrap();
+    fs::rename(&aside, &state).unwrap();
+    station.done(at, Command::CONFIG, &set(b"third"));
+    assert_eq!(seen(&mut station).0, b"third");
     server.stop();
 }
 
