@@ -1,12 +1,14 @@
 //! Links: whether each interface of AoE is there and up, and whether this user may open it. Nothing is bound, received or sent.
 
+use std::fs;
+
 use reactor::{look_at_interface, may_open_links};
 use serde::Serialize;
 use wire::aoe::sectors_for_mtu;
 use wire::ethernet::MacAddress;
 
 use super::Look;
-use crate::config::model::{Link, LinkName};
+use crate::config::model::{Link, LinkAccess, LinkName};
 use crate::run::RunError;
 
 /// An interface, as it would be found.
@@ -77,6 +79,20 @@ impl Look<'_> {
             (Err(error), None) => return Err(fail(error.to_string())),
         };
         let state = if facts.up { "up" } else { "down: it is answered on once it is up" };
-        Ok(format!("{state}, {sectors} sectors a frame{rights}"))
+        let bridge = match (link.access, bridge_of(interface)) {
+            (LinkAccess::Packet, Some(bridge)) => {
+                format!(
+                    "; deaf: it is a port of the bridge {bridge}, which takes its frames: name {bridge}"
+                )
+            }
+            _ => String::new(),
+        };
+        Ok(format!("{state}, {sectors} sectors a frame{bridge}{rights}"))
     }
+}
+
+/// The bridge that an interface is a port of, as far as the system shows it.
+fn bridge_of(interface: &str) -> Option<String> {
+    let bridge = fs::read_link(format!("/sys/class/net/{interface}/brport/bridge")).ok()?;
+    Some(bridge.file_name()?.to_string_lossy().into_owned())
 }

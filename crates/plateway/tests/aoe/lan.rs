@@ -77,6 +77,18 @@ impl Lan {
         ip(&["-n", &self.initiator, "link", "set", interface, "down"]).expect("it is there");
     }
 
+    /// Makes the targets' end a port of a bridge.
+    pub(crate) fn bridge(&self, bridge: &str) {
+        let target = self.target.as_str();
+        let steps: [&[&str]; 2] = [
+            &["-n", target, "link", "add", bridge, "type", "bridge"],
+            &["-n", target, "link", "set", INTERFACE, "master", bridge],
+        ];
+        for step in steps {
+            ip(step).unwrap_or_else(|why| panic!("ip {}: {why}", step.join(" ")));
+        }
+    }
+
     fn await_up(&self, interface: &str) {
         let until = Instant::now() + HANG;
         for namespace in [&self.target, &self.initiator] {

@@ -103,3 +103,15 @@ fn an_address_that_another_station_announces_is_told() {
     twin.stop();
     server.stop();
 }
+
+#[test]
+fn check_says_that_a_port_of_a_bridge_hears_nothing() {
+    let Some(lan) = Lan::make("1500") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let path = write(home.path(), &config("\"veth0\"", ""));
+    let check =
+        || lan.run(&lan.target, &["check", &path]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!check().contains("bridge"), "{}", check());
+    lan.bridge("br7");
+    assert!(check().contains("a port of the bridge br7"), "{}", check());
+}
