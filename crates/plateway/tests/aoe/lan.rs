@@ -66,9 +66,7 @@ impl Lan {
             &["-n", target, "link", "set", interface, "up"],
             &["-n", initiator, "link", "set", interface, "up"],
         ];
-        for step in steps {
-            ip(step).unwrap_or_else(|why| panic!("ip {}: {why}", step.join(" ")));
-        }
+        must(&steps);
         self.await_up(interface);
     }
 
@@ -84,9 +82,7 @@ impl Lan {
             &["-n", target, "link", "add", bridge, "type", "bridge"],
             &["-n", target, "link", "set", INTERFACE, "master", bridge],
         ];
-        for step in steps {
-            ip(step).unwrap_or_else(|why| panic!("ip {}: {why}", step.join(" ")));
-        }
+        must(&steps);
     }
 
     fn await_up(&self, interface: &str) {
@@ -163,6 +159,13 @@ impl Drop for Lan {
             // One that was never made is no mistake.
             let _ = ip(&["netns", "del", namespace]);
         }
+    }
+}
+
+/// Steps that nothing may refuse.
+fn must(steps: &[&[&str]]) {
+    for step in steps {
+        ip(step).unwrap_or_else(|why| panic!("ip {}: {why}", step.join(" ")));
     }
 }
 

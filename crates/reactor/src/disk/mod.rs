@@ -259,11 +259,11 @@ impl Disk {
         }
     }
 
-    /// Second step for a bulk of requests: see [`RamDisk::prefetch_page`]. Does nothing for other disks.
+    /// Second step for a bulk of requests: see [`RamDisk::prefetch_pages`]. Does nothing for other disks.
     #[inline]
-    pub fn prefetch_page(&self, operation: &Operation) {
+    pub fn prefetch_pages(&self, operation: &Operation) {
         if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
-            disk.prefetch_page(extent, matches!(operation, Operation::Read { .. }));
+            disk.prefetch_pages(extent, matches!(operation, Operation::Read { .. }));
         }
     }
 }

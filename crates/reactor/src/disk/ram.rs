@@ -170,30 +170,31 @@ impl RamDisk {
     }
 
     /// Fetches the table's line for the first page of `extent`. When several requests are at hand, call it for all, then
-    /// [`prefetch_page`](Self::prefetch_page) for all, then carry them out: their cache misses then overlap.
+    /// [`prefetch_pages`](Self::prefetch_pages) for all, then carry them out: their cache misses then overlap.
     #[inline]
     pub(crate) fn prefetch_slot(&self, extent: Extent) {
         let slot = (extent.offset.0 / PAGE as u64) as usize;
         prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
     }
 
-    /// Fetches what reading `extent` needs: the states of its first pages, and the beginnings of their data, if they will be sent.
+    /// Fetches the states of the first pages, and the beginnings of their data if they will be sent.
     #[inline]
-    pub(crate) fn prefetch_page(&self, extent: Extent, data: bool) {
-        self.prefetch_parts(extent, if data { LINES_TO_READ } else { 0 });
+    pub(crate) fn prefetch_pages(&self, extent: Extent, data: bool) {
+        self.prefetch_parts(extent, PAGES_AHEAD, if data { LINES_TO_READ } else { 0 });
     }
 
     /// Fetches what changing `extent` in place needs. Nothing where it goes past the cache: then the state is seldom looked at.
     #[inline]
     pub(crate) fn prefetch_landing(&self, extent: Extent) {
         if !self.streams() {
-            self.prefetch_parts(extent, LINES_TO_WRITE);
+            self.prefetch_parts(extent, PAGES_AHEAD, LINES_TO_WRITE);
         }
     }
 
+    /// Fetches the states of at most so many pages of `extent`, and at most so many lines of the part of each that it touches. What lies beyond the end is left out.
     #[inline]
-    fn prefetch_parts(&self, extent: Extent, lines_max: usize) {
-        for part in parts(extent).take(PAGES_AHEAD) {
+    fn prefetch_parts(&self, extent: Extent, pages_max: usize, lines_max: usize) {
+        for part in parts(extent).take(pages_max) {
             let Some(slot) = self.slots.get(part.slot) else { return };
             let page = slot.load(Relaxed);
             if page == NO_PAGE {
@@ -235,27 +236,16 @@ impl RamDisk {
             buffer.push_page(PageId(self.arena.lease(slot)).leased());
             return;
         }
-        self.prefetch_states(extent);
+        self.prefetch_parts(extent, usize::MAX, 0);
         let lease = |part: Part| PageId(self.arena.lease(&self.slots[part.slot])).leased();
         buffer.fill(parts(extent).map(lease));
-    }
-
-    /// Fetches the states of all pages of a large extent.
-    #[inline]
-    fn prefetch_states(&self, extent: Extent) {
-        for part in parts(extent) {
-            let page = self.slots[part.slot].load(Relaxed);
-            if page != NO_PAGE {
-                self.arena.prefetch_state(page);
-            }
-        }
     }
 
     #[inline]
     fn write(&self, memory: &mut ShardMemory, extent: Extent, buffer: &mut Buffer) {
         assert!(!buffer.is_reserved(), "a write of {extent} came without bytes");
         if buffer.page_count() > 1 {
-            self.prefetch_states(extent);
+            self.prefetch_parts(extent, usize::MAX, 0);
         }
         for (index, part) in parts(extent).enumerate() {
             let given = buffer.pages()[index];

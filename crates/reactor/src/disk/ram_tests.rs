@@ -49,7 +49,7 @@ fn read(disk: &RamDisk, memory: &mut ShardMemory, extent: Extent) -> Buffer {
     let mut buffer = Buffer::reserved(extent.length.0 as u32, phase(extent));
     // Both ways of reading, wherever a test reads.
     if (extent.offset.0 / 512).is_multiple_of(2) && disk.can_lend(extent) {
-        disk.prefetch_page(extent, true);
+        disk.prefetch_pages(extent, true);
         disk.lend(extent, &mut buffer);
         return buffer;
     }

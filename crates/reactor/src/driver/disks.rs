@@ -95,7 +95,7 @@ impl Disks {
             }
             for (id, request) in part {
                 if let Some(disk) = self.open(*id) {
-                    disk.prefetch_page(&request.operation);
+                    disk.prefetch_pages(&request.operation);
                 }
             }
         }

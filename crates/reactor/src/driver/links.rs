@@ -424,8 +424,8 @@ impl Door {
     #[inline]
     fn may_have_frame(&mut self) -> bool {
         let Door { port, linger, .. } = self;
-        let comes = |linger: &mut Linger| linger.look(|| port.may_have_frame());
-        port.may_have_frame() || (port.is_looked_at_for_free() && comes(linger))
+        let has_frame = || port.may_have_frame();
+        has_frame() || (port.is_looked_at_for_free() && linger.look(has_frame))
     }
 
     fn new(port: Box<Port>) -> Door {

@@ -26,8 +26,8 @@
 //!
 //! **Conservation.** The limit of the arena is the sum of all pools, all RAM disks' sizes, and what each shard's cache and hands may hold
 //! ([`SHARD_SLACK`]). Charge each private page in a buffer and each lease in a buffer to that buffer, which its pool counted; each
-//! installed page to its slot, which the disk's size counted; each detached page to one of its leases, which by the same
-//! count stands for no page of its own. So pages in use never exceed the limit, and [`ShardMemory`](super::ShardMemory) never finds
+//! installed page to its slot, which the disk's size counted; each detached or abandoned page to one of its leases, which by the same
+//! count stands for no page of its own; an abandoned page without leases is free, and found when pages are wanted. So pages in use never exceed the limit, and [`ShardMemory`](super::ShardMemory) never finds
 //! the arena empty. What escapes these charges (a page between two hands, one that only a passing count keeps) is at most a few pages a
 //! shard at a time, and part of the slack. Running out is therefore a bug, and panics.
 

@@ -355,7 +355,7 @@ impl Memory for ShardMemory {
     #[inline]
     fn foresee_loan(&self, disk: DiskId, extent: Extent) {
         if let Some(disk) = self.lender(disk) {
-            disk.prefetch_page(extent, true);
+            disk.prefetch_pages(extent, true);
         }
     }
 
