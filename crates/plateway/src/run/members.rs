@@ -29,6 +29,12 @@ const HOLD_LIMIT: Duration = Duration::from_secs(30);
 /// How long a disk that is removed may take to become durable, and then to give back what it was asked.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
+/// A disk by its name, and its URI where that is not the name (a disk of the command line has no other).
+fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
+    let uri = uri.to_string();
+    if *name == uri { format!("disk {name}") } else { format!("disk {name} ({uri})") }
+}
+
 impl Running {
     /// Opens a disk and makes it known to all shards.
     pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
@@ -60,9 +66,9 @@ impl Running {
                 OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
             }
             Target::Aoe(uri) => {
-                let links = self.open_import_links(&config.name, &uri).map_err(|error| {
-                    error.within(&format!("disk {} ({})", config.name, config.uri))
-                })?;
+                let links = self
+                    .open_import_links(&config.name, &uri)
+                    .map_err(|error| error.within(&described(config)))?;
                 match self.add_import(id, config, &open::aoe_settings(&uri, &links)) {
                     Ok(facts) => {
                         OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
@@ -99,9 +105,8 @@ impl Running {
                         reached = Some(facts);
                     }
                     Answer::Import(Err(why)) => {
-                        let uri = &config.uri;
                         let why = self.shards.newsroom().with_links(&why);
-                        return Err(RunError::new(format!("disk {} ({uri}): {why}", config.name))
+                        return Err(RunError::new(format!("{}: {why}", described(config)))
                             .help(match &config.uri {
                                 DiskUri::Aoe(uri) => format!(
                                     "plateway discover aoe://{} shows who answers there; targets are silent to stations that their hosts do not name",
