@@ -19,6 +19,7 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Pool, Random, Request, ShardId, Ticket, VolumeId,
 };
+use contract::link::open;
 use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId};
 use wire::aoe::{Address, AtaArgument, Command, Header, sectors_for_mtu};
@@ -229,17 +230,21 @@ impl World {
             }
             Event::Plain(link, bytes) => self.plain(link, &bytes),
             Event::ToTarget(link, bytes) => {
-                let frame = InFrame { link, tag: None, bytes: &bytes };
-                self.with_target(|target, ctx| target.handle_frame(frame, ctx));
+                let facts = self.facts(station(9, 0, link), link);
+                let frame = open(&facts, &InFrame { link, tag: None, bytes: &bytes });
+                let frame = frame.expect("it is for the target");
+                self.with_target(|target, ctx| target.handle_frame(&frame, ctx));
                 self.settle_target();
             }
             Event::ToHost(host, link, bytes) => {
                 let now = self.now;
+                let facts = self.facts(station(1, host, link), link);
                 let Host { initiator, memory, downs, .. } = &mut self.hosts[host];
                 if let Some(initiator) = initiator
                     && !downs[link.0 as usize]
                 {
-                    initiator.handle_frame(now, InFrame { link, tag: None, bytes: &bytes }, memory);
+                    let frame = open(&facts, &InFrame { link, tag: None, bytes: &bytes });
+                    initiator.handle_frame(now, &frame.expect("it is for the host"), memory);
                 }
                 self.settle_host(host);
             }

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 
 use block::{Completion, Instant, Memory, Request};
 use contract::{
-    ConnectionId, Direct, DiskFacts, DiskId, Effect, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
-    Next, Receive, SendBatch,
+    ConnectionId, Direct, DiskFacts, DiskId, Effect, FrameBatch, LinkFacts, LinkId, Loss, Next,
+    OpenedFrame, Receive, SendBatch,
 };
 use nvme::tcp::initiator::Initiator;
 use wire::aoe::Address;
@@ -329,7 +329,7 @@ impl Imports {
         &mut self,
         now: Instant,
         (address, tag): (Address, u32),
-        frame: InFrame<'_>,
+        frame: &OpenedFrame<'_>,
         memory: &mut dyn Memory,
     ) -> bool {
         let mut wanted = false;

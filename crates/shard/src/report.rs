@@ -3,7 +3,7 @@
 use aoe::ExportId;
 use aoe::target::{LinkUse, Traffic};
 use block::VolumeId;
-use contract::{ConnectionId, DiskId, LinkId, ListenerId};
+use contract::{ConnectionId, DiskId, LinkId, ListenerId, Misfits};
 use nvme::controllers::ControllerReport;
 use nvme::tcp::target;
 use volume::gate::{Counters, Health};
@@ -29,6 +29,8 @@ pub struct Report {
     pub served: target::Counters,
     /// Imports.
     pub imports: Vec<ImportReport>,
+    /// Frames that came on links and were for nobody here, by the reason.
+    pub misfits: Misfits,
     /// AoE.
     pub aoe: AoeReport,
 }

@@ -277,8 +277,8 @@ impl Shard {
                     self.effects.push_back(Effect::Close { connection, after_send: false });
                 }
             }
-            Event::LinkUp { link, facts } => self.link_up(now, link, facts),
-            Event::LinkDown { link } => self.link_down(now, link),
+            Event::LinkUp { link, facts } => self.handle_link(now, link, Some(facts)),
+            Event::LinkDown { link } => self.handle_link(now, link, None),
             Event::FramesSent { token, batch } => self.frames_sent(now, token, batch, memory),
             Event::ConnectFailed { token, error } => {
                 self.imports.connect_failed(now, token, error, memory);
@@ -434,7 +434,11 @@ impl Machine for Shard {
 
     #[inline]
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
-        self.effects.pop_front()
+        let mut effect = self.effects.pop_front();
+        if let Some(Effect::SendFrames { batch, .. }) = &mut effect {
+            self.frames.encapsulate(batch);
+        }
+        effect
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

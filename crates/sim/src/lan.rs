@@ -6,7 +6,7 @@
 use aoe::initiator::LANES_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
-use contract::{LinkFacts, LinkId, Spread};
+use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
 use shard::{ImportSettings, Mail, Order, StoreKey, StoredValue};
 use volume::Reservation;
 use wire::aoe::Address;
@@ -82,20 +82,18 @@ impl Run {
             let serving = match self.random.chance(1, 4) {
                 true => {
                     let shard = self.random.below(self.setup.shards.into()) as u16;
-                    Spread::One(ShardId(shard), filter::target())
+                    let spread = Spread::One(ShardId(shard), filter::target());
+                    Intake { ether_type: EtherType::AOE, spread }
                 }
-                false => Spread::Steered(filter::target(), filter::steer()),
+                false => filter::serving(self.setup.shards),
             };
-            let lanes = (0..self.setup.client_shards.min(LANES_MAX.into()) as u8)
-                .map(filter::initiator)
-                .collect();
-            let importing = Spread::Each(lanes);
+            let importing = filter::importing(self.setup.client_shards.min(LANES_MAX.into()));
             let hosts = clients.iter().map(|host| (*host, importing.clone()));
-            for (host, spread) in hosts.chain([(TARGET, serving)]) {
+            for (host, intake) in hosts.chain([(TARGET, serving)]) {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
                 let mac = mac_of(host, link);
                 let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
-                self.world.plug(host, LinkId(link), link as usize, facts, spread);
+                self.world.plug(host, LinkId(link), link as usize, facts, intake);
             }
         }
         let macs = || clients.iter().map(|host| macs_of(*host, lan.links)).collect::<Vec<_>>();

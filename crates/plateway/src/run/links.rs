@@ -8,10 +8,8 @@
 use std::collections::BTreeMap;
 
 use aoe::filter;
-use block::ShardId;
-use contract::{LinkFacts, LinkId, Spread};
+use contract::{Intake, LinkFacts, LinkId};
 use reactor::LinkOptions;
-use wire::ethernet::EtherType;
 
 use super::Running;
 use super::error::RunError;
@@ -36,13 +34,13 @@ pub(super) struct Links {
 impl Running {
     /// Opens an interface for exports. Returns what deserves to be told.
     pub(super) fn add_link(&mut self, config: &Link) -> Result<Option<String>, RunError> {
-        let spread = match (config.access, self.shards.handle().shards()) {
+        let shards = match config.access {
+            LinkAccess::Packet => self.shards.handle().shards(),
             // Its queues cannot be steered.
-            (LinkAccess::Xdp, _) | (_, 1) => Spread::One(ShardId(0), filter::target()),
-            _ => Spread::Steered(filter::target(), filter::steer()),
+            LinkAccess::Xdp => 1,
         };
         let (id, facts) = self
-            .open_link(config, spread)
+            .open_link(config, filter::serving(shards))
             .map_err(|error| error.within(&format!("listener aoe {}", config.name)))?;
         let link = OpenLink { id, disks: Vec::new() };
         self.links.serving.insert(config.name.clone(), link);
@@ -86,10 +84,9 @@ impl Running {
                 ids.push(link.id);
                 continue;
             }
-            let lanes = 0..self.shards.handle().shards() as u8;
-            let spread = Spread::Each(lanes.map(filter::initiator).collect());
+            let intake = filter::importing(self.shards.handle().shards());
             let config = Link { name: name.clone(), access: LinkAccess::Packet };
-            match self.open_link(&config, spread) {
+            match self.open_link(&config, intake) {
                 Ok((id, _)) => {
                     let link = OpenLink { id, disks: vec![disk.to_owned()] };
                     self.links.importing.insert(name, link);
@@ -115,18 +112,17 @@ impl Running {
         }
     }
 
-    fn open_link(&self, config: &Link, spread: Spread) -> Result<(LinkId, LinkFacts), RunError> {
+    fn open_link(&self, config: &Link, intake: Intake) -> Result<(LinkId, LinkFacts), RunError> {
         let id = self.numbers.link();
         self.shards.newsroom().name_link(id, &config.name.to_string());
         let options = LinkOptions {
             interface: config.name.interface.clone(),
-            ether_type: EtherType::AOE.0,
             vlan: config.name.vlan,
             access: match config.access {
                 LinkAccess::Packet => reactor::LinkAccess::Packet,
                 LinkAccess::Xdp => reactor::LinkAccess::Xdp,
             },
-            spread,
+            intake,
         };
         let facts = self.shards.handle().add_link(id, &options);
         facts.map(|facts| (id, facts)).map_err(|error| RunError::new(error.to_string()))

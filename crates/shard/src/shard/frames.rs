@@ -1,6 +1,7 @@
 //! Frames: links, the AoE target, and what all shards agree on for it.
 //!
-//! A request goes to the target; an answer or announcement to the imports that want it, else to the target, which then hears of addresses that are used
+//! A frame is opened once, and goes to the protocol of its EtherType; one that came inside another, on a virtual link, is taken out before. What is for
+//! nobody is counted. Of AoE, a request goes to the target; an answer or announcement to the imports that want it, else to the target, which then hears of addresses that are used
 //! twice. Batches come back by their mark: the target's, or the serial number of the import that sent them.
 //!
 //! Config strings, masks and reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's owner, values go to the control
@@ -13,9 +14,12 @@ use aoe::control::Control;
 use aoe::target::{Ask, Context, Target, TargetEffect};
 use aoe::{Export, ExportId, answer_of};
 use block::{Instant, Memory, ShardId, VolumeId};
-use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId};
+use contract::{
+    Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, Misfits, OpenedFrame, VirtualLinks,
+};
 use volume::agreement::{Agreement, Outbox};
 use volume::{Agreed, Reservation};
+use wire::ethernet::EtherType;
 
 use super::routing::Below;
 use super::{Settings, Shard};
@@ -30,7 +34,8 @@ const TARGET: u32 = imports::NO_SERIAL;
 #[derive(Debug)]
 pub(super) struct Frames {
     pub(super) target: Target,
-    pub(super) links: BTreeMap<LinkId, LinkFacts>,
+    pub(super) links: Links,
+    virtual_links: Option<Box<dyn VirtualLinks>>,
     /// Volumes of exports, by export.
     exports: BTreeMap<ExportId, VolumeId>,
     controls: Agreement<Control>,
@@ -47,7 +52,8 @@ impl Frames {
         let Settings { shard, shards, .. } = settings;
         Frames {
             target: Target::new(machine::AOE_TARGET, shard).among(shards),
-            links: BTreeMap::new(),
+            links: Links::default(),
+            virtual_links: None,
             exports: BTreeMap::new(),
             controls: Agreement::new(shard, shards),
             control_outbox: Outbox::default(),
@@ -80,7 +86,32 @@ impl Frames {
             drops: *self.target.drops(),
             repeat_bytes: self.target.repeat_bytes(),
             exports: self.exports.keys().filter_map(traffic).collect(),
-            links: self.links.keys().map(|link| (*link, self.target.link_use(*link))).collect(),
+            links: self.links.iter().map(|(link, _)| (link, self.target.link_use(link))).collect(),
+        }
+    }
+
+    /// What came on links for nobody.
+    pub(super) fn misfits(&self) -> Misfits {
+        self.links.misfits
+    }
+
+    /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is not for us.
+    #[inline]
+    fn open<'a>(&mut self, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
+        let opened = self.links.open(frame)?;
+        match &mut self.virtual_links {
+            Some(carrier) if carrier.takes(opened.ether_type) => {
+                self.links.open(&carrier.decapsulate(&opened)?)
+            }
+            _ => Some(opened),
+        }
+    }
+
+    /// Puts the frames of virtual links into those that the driver sends.
+    #[inline]
+    pub(super) fn encapsulate(&mut self, batch: &mut FrameBatch) {
+        if let Some(carrier) = &mut self.virtual_links {
+            carrier.encapsulate(batch);
         }
     }
 }
@@ -103,7 +134,20 @@ impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        match answer_of(frame.bytes) {
+        let Some(frame) = self.frames.open(&frame) else { return };
+        match frame.ether_type {
+            EtherType::AOE => self.take_message(now, &frame, memory),
+            _ => self.frames.links.misfits.other_type += 1,
+        }
+        if !self.outbox.has_only_requests() {
+            self.route_outbox(now, memory);
+        }
+    }
+
+    /// An AoE message came.
+    #[inline]
+    fn take_message(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
+        match answer_of(frame) {
             Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
             // Nothing new is begun while what is below is finished.
             None if self.draining => {}
@@ -111,23 +155,45 @@ impl Shard {
                 target.handle_frame(frame, context);
             }),
         }
-        if !self.outbox.has_only_requests() {
-            self.route_outbox(now, memory);
+    }
+
+    /// A link of the driver's is up or not what it was; `None`: it is down.
+    pub(super) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
+        self.tell_link(now, link, facts);
+        if let Some(carrier) = &mut self.frames.virtual_links {
+            carrier.handle_link(link, facts);
+        }
+        self.route_virtual_links(now);
+    }
+
+    /// From now on this machine carries virtual links over those of the driver. There is one, given before anybody uses its links.
+    pub fn set_virtual_links(&mut self, now: Instant, mut carrier: Box<dyn VirtualLinks>) {
+        self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
+        let before = self.frames.virtual_links.replace(carrier);
+        assert!(before.is_none(), "virtual links are carried already, by {before:?}");
+        self.route_virtual_links(now);
+    }
+
+    fn route_virtual_links(&mut self, now: Instant) {
+        let poll = |frames: &mut Frames| frames.virtual_links.as_mut()?.poll_link();
+        while let Some((link, facts)) = poll(&mut self.frames) {
+            self.tell_link(now, link, facts);
         }
     }
 
-    pub(super) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
-        self.frames.links.insert(link, facts);
-        self.frames.target.link_up(link, facts);
+    fn tell_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         self.frames.touched = true;
-        self.imports.link_up(now, link, facts);
-    }
-
-    pub(super) fn link_down(&mut self, now: Instant, link: LinkId) {
-        self.frames.links.remove(&link);
-        self.frames.target.link_down(link);
-        self.frames.touched = true;
-        self.imports.link_down(now, link);
+        self.frames.links.set(link, facts);
+        match facts {
+            Some(facts) => {
+                self.frames.target.link_up(link, facts);
+                self.imports.link_up(now, link, facts);
+            }
+            None => {
+                self.frames.target.link_down(link);
+                self.imports.link_down(now, link);
+            }
+        }
     }
 
     /// A batch of frames is back.

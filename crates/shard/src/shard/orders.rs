@@ -43,8 +43,8 @@ impl Shard {
             Order::AddImport { disk, settings } => {
                 let import = Import::new(now, disk, number, *settings, self.settings);
                 self.imports.insert(disk, import);
-                for (link, facts) in &self.frames.links {
-                    self.imports.link_up(now, *link, *facts);
+                for (link, facts) in self.frames.links.iter() {
+                    self.imports.link_up(now, link, *facts);
                 }
                 return;
             }
@@ -187,6 +187,7 @@ impl Shard {
             misbehaved: self.misbehaved,
             served,
             imports: self.imports.report(),
+            misfits: self.frames.misfits(),
             aoe: self.frames.report(),
         }
     }
