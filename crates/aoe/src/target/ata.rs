@@ -13,16 +13,16 @@
 //! that is not used. A count of 0 is nothing, not 256. The command decides how many bits of the address count.
 
 use block::checksum::crc32c;
-use block::limits::DISCARD_RANGES_MAX;
+use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
 use block::pool::Class;
-use block::{Buffer, Extent, Instant, Operation, PAGE_SIZE, Slot};
+use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot};
 use volume::reservation::{Access, Scheme};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
 use super::flights::{Active, FILLED, Flight, Kind, Stage};
 use super::repeats::{Key, Known, Repeats};
-use super::{Context, Counters, LOANS, Loan, Target};
+use super::{Context, Counters, Target};
 use crate::export::{ExportId, identify};
 use crate::head::Reply;
 use crate::received::Received;
@@ -165,8 +165,8 @@ impl Target {
             && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
         {
             let reply = self.ata_reply(asked);
-            self.loans.push(Loan { reply, export: id, account, disk, extent, buffer });
-            if self.loans.len() == LOANS {
+            self.loans.push(Loan { disk, extent, buffer, who: (reply, id, account) });
+            if self.loans.len() == LOANS_TOGETHER {
                 self.take_loans(ctx);
             }
             return;

@@ -7,11 +7,11 @@
 
 use core::time::Duration;
 
-use block::{Buffer, Completion, Instant, Operation, Outcome, Slot, Ticket};
+use block::{Buffer, Completion, Instant, Loan, Operation, Outcome, Slot, Ticket};
 use wire::ethernet::EtherType;
 
 use super::flights::{FILLED, Flight, Kind, Stage};
-use super::{Context, Loan, Target, mark};
+use super::{Context, Reader, Target, mark};
 use crate::export::ExportId;
 use crate::head::{Reply, registers};
 
@@ -37,7 +37,7 @@ impl Target {
         match kind {
             Kind::Read if outcome.is_done() => {
                 let Flight { reply, account, .. } = self.forget(slot);
-                self.send_read(reply, id, account, buffer, ctx);
+                self.send_read((reply, id, account), buffer, ctx);
             }
             Kind::Write | Kind::Trim => {
                 let length = u64::from(buffer.len());
@@ -71,9 +71,7 @@ impl Target {
     #[inline]
     fn send_read(
         &mut self,
-        Reply { to, mut head }: Reply,
-        id: ExportId,
-        account: u8,
+        (Reply { to, mut head }, id, account): Reader,
         buffer: Buffer,
         ctx: &mut Context<'_>,
     ) {
@@ -96,13 +94,10 @@ impl Target {
     #[inline]
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
-        for loan in &loans {
-            ctx.memory.foresee_loan(loan.disk, loan.extent);
-        }
+        Loan::foresee(&loans, ctx.memory);
         for loan in loans.drain(..) {
-            let Loan { reply, export, account, disk, extent, mut buffer } = loan;
-            ctx.memory.lend(disk, extent, &mut buffer);
-            self.send_read(reply, export, account, buffer, ctx);
+            let (reader, buffer) = loan.lend(ctx.memory);
+            self.send_read(reader, buffer, ctx);
         }
         self.loans = loans;
     }

@@ -38,8 +38,8 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
-    Slot, Submit, Table, Ticket, VolumeId,
+    Account, Instant, Loan, MachineId, Memory, Operation, Pool, Request, ShardId, Slot, Submit,
+    Table, Ticket, VolumeId,
 };
 use contract::{FrameBatch, LinkId};
 use volume::Reservation;
@@ -201,19 +201,8 @@ struct FlushGroup {
     listed: bool,
 }
 
-/// A read whose data are memory that can be lent: it never goes below.
-#[derive(Debug)]
-struct Loan {
-    reply: Reply,
-    export: ExportId,
-    account: u8,
-    disk: DiskId,
-    extent: Extent,
-    buffer: Buffer,
-}
-
-/// Reads that are gathered before their data are lent, so that the cache misses of many overlap.
-const LOANS: usize = 32;
+/// What answers a read: the reply, whose read it was, and the account that its buffer is of.
+type Reader = (Reply, ExportId, u8);
 
 /// The AoE target of a shard.
 ///
@@ -227,7 +216,7 @@ pub struct Target {
     links: Vec<Option<Link>>,
     exports: Vec<Option<Box<Exported>>>,
     flights: Table<Flight>,
-    loans: Vec<Loan>,
+    loans: Vec<Loan<Reader>>,
     repeats: Repeats,
     outbox: Outbox,
     sweeps: Sweeps,
