@@ -9,10 +9,11 @@
 //!
 //! Links have scenes of their own, over a [`Cable`].
 //!
-//! [`Pages`] is for the other side: the memory that tests of machines alone lend to them.
+//! For the other side, tests of machines alone: [`Pages`] is the memory that they are lent, [`Pipe`] gives them virtual links.
 
 mod links;
 mod pages;
+mod pipe;
 mod scenes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +28,7 @@ use wire::ethernet::EtherType;
 
 pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 pub use pages::Pages;
+pub use pipe::Pipe;
 
 use crate::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,

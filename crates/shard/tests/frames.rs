@@ -9,10 +9,9 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, Request, ShardId,
     Ticket, VolumeId,
 };
-use contract::suite::Pages;
+use contract::suite::{Pages, Pipe};
 use contract::{
-    Ask, Cache, DiskFacts, DiskId, Effect, EtherType, Event, FrameBatch, InFrame, LinkFacts,
-    LinkId, MacAddress, Machine, OpenedFrame, OutFrame, Station, VirtualLinks,
+    Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, OutFrame,
 };
 use shard::{Answer, ImportSettings, Mail, News, Order, Settings, Shard, StoreKey, machine};
 use volume::{Layout, Member, Reservation};
@@ -405,59 +404,11 @@ fn what_is_for_nobody_reaches_no_protocol_and_is_counted() {
     assert_eq!(answer(&mut host)[27], 0x40);
 }
 
-/// What stands between an outer Ethernet header and the frame inside. Its first byte would be a response to AoE.
-const LABEL: [u8; 4] = [0x18, 0x6a, 0x11, 0xff];
-/// A type for experiments (IEEE 802).
-const LABELLED: EtherType = EtherType(0x88b5);
-const VIRTUAL: LinkId = LinkId(9);
-
-/// Carries the frames of one virtual link in labelled frames over the real one.
-#[derive(Debug, Default)]
-struct Pipe {
-    real: Option<LinkFacts>,
-    news: VecDeque<Option<LinkFacts>>,
-}
-
-impl VirtualLinks for Pipe {
-    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
-        assert_eq!(link, LINK, "a virtual link is no news to who carries it");
-        self.real = facts;
-        // An Ethernet header and a label less, and no VLAN.
-        let inside = |real: LinkFacts| LinkFacts { mtu: real.mtu - 14 - 4, vlan: None, ..real };
-        self.news.push_back(facts.map(inside));
-    }
-
-    fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)> {
-        Some((VIRTUAL, self.news.pop_front()?))
-    }
-
-    fn takes(&self, ether_type: EtherType) -> bool {
-        ether_type == LABELLED
-    }
-
-    fn decapsulate<'a>(&mut self, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
-        let bytes = frame.payload.strip_prefix(&LABEL)?;
-        Some(InFrame { link: VIRTUAL, tag: None, bytes })
-    }
-
-    fn encapsulate(&mut self, batch: &mut FrameBatch) {
-        let Some(facts) = self.real else { return };
-        for index in 0..batch.frames.len() {
-            let frame = batch.frames[index];
-            if frame.link == VIRTUAL {
-                let [_, head] = batch.heads(&frame);
-                let mac = MacAddress(head[..6].try_into().expect("a frame has addresses"));
-                batch.put_in_front(index, &facts, &Station::new(LINK, mac), LABELLED, &LABEL);
-            }
-        }
-    }
-}
-
 impl Host {
     /// One with a virtual link over the real one, which is in a VLAN and whose MTU leaves room for two sectors, and one less inside.
     fn with_pipe(mac: [u8; 6]) -> Host {
         let mut host = Host::new(mac, 1);
-        host.shards[0].0.set_virtual_links(host.now, Box::new(Pipe::default()));
+        host.shards[0].0.set_virtual_links(host.now, Box::<Pipe>::default());
         host.raise(mac);
         host
     }
@@ -494,9 +445,10 @@ impl Host {
 #[test]
 fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     let (mut target, mut client) = (Host::with_pipe(TARGET), Host::with_pipe(ONE));
-    target.serve(VIRTUAL);
+    let inside = Pipe::over(LINK);
+    target.serve(inside);
     target.shapes.clear();
-    client.import(VIRTUAL);
+    client.import(inside);
     meet(&mut client, &mut target);
     client.is_connected();
     client.add_volume();
@@ -506,8 +458,9 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     client.shards[0].1.write(&mut buffer, 0, &bytes);
     client.visit(Operation::Write { extent, buffer, durable: false });
     // All that is on the wire is in the real link's VLAN, and labelled.
-    let is_labelled =
-        |frame: &Vec<u8>| frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == LABEL;
+    let is_labelled = |frame: &Vec<u8>| {
+        frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == Pipe::LABEL
+    };
     assert!(!client.sent.is_empty() && client.sent.iter().all(is_labelled));
     meet(&mut client, &mut target);
     let written = client.visited();

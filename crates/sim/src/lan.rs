@@ -6,13 +6,14 @@
 use aoe::initiator::LANES_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
+use contract::suite::Pipe;
 use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
 use shard::{ImportSettings, Mail, Order, StoreKey, StoredValue};
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
-use crate::client::VOLUME;
+use crate::client::{Disguise, Simulated, VOLUME};
 use crate::controller::ControlHost;
 use crate::hostile::Hostile;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
@@ -58,8 +59,10 @@ impl Setup {
     }
 }
 
+/// The links that target and clients live on.
 fn links(lan: &Lan) -> Vec<LinkId> {
-    (0..lan.links).map(LinkId).collect()
+    let real = (0..lan.links).map(LinkId);
+    if lan.inside { real.map(Pipe::over).collect() } else { real.collect() }
 }
 
 /// Where a client finds the target's volume over AoE.
@@ -93,6 +96,7 @@ impl Run {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
                 let mac = mac_of(host, link);
                 let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
+                let intake = if lan.inside { Pipe::around(intake) } else { intake };
                 self.world.plug(host, LinkId(link), link as usize, facts, intake);
             }
         }
@@ -115,6 +119,19 @@ impl Run {
             let victims = macs().into_iter().flatten().collect();
             let hostile = Hostile::new(self.random.fork(), station, target, lan.vlan, victims);
             self.lan.hostile = Some(hostile);
+        }
+    }
+
+    /// A shard is about to start.
+    pub(crate) fn prepare_lan(&self, made: &mut Simulated, host: usize) {
+        let Some(lan) = &self.setup.lan else { return };
+        if lan.inside {
+            made.carry_virtual_links(self.world.instant());
+        }
+        if host == TARGET && lan.plain {
+            made.disguise = Some(Disguise::all());
+        } else if host == TARGET && self.plant == Some(Plant::ForgetsRepeats) {
+            made.disguise = Some(Disguise::copies());
         }
     }
 

@@ -427,7 +427,7 @@ impl Run {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
                 let mut made = Simulated::target(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
-                made.repeats = (self.plant == Some(Plant::ForgetsRepeats)).then(Default::default);
+                self.prepare_lan(&mut made, TARGET);
                 made
             })
             .collect();
