@@ -274,7 +274,8 @@ pub(crate) struct BenchArgs {
 #[command(after_help = "Examples:\n  \
     plateway copy file:/srv/a.img nvme+tcp://10.0.0.1:4420/nqn.2026-11.net.plateway:v0/1\n  \
     plateway copy /dev/sdb volume:v0 --config plateway.toml --overwrite\n\n\
-    The copy is read back and compared unless --no-verify is given.")]
+    The copy is read back and compared unless --no-verify is given.\n\
+    One that was interrupted or failed begins anew, with --overwrite: what of it is right is not known.")]
 pub(crate) struct CopyArgs {
     /// The disk to read
     #[arg(value_name = "SRC")]
@@ -294,7 +295,7 @@ pub(crate) struct CopyArgs {
     /// Write even where the destination holds data
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Go on where an interrupted copy of the same disks stopped
+    /// Refused: a copy that ended early begins anew, with --overwrite
     #[arg(long)]
     pub(crate) resume: bool,
     /// Requests in flight
