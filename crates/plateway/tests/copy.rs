@@ -125,6 +125,20 @@ fn the_help_says_that_a_copy_begins_anew() {
 }
 
 #[test]
+fn a_file_that_ends_within_a_block_is_not_copied_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("a"), pattern(1_000_001)).unwrap();
+    for disks in [["file:a", "file:b?create=1000448"], ["ram:512KiB", "file:a"]] {
+        let refused = copy(here, &disks);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = flat(&refused.stderr);
+        assert!(said.contains("seen 1000001") && said.contains("truncate -s 1000448 a"), "{said}");
+    }
+    assert!(fs::read(here.join("a")).unwrap() == pattern(1_000_001));
+}
+
+#[test]
 fn a_copy_goes_to_a_target_and_back_and_discovery_finds_it() {
     let directory = tempfile::tempdir().unwrap();
     let data = pattern(2 << 20);
