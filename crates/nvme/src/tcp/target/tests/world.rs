@@ -314,6 +314,9 @@ impl World {
                     self.memory.read(&batch.buffers[buffer as usize], at, &mut bytes);
                     self.links[link].sent.extend(bytes);
                 }
+                SendSegment::Zeros { length } => {
+                    self.links[link].sent.extend(core::iter::repeat_n(0, length as usize));
+                }
             }
         }
         let length = self.links[link].sent.len() - before;
