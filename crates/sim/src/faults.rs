@@ -107,7 +107,7 @@ impl Run {
         self.settle_stores(true);
         self.world.kill(TARGET, power);
         if power {
-            self.oracle.power_cut();
+            self.oracle.power_cut(self.world.now);
         }
         match self.setup.lan.as_ref().map_or(0, |lan| lan.down_ms) {
             0 => self.start_target(),
