@@ -522,6 +522,9 @@ impl Run {
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
+                if self.unanswered == 0 {
+                    self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                }
                 self.exports.answered(self.world.now, number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)
