@@ -61,6 +61,7 @@ const ROOMS: &[Room] = &[
             "anyhow",
             "clap",
             "crc-fast",
+            "hdrhistogram",
             "io-uring",
             "libc",
             "rustix",
