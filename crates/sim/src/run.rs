@@ -159,6 +159,18 @@ pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Resu
     play(seed, scenario, plant, false).0
 }
 
+/// Runs one seed with a planted error. It is found by a failure, if the same seed passes without it.
+pub fn find_planted(seed: u64, scenario: &str, plant: Plant) -> Option<Failed> {
+    found_by(run_seed(seed, Some(scenario), Some(plant)), || run_seed(seed, Some(scenario), None))
+}
+
+fn found_by(
+    planted: Result<Passed, Failed>,
+    without: impl FnOnce() -> Result<Passed, Failed>,
+) -> Option<Failed> {
+    planted.err().filter(|_| without().is_ok())
+}
+
 /// Runs one seed as [`run_seed`] does, and returns the lines of its trace, however it ends.
 pub fn trace_seed(
     seed: u64,
@@ -639,5 +651,21 @@ pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
         1 => Layout::single(members[0]),
         _ if setup.concat => Layout::concat(members).expect("a drawn concatenation is one"),
         _ => Layout::stripe(members, setup.chunk).expect("a drawn stripe is one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planted_error_is_found_by_a_seed_that_passes_without_it() {
+        let failed = |what: &str| Failed { seed: 7, scenario: "calm", what: what.to_owned() };
+        let passes = || run_seed(1, Some("calm"), None);
+        let found = found_by(Err(failed("a lost write")), passes).map(|found| found.what);
+        assert_eq!(found.as_deref(), Some("a lost write"));
+        assert!(found_by(passes(), passes).is_none(), "nothing failed");
+        let fails_anyway = || Err(failed("an error of our own"));
+        assert!(found_by(Err(failed("a lost write")), fails_anyway).is_none());
     }
 }
