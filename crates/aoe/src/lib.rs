@@ -14,9 +14,6 @@ mod outbox;
 mod received;
 pub mod target;
 
-#[cfg(test)]
-mod simulation;
-
 pub use control::Control;
 pub use export::{Export, ExportId, Hosts};
 pub use initiator::Initiator;

@@ -31,6 +31,8 @@ const CONTROL_HOST: usize = 200;
 /// What a run knows of AoE.
 #[derive(Debug, Default)]
 pub(crate) struct LanState {
+    /// The target has just started, and exports once its shards have what they were ordered to.
+    pub(crate) is_to_export: bool,
     control: Control,
     reservation: Reservation,
     /// What is being stored, and since when it is durable.

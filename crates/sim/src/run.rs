@@ -473,7 +473,8 @@ impl Run {
             self.order_all(|| Order::AddDisk { disk, facts: facts.clone() });
         }
         self.add_volume();
-        self.add_aoe_export();
+        // A volume is exported by frames once every shard has it: nobody connects before he asks.
+        self.lan.is_to_export = true;
         self.order_all(|| Order::ConfigurationComplete);
         let address = ([10, 0, 0, 1], 4420).into();
         self.world.hosts[TARGET].listeners = vec![(address, ListenerId(0))];
@@ -536,6 +537,9 @@ impl Run {
                 self.unanswered -= 1;
                 if self.unanswered == 0 {
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                    if core::mem::take(&mut self.lan.is_to_export) {
+                        self.add_aoe_export();
+                    }
                 }
                 self.exports.answered(self.world.now, number);
                 if let Some((orders, left)) = &mut self.replug

@@ -462,6 +462,15 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "aoe-calm",
+        about: "disks over AoE where nothing goes wrong: nothing is sent twice",
+        draw: |random, setup| {
+            setup.behaviour.latency_us = 500;
+            setup.timing.mail_us = 50;
+            setup.lan = Some(Lan { weather: Weather::CALM, ..Lan::draw(random) });
+        },
+    },
+    Scenario {
         name: "aoe-crash",
         about: "the target of AoE dies or loses its power while clients write: what was answered is there",
         draw: |random, setup| {
@@ -519,14 +528,18 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.behaviour.leases = false;
             setup.behaviour.latency_us = 2_000 << random.below(6);
             setup.faults.link_ms = if random.chance(1, 2) { 500 + random.below(3_000) } else { 0 };
+            // Few sectors, which are written over and over.
+            setup.requests *= 8;
+            (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
             let mut lan = Lan::draw(random);
             lan.plain = true;
             lan.links = 1 + random.below(2) as u32;
-            lan.weather.lost += 20;
+            lan.weather.lost += 40;
+            lan.weather.held += 60;
             // What the network repeats of its own accord is more than an initiator can know.
             lan.weather.repeated = 0;
             // A copy is dead, and carried out, within a second.
-            lan.weather.hold_ms = lan.weather.hold_ms.min(500);
+            lan.weather.hold_ms = 200 + random.below(300);
             setup.lan = Some(lan);
         },
     },
