@@ -11,6 +11,7 @@ pub mod disk;
 pub mod filter;
 pub mod link;
 pub mod machine;
+pub mod session;
 pub mod suite;
 
 pub use block::DiskId;
@@ -20,3 +21,4 @@ pub use connection::{
 pub use disk::{Cache, DiskFacts};
 pub use link::{FrameBatch, InFrame, Instruction, LinkFacts, LinkId, OutFrame, Spread};
 pub use machine::{Ask, Effect, Event, Loss, Machine};
+pub use session::{SessionCounters, SessionEffect, SessionIdentity, TargetContext};

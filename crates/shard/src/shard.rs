@@ -19,9 +19,10 @@ use block::{
 };
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, Machine, Next, Receive,
+    SessionCounters, SessionIdentity,
 };
-use nvme::controllers::{CloseReason, Controllers};
-use nvme::tcp::target::{Connection, Counters, Identity, Reason};
+use nvme::controllers::Controllers;
+use nvme::tcp::target::Connection;
 use volume::{Layout, Outbox, Volumes};
 
 use crate::imports::Imports;
@@ -92,7 +93,7 @@ pub struct Shard {
     accepted: u64,
     misbehaved: u64,
     /// What connections did that are gone.
-    served: Counters,
+    served: SessionCounters,
 }
 
 impl Shard {
@@ -121,7 +122,7 @@ impl Shard {
             draining: false,
             accepted: 0,
             misbehaved: 0,
-            served: Counters::default(),
+            served: SessionCounters::default(),
         }
     }
 
@@ -182,8 +183,11 @@ impl Shard {
         // The machine must know its own place, which the table gives: so it is filled in two steps.
         let shard = self.settings.shard;
         let slot = self.places.insert_with(|slot| {
-            let identity =
-                Identity { machine: MachineId(slot.index), generation: slot.generation, shard };
+            let identity = SessionIdentity {
+                machine: MachineId(slot.index),
+                generation: slot.generation,
+                shard,
+            };
             Place {
                 machine: Connection::new(now, identity, connection, endpoint, Default::default()),
                 socket: Some(connection),
@@ -198,7 +202,7 @@ impl Shard {
         self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
         if self.draining {
             self.with_connection(now, slot, memory, |machine, context| {
-                machine.close(CloseReason::ServerStopping, context);
+                machine.close(context);
             });
         }
     }
@@ -207,11 +211,7 @@ impl Shard {
     fn note_end(&mut self, slot: Slot) {
         let Some(place) = self.places.get_mut(slot) else { return };
         place.socket = None;
-        let Some(reason @ (Reason::Violation(_) | Reason::Terminated(_) | Reason::TimedOut(_))) =
-            place.machine.reason()
-        else {
-            return;
-        };
+        let Some(reason) = place.machine.misconduct() else { return };
         let news = News::Closed { peer: place.endpoint.peer, reason: reason.to_string() };
         self.misbehaved += 1;
         self.tell(news);

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
-use contract::{DiskId, ListenerId};
+use contract::{DiskId, ListenerId, SessionCounters};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
-use nvme::tcp::target::Counters;
 use shard::{Answer, Mail, News, Order, Settings, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
@@ -99,7 +98,7 @@ pub struct Activity {
     /// Those that ended otherwise.
     pub failed: u64,
     /// What the target's connections did.
-    pub served: Counters,
+    pub served: SessionCounters,
     /// Payloads that a target received straight into their buffers: H2CData after an R2T.
     pub direct_in: u64,
     /// The same for clients: C2HData of a read.

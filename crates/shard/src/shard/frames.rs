@@ -96,7 +96,8 @@ impl Shard {
     ) -> R {
         self.frames.touched = true;
         let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
-        let mut context = Context { now, memory, pool: &mut self.pool, below: &mut below };
+        let pool = &mut self.pool;
+        let mut context = Context { now, memory, pool, below: &mut below, shared: &mut () };
         work(&mut self.frames.target, &mut context)
     }
 

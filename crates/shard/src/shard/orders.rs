@@ -5,7 +5,6 @@
 use aoe::ExportId;
 use block::{Instant, Memory, ShardId, Slot, VolumeId};
 use contract::Effect;
-use nvme::controllers::CloseReason;
 
 use super::{Place, Shard};
 use crate::imports::Import;
@@ -89,13 +88,12 @@ impl Shard {
             }
             Order::ConfigurationComplete => self.controllers.configuration_complete(),
             Order::RemoveListener(listener) => {
-                let reason = CloseReason::ListenerRemoved;
-                self.close_where(now, reason, memory, |place| place.endpoint.listener == listener);
+                self.close_where(now, memory, |place| place.endpoint.listener == listener);
             }
             Order::Drain => {
                 self.draining = true;
                 self.pending.push(Pending::Drain { number });
-                self.close_where(now, CloseReason::ServerStopping, memory, |_| true);
+                self.close_where(now, memory, |_| true);
                 self.imports.close_all();
                 return;
             }
@@ -112,7 +110,6 @@ impl Shard {
     fn close_where(
         &mut self,
         now: Instant,
-        reason: CloseReason,
         memory: &mut dyn Memory,
         which: impl Fn(&Place) -> bool,
     ) {
@@ -120,7 +117,7 @@ impl Shard {
         let named: Vec<Slot> = named.map(|(slot, _)| slot).collect();
         for slot in named {
             self.with_connection(now, slot, memory, |connection, context| {
-                connection.close(reason, context);
+                connection.close(context);
             });
         }
     }

@@ -9,7 +9,7 @@ use block::{
 };
 use contract::Effect;
 use nvme::controllers::MachineKey;
-use nvme::tcp::target::{Connection, ConnectionEffect, Context};
+use nvme::tcp::target::{Connection, Context};
 use volume::gate::Health;
 use volume::{Layout, Notice, Outbox, Volumes};
 
@@ -76,8 +76,8 @@ impl Shard {
             now,
             memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
             below: &mut below,
+            shared: &mut self.controllers,
         };
         Some(work(&mut place.machine, &mut context))
     }
@@ -203,7 +203,7 @@ impl Shard {
         }
         while let Some((key, reason)) = self.controllers.poll_close() {
             self.with_connection(now, place_of(key), memory, |connection, context| {
-                connection.close(reason, context);
+                connection.handle_close(reason, context);
             });
         }
         while let Some(flush) = self.controllers.poll_flush() {
@@ -224,19 +224,13 @@ impl Shard {
                 now,
                 memory: &mut *memory,
                 pool: &mut self.pool,
-                controllers: &mut self.controllers,
                 below: &mut below,
+                shared: &mut self.controllers,
             };
             place.machine.settle(&mut context);
             while let Some(effect) = place.machine.poll_effect() {
                 let Some(connection) = place.socket else { continue };
-                self.effects.push_back(match effect {
-                    ConnectionEffect::Send(batch) => Effect::Send { connection, batch },
-                    ConnectionEffect::Resume => Effect::Resume { connection },
-                    ConnectionEffect::Close { after_send } => {
-                        Effect::Close { connection, after_send }
-                    }
-                });
+                self.effects.push_back(effect.on(connection));
             }
             if place.machine.waits_for_memory() && !place.in_line {
                 place.in_line = true;

@@ -31,6 +31,8 @@ pub enum Reason {
     Terminated(FatalErrorStatus),
     /// The controllers asked for it.
     Asked(CloseReason),
+    /// The shard asked for it: its listener is removed, or the server stops.
+    Stopped,
     /// The last answer said so: a refused Connect, a Disconnect.
     Answered,
     /// A time limit has passed: which.
@@ -58,6 +60,7 @@ impl fmt::Display for Reason {
             Reason::Violation(violation) => write!(f, "the host broke a rule: {violation}"),
             Reason::Terminated(fes) => write!(f, "the host terminated it: {fes}"),
             Reason::Asked(reason) => write!(f, "closed by its controller: {reason:?}"),
+            Reason::Stopped => f.write_str("closed by the server"),
             Reason::Answered => f.write_str("closed with its last answer"),
             Reason::TimedOut(limit) => f.write_str(match limit {
                 TimeLimit::Handshake => "no ICReq and Connect in time",
@@ -70,8 +73,13 @@ impl fmt::Display for Reason {
 }
 
 impl Connection {
+    /// The shard asks for its end. Replies that were gathered leave first.
+    pub fn close(&mut self, ctx: &mut Context<'_>) {
+        self.end_after_send(Reason::Stopped, ctx);
+    }
+
     /// The controllers ask for its end. Replies that were gathered leave first, unless the host is silent anyway.
-    pub fn close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
+    pub fn handle_close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
         match reason {
             CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
             _ => self.end_after_send(Reason::Asked(reason), ctx),
@@ -148,7 +156,7 @@ impl Connection {
     fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         self.reason = Some(reason);
         self.tell_health(ctx);
-        ctx.controllers.connection_gone(ctx.now, self.key());
+        ctx.shared.connection_gone(ctx.now, self.key());
         self.fused = Fused::None;
         self.waiting = Default::default();
         self.paused = None;

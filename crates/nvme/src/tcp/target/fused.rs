@@ -114,7 +114,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<(block::VolumeId, block::Extent), Status> {
         let queue = self.queue.as_ref().expect("an I/O command came on a queue");
-        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
+        let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         Ok((namespace.volume, io::judge_fused_first(command, namespace)?))

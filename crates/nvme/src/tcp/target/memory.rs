@@ -175,9 +175,9 @@ impl Connection {
         let Some(queue) = self.queue.as_ref().filter(|_| !self.is_control(command)) else {
             return Ok((VolumeId::default(), None));
         };
-        ctx.controllers.io_allowed(queue.handle)?;
+        ctx.shared.io_allowed(queue.handle)?;
         let namespace = ctx
-            .controllers
+            .shared
             .namespace(queue.handle, command.nsid())
             .ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         Ok((namespace.volume, Some(io::judge(command, namespace)?)))
