@@ -53,6 +53,13 @@ impl SessionIdentity {
     }
 }
 
+/// Why a shard asks a session to finish what is below and close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    ListenerRemoved,
+    ServerStopping,
+}
+
 /// What a session wants of the driver of its connection.
 #[derive(Debug)]
 pub enum SessionEffect {

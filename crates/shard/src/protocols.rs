@@ -13,7 +13,7 @@ use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, ShardId, Slot, VolumeId};
 use contract::{
     ConnectionId, Direct, Endpoint, FrameBatch, InFrame, LinkFacts, LinkId, Loss, Next, Receive,
-    SendBatch, SessionCounters, SessionEffect, SessionIdentity, TargetContext,
+    SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
 use nvme::controllers::{self, Controllers};
 use nvme::subsystem::Subsystem;
@@ -199,9 +199,9 @@ impl Session {
         }
     }
 
-    /// Its listener is removed, or the server stops: what is below is finished, then it closes.
-    pub(crate) fn close(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.close(context));
+    /// What is below is finished, then it closes.
+    pub(crate) fn close(&mut self, end: SessionEnd, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.close(end, context));
     }
 
     #[inline]
@@ -242,6 +242,13 @@ impl Session {
     /// Pages of the pool that it holds.
     pub(crate) fn pages(&self) -> u32 {
         each!(self, machine => machine.pages())
+    }
+
+    /// Commands that its peer may have outstanding, and bytes that it holds outside the pool for answers that were not given to the driver.
+    pub(crate) fn unsent(&self) -> (u16, usize) {
+        each!(self, machine => {
+            (machine.queue().map_or(1, |queue| queue.depth), machine.bytes_gathered())
+        })
     }
 }
 

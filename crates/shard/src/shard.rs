@@ -19,7 +19,7 @@ use block::{
 };
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
-    Receive, SessionCounters, SessionIdentity,
+    Receive, SessionCounters, SessionEnd, SessionIdentity,
 };
 use volume::{Layout, Outbox, Volumes};
 
@@ -156,6 +156,12 @@ impl Shard {
         self.pool.used()
     }
 
+    /// Of each session the commands that its peer may have outstanding, and the bytes that it holds outside the pool for answers that were not
+    /// given to the driver.
+    pub fn unsent(&self) -> impl Iterator<Item = (u16, usize)> {
+        self.places.iter().map(|(_, place)| place.session.unsent())
+    }
+
     /// Requests and pieces that are below.
     pub fn in_flight(&self) -> usize {
         self.volumes.in_flight()
@@ -205,7 +211,9 @@ impl Shard {
         let place = self.places.get_mut(slot).expect("it was just filled");
         self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
         if self.draining {
-            self.with_session(now, slot, memory, |session, context| session.close(context));
+            self.with_session(now, slot, memory, |session, context| {
+                session.close(SessionEnd::ServerStopping, context);
+            });
         }
     }
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use block::limits::REPLY_DATA_MAX;
 use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
 use contract::{DiskId, ListenerId, SessionCounters};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
@@ -38,6 +39,10 @@ pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time limit together.
 pub(crate) const PATIENCE: u64 = 900_000 * MILLISECOND;
 
+/// The longest reply here.
+const REPLY_MAX: u32 = 4096;
+/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with digests, and their segments.
+const ANSWER: u32 = 160;
 /// More than any seed needs.
 pub(crate) const STEPS_MAX: u64 = 1_000_000;
 
@@ -369,12 +374,27 @@ impl Run {
         };
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
+            self.check_unsent(host, shard)?;
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
             self.start_again();
         }
         self.read_control()
+    }
+
+    /// What a connection holds outside the pool is bounded by its queue's depth and a constant, whoever does not read.
+    fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
+        let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
+        for (depth, held) in node.into_iter().flat_map(|node| node.machine.shard().unsent()) {
+            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(depth) * ANSWER;
+            if held > most as usize {
+                return Err(format!(
+                    "a queue of {depth} entries holds {held} bytes for a peer that does not read"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn drive_raw_hosts(&mut self) -> Result<(), String> {
@@ -512,6 +532,9 @@ impl Run {
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
+                if self.unanswered == 0 {
+                    self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                }
                 self.exports.answered(self.world.now, number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)

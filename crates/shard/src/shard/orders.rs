@@ -3,7 +3,7 @@
 //! An order is answered exactly once, most at once; those that wait for something to drain are [`Pending`].
 
 use block::{Instant, Memory, ShardId, Slot, VolumeId};
-use contract::Effect;
+use contract::{Effect, SessionEnd};
 
 use super::{Place, Shard};
 use crate::imports::Import;
@@ -85,12 +85,13 @@ impl Shard {
             }
             Order::RemoveListener(listener) => {
                 self.listeners.remove(&listener);
-                self.close_where(now, memory, |place| place.endpoint.listener == listener);
+                let end = SessionEnd::ListenerRemoved;
+                self.close_where(now, end, memory, |place| place.endpoint.listener == listener);
             }
             Order::Drain => {
                 self.draining = true;
                 self.pending.push(Pending::Drain { number });
-                self.close_where(now, memory, |_| true);
+                self.close_where(now, SessionEnd::ServerStopping, memory, |_| true);
                 self.imports.close_all();
                 return;
             }
@@ -107,13 +108,14 @@ impl Shard {
     fn close_where(
         &mut self,
         now: Instant,
+        end: SessionEnd,
         memory: &mut dyn Memory,
         which: impl Fn(&Place) -> bool,
     ) {
         let named = self.places.iter().filter(|(_, place)| which(place));
         let named: Vec<Slot> = named.map(|(slot, _)| slot).collect();
         for slot in named {
-            self.with_session(now, slot, memory, |session, context| session.close(context));
+            self.with_session(now, slot, memory, |session, context| session.close(end, context));
         }
     }
 
