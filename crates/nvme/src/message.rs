@@ -222,8 +222,4 @@ pub enum CloseReason {
     HostRemoved,
     /// The subsystem is not exported any more.
     SubsystemRemoved,
-    /// The listener through which it came is not there any more.
-    ListenerRemoved,
-    /// The server stops.
-    ServerStopping,
 }

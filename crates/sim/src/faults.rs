@@ -166,7 +166,7 @@ impl Run {
             layout: layout.clone(),
         });
         self.export();
-        self.renew_aoe_export();
+        self.set_aoe_export();
     }
 
     fn unplug(&mut self) {

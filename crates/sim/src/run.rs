@@ -10,10 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::limits::REPLY_DATA_MAX;
 use block::{Failure, Outcome, Random, ShardId};
-use contract::{DiskId, ListenerId};
+use contract::{DiskId, ListenerId, SessionCounters};
 use nvme::subsystem::{Hosts, Subsystem};
-use nvme::tcp::target::Counters;
-use shard::{Answer, Mail, News, Order, Settings, Shard};
+use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
@@ -35,6 +34,7 @@ use crate::world::{Mishaps, Planted, World};
 
 /// The target is the first host.
 pub(crate) const TARGET: usize = 0;
+const LISTENER: ListenerId = ListenerId(0);
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time limit together.
@@ -105,7 +105,7 @@ pub struct Activity {
     /// Those that ended otherwise.
     pub failed: u64,
     /// What the target's connections did.
-    pub served: Counters,
+    pub served: SessionCounters,
     /// Payloads that a target received straight into their buffers: H2CData after an R2T.
     pub direct_in: u64,
     /// The same for clients: C2HData of a read.
@@ -476,6 +476,12 @@ impl Run {
         self.unanswered = 0;
         self.replug = None;
         self.exports.restart(self.world.now);
+        // Nobody connects before all shards know what is spoken there.
+        for shard in 0..usize::from(shards) {
+            let order = Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp };
+            let mail = self.next_order(order);
+            self.world.order_first(TARGET, shard, mail);
+        }
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
             let facts = self.world.hosts[TARGET].disks[&disk].facts();
@@ -483,10 +489,10 @@ impl Run {
         }
         self.add_other();
         self.add_volume();
-        self.add_aoe_export();
+        self.set_aoe_export();
         self.order_all(|| Order::ConfigurationComplete);
         let address = ([10, 0, 0, 1], 4420).into();
-        self.world.hosts[TARGET].listeners = vec![(address, ListenerId(0))];
+        self.world.hosts[TARGET].listeners = vec![(address, LISTENER)];
     }
 
     fn add_volume(&mut self) {
@@ -506,11 +512,15 @@ impl Run {
 
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
         for shard in 0..self.world.hosts[TARGET].nodes.len() {
-            self.orders += 1;
-            self.unanswered += 1;
-            let mail = Mail::Order { number: self.orders, order: Box::new(order()) };
+            let mail = self.next_order(order());
             self.world.order(TARGET, shard, mail);
         }
+    }
+
+    fn next_order(&mut self, order: Order) -> Mail {
+        self.orders += 1;
+        self.unanswered += 1;
+        Mail::Order { number: self.orders, order: Box::new(order) }
     }
 
     /// Takes what shards wrote to the control thread.

@@ -87,7 +87,7 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
-        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
+        let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
         if command.nsid() == NSID_ALL && command.io_opcode() == IoOpcode::FLUSH {
             return self.flush_all(queue, command, ctx);
@@ -218,7 +218,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
         let volumes: Vec<VolumeId> =
-            ctx.controllers.namespaces(queue.handle).map(|namespace| namespace.volume).collect();
+            ctx.shared.namespaces(queue.handle).map(|namespace| namespace.volume).collect();
         if volumes.is_empty() {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
@@ -310,7 +310,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) {
         let handle = self.queue.as_ref().expect("an I/O command came on a queue").handle;
-        let extents = match ctx.controllers.namespace(handle, command.nsid()) {
+        let extents = match ctx.shared.namespace(handle, command.nsid()) {
             Some(namespace) => io::ranges(command, data, namespace),
             None => Err(Status::INVALID_NAMESPACE.with_dnr()),
         };
@@ -367,11 +367,9 @@ impl Connection {
         let room = room(command);
         let (now, key) = (ctx.now, self.key());
         let answer = match &self.queue {
-            None => ctx.controllers.connect(now, key, &self.endpoint, command, data),
-            Some(queue) if queue.queue_id == 0 => {
-                ctx.controllers.admin_command(now, key, command, data)
-            }
-            Some(_) => ctx.controllers.fabrics_command_on_io_queue(now, key, command),
+            None => ctx.shared.connect(now, key, &self.endpoint, command, data),
+            Some(queue) if queue.queue_id == 0 => ctx.shared.admin_command(now, key, command, data),
+            Some(_) => ctx.shared.fabrics_command_on_io_queue(now, key, command),
         };
         match (answer, slot) {
             (Answer::Now(reply), None) => self.deliver(reply, room, ctx),

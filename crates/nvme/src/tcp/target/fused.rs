@@ -81,7 +81,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
         let queue = self.queue.as_ref().expect("an I/O command came on a queue");
-        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
+        let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         let extent = io::judge_fused_first(command, namespace)?;

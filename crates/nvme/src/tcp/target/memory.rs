@@ -172,7 +172,7 @@ impl Connection {
     /// A command that has just been judged and has to wait.
     pub(super) fn judged(&self, command: &Command, ctx: &Context<'_>) -> Judged {
         let queue = self.queue.as_ref().filter(|_| !self.is_control(command));
-        let found = queue.and_then(|queue| ctx.controllers.namespace(queue.handle, command.nsid()));
+        let found = queue.and_then(|queue| ctx.shared.namespace(queue.handle, command.nsid()));
         Judged { command: *command, namespace: found.map(Namespace::identity) }
     }
 
@@ -184,8 +184,8 @@ impl Connection {
         ctx: &'a Context<'_>,
     ) -> Result<&'a Namespace, Status> {
         let queue = self.queue.as_ref().expect("an I/O command came on a queue");
-        ctx.controllers.io_allowed(queue.handle)?;
-        let found = ctx.controllers.namespace(queue.handle, judged.command.nsid());
+        ctx.shared.io_allowed(queue.handle)?;
+        let found = ctx.shared.namespace(queue.handle, judged.command.nsid());
         let same = found.filter(|namespace| Some(namespace.identity()) == judged.namespace);
         same.ok_or(Status::INVALID_NAMESPACE.with_dnr())
     }
