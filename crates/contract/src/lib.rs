@@ -11,6 +11,7 @@ pub mod disk;
 pub mod filter;
 pub mod link;
 pub mod machine;
+pub mod session;
 pub mod suite;
 
 pub use block::DiskId;
@@ -23,3 +24,4 @@ pub use link::{
     Misfits, OpenedFrame, OutFrame, Spread, Station, VirtualLinks,
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
+pub use session::{SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext};

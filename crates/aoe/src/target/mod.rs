@@ -38,10 +38,9 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Instant, Loan, MachineId, Memory, Operation, Pool, Request, ShardId, Slot, Submit,
-    Table, Ticket, VolumeId,
+    Account, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table, Ticket, VolumeId,
 };
-use contract::{FrameBatch, LinkId};
+use contract::{FrameBatch, LinkId, TargetContext};
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -61,16 +60,7 @@ use query::Sweeps;
 use repeats::Repeats;
 
 /// What the target works with during a call.
-pub struct Context<'a> {
-    /// The present.
-    pub now: Instant,
-    /// The bytes behind the buffers.
-    pub memory: &'a mut dyn Memory,
-    /// The shard's budget.
-    pub pool: &'a mut Pool,
-    /// Where requests go: to their volumes.
-    pub below: &'a mut dyn Submit,
-}
+pub type Context<'a> = TargetContext<'a, ()>;
 
 /// What the target wants of its driver.
 #[derive(Debug)]

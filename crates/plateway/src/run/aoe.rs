@@ -6,7 +6,7 @@
 //! Errors name the export and what was seen; whatever a failing step had begun is undone here before it is reported.
 
 use ::aoe::{Control, Export, ExportId};
-use shard::Order;
+use shard::{ExportKey, Order};
 use volume::Reservation;
 
 use super::error::RunError;
@@ -38,19 +38,14 @@ impl Running {
         let export = self.aoe_export(config)?;
         let volume = self.volume(&config.volume)?;
         let (control_at, reservation_at) = self.places(config, volume.uuid);
-        let (control, reservation): (Control, Reservation) =
-            (control_at.load()?, reservation_at.load()?);
+        let (control, reservation) = (control_at.load()?, reservation_at.load()?);
         let id = self.numbers.export();
         self.shards.archive().put(id, control_at, volume.id, reservation_at);
-        let added = self.order(&what, || Order::AddExport {
-            id,
-            export: Box::new(export.clone()),
-            control: control.clone(),
-            reservation: reservation.clone(),
-        });
+        let export = Box::new(shard::AoeExport { id, export, control, reservation });
+        let added = self.order(&what, || Order::SetExport(shard::Export::Aoe(export.clone())));
         if let Err(error) = added {
             // Shards that have it let go of it.
-            self.order(&format!("undo: {what}"), || Order::RemoveExport(id))?;
+            self.remove(&format!("undo: {what}"), id)?;
             self.shards.archive().forget(id);
             return Err(error);
         }
@@ -64,7 +59,7 @@ impl Running {
         let Some(at) = self.aoe.iter().position(|open| open.is(config)) else { return Ok(()) };
         let id = self.aoe[at].id;
         let what = format!("remove export {} as aoe {}", config.volume, config.address);
-        self.order(&what, || Order::RemoveExport(id))?;
+        self.remove(&what, id)?;
         self.aoe.remove(at);
         self.shards.archive().forget(id);
         let is_it =
@@ -96,10 +91,15 @@ impl Running {
 
     fn renew(&self, id: ExportId, config: &AoeExport) -> Result<(), RunError> {
         let export = self.aoe_export(config)?;
-        self.order(&format!("renew aoe {}", config.address), || Order::RenewExport {
-            id,
-            export: Box::new(export.clone()),
-        })
+        // What initiators set is in force already, and stays.
+        let (control, reservation) = (Control::default(), Reservation::default());
+        let export = Box::new(shard::AoeExport { id, export, control, reservation });
+        let what = format!("renew aoe {}", config.address);
+        self.order(&what, || Order::SetExport(shard::Export::Aoe(export.clone())))
+    }
+
+    fn remove(&self, what: &str, id: ExportId) -> Result<(), RunError> {
+        self.order(what, || Order::RemoveExport(ExportKey::Aoe(id)))
     }
 
     fn aoe_export(&self, config: &AoeExport) -> Result<Export, RunError> {

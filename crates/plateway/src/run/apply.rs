@@ -10,7 +10,7 @@ use super::unmade::unmade_last;
 use crate::config::model::{Export, HiArgs};
 use crate::config::plan::{Plan, Refused, plan};
 use crate::config::step::Step;
-use shard::Order;
+use shard::{ExportKey, Order};
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -204,9 +204,12 @@ impl Running {
         match any {
             Some(other) => {
                 let subsystem = shape::subsystem(other, &namespaces);
-                self.order(&what, || Order::SetSubsystem(Box::new(subsystem.clone())))
+                self.order(&what, || {
+                    Order::SetExport(shard::Export::Nvme(Box::new(subsystem.clone())))
+                })
             }
-            None => self.order(&what, || Order::RemoveSubsystem(export.subsystem.to_wire())),
+            None => self
+                .order(&what, || Order::RemoveExport(ExportKey::Nvme(export.subsystem.to_wire()))),
         }
     }
 

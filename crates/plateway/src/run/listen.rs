@@ -1,7 +1,7 @@
 //! Listeners: names to addresses, sockets to numbers, and a change of behaviour that no connection notices.
 
 use reactor::ListenOptions;
-use shard::Order;
+use shard::{Order, Protocol};
 
 use super::error::RunError;
 use super::patience::insist;
@@ -23,10 +23,14 @@ impl Running {
             RunError::new(format!("listener {}: {why}", config.address)).help(LISTEN_HELP)
         };
         let options = options(config);
+        let what = format!("add listener {}", config.address);
         let mut opened =
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
         let mut listen = |address: std::net::SocketAddr| {
             let id = self.numbers.listener();
+            let protocol = Protocol::NvmeTcp;
+            self.order(&what, || Order::AddListener { listener: id, protocol })
+                .map_err(|error| error.line())?;
             let bound = insist(
                 || self.shards.handle().listen(address, id, options),
                 |error| error.kind() == std::io::ErrorKind::AddrInUse,

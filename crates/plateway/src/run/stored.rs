@@ -135,7 +135,9 @@ struct Places {
 impl Places {
     fn find(&self, key: StoreKey) -> Option<Place> {
         match key {
-            StoreKey::Control(export) => self.controls.get(&export).map(|(place, _)| place.clone()),
+            StoreKey::AoeControl(export) => {
+                self.controls.get(&export).map(|(place, _)| place.clone())
+            }
             StoreKey::Reservation(volume) => self.reservations.get(&volume).cloned(),
         }
     }
@@ -226,7 +228,7 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
 /// A value as a line; none if it says nothing.
 fn text(value: &StoredValue) -> Option<String> {
     match value {
-        StoredValue::Control(control) => {
+        StoredValue::AoeControl(control) => {
             let is_empty = control.config().is_empty() && control.mask().is_empty();
             (!is_empty).then(|| control.to_string())
         }
@@ -299,9 +301,9 @@ mod tests {
         let state = directory.path().join("a/b");
         let place = place(&state);
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
-        place.store(text(&StoredValue::Control(control()))).unwrap();
+        place.store(text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), control());
-        place.store(text(&StoredValue::Control(Control::default()))).unwrap();
+        place.store(text(&StoredValue::AoeControl(Control::default()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
         assert_eq!(fs::read_dir(state.join("aoe")).unwrap().count(), 0);
         // Twice is once.
@@ -314,7 +316,7 @@ mod tests {
     fn the_file_of_another_address_or_volume_is_another() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path();
-        place(state).store(text(&StoredValue::Control(control()))).unwrap();
+        place(state).store(text(&StoredValue::AoeControl(control()))).unwrap();
         for other in [
             Place::of_control(state, &[7; 16], Address::new(7, 1), "v0"),
             Place::of_control(state, &[8; 16], Address::new(7, 0), "v0"),
@@ -327,7 +329,7 @@ mod tests {
     fn a_damaged_file_is_named_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let place = place(directory.path());
-        place.store(text(&StoredValue::Control(control()))).unwrap();
+        place.store(text(&StoredValue::AoeControl(control()))).unwrap();
         let path = place.path().unwrap().to_owned();
         for damaged in
             ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
@@ -351,7 +353,7 @@ mod tests {
         let places = Places::default();
         let archive = Archive { places: Arc::new(Mutex::new(places)), thread: None };
         let kept = || archive.in_memory(place(directory.path()));
-        kept().store(text(&StoredValue::Control(control()))).unwrap();
+        kept().store(text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(kept().load::<Control>().unwrap(), control());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
