@@ -21,4 +21,6 @@ pub use connection::{
 pub use disk::{Cache, DiskFacts};
 pub use link::{FrameBatch, InFrame, Instruction, LinkFacts, LinkId, OutFrame, Spread};
 pub use machine::{Ask, Effect, Event, Loss, Machine};
-pub use session::{SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext};
+pub use session::{
+    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, StreamEffect, TargetContext,
+};

@@ -15,9 +15,10 @@ use volume::agreement::{Agreement, Outbox};
 use volume::{Agreed, Reservation};
 
 use super::Shard;
+use crate::imports;
 use crate::mail::{Mail, News};
 use crate::protocols::{Export, ExportKey, StoreKey, StoredValue};
-use crate::{imports, remote};
+use crate::remote::Answered;
 
 /// The mark of the targets' batches; imports have theirs from 1 on.
 const TARGETS: u32 = imports::NO_SERIAL;
@@ -56,7 +57,7 @@ impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        match remote::answer_of(frame) {
+        match Answered::of(frame) {
             Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
             // Nothing new is begun while what is below is finished.
             None if self.draining => {}
