@@ -4,7 +4,6 @@
 //! wait for memory; timers; imports (initiators that stand in for disks); mail between shards and orders of the control thread.
 //! What does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and clocks (`reactor`, `sim`).
 //! Read [`shard`] first, then `mail`. Which protocols there are is said in [`protocols`] and, for disks that are reached by one, in `remote`.
-#![forbid(unsafe_code)]
 
 mod imports;
 pub mod mail;

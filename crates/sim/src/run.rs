@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::limits::REPLY_DATA_MAX;
-use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
+use block::{Failure, Outcome, Random, ShardId};
 use contract::{DiskId, ListenerId, SessionCounters};
-use nvme::subsystem::{Hosts, Namespace, Subsystem};
+use nvme::subsystem::{Hosts, Subsystem};
 use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
@@ -28,6 +28,7 @@ use crate::lan::LanState;
 use crate::oracle::Oracle;
 use crate::raw_host::{Deeds, Manners, RawHost, Watcher};
 use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
+use crate::swap::Swap;
 use crate::trace::Trace;
 use crate::world::{Mishaps, Planted, World};
 
@@ -129,6 +130,8 @@ pub struct Activity {
     pub denials: u64,
     /// Subsystems that went.
     pub removals: u64,
+    /// Times that another volume took the volume's place.
+    pub swaps: u64,
     /// What the AoE target did, and what it dropped.
     pub aoe: aoe::target::Counters,
     /// Frames that the AoE target dropped.
@@ -157,6 +160,18 @@ pub struct Failed {
 /// Runs one seed. Without a name the seed picks the scenario.
 pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Result<Passed, Failed> {
     play(seed, scenario, plant, false).0
+}
+
+/// Runs one seed with a planted error. It is found by a failure, if the same seed passes without it.
+pub fn find_planted(seed: u64, scenario: &str, plant: Plant) -> Option<Failed> {
+    found_by(run_seed(seed, Some(scenario), Some(plant)), || run_seed(seed, Some(scenario), None))
+}
+
+fn found_by(
+    planted: Result<Passed, Failed>,
+    without: impl FnOnce() -> Result<Passed, Failed>,
+) -> Option<Failed> {
+    planted.err().filter(|_| without().is_ok())
 }
 
 /// Runs one seed as [`run_seed`] does, and returns the lines of its trace, however it ends.
@@ -217,6 +232,7 @@ pub(crate) struct Run {
     /// What each of them saw last.
     pub(crate) last_seen: Vec<Option<BTreeSet<Nqn>>>,
     pub(crate) exports: Exports,
+    pub(crate) swap: Swap,
     pub(crate) garbage: Garbage,
     pub(crate) lan: LanState,
     /// Hosts that are started again, and when.
@@ -289,6 +305,7 @@ impl Run {
             last_seen: vec![None; watchers.len()],
             watchers,
             exports: Exports::default(),
+            swap: Swap::default(),
             garbage: Garbage::default(),
             lan: LanState::default(),
             starts: Vec::new(),
@@ -296,6 +313,7 @@ impl Run {
             did: Activity::default(),
         };
         run.plug_lan();
+        run.plug_other();
         run
     }
 
@@ -314,10 +332,12 @@ impl Run {
         }
         self.heal();
         self.finish(self.world.now + PATIENCE)?;
+        self.let_news_spread()?;
         for index in 0..self.clients.len() {
             self.collect(self.clients[index].host);
         }
         self.look_at_everything()?;
+        self.look_at_other()?;
         self.collect(TARGET);
         self.shut_down()?;
         Ok(Passed {
@@ -354,6 +374,7 @@ impl Run {
         self.did.events = self.watchers.iter().map(|watcher| watcher.events).sum();
         self.did.client_shards = self.setup.client_shards;
         (self.did.denials, self.did.removals) = (self.exports.denials, self.exports.removals);
+        self.did.swaps = self.swap.count;
         self.did.fates = self.world.ethernet.fates;
         if let Some(controller) = &self.lan.controller {
             (self.did.changes, self.did.unavailable) = (controller.changes, controller.unavailable);
@@ -466,6 +487,7 @@ impl Run {
             let facts = self.world.hosts[TARGET].disks[&disk].facts();
             self.order_all(|| Order::AddDisk { disk, facts: facts.clone() });
         }
+        self.add_other();
         self.add_volume();
         self.set_aoe_export();
         self.order_all(|| Order::ConfigurationComplete);
@@ -481,22 +503,10 @@ impl Run {
     }
 
     pub(crate) fn export(&mut self) {
-        let block_size = BlockSize::new(self.setup.block_size).expect("512 or 4096");
-        let namespace = Namespace {
-            nsid: 1,
-            volume: VOLUME,
-            uuid: [0x5a; 16],
-            block_size,
-            blocks: BlockCount(self.size / self.setup.block_size),
-            read_only: false,
-            cache_volatile: self.setup.behaviour.volatile,
-            discards: true,
-            discard_zeroes: true,
-            physical_block: self.setup.block_size as u32,
-        };
         if !self.exports.removed {
             let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
-            self.order_export(subsystem.with_namespace(namespace));
+            let namespaces = self.exported().into_iter().collect();
+            self.order_export(Subsystem { namespaces, ..subsystem });
         }
     }
 
@@ -536,6 +546,7 @@ impl Run {
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
                 }
                 self.exports.answered(self.world.now, number);
+                self.swap_answered(number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)
                 {
@@ -644,10 +655,27 @@ pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
         base: 0,
         length: found.facts().size.0,
     };
-    let members: Vec<Member> = world.hosts[TARGET].disks.iter().map(member).collect();
+    let members: Vec<Member> =
+        world.hosts[TARGET].disks.range(..DiskId(setup.disks)).map(member).collect();
     match members.len() {
         1 => Layout::single(members[0]),
         _ if setup.concat => Layout::concat(members).expect("a drawn concatenation is one"),
         _ => Layout::stripe(members, setup.chunk).expect("a drawn stripe is one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planted_error_is_found_by_a_seed_that_passes_without_it() {
+        let failed = |what: &str| Failed { seed: 7, scenario: "calm", what: what.to_owned() };
+        let passes = || run_seed(1, Some("calm"), None);
+        let found = found_by(Err(failed("a lost write")), passes).map(|found| found.what);
+        assert_eq!(found.as_deref(), Some("a lost write"));
+        assert!(found_by(passes(), passes).is_none(), "nothing failed");
+        let fails_anyway = || Err(failed("an error of our own"));
+        assert!(found_by(Err(failed("a lost write")), fails_anyway).is_none());
     }
 }
