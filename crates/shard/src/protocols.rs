@@ -15,15 +15,17 @@ use contract::{
     ConnectionId, Direct, Endpoint, FrameBatch, InFrame, LinkFacts, LinkId, Loss, Next, Receive,
     SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
+pub use nvme::controllers::ControllerReport;
 use nvme::controllers::{self, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::target as nvme_tcp;
 use volume::{Reservation, agreement, reservation};
 use wire::nvme::Nqn;
 
+pub use self::aoe::AoeReport;
+use self::aoe::AoeTarget;
 use crate::report::Report;
 use crate::shard::Settings;
-use aoe::AoeTarget;
 
 /// What the connections of a listener speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
