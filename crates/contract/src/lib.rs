@@ -24,4 +24,6 @@ pub use link::{
     Misfits, OpenedFrame, OutFrame, Spread, Station, VirtualLinks,
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
-pub use session::{SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext};
+pub use session::{
+    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, StreamEffect, TargetContext,
+};

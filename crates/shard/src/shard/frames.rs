@@ -17,9 +17,10 @@ use volume::{Agreed, Reservation};
 use wire::ethernet::EtherType;
 
 use super::Shard;
+use crate::imports;
 use crate::mail::{Mail, News};
 use crate::protocols::{Export, ExportKey, StoreKey, StoredValue};
-use crate::{imports, remote};
+use crate::remote::Answered;
 
 /// The mark of the targets' batches; imports have theirs from 1 on.
 const TARGETS: u32 = imports::NO_SERIAL;
@@ -93,7 +94,7 @@ impl Shard {
     /// An AoE message came.
     #[inline]
     fn take_message(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
-        match remote::answer_of(frame) {
+        match Answered::of(frame) {
             Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
             // Nothing new is begun while what is below is finished.
             None if self.draining => {}
