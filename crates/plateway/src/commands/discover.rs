@@ -16,9 +16,11 @@ use wire::nvme::log::DiscoveryEntry;
 use wire::nvme_tcp::Digests;
 
 use crate::cli::DiscoverArgs;
+use crate::config::defaults::Defaults;
 use crate::config::uri::{DiscoveryTarget, NvmeTcpUri};
 use crate::control::table;
 use crate::run::open;
+use crate::run::state::StateDirectory;
 
 /// How long the whole may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -57,7 +59,11 @@ pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
         1,
     );
     uri.host_nqn = args.host_nqn.clone();
-    let settings = open::import_settings(&uri).map_err(|error| error.within("discovery"))?;
+    let state = StateDirectory::new(&Defaults::of_this_machine().state);
+    let settings = state
+        .host()
+        .and_then(|host| open::import_settings(&uri, host))
+        .map_err(|error| error.within("discovery"))?;
     let mut result = Err("no address".to_owned());
     for address in &settings.addresses {
         let (host, host_id) = (settings.host.clone(), settings.host_id);

@@ -14,12 +14,13 @@ use block::ShardId;
 use lab::probe::{Probe, Verdict};
 use lab::{Place, Progress, Task};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use uuid::Uuid;
 
 use super::lodging::{Carrier, Lobby, Reading, Told};
 use crate::config::defaults::Defaults;
 use crate::config::model::{
     BLOCK_SIZE_DEFAULT, CONNECTIONS_DEFAULT, DiskConfig, DriverChoice, HiArgs, Layout,
-    MEMORY_DEFAULT, MEMORY_PER_SHARD_MIN, Server, Uuid, VolumeConfig,
+    MEMORY_DEFAULT, MEMORY_PER_SHARD_MIN, Server, VolumeConfig,
 };
 use crate::config::uri::DiskUri;
 use crate::control;
@@ -198,7 +199,7 @@ fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Ve
             layout: Layout::Single { disk },
             block_size,
             // Of no meaning without a network; it only keeps one from being stored.
-            uuid: Some(Uuid([0xb0 | (index as u8 + 1); 16])),
+            uuid: Some(Uuid::from_bytes([0xb0 | (index as u8 + 1); 16])),
             size_bytes: None,
         });
         names.push(volume);

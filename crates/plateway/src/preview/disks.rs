@@ -14,6 +14,7 @@ use crate::config::mistake::Span;
 use crate::config::model::DiskConfig;
 use crate::config::size::Size;
 use crate::config::uri::DiskUri;
+use crate::run::state::StateDirectory;
 use crate::run::{RunError, open};
 
 /// A disk, as it would be found.
@@ -156,7 +157,7 @@ impl Look<'_> {
         }
         // An instrument around a remote disk.
         if open::open_spec(&disk.uri).is_none() {
-            return open::target(disk).map(|_| memory(0, ""));
+            return open::target(disk, &StateDirectory::new(Path::new(""))).map(|_| memory(0, ""));
         }
         match self.located(disk.uri.innermost()) {
             DiskUri::Ram { bytes } => Ok(memory(bytes, "memory, zeros at first")),

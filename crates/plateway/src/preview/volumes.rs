@@ -2,15 +2,18 @@
 
 use contract::DiskId;
 use serde::Serialize;
+use uuid::Uuid;
 use volume::label::{Label, LabelLayout, SetLabel};
-use volume::survey::{Found, Verdict, is_member, survey, uuid_text};
+use volume::survey::{Found, Verdict, is_member, survey};
 
 use super::Look;
 use super::disks::{Content, SeenDisk};
 use crate::config::mistake::Span;
-use crate::config::model::{Layout, Uuid, VolumeConfig};
+use crate::config::model::{Layout, VolumeConfig};
+use crate::run::identity::{self, Identities};
 use crate::run::shape::{self, Part};
-use crate::run::{RunError, identity, labels};
+use crate::run::state::StateDirectory;
+use crate::run::{RunError, labels};
 
 /// A volume, as it would be found.
 #[derive(Debug, Default, Serialize)]
@@ -46,7 +49,7 @@ pub(crate) struct MemberRow {
 struct Finding {
     words: String,
     bytes: Option<u64>,
-    uuid: Option<[u8; 16]>,
+    uuid: Option<Uuid>,
 }
 
 /// A refusal and where it belongs.
@@ -55,7 +58,7 @@ type Refused = (RunError, Span);
 impl Look<'_> {
     pub(super) fn volumes(&mut self, disks: &[SeenDisk]) -> Vec<VolumeRow> {
         let mut rows = Vec::new();
-        let mut known: Vec<([u8; 16], &str)> = Vec::new();
+        let mut known: Vec<(Uuid, &str)> = Vec::new();
         let checked = self.checked;
         for config in &checked.args.volumes {
             let named = |name: &String| disks.iter().find(|disk| disk.row.name == *name);
@@ -79,7 +82,7 @@ impl Look<'_> {
             rows.push(match found {
                 Ok(Finding { words, bytes, uuid }) => {
                     known.extend(uuid.map(|uuid| (uuid, &*config.name)));
-                    let uuid = uuid.map(|uuid| Uuid(uuid).to_string());
+                    let uuid = uuid.map(|uuid| uuid.to_string());
                     VolumeRow { finding: words, bytes, uuid, ..row }
                 }
                 Err((error, at)) => {
@@ -99,7 +102,7 @@ impl Look<'_> {
         shown: &mut Vec<MemberRow>,
     ) -> Result<Finding, Refused> {
         let places = &self.checked.places;
-        let uuid = config.uuid.map(|uuid| uuid.0);
+        let uuid = config.uuid;
         if let Some(disk) = members.iter().find(|disk| disk.row.refused) {
             let words = format!("waits for disk {}, which is refused", disk.row.name);
             return Ok(Finding { words, bytes: None, uuid });
@@ -127,7 +130,7 @@ impl Look<'_> {
             Layout::Stripe { chunk_bytes, .. } => (LabelLayout::Stripe, *chunk_bytes),
         };
         let wanted = SetLabel {
-            uuid: uuid.unwrap_or_default(),
+            uuid: uuid.unwrap_or_default().into_bytes(),
             name: config.name.clone(),
             layout,
             count: members.len() as u32,
@@ -147,12 +150,12 @@ impl Look<'_> {
         &self,
         config: &VolumeConfig,
         members: &[&SeenDisk],
-    ) -> Result<(String, Option<[u8; 16]>), Refused> {
+    ) -> Result<(String, Option<Uuid>), Refused> {
         if self.is_volume_served(config, members) {
             return Ok(("served now".to_owned(), None));
         }
         if let Some(uuid) = config.uuid {
-            return Ok(("under the uuid of the configuration".to_owned(), Some(uuid.0)));
+            return Ok(("under the uuid of the configuration".to_owned(), Some(uuid)));
         }
         let args = &self.checked.args;
         let uri = |disk: &&SeenDisk| {
@@ -164,7 +167,7 @@ impl Look<'_> {
         let Some(backing) = backing.filter(|_| !is_made) else {
             return Ok(("under a new identity".to_owned(), None));
         };
-        let stored = identity::Identities::new(&self.directory.join(&args.server.state))
+        let stored = Identities::new(StateDirectory::new(&self.directory.join(&args.server.state)))
             .stored(&backing, &config.name)
             .map_err(|error| (error, self.checked.places.volume(&config.name)))?;
         Ok(match stored {
@@ -181,7 +184,7 @@ impl Look<'_> {
         members: &[&SeenDisk],
         wanted: &SetLabel,
         shown: &mut Vec<MemberRow>,
-    ) -> Result<Option<(String, Option<[u8; 16]>, Vec<u64>)>, Refused> {
+    ) -> Result<Option<(String, Option<Uuid>, Vec<u64>)>, Refused> {
         let member = |disk: &str| self.checked.places.member(&config.name, disk);
         let mut found = Vec::new();
         for disk in members {
@@ -201,11 +204,11 @@ impl Look<'_> {
                 }
             });
         }
-        let given = config.uuid.map(|uuid| uuid.0);
+        let given = config.uuid;
         let reference = reference(&found, given);
         for (index, (disk, found)) in members.iter().zip(&found).enumerate() {
             shown.push(shown_member(&disk.row.name, found, |label| {
-                reference.is_some_and(|uuid| is_member(label, index, wanted, &uuid))
+                reference.is_some_and(|uuid| is_member(label, index, wanted, uuid.as_bytes()))
             }));
         }
         let found: Result<Vec<Found>, &str> = found.into_iter().collect();
@@ -227,7 +230,7 @@ impl Look<'_> {
                     true => "served now",
                     false => "would be assembled, its labels match",
                 };
-                (words.to_owned(), Some(uuid), lengths)
+                (words.to_owned(), Some(Uuid::from_bytes(uuid)), lengths)
             }
             Verdict::Form { uuid } => {
                 let read_only = members
@@ -245,7 +248,7 @@ impl Look<'_> {
                     }
                 };
                 let lengths = members.iter().map(|disk| labels::data_length(bytes(disk)));
-                (words.to_owned(), uuid.or(given), lengths.collect())
+                (words.to_owned(), uuid.map(Uuid::from_bytes).or(given), lengths.collect())
             }
         }))
     }
@@ -257,9 +260,9 @@ impl Look<'_> {
 }
 
 /// The identity that members are held against: the one that is given, or that of the first label.
-fn reference(found: &[Result<Found, &str>], given: Option<[u8; 16]>) -> Option<[u8; 16]> {
+fn reference(found: &[Result<Found, &str>], given: Option<Uuid>) -> Option<Uuid> {
     let first = found.iter().find_map(|found| match found {
-        Ok(Found::Label(label)) => Some(label.set.uuid),
+        Ok(Found::Label(label)) => Some(Uuid::from_bytes(label.set.uuid)),
         _ => None,
     });
     given.or(first)
@@ -273,9 +276,10 @@ fn shown_member(
     let (state, finding) = match found {
         Err(why) => ("not known", (*why).to_owned()),
         Ok(Found::Blank) => ("blank", "zeros in its first and last MiB".to_owned()),
-        Ok(Found::Label(label)) if is_ours(label) => {
-            ("matches", format!("volume {}, index {}", uuid_text(&label.set.uuid), label.index))
-        }
+        Ok(Found::Label(label)) if is_ours(label) => (
+            "matches",
+            format!("volume {}, index {}", Uuid::from_bytes(label.set.uuid), label.index),
+        ),
         Ok(other @ Found::Label(_)) => ("another set", other.to_string()),
         Ok(other @ Found::Foreign) => ("other data", other.to_string()),
         Ok(other @ Found::Damaged(_)) => ("damaged label", other.to_string()),

@@ -7,6 +7,7 @@
 
 use ::aoe::{Control, Export, ExportId};
 use shard::Order;
+use uuid::Uuid;
 use volume::Reservation;
 
 use super::error::RunError;
@@ -118,10 +119,10 @@ impl Running {
     }
 
     /// Where the values of an export are stored.
-    fn places(&self, config: &AoeExport, uuid: [u8; 16]) -> (Place, Place) {
-        let (directory, volume) = (&self.args.server.state, &config.volume);
-        let control = Place::of_control(directory, &uuid, config.address, volume);
-        let reservation = Place::of_reservation(directory, &uuid, volume);
+    fn places(&self, config: &AoeExport, uuid: Uuid) -> (Place, Place) {
+        let (state, volume) = (&self.state, &config.volume);
+        let control = Place::of_control(state, &uuid, config.address, volume);
+        let reservation = Place::of_reservation(state, &uuid, volume);
         let archive = self.shards.archive();
         match self.is_lasting(volume) {
             true => (control, reservation),

@@ -18,7 +18,7 @@ use super::aoe::OpenAoe;
 use super::error::RunError;
 use super::links::{Links, OpenLink};
 use super::{OpenDisk, OpenListener, Running, shape};
-use crate::config::model::{AoeExport, Export, LinkName, Uuid};
+use crate::config::model::{AoeExport, Export, LinkName};
 use crate::control::status::{self, Status};
 
 impl Running {
@@ -214,7 +214,7 @@ impl Running {
                 layout: volume.config.layout.to_string(),
                 bytes: shape::size(&volume.config, &volume.layout).unwrap_or(0),
                 block_size: volume.config.block_size,
-                uuid: Uuid(volume.uuid).to_string(),
+                uuid: volume.uuid.to_string(),
                 problem: self.problem(volume),
                 counters: added(counters),
             })

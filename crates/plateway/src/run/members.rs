@@ -11,16 +11,18 @@ use contract::{DiskFacts, DiskId};
 use reactor::disk::{Disk, OpenError};
 use shard::ImportSettings;
 use shard::{Answer, Order};
+use uuid::Uuid;
 use volume::label::{LabelLayout, SetLabel};
 use volume::{Layout, Member};
 
 use super::error::RunError;
+use super::identity::{self, Identities};
 use super::labels::{self, Seen};
 use super::open::{self, Target};
 use super::patience::insist;
 use super::shape::{self, Part};
 use super::shards::ORDER_LIMIT;
-use super::{OpenDisk, OpenVolume, Running, identity};
+use super::{OpenDisk, OpenVolume, Running};
 use crate::config::model::{self, DiskConfig, VolumeConfig};
 use crate::config::uri::DiskUri;
 
@@ -40,7 +42,7 @@ impl Running {
     pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
         let id = self.numbers.disk();
         self.shards.name_disk(id, &config.name);
-        let opened = match open::target(config)? {
+        let opened = match open::target(config, &self.state)? {
             Target::Local(spec) => {
                 // Whoever makes a file makes blocks that nobody knows yet.
                 let fresh = match config.uri.innermost() {
@@ -233,14 +235,11 @@ impl Running {
     pub(super) fn add_volume(&mut self, config: &VolumeConfig) -> Result<(), RunError> {
         let parts = self.parts(config)?;
         shape::check_blocks(config, &parts)?;
-        let given = config.uuid.map(|uuid| uuid.0);
         let (uuid, labelled) = match &config.layout {
             model::Layout::Single { disk } => (self.identity(config, disk)?, None),
-            model::Layout::Concat { .. } => {
-                self.labels(config, &parts, LabelLayout::Concat, 0, given)?
-            }
+            model::Layout::Concat { .. } => self.labels(config, &parts, LabelLayout::Concat, 0)?,
             model::Layout::Stripe { chunk_bytes, .. } => {
-                self.labels(config, &parts, LabelLayout::Stripe, *chunk_bytes, given)?
+                self.labels(config, &parts, LabelLayout::Stripe, *chunk_bytes)?
             }
         };
         if let Some(twin) = self.volumes.values().find(|volume| volume.uuid == uuid) {
@@ -263,21 +262,22 @@ impl Running {
     }
 
     /// The identity of a volume without labels.
-    fn identity(&mut self, config: &VolumeConfig, disk: &str) -> Result<[u8; 16], RunError> {
+    fn identity(&mut self, config: &VolumeConfig, disk: &str) -> Result<Uuid, RunError> {
         if let Some(uuid) = config.uuid {
-            return Ok(uuid.0);
+            return Ok(uuid);
         }
-        let Some(disk) = self.disks.get_mut(disk) else { return self.disk(disk).map(|_| [0; 16]) };
+        let Some(disk) = self.disks.get_mut(disk) else {
+            return self.disk(disk).map(|_| Uuid::nil());
+        };
         match identity::backing(&disk.config.uri) {
             Some(backing) => {
-                let uuid = self.identities.of(&backing, &config.name, disk.fresh)?;
+                let identities = Identities::new(self.state.clone());
+                let uuid = identities.of(&backing, &config.name, disk.fresh)?;
                 // From now on they are known by it.
                 disk.fresh = false;
                 Ok(uuid)
             }
-            None => identity::draw().map_err(|error| {
-                RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
-            }),
+            None => Ok(Uuid::new_v4()),
         }
     }
 
@@ -288,13 +288,9 @@ impl Running {
         parts: &[Part],
         layout: LabelLayout,
         chunk: u64,
-        given: Option<[u8; 16]>,
-    ) -> Result<([u8; 16], Option<Vec<u64>>), RunError> {
-        let fail = |error| {
-            RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
-        };
+    ) -> Result<(Uuid, Option<Vec<u64>>), RunError> {
         let wanted = SetLabel {
-            uuid: given.map_or_else(|| identity::draw().map_err(fail), Ok)?,
+            uuid: config.uuid.unwrap_or_else(Uuid::new_v4).into_bytes(),
             name: config.name.clone(),
             layout,
             count: parts.len() as u32,
@@ -314,14 +310,14 @@ impl Running {
         }
         let overwrite = self.overwrite.contains(&config.name);
         let set = result.and_then(|()| {
-            labels::assemble(&self.shards, &seen, &wanted, given.is_some(), overwrite)
+            labels::assemble(&self.shards, &seen, &wanted, config.uuid.is_some(), overwrite)
         });
         for member in &seen {
             self.drop_volume(member.whole, member.disk)?;
         }
         let set = set?;
         self.overwritten.extend(set.overwritten);
-        Ok((set.uuid, Some(set.lengths)))
+        Ok((Uuid::from_bytes(set.uuid), Some(set.lengths)))
     }
 
     /// A volume over the whole of a disk, for the control thread's own use.

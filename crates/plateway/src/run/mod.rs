@@ -22,6 +22,7 @@ mod patience;
 mod reopen;
 pub(crate) mod shape;
 mod shards;
+pub(crate) mod state;
 mod stored;
 mod visitor;
 
@@ -50,8 +51,9 @@ use crate::config::model::{
 use crate::config::plan::Plan;
 use crate::config::uri::DiskUri;
 pub(crate) use guests::Site;
-use identity::Identities;
 use shards::Shards;
+use state::StateDirectory;
+use uuid::Uuid;
 pub(crate) use visitor::Visited;
 
 /// How long volumes may take to become durable at the end.
@@ -63,7 +65,7 @@ pub(crate) struct Running {
     args: HiArgs,
     shards: Shards,
     arena: Arc<Arena>,
-    identities: Identities,
+    state: StateDirectory,
     disks: BTreeMap<String, OpenDisk>,
     volumes: BTreeMap<String, OpenVolume>,
     /// By the address of the configuration.
@@ -103,7 +105,7 @@ struct OpenVolume {
     id: VolumeId,
     config: VolumeConfig,
     layout: Layout,
-    uuid: [u8; 16],
+    uuid: Uuid,
     /// Lengths of the members' data by their labels.
     labelled: Option<Vec<u64>>,
     /// Nothing new goes to it: it is about to be removed.
@@ -184,9 +186,7 @@ impl Running {
         let (pages, count) = (config.pool_pages, config.cpus.len() as u16);
         let (visits, door) = mpsc::channel();
         let door = Mutex::new(Some(door));
-        let seed = identity::draw()
-            .map(|uuid| u64::from_le_bytes(uuid[..8].try_into().expect("8 of 16 bytes")))
-            .map_err(|error| RunError::new(format!("cannot draw random bytes: {error}")))?;
+        let seed = Uuid::new_v4().as_u64_pair().0;
         // The shards' clocks begin with the driver's, which counts from its own start.
         let handle = Reactor::start(&config, &arena, move |shard| {
             let settings =
@@ -214,7 +214,7 @@ impl Running {
             args: nothing,
             shards,
             arena,
-            identities: Identities::new(&server.state),
+            state: StateDirectory::new(&server.state),
             disks: BTreeMap::new(),
             volumes: BTreeMap::new(),
             listeners: BTreeMap::new(),

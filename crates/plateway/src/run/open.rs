@@ -1,20 +1,20 @@
 //! From a disk's URI to an open disk: what the reactor opens, and what the shards reach over the network.
 //!
-//! Names of hosts are resolved here, by the system's resolver, so that no shard ever waits for it. Who we say we are to other targets follows from
-//! the machine's identity, so that it is the same after a restart. Errors name the disk, its URI and what was seen.
+//! Names of hosts are resolved here, by the system's resolver, so that no shard ever waits for it. Who we say we are to other targets follows
+//! from what the state directory says (`state`), so that it is the same after a restart. Errors name the disk, its URI and what was seen.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::time::Duration;
 
-use block::checksum::crc32c;
 use contract::LinkId;
 use nvme::tcp::initiator::Settings;
 use reactor::disk::{OpenError, OpenSpec};
 use shard::ImportSettings;
+use uuid::Uuid;
 use wire::nvme_tcp::Digests;
 
 use super::error::RunError;
+use super::state::StateDirectory;
 use crate::config::address::HostPort;
 use crate::config::model::DiskConfig;
 use crate::config::uri::{AoeUri, DiskUri, NvmeTcpUri};
@@ -31,9 +31,11 @@ pub(crate) enum Target {
 }
 
 /// What to open for a disk of the configuration.
-pub(crate) fn target(disk: &DiskConfig) -> Result<Target, RunError> {
+pub(crate) fn target(disk: &DiskConfig, state: &StateDirectory) -> Result<Target, RunError> {
     match &disk.uri {
-        DiskUri::NvmeTcp(uri) => import_settings(uri)
+        DiskUri::NvmeTcp(uri) => state
+            .host()
+            .and_then(|host| import_settings(uri, host))
             .map(|settings| Target::Remote(Box::new(ImportSettings::NvmeTcp(settings))))
             .map_err(|error| error.within(&format!("disk {}", disk.name))),
         DiskUri::Aoe(uri) => Ok(Target::Aoe(uri.clone())),
@@ -96,18 +98,18 @@ pub(crate) fn open_spec(uri: &DiskUri) -> Option<OpenSpec> {
 }
 
 /// How to reach a remote disk; its host's name is resolved.
-pub(crate) fn import_settings(uri: &NvmeTcpUri) -> Result<Settings, RunError> {
+pub(crate) fn import_settings(uri: &NvmeTcpUri, host_id: Uuid) -> Result<Settings, RunError> {
     let addresses = resolve(&uri.address)?;
-    let host_id = host_id();
     let host = match &uri.host_nqn {
         Some(nqn) => nqn.to_wire(),
         None => {
-            let name = format!("nqn.2026-11.net.plateway:host:{}", hex(&host_id));
+            let name = format!("nqn.2026-11.net.plateway:host:{}", host_id.simple());
             wire::nvme::Nqn::new(&name).map_err(|error| RunError::new(error.to_string()))?
         }
     };
     let keep_alive = Duration::from_millis(uri.keep_alive_ms.into());
-    let usual = Settings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, host_id);
+    let usual =
+        Settings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, *host_id.as_bytes());
     Ok(Settings {
         addresses,
         queues: uri.queues,
@@ -143,37 +145,19 @@ pub(crate) fn resolve(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
         .help(format!("`getent hosts {host}` asks as we do; or write the address itself")))
 }
 
-/// Who this machine is, as a UUID of version 8: hashed from `/etc/machine-id`, which itself is not to be shown to others.
-fn host_id() -> [u8; 16] {
-    let read = |path: &str| std::fs::read(Path::new(path)).ok().filter(|bytes| !bytes.is_empty());
-    let seed = read("/etc/machine-id")
-        .or_else(|| read("/proc/sys/kernel/hostname"))
-        .unwrap_or_else(|| b"plateway".to_vec());
-    let mut id = [0; 16];
-    for (part, place) in id.chunks_exact_mut(4).enumerate() {
-        let text = [b"plateway host ", &[part as u8][..], &seed].concat();
-        place.copy_from_slice(&crc32c(&text).to_be_bytes());
-    }
-    id[6] = 0x80 | id[6] & 0x0f;
-    id[8] = 0x80 | id[8] & 0x3f;
-    id
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn disk(uri: &str) -> DiskConfig {
-        DiskConfig { name: "d0".to_owned(), uri: uri.parse().unwrap() }
+    fn target_of(uri: &str) -> Result<Target, RunError> {
+        let disk = DiskConfig { name: "d0".to_owned(), uri: uri.parse().unwrap() };
+        let directory = tempfile::tempdir().unwrap();
+        target(&disk, &StateDirectory::new(directory.path()))
     }
 
     #[test]
     fn instruments_stand_around_what_they_change() {
-        let Ok(Target::Local(spec)) = target(&disk("delay:5,faulty:7,ram:1MiB")) else { panic!() };
+        let Ok(Target::Local(spec)) = target_of("delay:5,faulty:7,ram:1MiB") else { panic!() };
         let OpenSpec::Delay { us: 5, inner } = spec else { panic!("{spec:?}") };
         assert_eq!(
             *inner,
@@ -184,7 +168,7 @@ mod tests {
     #[test]
     fn a_remote_disk_takes_its_options_from_the_uri() {
         let uri = "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/3?queues=4&depth=64&ddgst=0&quiesce_ms=1000";
-        let Ok(Target::Remote(settings)) = target(&disk(uri)) else { panic!() };
+        let Ok(Target::Remote(settings)) = target_of(uri) else { panic!() };
         let ImportSettings::NvmeTcp(settings) = *settings else { panic!("{settings:?}") };
         assert_eq!(settings.addresses, ["127.0.0.1:4421".parse().unwrap()]);
         assert_eq!((settings.nsid, settings.queues, settings.depth), (3, 4, 64));
@@ -195,7 +179,7 @@ mod tests {
     #[test]
     fn an_instrument_around_a_remote_disk_is_refused_by_name() {
         let remote = "delay:5,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1";
-        let error = target(&disk(remote)).unwrap_err();
+        let error = target_of(remote).unwrap_err();
         assert!(error.line().starts_with("disk d0: expected a disk of this machine"), "{error}");
     }
 }

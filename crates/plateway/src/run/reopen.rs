@@ -66,7 +66,7 @@ impl Running {
         }
         // The lock on what it lies on goes with the last owner.
         disk.local = None;
-        let Target::Local(spec) = open::target(&config)? else { return Ok(()) };
+        let Target::Local(spec) = open::target(&config, &self.state)? else { return Ok(()) };
         let opened = Disk::open(&spec, &self.arena).map_err(|error| {
             RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))
                 .help(format!("plateway disks reopen {name}"))

@@ -7,6 +7,7 @@
 use block::{BlockSize, ByteCount, VolumeId};
 use contract::{Cache, DiskFacts, DiskId, LinkId};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
+use uuid::Uuid;
 use volume::label::LABEL_AREA;
 use volume::{Layout, Member};
 
@@ -120,7 +121,7 @@ pub(crate) fn namespace(
     export: &Export,
     volume: &VolumeConfig,
     id: VolumeId,
-    uuid: [u8; 16],
+    uuid: Uuid,
     layout: &Layout,
     parts: &[Part],
 ) -> Result<Namespace, RunError> {
@@ -130,7 +131,7 @@ pub(crate) fn namespace(
     Ok(Namespace {
         nsid: export.nsid,
         volume: id,
-        uuid,
+        uuid: uuid.into_bytes(),
         block_size,
         blocks: block_size.blocks_in(ByteCount(size(volume, layout)?)),
         read_only: facts().any(|facts| facts.read_only),
@@ -147,7 +148,7 @@ pub(crate) fn aoe_export(
     links: &[LinkId],
     volume: &VolumeConfig,
     id: VolumeId,
-    uuid: [u8; 16],
+    uuid: Uuid,
     layout: &Layout,
     parts: &[Part],
 ) -> Result<aoe::Export, RunError> {
@@ -155,7 +156,7 @@ pub(crate) fn aoe_export(
     let size = ByteCount(size(volume, layout)?);
     let atomic = facts().map(|facts| facts.physical_block).min().unwrap_or(volume.block_size);
     Ok(aoe::Export {
-        uuid,
+        uuid: uuid.into_bytes(),
         read_only: facts().any(|facts| facts.read_only),
         cache_volatile: facts().any(|facts| facts.cache == Cache::Volatile),
         discards: facts().all(|facts| facts.discards),

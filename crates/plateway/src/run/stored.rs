@@ -1,8 +1,7 @@
 //! What initiators change and a restart must not: config strings and MAC masks of AoE exports, reservations of volumes.
 //!
 //! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT` and `reservations/UUID` in the state directory; a
-//! value that says nothing has none. A file is replaced as a whole (written beside, synced, renamed, directory synced), so a crash leaves the
-//! old or the new one. A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
+//! value that says nothing has none. A file is replaced as a whole (`state`). A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
 //! mask or reservation that is forgotten would let in whom it kept out.
 //!
 //! ```text
@@ -14,23 +13,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::fs::{self, File};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::{fs, io};
 
 use ::aoe::ExportId;
 use block::{ShardId, VolumeId};
 use reactor::Handle;
 use shard::{Mail, StoreKey, StoredValue};
+use uuid::Uuid;
 use wire::aoe::Address;
 
 use super::error::RunError;
 use super::news::log;
-use crate::config::model::Uuid;
+use super::state::StateDirectory;
 
 /// Where a value is stored, and what it is.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ pub(super) struct Place {
 
 #[derive(Clone, Debug)]
 enum At {
-    File(PathBuf),
+    File(StateDirectory, PathBuf),
     /// Of volumes that have another identity after a restart: as long as the process, so that an export may move to other interfaces.
     Memory(Arc<Mutex<Option<String>>>),
 }
@@ -49,20 +48,20 @@ enum At {
 impl Place {
     /// The config string and mask of the volume at an address. The same on whatever links.
     pub(super) fn of_control(
-        state: &Path,
-        uuid: &[u8; 16],
+        state: &StateDirectory,
+        uuid: &Uuid,
         address: Address,
         volume: &str,
     ) -> Place {
-        let name = format!("{}-{address}", Uuid(*uuid));
         let what = format!("config string and MAC mask of volume {volume} at {address}");
-        Place { at: At::File(state.join("aoe").join(name)), what }
+        let name = Path::new("aoe").join(format!("{uuid}-{address}"));
+        Place { at: At::File(state.clone(), name), what }
     }
 
     /// The reservation of a volume.
-    pub(super) fn of_reservation(state: &Path, uuid: &[u8; 16], volume: &str) -> Place {
-        let path = state.join("reservations").join(Uuid(*uuid).to_string());
-        Place { at: At::File(path), what: format!("reservation of volume {volume}") }
+    pub(super) fn of_reservation(state: &StateDirectory, uuid: &Uuid, volume: &str) -> Place {
+        let name = Path::new("reservations").join(uuid.to_string());
+        Place { at: At::File(state.clone(), name), what: format!("reservation of volume {volume}") }
     }
 
     /// What is stored; the default, where there is nothing.
@@ -75,7 +74,7 @@ impl Place {
         };
         let text = match &self.at {
             At::Memory(kept) => lock(kept).clone(),
-            At::File(path) => match fs::read_to_string(path) {
+            At::File(state, name) => match fs::read_to_string(state.path().join(name)) {
                 Ok(text) => Some(text),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(fail("read", error.to_string())),
@@ -95,17 +94,19 @@ impl Place {
     fn store(&self, value: Option<String>) -> io::Result<()> {
         match (&self.at, value) {
             (At::Memory(kept), value) => *lock(kept) = value,
-            (At::File(path), Some(value)) => {
-                replace(path, &format!("# The {}, kept by plateway.\n{value}\n", self.what))?;
+            // Values of one key come one after the other, and no two servers have one volume.
+            (At::File(state, name), Some(value)) => {
+                state
+                    .replace(name, &format!("# The {}, kept by plateway.\n{value}\n", self.what))?;
             }
-            (At::File(path), None) => remove(path)?,
+            (At::File(state, name), None) => state.remove(name)?,
         }
         Ok(())
     }
 
-    fn path(&self) -> Option<&Path> {
+    fn path(&self) -> Option<PathBuf> {
         match &self.at {
-            At::File(path) => Some(path),
+            At::File(state, name) => Some(state.path().join(name)),
             At::Memory(_) => None,
         }
     }
@@ -163,7 +164,7 @@ impl Archive {
     /// The same value, kept only as long as the process.
     pub(super) fn in_memory(&self, place: Place) -> Place {
         let Some(path) = place.path() else { return place };
-        let kept = lock(&self.places).memory.entry(path.to_owned()).or_default().clone();
+        let kept = lock(&self.places).memory.entry(path).or_default().clone();
         Place { at: At::Memory(kept), what: place.what }
     }
 
@@ -204,13 +205,13 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
         let stored = place.is_some_and(|place| match place.store(text(&value)) {
             Ok(()) => {
                 if let Some(path) = place.path() {
-                    complained.remove(path);
+                    complained.remove(&path);
                 }
                 true
             }
             Err(error) => {
-                let path = place.path().unwrap_or(Path::new(""));
-                if complained.insert(path.to_owned()) {
+                let path = place.path().unwrap_or_default();
+                if complained.insert(path.clone()) {
                     let (what, path) = (&place.what, path.display());
                     log(&format!(
                         "cannot store the {what}: {path}: {error}; initiators are refused the change"
@@ -236,43 +237,6 @@ fn text(value: &StoredValue) -> Option<String> {
     }
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    make_directory(directory)?;
-    // Values of one key come one after the other, and no two servers have one volume.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = File::create(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(directory)?.sync_all()
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Ok(()) => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Makes a directory and those above it durably, for its owner alone.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    if directory.as_os_str().is_empty() || directory.is_dir() {
-        return Ok(());
-    }
-    let above = directory.parent().unwrap_or(Path::new("."));
-    make_directory(above)?;
-    match fs::DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-    File::open(above)?.sync_all()
-}
-
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -289,35 +253,37 @@ mod tests {
         Control::with(b"hello", &[MacAddress([2, 0, 0, 0, 0, 1])]).unwrap()
     }
 
-    fn place(state: &Path) -> Place {
-        Place::of_control(state, &[7; 16], Address::new(7, 0), "v0")
+    const UUID: Uuid = Uuid::from_bytes([7; 16]);
+
+    fn place(state: &StateDirectory) -> Place {
+        Place::of_control(state, &UUID, Address::new(7, 0), "v0")
     }
 
     #[test]
     fn what_is_stored_is_loaded_and_what_says_nothing_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
-        let state = directory.path().join("a/b");
+        let state = StateDirectory::new(&directory.path().join("a/b"));
         let place = place(&state);
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
         place.store(text(&StoredValue::Control(control()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), control());
         place.store(text(&StoredValue::Control(Control::default()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
-        assert_eq!(fs::read_dir(state.join("aoe")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(state.path().join("aoe")).unwrap().count(), 0);
         // Twice is once.
         place.store(None).unwrap();
-        let reservation = Place::of_reservation(&state, &[7; 16], "v0");
+        let reservation = Place::of_reservation(&state, &UUID, "v0");
         assert!(reservation.load::<Reservation>().unwrap().is_free());
     }
 
     #[test]
     fn the_file_of_another_address_or_volume_is_another() {
         let directory = tempfile::tempdir().unwrap();
-        let state = directory.path();
+        let state = &StateDirectory::new(directory.path());
         place(state).store(text(&StoredValue::Control(control()))).unwrap();
         for other in [
-            Place::of_control(state, &[7; 16], Address::new(7, 1), "v0"),
-            Place::of_control(state, &[8; 16], Address::new(7, 0), "v0"),
+            Place::of_control(state, &UUID, Address::new(7, 1), "v0"),
+            Place::of_control(state, &Uuid::from_bytes([8; 16]), Address::new(7, 0), "v0"),
         ] {
             assert_eq!(other.load::<Control>().unwrap(), Control::default());
         }
@@ -326,9 +292,9 @@ mod tests {
     #[test]
     fn a_damaged_file_is_named_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let place = place(directory.path());
+        let place = place(&StateDirectory::new(directory.path()));
         place.store(text(&StoredValue::Control(control()))).unwrap();
-        let path = place.path().unwrap().to_owned();
+        let path = place.path().unwrap();
         for damaged in
             ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
         {
@@ -350,7 +316,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let places = Places::default();
         let archive = Archive { places: Arc::new(Mutex::new(places)), thread: None };
-        let kept = || archive.in_memory(place(directory.path()));
+        let kept = || archive.in_memory(place(&StateDirectory::new(directory.path())));
         kept().store(text(&StoredValue::Control(control()))).unwrap();
         assert_eq!(kept().load::<Control>().unwrap(), control());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);

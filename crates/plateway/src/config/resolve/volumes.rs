@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use toml::Spanned;
+use uuid::Uuid;
 
 use super::super::file::LowVolume;
 use super::super::mistake::{Mistake, Span};
 use super::super::model::{
-    BLOCK_SIZE_DEFAULT, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, Layout, Uuid, VolumeConfig,
+    BLOCK_SIZE_DEFAULT, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, Layout, VolumeConfig, parse_uuid,
 };
 use super::super::size::Size;
 use super::{Names, Resolver};
@@ -47,7 +48,7 @@ impl Resolver<'_> {
         let disks = self.members(low, &name, disk_names, used);
         let block_size = self.block_size(low);
         let layout = self.layout(low, disks, block_size);
-        let uuid = low.uuid.as_ref().and_then(|written| match written.get_ref().parse::<Uuid>() {
+        let uuid = low.uuid.as_ref().and_then(|written| match parse_uuid(written.get_ref()) {
             Ok(uuid) => {
                 if let Some((_, first)) = uuids.iter().find(|(other, _)| *other == uuid) {
                     let message =
