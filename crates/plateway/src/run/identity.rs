@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use super::error::RunError;
 use super::state::StateDirectory;
-use crate::config::model::parse_uuid;
 use crate::config::text::quoted;
-use crate::config::uri::{AoeUri, DiskUri};
+use crate::config::uri::DiskUri;
+use crate::config::volume::parse_uuid;
 
 const FILE: &str = "identities.toml";
 const HEAD: &str = "# Identities of volumes, kept by plateway. Hosts know volumes by them: remove a line only with its volume.\n";
@@ -102,16 +102,7 @@ pub(crate) fn backing(uri: &DiskUri) -> Option<String> {
             Some(DiskUri::File { path, create_bytes: None }.to_string())
         }
         device @ DiskUri::BlockDevice { .. } => Some(device.to_string()),
-        DiskUri::NvmeTcp(remote) => {
-            let (address, nqn, nsid) = (&remote.address, &remote.subsystem, remote.nsid);
-            Some(format!("nvme+tcp://{address}/{nqn}/{nsid}"))
-        }
-        // The first interface: others are more ways to it.
-        DiskUri::Aoe(remote) => {
-            let interfaces = remote.interfaces.first().cloned().into_iter().collect();
-            let vlan = remote.vlan;
-            Some(AoeUri { vlan, ..AoeUri::new(interfaces, remote.address) }.to_string())
-        }
+        DiskUri::Remote(remote) => Some(remote.backing()),
         DiskUri::Delay { .. } | DiskUri::Faulty { .. } => None,
     }
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::error::RunError;
-use crate::config::model::parse_uuid;
+use crate::config::volume::parse_uuid;
 
 /// The file of the machine's identity.
 const HOST: &str = "host";

@@ -13,27 +13,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::{fs, io};
 
-use ::aoe::ExportId;
-use block::{ShardId, VolumeId};
+use block::ShardId;
 use reactor::Handle;
 use shard::{Mail, StoreKey, StoredValue};
-use uuid::Uuid;
-use wire::aoe::Address;
 
 use super::error::RunError;
 use super::news::log;
 use super::state::StateDirectory;
+use super::{Running, identity};
 
 /// Where a value is stored, and what it is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     at: At,
     what: String,
 }
@@ -45,27 +43,30 @@ enum At {
     Memory(Arc<Mutex<Option<String>>>),
 }
 
+impl Running {
+    pub(crate) fn store(&self) -> &Store {
+        self.shards.store()
+    }
+
+    /// Where a value of a volume's export is stored: in a file of the state directory, if the volume is the same after a restart.
+    pub(crate) fn place(&self, volume: &str, file: PathBuf, what: String) -> Place {
+        self.store().place(file, &self.state, what, !self.is_lasting(volume))
+    }
+
+    /// Whether a volume has the same identity after a restart.
+    fn is_lasting(&self, volume: &str) -> bool {
+        let Some(volume) = self.volumes.get(volume) else { return false };
+        let is_known = |disk: &String| {
+            let disk = self.disks.get(disk);
+            disk.is_some_and(|disk| identity::backing(&disk.config.uri).is_some())
+        };
+        volume.config.uuid.is_some() || volume.config.layout.disks().iter().all(is_known)
+    }
+}
+
 impl Place {
-    /// The config string and mask of the volume at an address. The same on whatever links.
-    pub(super) fn of_control(
-        state: &StateDirectory,
-        uuid: &Uuid,
-        address: Address,
-        volume: &str,
-    ) -> Place {
-        let what = format!("config string and MAC mask of volume {volume} at {address}");
-        let name = Path::new("aoe").join(format!("{uuid}-{address}"));
-        Place { at: At::File(state.clone(), name), what }
-    }
-
-    /// The reservation of a volume.
-    pub(super) fn of_reservation(state: &StateDirectory, uuid: &Uuid, volume: &str) -> Place {
-        let name = Path::new("reservations").join(uuid.to_string());
-        Place { at: At::File(state.clone(), name), what: format!("reservation of volume {volume}") }
-    }
-
     /// What is stored; the default, where there is nothing.
-    pub(super) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
+    pub(crate) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
         let fail = |doing: &str, seen: String| {
             let place =
                 self.path().map_or_else(String::new, |path| format!("{}: ", path.display()));
@@ -129,65 +130,47 @@ pub(super) struct Job {
 struct Places {
     /// What is kept in memory alone, by the file that it would have.
     memory: BTreeMap<PathBuf, Arc<Mutex<Option<String>>>>,
-    controls: BTreeMap<ExportId, (Place, VolumeId)>,
-    reservations: BTreeMap<VolumeId, Place>,
-}
-
-impl Places {
-    fn find(&self, key: StoreKey) -> Option<Place> {
-        match key {
-            StoreKey::Control(export) => self.controls.get(&export).map(|(place, _)| place.clone()),
-            StoreKey::Reservation(volume) => self.reservations.get(&volume).cloned(),
-        }
-    }
+    known: Vec<(StoreKey, Place)>,
 }
 
 /// The thread that stores, and what it knows of exports.
 #[derive(Debug)]
-pub(super) struct Archive {
+pub(crate) struct Store {
     places: Arc<Mutex<Places>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Archive {
+impl Store {
     /// Begins to store what comes through the channel, until all of its senders are gone.
-    pub(super) fn start(handle: Arc<Handle<Mail>>) -> io::Result<(Archive, Sender<Job>)> {
+    pub(super) fn start(handle: Arc<Handle<Mail>>) -> io::Result<(Store, Sender<Job>)> {
         let (jobs, work) = mpsc::channel();
         let places: Arc<Mutex<Places>> = Arc::default();
         let known = places.clone();
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || store(&handle, &known, &work))?;
-        Ok((Archive { places, thread: Some(thread) }, jobs))
+        Ok((Store { places, thread: Some(thread) }, jobs))
     }
 
-    /// The same value, kept only as long as the process.
-    pub(super) fn in_memory(&self, place: Place) -> Place {
-        let Some(path) = place.path() else { return place };
-        let kept = lock(&self.places).memory.entry(path).or_default().clone();
-        Place { at: At::Memory(kept), what: place.what }
+    /// Where a value is stored: in a file, or where `in_memory` only as long as the process.
+    fn place(&self, file: PathBuf, state: &StateDirectory, what: String, in_memory: bool) -> Place {
+        let at = match in_memory {
+            true => At::Memory(lock(&self.places).memory.entry(file).or_default().clone()),
+            false => At::File(state.clone(), file),
+        };
+        Place { at, what }
     }
 
-    /// An export is about to be added, and the values of it and of its volume are stored there.
-    pub(super) fn put(
-        &self,
-        export: ExportId,
-        control: Place,
-        volume: VolumeId,
-        reservation: Place,
-    ) {
+    /// From now on this value is stored there.
+    pub(crate) fn put(&self, key: StoreKey, place: Place) {
         let mut places = lock(&self.places);
-        places.controls.insert(export, (control, volume));
-        places.reservations.insert(volume, reservation);
+        places.known.retain(|(other, _)| *other != key);
+        places.known.push((key, place));
     }
 
-    /// An export is gone, and with the last one of a volume its reservation is nothing that could change.
-    pub(super) fn forget(&self, export: ExportId) {
-        let mut places = lock(&self.places);
-        let Some((_, volume)) = places.controls.remove(&export) else { return };
-        if !places.controls.values().any(|(_, other)| *other == volume) {
-            places.reservations.remove(&volume);
-        }
+    /// Nothing changes this value any more.
+    pub(crate) fn forget(&self, key: StoreKey) {
+        lock(&self.places).known.retain(|(other, _)| *other != key);
     }
 
     /// Waits for the end of the thread.
@@ -201,7 +184,8 @@ impl Archive {
 fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
     let mut complained: BTreeSet<PathBuf> = BTreeSet::new();
     for Job { from, key, version, value } in work {
-        let place = lock(places).find(key);
+        let known = |(other, _): &&(StoreKey, Place)| *other == key;
+        let place = lock(places).known.iter().find(known).map(|(_, place)| place.clone());
         let stored = place.is_some_and(|place| match place.store(text(&value)) {
             Ok(()) => {
                 if let Some(path) = place.path() {
@@ -253,10 +237,12 @@ mod tests {
         Control::with(b"hello", &[MacAddress([2, 0, 0, 0, 0, 1])]).unwrap()
     }
 
-    const UUID: Uuid = Uuid::from_bytes([7; 16]);
+    fn file(state: &StateDirectory, name: &str, what: &str) -> Place {
+        Place { at: At::File(state.clone(), name.into()), what: what.to_owned() }
+    }
 
     fn place(state: &StateDirectory) -> Place {
-        Place::of_control(state, &UUID, Address::new(7, 0), "v0")
+        file(state, "aoe/7-7.0", "config string and MAC mask of volume v0 at 7.0")
     }
 
     #[test]
@@ -272,21 +258,8 @@ mod tests {
         assert_eq!(fs::read_dir(state.path().join("aoe")).unwrap().count(), 0);
         // Twice is once.
         place.store(None).unwrap();
-        let reservation = Place::of_reservation(&state, &UUID, "v0");
+        let reservation = file(&state, "reservations/7", "reservation of volume v0");
         assert!(reservation.load::<Reservation>().unwrap().is_free());
-    }
-
-    #[test]
-    fn the_file_of_another_address_or_volume_is_another() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = &StateDirectory::new(directory.path());
-        place(state).store(text(&StoredValue::Control(control()))).unwrap();
-        for other in [
-            Place::of_control(state, &UUID, Address::new(7, 1), "v0"),
-            Place::of_control(state, &Uuid::from_bytes([8; 16]), Address::new(7, 0), "v0"),
-        ] {
-            assert_eq!(other.load::<Control>().unwrap(), Control::default());
-        }
     }
 
     #[test]
@@ -314,9 +287,9 @@ mod tests {
     #[test]
     fn memory_keeps_what_no_file_could_keep_longer() {
         let directory = tempfile::tempdir().unwrap();
-        let places = Places::default();
-        let archive = Archive { places: Arc::new(Mutex::new(places)), thread: None };
-        let kept = || archive.in_memory(place(&StateDirectory::new(directory.path())));
+        let store = Store { places: Arc::default(), thread: None };
+        let state = StateDirectory::new(directory.path());
+        let kept = || store.place("aoe/7-7.0".into(), &state, "mask".to_owned(), true);
         kept().store(text(&StoredValue::Control(control()))).unwrap();
         assert_eq!(kept().load::<Control>().unwrap(), control());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
