@@ -84,6 +84,19 @@ impl Configured for DiskConfig {
     }
 }
 
+impl DiskConfig {
+    /// The size from which `apply` grows its file, if it does; a file that has another size by then is left alone.
+    pub(crate) fn grows(&self, to: &DiskConfig) -> Option<u64> {
+        let change = self.change(&Thing::Disk(to.clone()));
+        match (change, self.uri.innermost(), to.uri.innermost()) {
+            (Ok(Change::InPlace), DiskUri::File { create_bytes, .. }, DiskUri::File { .. }) => {
+                *create_bytes
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Resolver<'_> {
     pub(super) fn disks(&mut self, low: &[LowDisk]) -> Vec<DiskConfig> {
         let mut disks: Vec<DiskConfig> = Vec::new();

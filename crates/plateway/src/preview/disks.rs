@@ -57,8 +57,10 @@ pub(super) struct Examined {
 /// What can be read of a disk.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Zeros: it would be made.
+    /// Zeros: a disk in memory.
     Zeros,
+    /// Zeros, once its file is made.
+    Unmade,
     /// What is there.
     There(Box<Probe>),
     /// It was not asked, for this reason.
@@ -74,7 +76,9 @@ impl Examined {
                 Content::There(probe) => {
                     bytes.extend_from_slice(&probe.read_page(at + bytes.len() as u64)?);
                 }
-                Content::Zeros | Content::Unknown(_) => bytes.resize(bytes.len() + PAGE, 0),
+                Content::Zeros | Content::Unmade | Content::Unknown(_) => {
+                    bytes.resize(bytes.len() + PAGE, 0);
+                }
             }
         }
         Ok(bytes)
@@ -141,6 +145,12 @@ impl super::Examined<'_> {
         self.served.is_some_and(|served| served.disks.iter().any(is_it))
     }
 
+    /// Whether the server that answers would bring this disk from `seen` bytes to what `create` says now.
+    fn grows(&self, disk: &DiskConfig, seen: u64) -> bool {
+        let now = self.served.and_then(|served| served.disks.iter().find(|d| d.name == disk.name));
+        now.is_some_and(|now| now.grows(disk) == Some(seen))
+    }
+
     fn look(&self, disk: &DiskConfig, uri: &DiskUri, is_served: bool) -> Result<Seen, RunError> {
         let memory = |bytes: u64, words: &str| Seen {
             words: words.to_owned(),
@@ -203,11 +213,9 @@ impl super::Examined<'_> {
         let mut facts = probe.facts();
         let seen = facts.size.0;
         let words = match create {
-            Some(expected) if seen > expected => {
-                return Err(open::refused(
-                    disk,
-                    &OpenError::Larger { path: path.into(), expected, seen },
-                ));
+            Some(expected) if seen != expected && !self.grows(disk, seen) => {
+                let error = OpenError::OtherSize { path: path.into(), expected, seen };
+                return Err(open::refused(disk, &error));
             }
             Some(wanted) if seen < wanted && facts.read_only => {
                 return Err(RunError::new(format!(
@@ -248,7 +256,7 @@ fn unmade(disk: &DiskConfig, path: &Path, bytes: u64) -> Result<Seen, RunError> 
         words: format!("would be created with {}", Size(bytes)),
         facts: Some(facts),
         access: None,
-        content: Content::Zeros,
+        content: Content::Unmade,
         identity: Some(identity),
     })
 }

@@ -107,7 +107,7 @@ impl Examined<'_> {
         if config.uuid.is_some() {
             return Ok(("under the uuid of the configuration", config.uuid));
         }
-        let is_made = matches!(disk.content, Content::Zeros);
+        let is_made = matches!(disk.content, Content::Unmade);
         let Some(backing) = identity::backing(&disk.uri).filter(|_| !is_made) else {
             return Ok(("under a new identity", None));
         };
@@ -150,7 +150,10 @@ impl Examined<'_> {
         let found: Result<Vec<Found>, &str> = found.into_iter().collect();
         let Ok(found) = found else { return Ok(None) };
         let overwrite = self.overwrite.contains(&config.name);
-        labels::judge(config, wanted, parts, &found, overwrite).map(Some)
+        let is_unmade = |name: &str| {
+            self.disks.get(name).is_some_and(|disk| matches!(disk.content, Content::Unmade))
+        };
+        labels::judge(config, wanted, parts, &found, overwrite, is_unmade).map(Some)
     }
 }
 

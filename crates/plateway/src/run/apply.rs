@@ -5,6 +5,7 @@
 
 use super::Running;
 use super::error::RunError;
+use super::unmade::unmade_last;
 use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
 use crate::config::thing::{Step, Thing};
@@ -68,6 +69,7 @@ impl Running {
         self.overwrite = overwrite.to_vec();
         let applied = self.bring_to(to);
         self.overwrite.clear();
+        self.grown.clear();
         let overwritten = std::mem::take(&mut self.overwritten);
         applied.map(|mut applied| {
             applied.warnings.splice(..0, overwritten);
@@ -79,14 +81,15 @@ impl Running {
         let plan = self.difference(to)?;
         let mut applied = Applied::default();
         let doomed = doomed(&plan);
-        for (at, step) in plan.steps.iter().enumerate() {
-            match self.carry_out(step, &doomed) {
+        let steps = unmade_last(plan.steps);
+        for (at, step) in steps.iter().enumerate() {
+            match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &doomed)) {
                 Ok(warnings) => {
                     applied.steps.push(step.to_string());
                     applied.warnings.extend(warnings);
                 }
                 Err(why) => {
-                    let not_undone = self.undo(&plan.steps[..at]);
+                    let not_undone = self.undo(&steps[..at]);
                     let (step, why) = (step.to_string(), Box::new(why));
                     return Err(ApplyError::Failed { step, why, not_undone });
                 }
@@ -139,12 +142,12 @@ impl Running {
                 Thing::Link(link) => self.remove_link(link),
                 Thing::Export(export) => self.remove_export(export, doomed)?,
             },
-            Step::Change { to, .. } => match to {
-                Thing::Disk(disk) => return self.resize_disk(disk),
-                Thing::Volume(volume) => self.resize_volume(volume)?,
-                Thing::Listener(listener) => self.change_listener(listener)?,
-                Thing::Link(link) => unreachable!("link {} is replaced", link.name),
-                Thing::Export(export) => self.change_export(export)?,
+            Step::Change { from, to } => match (from, to) {
+                (Thing::Disk(from), Thing::Disk(to)) => return self.resize_disk(from, to),
+                (_, Thing::Volume(volume)) => self.resize_volume(volume)?,
+                (_, Thing::Listener(listener)) => self.change_listener(listener)?,
+                (_, Thing::Export(export)) => self.change_export(export)?,
+                _ => unreachable!("{step}: it is replaced"),
             },
         }
         Ok(None)

@@ -54,26 +54,52 @@ pub(crate) fn set_label(volume: &VolumeConfig, uuid: Uuid) -> Option<SetLabel> {
     Some(SetLabel { uuid, name, layout, count, chunk, generation: 1 })
 }
 
-/// Judges what was found on the members: whether they are the set that the volume wants, or may be made it. `overwrite` gives up what they hold.
+/// Whether what was found on the members is the set that the volume wants, or may be made it. `overwrite` gives up what they hold; a disk that
+/// `is_unmade` is a file that is not there.
+pub(super) fn survey_set(
+    volume: &VolumeConfig,
+    wanted: &SetLabel,
+    found: &[Found],
+    overwrite: bool,
+    is_unmade: impl Fn(&str) -> bool,
+) -> Result<Verdict, RunError> {
+    survey(found, wanted, volume.uuid.is_some(), overwrite).map_err(|refusal| {
+        let (name, expected) = (&volume.name, refusal.expected);
+        let disk = volume.layout.disks().get(refusal.index).map_or("?", String::as_str);
+        let (seen, help) = match is_unmade(disk) {
+            true => (
+                "no file".to_owned(),
+                format!(
+                    "put its file back: create makes no member beside disks that carry labels; where all that they hold is given up, \
+                     --overwrite {name} makes it and labels them anew"
+                ),
+            ),
+            false => (
+                refusal.seen,
+                format!(
+                    "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
+                     `plateway check FILE --overwrite {name}` shows what is lost where all that its disks hold is given up, \
+                     and serve or apply with --overwrite {name} does it"
+                ),
+            ),
+        };
+        RunError::new(format!("volume {name}: disk {disk}: expected {expected}, seen {seen}"))
+            .help(help)
+            .key(disk_title(disk))
+    })
+}
+
+/// Judges what was found on the members: their identity, the lengths of their data, and what is due.
 pub(crate) fn judge(
     volume: &VolumeConfig,
     wanted: &SetLabel,
     parts: &[Part],
     found: &[Found],
     overwrite: bool,
+    is_unmade: impl Fn(&str) -> bool,
 ) -> Result<Set, RunError> {
     let name = &volume.name;
-    let verdict = survey(found, wanted, volume.uuid.is_some(), overwrite).map_err(|refusal| {
-        let disk = parts.get(refusal.index).map_or("?", |part| &part.name);
-        let (expected, seen) = (refusal.expected, refusal.seen);
-        RunError::new(format!("volume {name}: disk {disk}: expected {expected}, seen {seen}"))
-            .help(format!(
-                "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
-                 `plateway check FILE --overwrite {name}` shows what is lost where all that its disks hold is given up, \
-                 and serve or apply with --overwrite {name} does it"
-            ))
-            .key(disk_title(disk))
-    })?;
+    let verdict = survey_set(volume, wanted, found, overwrite, is_unmade)?;
     let uuid = match verdict {
         Verdict::Assemble { uuid } => {
             let lengths: Vec<u64> = found.iter().map(labelled_length).collect();

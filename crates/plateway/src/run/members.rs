@@ -3,6 +3,7 @@
 //! A volume is removed by a hold: no shard lets anything new below, and when what is below has come back on all of them, it is forgotten.
 //! Errors name the object; whatever a failing step had begun is undone here before it is reported.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ::volume::label::SetLabel;
 use ::volume::{Layout, Member};
 use block::{Extent, ShardId, VolumeId};
 use contract::{DiskFacts, DiskId};
+use reactor::disk::file::is_missing;
 use reactor::disk::{Disk, OpenError};
 use shard::{Answer, ImportSettings, Order};
 use uuid::Uuid;
@@ -65,7 +67,7 @@ impl Running {
         let spec = open::spec_of(config)?;
         // Whoever makes a file makes blocks that nobody knows yet.
         let fresh = match config.uri.innermost() {
-            DiskUri::File { path, .. } => !path.exists(),
+            DiskUri::File { path, .. } => is_missing(path),
             _ => false,
         };
         let disk = insist(
@@ -152,7 +154,11 @@ impl Running {
     }
 
     /// Brings a disk to another size in place. Returns what deserves to be told.
-    pub(super) fn resize_disk(&mut self, to: &DiskConfig) -> Result<Option<String>, RunError> {
+    pub(super) fn resize_disk(
+        &mut self,
+        from: &DiskConfig,
+        to: &DiskConfig,
+    ) -> Result<Option<String>, RunError> {
         let name = &to.name;
         if self.shards.newsroom().is_protected(self.disk(name)?.id) {
             return Err(RunError::new(format!(
@@ -160,27 +166,65 @@ impl Running {
             ))
             .help(format!("plateway disks reopen {name}")));
         }
-        let fail = |why: &dyn std::fmt::Display| {
-            RunError::new(format!("disk {name}: cannot resize it: {why}"))
-        };
-        let warning = match to.uri.innermost() {
-            DiskUri::File { path, create_bytes: Some(bytes) } => {
-                let file = std::fs::OpenOptions::new().write(true).open(path);
-                let resized = file.and_then(|file| {
-                    file.set_len(*bytes)?;
-                    file.sync_all()
-                });
-                resized.map_err(|error| fail(&error))?;
+        let mut warning = None;
+        match (from.uri.innermost(), to.uri.innermost()) {
+            (
+                DiskUri::File { create_bytes: from, .. },
+                DiskUri::File { path, create_bytes: Some(to) },
+            ) => {
+                self.resize_file(name, path, *from, *to)?;
                 self.refresh_disk(name)?;
-                None
             }
-            DiskUri::Null { .. } => self.replace_null(to)?,
-            other => return Err(fail(&format!("expected file: or null:, seen {other}"))),
-        };
+            // `create` goes again, which says nothing of the file that is there.
+            (DiskUri::File { .. }, DiskUri::File { .. }) => {}
+            (_, DiskUri::Null { .. }) => warning = self.replace_null(to)?,
+            (_, other) => {
+                return Err(RunError::new(format!(
+                    "disk {name}: cannot resize it: expected file: or null:, seen {other}"
+                )));
+            }
+        }
         if let Some(disk) = self.disks.get_mut(name) {
             disk.config.clone_from(to);
         }
         Ok(warning)
+    }
+
+    /// Grows a file from what `create` was to what it is, and cuts it again where that is undone. A
+    /// file of neither size is left as it is: nobody said what becomes of it.
+    fn resize_file(
+        &mut self,
+        name: &str,
+        path: &Path,
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<(), RunError> {
+        let fail =
+            |why: std::io::Error| RunError::new(format!("disk {name}: cannot resize it: {why}"));
+        let disk = self.disk(name)?.local.clone();
+        let Some(fd) = disk.as_ref().and_then(|disk| disk.fd()) else {
+            return Err(RunError::new(format!("disk {name}: expected an open file, seen none")));
+        };
+        let seen = rustix::fs::fstat(fd).map_err(|errno| fail(errno.into()))?.st_size as u64;
+        let grown = self.grown.iter().position(|grown| grown == name);
+        match from {
+            _ if seen == to => return Ok(()),
+            Some(from) if seen == from && to > from => self.grown.push(name.to_owned()),
+            Some(from) if to < from => match grown.filter(|_| seen == from) {
+                Some(at) => drop(self.grown.remove(at)),
+                // It had that size before.
+                None => return Ok(()),
+            },
+            _ => {
+                let error = OpenError::OtherSize { path: path.into(), expected: to, seen };
+                return Err(RunError::new(format!("disk {name}: {error}")));
+            }
+        }
+        let resized = rustix::fs::ftruncate(fd, to).and_then(|()| rustix::fs::fsync(fd));
+        resized.map_err(|errno| {
+            let _ = rustix::fs::ftruncate(fd, seen);
+            fail(errno.into())
+        })
     }
 
     /// Looks at a disk's size again; whether it changed. Shards know of it then, volumes do not.
@@ -292,7 +336,7 @@ impl Running {
         });
         let found: Vec<_> = found.collect::<Result<_, _>>()?;
         let overwrite = self.overwrite.contains(&config.name);
-        let set = labels::judge(config, &wanted, parts, &found, overwrite)?;
+        let set = labels::judge(config, &wanted, parts, &found, overwrite, |_| false)?;
         let uuid = set.uuid.unwrap_or_else(Uuid::new_v4);
         if set.due != Due::Nothing {
             if let Due::Form(overwritten) = set.due {
@@ -307,7 +351,12 @@ impl Running {
     }
 
     /// A volume over the whole of a disk, for the control thread's own use.
-    fn whole(&self, disk: DiskId, facts: &DiskFacts, name: &str) -> Result<VolumeId, RunError> {
+    pub(super) fn whole(
+        &self,
+        disk: DiskId,
+        facts: &DiskFacts,
+        name: &str,
+    ) -> Result<VolumeId, RunError> {
         let volume = self.numbers.volume();
         let layout = Layout::single(Member { disk, base: 0, length: facts.size.0 });
         self.order(&format!("examine disk {name}"), || Order::AddVolume {
@@ -318,7 +367,7 @@ impl Running {
     }
 
     /// Takes a volume away by a hold.
-    fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
+    pub(super) fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
         self.shards.order(&format!("hold {name}"), HOLD_LIMIT, || Order::HoldVolume(volume))?;
         self.order(&format!("forget {name}"), || Order::ForgetVolume(volume))
     }

@@ -24,6 +24,7 @@ pub(crate) mod shape;
 mod shards;
 pub(crate) mod state;
 pub(crate) mod stored;
+mod unmade;
 mod visitor;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,7 @@ use exports::OpenExport;
 use links::{ImportLink, OpenLink};
 use shards::Shards;
 use state::StateDirectory;
+use unmade::unmade_last;
 
 /// How long volumes may take to become durable at the end.
 const LAST_FLUSH: Duration = Duration::from_secs(30);
@@ -89,6 +91,8 @@ pub(crate) struct Running {
     overwrite: Vec<String>,
     /// What was given up in that change, a line for each disk.
     overwritten: Vec<String>,
+    /// The disks whose files that change made larger, so that undoing it cuts no other.
+    grown: Vec<String>,
     started: Instant,
 }
 
@@ -226,9 +230,11 @@ impl Running {
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),
+            grown: Vec::new(),
             started: Instant::now(),
         };
-        for step in &Plan::initial(args).steps {
+        for step in &unmade_last(Plan::initial(args).steps) {
+            running.check_unmade(step, args)?;
             warnings.extend(running.carry_out(step, &[])?);
         }
         running.overwrite.clear();

@@ -1,0 +1,98 @@
+//! Files that are not there: whether `create` may make one for a member of a set.
+//!
+//! A blank file beside members that carry labels is a lost member, and never one to be made: the
+//! survey refuses the set then, and here it is asked before there is a file. So what is there is
+//! opened first, and what is missing last. A volume without labels cannot tell; its file is made,
+//! and it gets an identity of its own (docs/faults.md).
+
+use ::volume::survey::Found;
+use block::Extent;
+use reactor::disk::file::is_missing;
+
+use super::error::RunError;
+use super::labels;
+use super::shape::Part;
+use super::{OpenDisk, Running};
+use crate::config::disk::DiskConfig;
+use crate::config::model::HiArgs;
+use crate::config::thing::{Step, Thing};
+use crate::config::uri::DiskUri;
+use crate::config::volume::VolumeConfig;
+
+/// Whether opening a disk would make its file.
+fn is_unmade(disk: &DiskConfig) -> bool {
+    match disk.uri.innermost() {
+        DiskUri::File { path, create_bytes: Some(_) } => is_missing(path),
+        _ => false,
+    }
+}
+
+/// The same steps, of which those that make files come after those that open what is there.
+pub(super) fn unmade_last(mut steps: Vec<Step>) -> Vec<Step> {
+    let is_disk = |step: &Step| matches!(step, Step::Add(Thing::Disk(_)));
+    if let Some(first) = steps.iter().position(is_disk) {
+        // All disks are added in one run.
+        let count = steps[first..].iter().take_while(|step| is_disk(step)).count();
+        steps[first..first + count].sort_by_cached_key(
+            |step| matches!(step, Step::Add(Thing::Disk(disk)) if is_unmade(disk)),
+        );
+    }
+    steps
+}
+
+impl Running {
+    /// Refuses a step of [`unmade_last`] on the way to `to` that would make a file beside members
+    /// which are not blank.
+    pub(super) fn check_unmade(&self, step: &Step, to: &HiArgs) -> Result<(), RunError> {
+        let Step::Add(Thing::Disk(disk)) = step else { return Ok(()) };
+        let uses = |volume: &&VolumeConfig| volume.layout.disks().contains(&disk.name);
+        let Some(config) = to.volumes.iter().find(uses).filter(|_| is_unmade(disk)) else {
+            return Ok(());
+        };
+        let Some(wanted) = labels::set_label(config, config.uuid.unwrap_or_default()) else {
+            return Ok(());
+        };
+        let found = config.layout.disks().iter().map(|name| match self.disks.get(name) {
+            Some(disk) => self.examine(config, disk),
+            // It would be made as well.
+            None => Ok(Found::Blank),
+        });
+        let found: Vec<Found> = found.collect::<Result<_, _>>()?;
+        let overwrite = self.overwrite.contains(&config.name);
+        let is_unmade = |name: &str| !self.disks.contains_key(name);
+        labels::survey_set(config, &wanted, &found, overwrite, is_unmade).map(drop)
+    }
+
+    fn examine(&self, volume: &VolumeConfig, disk: &OpenDisk) -> Result<Found, RunError> {
+        let (name, facts) = (disk.config.name.clone(), disk.facts.clone());
+        let part = Part { name, disk: disk.id, facts };
+        let whole = self.whole(disk.id, &disk.facts, &part.name)?;
+        let found = labels::examine(volume, &part, |at, length| {
+            self.shards.read(whole, Extent::new(at, length))
+        });
+        self.drop_volume(whole, &part.name)?;
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_opened_before_anything_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path().join("there");
+        std::fs::write(&there, [0; 512]).unwrap();
+        let add = |uri: String| {
+            Step::Add(Thing::Disk(DiskConfig { name: uri.clone(), uri: uri.parse().unwrap() }))
+        };
+        let missing = format!("file:{}", directory.path().join("missing").display());
+        let make = add(format!("delay:5,{missing}?create=1MiB"));
+        let open = add(format!("file:{}?create=512", there.display()));
+        let (memory, fail) = (add("ram:1MiB".to_owned()), add(missing));
+        let before = memory.inverse();
+        let steps = [&before, &make, &open, &memory, &fail].map(Step::clone).to_vec();
+        assert_eq!(unmade_last(steps), [before, open, memory, fail, make]);
+    }
+}
