@@ -113,6 +113,7 @@ impl Serving {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut self.requests,
+            shared: &mut (),
         };
         let result = act(&mut self.target, &mut ctx);
         self.held.extend(self.requests.drain(..));

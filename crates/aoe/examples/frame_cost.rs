@@ -134,18 +134,36 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
         let began = Clock::now();
         while !turn.is_empty() {
             let count = if answers_at_once { 1 } else { turn.len() };
-            let mut ctx = Context { now, memory: &mut memory, pool: &mut pool, below: &mut below };
+            let mut ctx = Context {
+                now,
+                memory: &mut memory,
+                pool: &mut pool,
+                below: &mut below,
+                shared: &mut (),
+            };
             for bytes in turn.drain(..count) {
                 target.handle_frame(InFrame { link, tag: None, bytes }, &mut ctx);
             }
             let mut asked = core::mem::take(&mut below.0);
-            let mut ctx = Context { now, memory: &mut memory, pool: &mut pool, below: &mut below };
+            let mut ctx = Context {
+                now,
+                memory: &mut memory,
+                pool: &mut pool,
+                below: &mut below,
+                shared: &mut (),
+            };
             for (_, request) in asked.drain(..) {
                 target.handle_completion(request.complete(Outcome::Done), &mut ctx);
             }
             below.0 = asked;
         }
-        let mut ctx = Context { now, memory: &mut memory, pool: &mut pool, below: &mut below };
+        let mut ctx = Context {
+            now,
+            memory: &mut memory,
+            pool: &mut pool,
+            below: &mut below,
+            shared: &mut (),
+        };
         target.settle(&mut ctx);
         while let Some(TargetEffect::Send(batch)) = target.poll_effect() {
             black_box(&batch);

@@ -10,6 +10,7 @@ pub mod disk;
 pub mod filter;
 pub mod link;
 pub mod machine;
+pub mod session;
 pub mod suite;
 
 pub use block::DiskId;
@@ -19,3 +20,4 @@ pub use connection::{
 pub use disk::{Cache, DiskFacts};
 pub use link::{FrameBatch, InFrame, Instruction, LinkFacts, LinkId, OutFrame, Spread};
 pub use machine::{Ask, Effect, Event, Loss, Machine};
+pub use session::{SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext};

@@ -17,11 +17,10 @@ use contract::{
     Next, Receive, SendBatch,
 };
 use nvme::tcp::initiator::Initiator;
-use wire::aoe::Address;
 
 use crate::mail::Mail;
 pub use crate::remote::ImportSettings;
-use crate::remote::{Remote, RemoteEffect};
+use crate::remote::{Answered, Remote, RemoteEffect};
 use crate::report::ImportReport;
 use crate::shard::Settings;
 
@@ -328,7 +327,7 @@ impl Imports {
     pub fn frame(
         &mut self,
         now: Instant,
-        (address, tag): (Address, u32),
+        (address, tag): Answered,
         frame: InFrame<'_>,
         memory: &mut dyn Memory,
     ) -> bool {

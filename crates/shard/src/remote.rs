@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use block::{Completion, Instant, Memory, Request};
-use contract::{ConnectionId, DiskFacts, FrameBatch, SendBatch};
+use contract::{ConnectionId, DiskFacts, FrameBatch, InFrame, SendBatch};
 use nvme::tcp::initiator as nvme_tcp;
 
 use crate::shard::Settings;
@@ -21,6 +21,15 @@ pub enum ImportSettings {
     NvmeTcp(nvme_tcp::Settings),
     /// A shelf.slot on links that are there or will be. `sharers` and `lane` are the shard's to set.
     Aoe(aoe::initiator::Settings),
+}
+
+/// What an answer in a frame answers.
+pub(crate) type Answered = (wire::aoe::Address, u32);
+
+/// What a frame answers, if it is an answer, or an announcement that imports may want.
+#[inline]
+pub(crate) fn answer_of(frame: InFrame<'_>) -> Option<Answered> {
+    aoe::answer_of(frame.bytes)
 }
 
 /// What an initiator wants of the driver.

@@ -3,9 +3,8 @@
 use aoe::ExportId;
 use aoe::target::{LinkUse, Traffic};
 use block::VolumeId;
-use contract::{ConnectionId, DiskId, LinkId, ListenerId};
+use contract::{ConnectionId, DiskId, LinkId, ListenerId, SessionCounters};
 use nvme::controllers::ControllerReport;
-use nvme::tcp::target;
 use volume::gate::{Counters, Health};
 
 /// How things are on one shard.
@@ -25,8 +24,8 @@ pub struct Report {
     pub accepted: u64,
     /// Connections that were closed because their peer broke the protocol or a time limit.
     pub misbehaved: u64,
-    /// What all NVMe connections did since the start, also those that are gone.
-    pub served: target::Counters,
+    /// What all sessions did since the start, also those that are gone.
+    pub served: SessionCounters,
     /// Imports.
     pub imports: Vec<ImportReport>,
     /// AoE.

@@ -4,13 +4,16 @@
 
 use std::collections::VecDeque;
 
-use aoe::{Control, Export, ExportId};
+use aoe::{Control, ExportId};
 use block::{
     ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, ShardId, VolumeId,
 };
 use contract::suite::Pages;
 use contract::{Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine};
-use shard::{Answer, ImportSettings, Mail, News, Order, Settings, Shard, StoreKey};
+use shard::{
+    Answer, AoeExport, Export, ExportKey, ImportSettings, Mail, News, Order, Settings, Shard,
+    StoreKey,
+};
 use volume::{Layout, Member, Reservation};
 use wire::aoe::Address;
 
@@ -80,13 +83,9 @@ impl Host {
     }
 
     fn export(&mut self, control: Control, reservation: Reservation) {
-        let export = Export::new(ADDRESS, &[LINK], VOLUME, ByteCount(SIZE));
-        self.order(|| Order::AddExport {
-            id: EXPORT,
-            export: Box::new(export.clone()),
-            control: control.clone(),
-            reservation: reservation.clone(),
-        });
+        let export = aoe::Export::new(ADDRESS, &[LINK], VOLUME, ByteCount(SIZE));
+        let export = Box::new(AoeExport { id: EXPORT, export, control, reservation });
+        self.order(|| Order::SetExport(Export::Aoe(export.clone())));
         self.announced = core::mem::take(&mut self.sent).len();
     }
 
@@ -281,7 +280,7 @@ fn a_config_string_that_cannot_be_stored_is_refused() {
 #[test]
 fn a_volume_that_is_exported_again_keeps_the_reservation_that_was_stored() {
     let mut host = Host::target(1);
-    host.order(|| Order::RemoveExport(EXPORT));
+    host.order(|| Order::RemoveExport(ExportKey::Aoe(EXPORT)));
     host.frame(0, &ata(ONE, 1, 0x24, 0, &[]));
     assert!(host.sent.is_empty(), "nothing answers there");
     let stored = "exclusive-access-all";

@@ -7,7 +7,7 @@ use aoe::initiator::LANES_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::{LinkFacts, LinkId, Spread};
-use shard::{ImportSettings, Mail, Order, StoreKey, StoredValue};
+use shard::{AoeExport, ImportSettings, Mail, Order, StoreKey, StoredValue};
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -120,8 +120,8 @@ impl Run {
         }
     }
 
-    /// What is exported over AoE.
-    fn aoe_export(&self, lan: &Lan) -> Box<Export> {
+    /// What is exported over AoE, with what was stored.
+    fn aoe_export(&self, lan: &Lan) -> Box<AoeExport> {
         let size = ByteCount(self.size);
         let mut export = Export::new(ADDRESS, &links(lan), VOLUME, size);
         export.uuid = [0x5a; 16];
@@ -135,27 +135,15 @@ impl Run {
             let control = MacAddress(mac_of(CONTROL_HOST, 0));
             export.hosts = Hosts::List(clients.chain([control]).collect());
         }
-        Box::new(export)
-    }
-
-    /// Exports the volume over AoE, with what was stored.
-    pub(crate) fn add_aoe_export(&mut self) {
-        let Some(lan) = self.setup.lan.clone() else { return };
-        let export = self.aoe_export(&lan);
         let (control, reservation) = (self.lan.control.clone(), self.lan.reservation.clone());
-        self.order_all(|| Order::AddExport {
-            id: EXPORT,
-            export: export.clone(),
-            control: control.clone(),
-            reservation: reservation.clone(),
-        });
+        Box::new(AoeExport { id: EXPORT, export, control, reservation })
     }
 
-    /// The volume has another size.
-    pub(crate) fn renew_aoe_export(&mut self) {
+    /// Exports the volume over AoE; or it has another size.
+    pub(crate) fn set_aoe_export(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
         let export = self.aoe_export(&lan);
-        self.order_all(|| Order::RenewExport { id: EXPORT, export: export.clone() });
+        self.order_all(|| Order::SetExport(shard::Export::Aoe(export.clone())));
     }
 
     /// A shard wants a value stored.
@@ -182,7 +170,7 @@ impl Run {
             let is_over = durable <= self.world.now || (dies && self.random.chance(1, 2));
             match value {
                 _ if is_over && self.plant == Some(Plant::DropsStore) => {}
-                StoredValue::Control(control) if is_over => self.lan.control = control,
+                StoredValue::AoeControl(control) if is_over => self.lan.control = control,
                 StoredValue::Reservation(reservation) if is_over => {
                     self.lan.reservation = reservation;
                 }

@@ -177,6 +177,8 @@ pub struct Faults {
     pub grow_ms: u64,
     /// The volume is removed and added again while hosts are connected.
     pub replug_ms: u64,
+    /// Another volume takes the place of the volume, or gives it back.
+    pub swap_ms: u64,
     /// Disks that were failed for writes are reopened.
     pub reopen_ms: u64,
     /// A peer that means no good connects.
@@ -319,10 +321,15 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "change",
-        about: "the volume grows, goes and comes back while hosts are connected",
+        about: "the volume grows, goes, comes back, and has another one in its place, while hosts are connected",
         draw: |random, setup| {
             setup.faults.grow_ms = 300 + random.below(1_000);
             setup.faults.replug_ms = if random.chance(1, 2) { 3_000 } else { 0 };
+            if random.chance(1, 2) {
+                setup.trouble_ms *= 2;
+                setup.raw_hosts = 1 + random.below(2) as usize;
+                setup.faults.swap_ms = 500 + random.below(3_000);
+            }
         },
     },
     Scenario {

@@ -24,6 +24,7 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.events += did.events;
         all.denials += did.denials;
         all.removals += did.removals;
+        all.swaps += did.swaps;
         all.aoe.add(&did.aoe);
         all.drops.add(&did.drops);
         all.changes += did.changes;
@@ -94,6 +95,7 @@ fn scenarios_do_what_they_say() {
     assert!(discovery.logs > 0 && discovery.events > 0, "{discovery:?}");
     let access = did("access");
     assert!(access.denials > 0 && access.removals > 0, "{access:?}");
+    assert!(did("change").swaps > 0);
     assert!(did("power").mishaps.power_cuts > 0);
     assert!(did("lies").mishaps.power_cuts > 0);
     assert!(did("clients").mishaps.kills > 0);

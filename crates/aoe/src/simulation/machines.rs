@@ -109,6 +109,7 @@ impl World {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut self.requests,
+            shared: &mut (),
         };
         if let Some(target) = &mut self.target {
             act(target, &mut ctx);

@@ -38,10 +38,10 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
-    Submit, Table, Ticket, VolumeId,
+    Account, Buffer, DiskId, Extent, Instant, MachineId, Operation, Request, ShardId, Table,
+    Ticket, VolumeId,
 };
-use contract::{FrameBatch, LinkId};
+use contract::{FrameBatch, LinkId, TargetContext};
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -61,16 +61,7 @@ use query::Sweeps;
 use repeats::Repeats;
 
 /// What the target works with during a call.
-pub struct Context<'a> {
-    /// The present.
-    pub now: Instant,
-    /// The bytes behind the buffers.
-    pub memory: &'a mut dyn Memory,
-    /// The shard's budget.
-    pub pool: &'a mut Pool,
-    /// Where requests go: to their volumes.
-    pub below: &'a mut dyn Submit,
-}
+pub type Context<'a> = TargetContext<'a, ()>;
 
 /// What the target wants of its driver.
 #[derive(Debug)]

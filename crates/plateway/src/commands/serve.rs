@@ -178,7 +178,7 @@ fn introduction(running: &Running) -> String {
         let _ = writeln!(text, "on a Linux host: {line}");
     }
     for (protocol, address) in running.addresses() {
-        let _ = writeln!(text, "ready: {} {address}", protocol.key());
+        let _ = writeln!(text, "ready: {} {address}", protocols::stream_key(protocol));
     }
     for link in &args.links {
         let _ = writeln!(text, "ready: aoe {}", link.name);

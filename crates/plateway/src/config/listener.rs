@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use shard::Protocol;
 use toml::Spanned;
 
 use super::address::{AddressError, HostPort};
@@ -11,7 +12,7 @@ use super::file::{Low, NUMBER, Table, Written};
 use super::mistake::{Mistake, Span};
 use super::resolve::Resolver;
 use super::thing::{Configured, Thing};
-use crate::protocols::{LISTENER_KEYS, StreamProtocol};
+use crate::protocols::{LISTENER_KEYS, STREAMS, stream_key};
 
 /// The longest busy poll of a listener; beyond it the processor is simply not shared.
 const POLL_US_MAX: u64 = 10_000;
@@ -20,7 +21,7 @@ const POLL_US_MAX: u64 = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct LowListener {
     pub(crate) span: Span,
-    pub(crate) address: Option<(StreamProtocol, Spanned<String>)>,
+    pub(crate) address: Option<(Protocol, Spanned<String>)>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
     pub(crate) aoe: Low<String>,
@@ -33,11 +34,11 @@ impl Written for LowListener {
     const KEYS: &'static [&'static str] = LISTENER_KEYS;
 
     fn read(table: &mut Table<'_, '_>) -> Self {
-        let mut take = |protocol: StreamProtocol| {
+        let mut take = |(key, protocol)| {
             let expected = "an address in quotes, such as \"127.0.0.1:4420\"";
-            Some((protocol, table.take(protocol.key(), expected)?))
+            Some((protocol, table.take(key, expected)?))
         };
-        let address = StreamProtocol::ALL.into_iter().filter_map(&mut take).next();
+        let address = STREAMS.into_iter().find_map(&mut take);
         Self {
             span: table.span.clone(),
             address,
@@ -53,7 +54,7 @@ impl Written for LowListener {
 /// `[[listener]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerConfig {
-    pub(crate) protocol: StreamProtocol,
+    pub(crate) protocol: Protocol,
     /// Where it is answered.
     pub(crate) address: HostPort,
     /// How long a shard spins on a quiet connection before it sleeps; 0 never spins.
@@ -64,7 +65,7 @@ pub(crate) struct ListenerConfig {
 
 impl Configured for ListenerConfig {
     fn title(&self) -> String {
-        format!("listener {} {}", self.protocol.key(), self.address)
+        format!("listener {} {}", stream_key(self.protocol), self.address)
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
@@ -77,7 +78,8 @@ impl Configured for ListenerConfig {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("[[listener]]\n{} = \"{}\"\n", self.protocol.key(), self.address);
+        let mut text =
+            format!("[[listener]]\n{} = \"{}\"\n", stream_key(self.protocol), self.address);
         for (key, value) in self.values() {
             let _ = writeln!(text, "{key} = {value}");
         }
@@ -140,7 +142,7 @@ impl Resolver<'_> {
         match (&low.aoe, &low.address) {
             (Some(aoe), address) => {
                 if let Some((protocol, written)) = address {
-                    let message = format!("a listener has either {} or aoe", protocol.key());
+                    let message = format!("a listener has either {} or aoe", stream_key(*protocol));
                     let help = "write a [[listener]] for each";
                     let mistake = Mistake::error(aoe.span(), message).help(help);
                     self.push(mistake.also(&written.span(), "and this"));
@@ -160,7 +162,7 @@ impl Resolver<'_> {
                 for (key, span) in keys.into_iter().filter_map(|(key, span)| Some((key, span?))) {
                     let message = format!(
                         "{key} is for listeners of AoE, and this one is {}",
-                        protocol.key()
+                        stream_key(*protocol)
                     );
                     self.push(Mistake::error(span, message).help("aoe = \"eth1\""));
                 }

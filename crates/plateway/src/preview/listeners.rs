@@ -9,6 +9,7 @@ use serde::ser::SerializeMap;
 
 use super::{Examined, Finding};
 use crate::config::listener::ListenerConfig;
+use crate::protocols::stream_key;
 use crate::run::RunError;
 use crate::run::listen::first_of;
 
@@ -24,7 +25,7 @@ pub(crate) struct ListenerRow {
 
 impl ListenerRow {
     pub(super) fn new(config: &ListenerConfig, found: Finding) -> Self {
-        Self { protocol: config.protocol.key(), address: config.address.to_string(), found }
+        Self { protocol: stream_key(config.protocol), address: config.address.to_string(), found }
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 
 use contract::{LinkId, Spread};
-use shard::ImportSettings;
+use shard::{ImportSettings, Protocol, StoredValue};
 
 /// What `dissect` makes of a protocol on frames, and of one on connections.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
@@ -32,21 +32,12 @@ use crate::config::volume::VolumeConfig;
 use crate::run::state::StateDirectory;
 use crate::run::{RunError, Running};
 
-/// A protocol that is spoken over connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamProtocol {
-    NvmeTcp,
-}
+/// The protocols that are spoken over connections, by their keys in a `[[listener]]`.
+pub(crate) const STREAMS: [(&str, Protocol); 1] = [("nvme", Protocol::NvmeTcp)];
 
-impl StreamProtocol {
-    pub(crate) const ALL: [StreamProtocol; 1] = [StreamProtocol::NvmeTcp];
-
-    /// Its key in a `[[listener]]`.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            StreamProtocol::NvmeTcp => "nvme",
-        }
-    }
+/// The key of a protocol.
+pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
+    STREAMS.iter().find(|(_, other)| *other == protocol).map_or("?", |(key, _)| key)
 }
 
 /// What a `[[listener]]` may hold.
@@ -136,13 +127,10 @@ impl ExportConfig {
 }
 
 /// What to type on a Linux host for the first export of each protocol.
-pub(crate) fn hints(
-    exports: &[ExportConfig],
-    addresses: &[(StreamProtocol, SocketAddr)],
-) -> Vec<String> {
+pub(crate) fn hints(exports: &[ExportConfig], addresses: &[(Protocol, SocketAddr)]) -> Vec<String> {
     let namespace = exports.iter().find_map(ExportConfig::as_nvme);
     let target = exports.iter().find_map(ExportConfig::as_aoe);
-    let listener = addresses.iter().find(|(protocol, _)| *protocol == StreamProtocol::NvmeTcp);
+    let listener = addresses.iter().find(|(protocol, _)| *protocol == Protocol::NvmeTcp);
     let connect = namespace.zip(listener).map(|(one, (_, address))| one.hint(*address));
     connect.into_iter().chain(target.map(|one| one.hint())).collect()
 }
@@ -332,4 +320,14 @@ pub(crate) struct DiscoverFlags {
 /// What exports can carry on an interface of this MTU, in a few words, or why nothing.
 pub(crate) fn carried_on(mtu: u32) -> Result<String, String> {
     aoe::serve::carried_on(mtu)
+}
+
+/// A value that is to be stored, as a line; none if it says nothing.
+pub(crate) fn stored_text(value: &StoredValue) -> Option<String> {
+    match value {
+        StoredValue::AoeControl(control) => aoe::serve::control_text(control),
+        StoredValue::Reservation(reservation) => {
+            (!reservation.is_free()).then(|| reservation.to_string())
+        }
+    }
 }

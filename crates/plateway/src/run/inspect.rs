@@ -10,7 +10,7 @@ use contract::{Cache, LinkId, ListenerId};
 use nvme::controllers::{ControllerReport, ControllerState};
 use reactor::disk::Access;
 use reactor::{LinkStats, look_at_interface};
-use shard::Report;
+use shard::{Protocol, Report};
 use volume::gate::{Counters, Health};
 use wire::ethernet::MacAddress;
 
@@ -20,12 +20,12 @@ use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
 use crate::config::link::Ethernet;
 use crate::control::status::{self, Status};
+use crate::protocols::ExportConfig;
 use crate::protocols::nvme_tcp::config::NamespaceConfig;
-use crate::protocols::{ExportConfig, StreamProtocol};
 
 impl Running {
     /// Where it listens, in the order of the configuration.
-    pub(crate) fn addresses(&self) -> Vec<(StreamProtocol, SocketAddr)> {
+    pub(crate) fn addresses(&self) -> Vec<(Protocol, SocketAddr)> {
         let of = |open: &OpenListener| {
             let protocol = open.config.protocol;
             open.addresses.iter().map(move |address| (protocol, *address)).collect::<Vec<_>>()

@@ -37,33 +37,35 @@ fn cannot_listen(address: &HostPort, one: SocketAddr, error: &std::io::Error) ->
 impl Running {
     /// Listens at the first address of the host that can be bound.
     pub(super) fn add_listener(&mut self, config: &ListenerConfig) -> Result<(), RunError> {
-        let (config, options) = (config.clone(), options(config));
-        let mut open = OpenListener { config, addresses: Vec::new(), ids: Vec::new() };
+        let options = options(config);
+        let mut open =
+            OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
+        let (protocol, what) = (config.protocol, format!("add {}", config.title()));
         let listen = |open: &mut OpenListener, address: SocketAddr| {
-            let id = self.numbers.listener();
+            let listener = self.numbers.listener();
+            open.ids.push(listener);
+            self.order(&what, || Order::AddListener { listener, protocol })
+                .map_err(|error| std::io::Error::other(error.line()))?;
             let bound = insist(
-                || self.shards.handle().listen(address, id, options),
+                || self.shards.handle().listen(address, listener, options),
                 |error| error.kind() == std::io::ErrorKind::AddrInUse,
             )?;
             open.addresses.push(bound);
-            open.ids.push(id);
             Ok::<_, std::io::Error>(bound)
         };
-        let address = open.config.address.clone();
-        let first = first_of(&address, |one| listen(&mut open, one));
+        let address = &config.address;
+        let first = first_of(address, |one| listen(&mut open, one));
         // A socket of IPv6 takes no IPv4 of its own accord here, and `[::]` means every address.
         let listening = first.and_then(|bound| match bound {
             SocketAddr::V6(six) if six.ip().is_unspecified() => {
                 let four = (Ipv4Addr::UNSPECIFIED, six.port()).into();
                 let bound = listen(&mut open, four);
-                bound.map(drop).map_err(|error| cannot_listen(&address, four, &error))
+                bound.map(drop).map_err(|error| cannot_listen(address, four, &error))
             }
             _ => Ok(()),
         });
-        listening.inspect_err(|_| {
-            open.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
-        })?;
-        self.listeners.insert(open.config.title(), open);
+        listening.inspect_err(|_| drop(self.close_listener(&open)))?;
+        self.listeners.insert(config.title(), open);
         Ok(())
     }
 
@@ -71,13 +73,14 @@ impl Running {
     pub(super) fn remove_listener(&mut self, config: &ListenerConfig) -> Result<(), RunError> {
         let title = config.title();
         let Some(listener) = self.listeners.shift_remove(&title) else { return Ok(()) };
+        // Its sockets are closed then: what is there again is another one.
+        self.close_listener(&listener).inspect_err(|_| drop(self.add_listener(config)))
+    }
+
+    fn close_listener(&self, listener: &OpenListener) -> Result<(), RunError> {
         listener.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
-        let mut ids = listener.ids.iter();
-        let told = ids.try_for_each(|id| {
-            self.order(&format!("remove {title}"), || Order::RemoveListener(*id))
-        });
-        // Its sockets are closed: what is there again is another one.
-        told.inspect_err(|_| drop(self.add_listener(config)))
+        let what = format!("remove {}", listener.config.title());
+        listener.ids.iter().try_for_each(|id| self.order(&what, || Order::RemoveListener(*id)))
     }
 
     /// Gives a listener other values. Its sockets stay, and so do its connections.

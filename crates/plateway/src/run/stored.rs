@@ -28,6 +28,7 @@ use super::error::RunError;
 use super::news::log;
 use super::state::StateDirectory;
 use super::{Running, identity};
+use crate::protocols::stored_text;
 
 /// Where a value is stored, and what it is.
 #[derive(Clone, Debug)]
@@ -186,7 +187,7 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
     for Job { from, key, version, value } in work {
         let known = |(other, _): &&(StoreKey, Place)| *other == key;
         let place = lock(places).known.iter().find(known).map(|(_, place)| place.clone());
-        let stored = place.is_some_and(|place| match place.store(text(&value)) {
+        let stored = place.is_some_and(|place| match place.store(stored_text(&value)) {
             Ok(()) => {
                 if let Some(path) = place.path() {
                     complained.remove(&path);
@@ -205,19 +206,6 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
             }
         });
         handle.send(from, Mail::Stored { key, version, stored });
-    }
-}
-
-/// A value as a line; none if it says nothing.
-fn text(value: &StoredValue) -> Option<String> {
-    match value {
-        StoredValue::Control(control) => {
-            let is_empty = control.config().is_empty() && control.mask().is_empty();
-            (!is_empty).then(|| control.to_string())
-        }
-        StoredValue::Reservation(reservation) => {
-            (!reservation.is_free()).then(|| reservation.to_string())
-        }
     }
 }
 
@@ -251,9 +239,9 @@ mod tests {
         let state = StateDirectory::new(&directory.path().join("a/b"));
         let place = place(&state);
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
-        place.store(text(&StoredValue::Control(control()))).unwrap();
+        place.store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), control());
-        place.store(text(&StoredValue::Control(Control::default()))).unwrap();
+        place.store(stored_text(&StoredValue::AoeControl(Control::default()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
         assert_eq!(fs::read_dir(state.path().join("aoe")).unwrap().count(), 0);
         // Twice is once.
@@ -266,7 +254,7 @@ mod tests {
     fn a_damaged_file_is_named_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let place = place(&StateDirectory::new(directory.path()));
-        place.store(text(&StoredValue::Control(control()))).unwrap();
+        place.store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
         let path = place.path().unwrap();
         for damaged in
             ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
@@ -290,7 +278,7 @@ mod tests {
         let store = Store { places: Arc::default(), thread: None };
         let state = StateDirectory::new(directory.path());
         let kept = || store.place("aoe/7-7.0".into(), &state, "mask".to_owned(), true);
-        kept().store(text(&StoredValue::Control(control()))).unwrap();
+        kept().store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(kept().load::<Control>().unwrap(), control());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

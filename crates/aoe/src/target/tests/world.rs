@@ -206,6 +206,7 @@ impl World {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut Below(&mut self.requests, self.lands),
+            shared: &mut (),
         };
         act(&mut self.target, &mut ctx)
     }

@@ -114,6 +114,21 @@ enum Phase {
     Gone,
 }
 
+/// What is known of the namespace while the association is live. Only one that was identified and
+/// not changed since gets commands: another one under its number would take them for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Known,
+    /// It changed. What was sent before may still be on its way, so who it is is asked once all of
+    /// that is answered: a target may let nothing through until it was asked (ours does), and
+    /// what comes late must not profit from that.
+    Changed,
+    /// It is being identified.
+    Asked,
+    /// There is none any more: requests are refused until it changes again.
+    Gone,
+}
+
 /// A remote disk; see the module.
 #[derive(Debug)]
 pub struct Initiator {
@@ -148,8 +163,7 @@ pub struct Initiator {
     depth: u16,
     /// The association stood at least once.
     stood: bool,
-    /// The namespace changed once more while it was being identified.
-    identify_again: bool,
+    standing: Standing,
     next_token: u32,
     last_fault: String,
     closing: bool,
@@ -191,7 +205,7 @@ impl Initiator {
             address_at: 0,
             depth: 0,
             stood: false,
-            identify_again: false,
+            standing: Standing::Known,
             next_token: 0,
             last_fault: "no answer yet".to_owned(),
             closing: false,
@@ -407,10 +421,11 @@ impl Initiator {
     /// The end of a turn: what was learned is acted on, waiting commands go to queues, batches leave.
     #[inline]
     pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        if self.phase != Phase::Live || !self.admin.replies.is_empty() || self.closing {
+        let is_calm = self.phase == Phase::Live && self.standing == Standing::Known;
+        if !is_calm || !self.admin.replies.is_empty() || self.closing {
             self.advance(now);
         }
-        if self.phase == Phase::Live {
+        if self.phase == Phase::Live && self.standing == Standing::Known {
             self.dispatch(now, memory);
         }
         // What is being reset gets no more commands.
@@ -430,6 +445,7 @@ impl Initiator {
             self.break_off(now, None, &fault);
         }
         if self.phase == Phase::Live {
+            self.look_again(now);
             if self.closing && self.jobs.len() == 0 {
                 self.shut_down(now);
             }

@@ -18,7 +18,7 @@ impl Connection {
             self.submit(SHUTDOWN_SLOT, volume, Operation::Flush, ctx);
         } else {
             let outcome = Outcome::NotDone(Failure::Aborted);
-            ctx.controllers.flush_done(self.key(), outcome);
+            ctx.shared.flush_done(self.key(), outcome);
         }
     }
 
@@ -27,7 +27,7 @@ impl Connection {
         let Completion { ticket, outcome, buffer, expected } = completion;
         self.below -= 1;
         if ticket.slot == SHUTDOWN_SLOT {
-            ctx.controllers.flush_done(self.key(), outcome);
+            ctx.shared.flush_done(self.key(), outcome);
             return self.drained_maybe(ctx);
         }
         let slot = ticket.slot as u16;
@@ -146,7 +146,7 @@ impl Connection {
         let ending = matches!(self.phase, Phase::Ending | Phase::Closing | Phase::Closed);
         if ending && self.below == 0 && !self.drained {
             self.drained = true;
-            ctx.controllers.queue_drained(ctx.now, self.key());
+            ctx.shared.queue_drained(ctx.now, self.key());
         }
     }
 }

@@ -10,7 +10,7 @@ use ::aoe::filter;
 use ::aoe::{Control, Export, ExportId, Hosts};
 use block::{ByteCount, ShardId};
 use contract::Spread;
-use shard::{Order, StoreKey};
+use shard::{AoeExport, ExportKey, Order, StoreKey};
 use uuid::Uuid;
 use volume::Reservation;
 use wire::aoe::{Address, sectors_for_mtu};
@@ -38,32 +38,24 @@ impl Exported for TargetConfig {
     }
 
     fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError> {
-        let id = ExportId(number);
-        let export = self.export(running)?;
-        if !is_new {
-            return running.order(&format!("renew aoe {}", self.address), || Order::RenewExport {
-                id,
-                export: Box::new(export.clone()),
-            });
+        let (id, export) = (ExportId(number), self.export(running)?);
+        // What initiators set is in force where it was shown before, and stays.
+        let (mut control, mut reservation) = (Control::default(), Reservation::default());
+        if is_new {
+            let (control_at, reservation_at) = self.places(running)?;
+            (control, reservation) = (control_at.load()?, reservation_at.load()?);
+            running.store().put(StoreKey::AoeControl(id), control_at);
+            running.store().put(StoreKey::Reservation(export.volume), reservation_at);
         }
-        let (control_at, reservation_at) = self.places(running)?;
-        let (control, reservation): (Control, Reservation) =
-            (control_at.load()?, reservation_at.load()?);
-        running.store().put(StoreKey::Control(id), control_at);
-        running.store().put(StoreKey::Reservation(export.volume), reservation_at);
+        let export = Box::new(AoeExport { id, export, control, reservation });
         let what = format!("export {} as aoe {}", self.volume, self.address);
-        running.order(&what, || Order::AddExport {
-            id,
-            export: Box::new(export.clone()),
-            control: control.clone(),
-            reservation: reservation.clone(),
-        })
+        running.order(&what, || Order::SetExport(shard::Export::Aoe(export.clone())))
     }
 
     fn hide(&self, running: &Running, number: u32) -> Result<(), RunError> {
         let what = format!("remove export {} as aoe {}", self.volume, self.address);
-        running.order(&what, || Order::RemoveExport(ExportId(number)))?;
-        running.store().forget(StoreKey::Control(ExportId(number)));
+        running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))?;
+        running.store().forget(StoreKey::AoeControl(ExportId(number)));
         let mut others = running.exports().filter(|open| open.number != number);
         let is_of_volume = |other: &Self| other.volume == self.volume;
         if !others.any(|open| open.config.as_aoe().is_some_and(is_of_volume)) {
@@ -130,6 +122,12 @@ pub(crate) fn frames_of_imports(shards: u16) -> Frames {
     let lanes = 0..shards as u8;
     let spread = Spread::Each(lanes.map(filter::initiator).collect());
     Frames { ether_type: EtherType::AOE.0, spread }
+}
+
+/// A config string and mask as a line; none if they say nothing.
+pub(crate) fn control_text(control: &Control) -> Option<String> {
+    let is_empty = control.config().is_empty() && control.mask().is_empty();
+    (!is_empty).then(|| control.to_string())
 }
 
 /// What targets can carry on an interface of this MTU.

@@ -4,6 +4,7 @@
 //! exports of one subsystem must name the same hosts.
 
 use block::limits::NAMESPACES_MAX;
+use shard::Protocol;
 use toml::Spanned;
 
 use super::nqn::Nqn;
@@ -14,7 +15,7 @@ use crate::config::resolve::Resolver;
 use crate::config::text::quoted;
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::volume_title;
-use crate::protocols::{ExportConfig, StreamProtocol};
+use crate::protocols::ExportConfig;
 
 pub(crate) const EXAMPLE: &str =
     "nvme = { subsystem = \"nqn.2026-11.net.plateway:v0\", nsid = 1, hosts = \"any\" }";
@@ -96,7 +97,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs) -> Vec<Namespa
     }
     // One that is wrong is one all the same.
     let listens = low.listeners.iter().any(|one| match &one.address {
-        Some((protocol, _)) => *protocol == StreamProtocol::NvmeTcp,
+        Some((protocol, _)) => *protocol == Protocol::NvmeTcp,
         None => one.aoe.is_none(),
     });
     if let (Some(export), false) = (low.exports.iter().find(|one| one.by.nvme.is_some()), listens) {

@@ -8,9 +8,10 @@ pub(crate) mod nqn;
 mod serve;
 pub(crate) mod uri;
 
+use shard::Protocol;
 use toml::Spanned;
 
-use super::{LowExports, StreamProtocol};
+use super::LowExports;
 use crate::config::file::{Low, LowArgs, LowWords};
 use crate::config::listener::LowListener;
 use crate::config::mistake::Span;
@@ -39,7 +40,7 @@ impl Flags {
             let address = line.flag("--nvme", address);
             low.listeners.push(LowListener {
                 span: address.span(),
-                address: Some((StreamProtocol::NvmeTcp, address)),
+                address: Some((Protocol::NvmeTcp, address)),
                 ..LowListener::default()
             });
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ::nvme::subsystem::{Hosts, Namespace, Subsystem};
 use block::{BlockSize, ByteCount};
-use shard::Order;
+use shard::{Export, ExportKey, Order};
 
 use super::config::NamespaceConfig;
 use super::nqn::Nqn;
@@ -53,8 +53,8 @@ impl NamespaceConfig {
             subsystem = Some(Subsystem { hosts, ..all.with_namespace(namespace) });
         }
         running.order(&format!("show subsystem {}", self.subsystem), || match &subsystem {
-            Some(subsystem) => Order::SetSubsystem(Box::new(subsystem.clone())),
-            None => Order::RemoveSubsystem(self.subsystem.to_wire()),
+            Some(subsystem) => Order::SetExport(Export::Nvme(Box::new(subsystem.clone()))),
+            None => Order::RemoveExport(ExportKey::Nvme(self.subsystem.to_wire())),
         })
     }
 
