@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use aoe::filter;
-use aoe::initiator::{Discovery, Found};
+use ::aoe::filter;
+use ::aoe::initiator::{Discovery, Found};
 use block::Memory;
 use contract::{
     Ask, ConnectionId, Direct, Effect, EtherType, Event, InFrame, LinkFacts, LinkId, Links,
@@ -21,6 +21,7 @@ use reactor::{Config, LinkAccess, LinkOptions, Reactor};
 use serde::Serialize;
 
 use crate::cli::DiscoverArgs;
+use crate::commands;
 use crate::control::table;
 
 /// A search that takes longer shows how far it is.
@@ -45,12 +46,12 @@ struct Entry {
 }
 
 /// Searches.
-pub(super) fn run(
+pub(crate) fn run(
     args: &DiscoverArgs,
     interfaces: &[String],
     vlan: Option<u16>,
 ) -> miette::Result<()> {
-    if args.host_nqn.is_some() {
+    if args.protocols.host_nqn.is_some() {
         return Err(miette::miette!(
             "--host-nqn is for nvme+tcp://: stations of AoE are known by their MAC addresses"
         ));
@@ -59,7 +60,7 @@ pub(super) fn run(
     let found = search(interfaces, vlan, duration)?;
     let entries: Vec<Entry> = found.iter().map(|found| entry(found, interfaces)).collect();
     if args.json {
-        return super::super::print_json(&entries);
+        return commands::print_json(&entries);
     }
     let mut rows =
         table(&["target", "interface", "mac", "buffers", "sectors", "firmware", "config"]);
@@ -75,11 +76,11 @@ pub(super) fn run(
         ]);
     }
     match entries.is_empty() {
-        true => super::super::print(&format!(
+        true => commands::print(&format!(
             "no target answered within {} s; targets are silent to stations that their hosts or MAC masks do not name\n",
             args.time
         )),
-        false => super::super::print(&format!("{rows}\n")),
+        false => commands::print(&format!("{rows}\n")),
     }
     Ok(())
 }
