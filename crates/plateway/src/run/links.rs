@@ -107,7 +107,7 @@ impl Running {
         Frames { ether_type, spread }: Frames,
     ) -> Result<(LinkId, LinkFacts), RunError> {
         let id = self.numbers.link();
-        self.shards.newsroom().name_link(id, name);
+        self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),
             ether_type,
