@@ -1,8 +1,11 @@
-//! Sessions: what a machine that serves an accepted connection is given, and what it wants, whatever its protocol.
+//! Sessions: what a machine that serves an accepted connection is given, and what it wants, whatever its protocol. What the other end wants, which
+//! opens its connections itself, is a [`StreamEffect`].
 //!
 //! In: received bytes, completions, what became of a batch; with each call a [`TargetContext`]. Out: requests (pushed to the context at once), and by
 //! polling a [`SessionEffect`] for the session's own connection. A target without connections (one that answers frames) is given the same context.
 //! Not here: which protocols there are (the shard), what they mean (their crates).
+
+use std::net::SocketAddr;
 
 use block::{Instant, MachineId, Memory, Pool, ShardId, Submit, Ticket};
 
@@ -82,6 +85,37 @@ impl SessionEffect {
             SessionEffect::Send(batch) => Effect::Send { connection, batch },
             SessionEffect::Resume => Effect::Resume { connection },
             SessionEffect::Close { after_send } => Effect::Close { connection, after_send },
+        }
+    }
+}
+
+/// What an initiator wants of the driver of its connections, with tokens that are its own.
+#[derive(Debug)]
+pub enum StreamEffect {
+    /// Open a connection; the token comes back with the answer.
+    Connect { token: u32, address: SocketAddr },
+    /// Send a batch; there is none out.
+    Send { connection: ConnectionId, batch: SendBatch },
+    /// Close a connection.
+    Close {
+        connection: ConnectionId,
+        /// Whether the batch that is out should leave first.
+        after_send: bool,
+    },
+}
+
+impl StreamEffect {
+    /// The same for a driver, whose tokens name the initiator first.
+    #[inline]
+    pub fn of<M>(self, initiator: u32) -> Effect<M> {
+        match self {
+            StreamEffect::Connect { token, address } => {
+                Effect::Connect { token: u64::from(initiator) << 32 | u64::from(token), address }
+            }
+            StreamEffect::Send { connection, batch } => Effect::Send { connection, batch },
+            StreamEffect::Close { connection, after_send } => {
+                Effect::Close { connection, after_send }
+            }
         }
     }
 }

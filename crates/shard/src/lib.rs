@@ -5,7 +5,7 @@
 //! What does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and clocks (`reactor`, `sim`).
 //! Read [`shard`] first, then `mail`. Which protocols there are is said in [`protocols`] and, for disks that are reached by one, in `remote`.
 
-pub mod imports;
+mod imports;
 pub mod mail;
 pub mod protocols;
 mod remote;
@@ -13,9 +13,9 @@ pub mod report;
 pub mod shard;
 mod timers;
 
-pub use imports::ImportSettings;
 pub use mail::{Answer, Mail, News, Order};
 pub use protocols::{AoeExport, Export, ExportKey, Protocol, StoreKey, StoredValue};
+pub use remote::ImportSettings;
 pub use report::Report;
 pub use shard::{Settings, Shard};
 

@@ -9,8 +9,8 @@ use contract::{DiskFacts, DiskId, ListenerId};
 use volume::gate::Health;
 use volume::{Layout, Reservation};
 
-use crate::imports::ImportSettings;
 use crate::protocols::{Export, ExportKey, Protocol, ProtocolMessage, StoreKey, StoredValue};
+use crate::remote::ImportSettings;
 use crate::report::Report;
 
 /// A letter.

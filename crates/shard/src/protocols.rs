@@ -12,18 +12,20 @@ use ::aoe::target::TargetEffect;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, ShardId, Slot, VolumeId};
 use contract::{
-    ConnectionId, Direct, Endpoint, FrameBatch, InFrame, LinkFacts, LinkId, Loss, Next, Receive,
-    SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
+    ConnectionId, Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame,
+    Receive, SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
+pub use nvme::controllers::ControllerReport;
 use nvme::controllers::{self, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::target as nvme_tcp;
 use volume::{Reservation, agreement, reservation};
 use wire::nvme::Nqn;
 
+pub use self::aoe::AoeReport;
+use self::aoe::AoeTarget;
 use crate::report::Report;
 use crate::shard::Settings;
-use aoe::AoeTarget;
 
 /// What the connections of a listener speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +95,15 @@ pub enum StoredValue {
 /// What a session hears of the rest of its protocol.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
-    NvmeReply(controllers::Reply),
-    NvmeClose(controllers::CloseReason),
-    NvmeFlush(VolumeId),
+    Nvme(ControllerEvent),
+}
+
+/// What NVMe's controllers want of a connection.
+#[derive(Debug)]
+pub(crate) enum ControllerEvent {
+    Reply(controllers::Reply),
+    Close(controllers::CloseReason),
+    Flush(VolumeId),
 }
 
 /// What sessions work with during a call.
@@ -190,12 +198,12 @@ impl Session {
     }
 
     pub(crate) fn handle_event(&mut self, event: SessionEvent, context: &mut Context<'_>) {
-        let Session::NvmeTcp(machine) = self;
+        let (Session::NvmeTcp(machine), SessionEvent::Nvme(event)) = (self, event);
         let context = &mut context.of(|protocols| &mut protocols.nvme);
         match event {
-            SessionEvent::NvmeReply(reply) => machine.handle_reply(reply, context),
-            SessionEvent::NvmeClose(reason) => machine.handle_close(reason, context),
-            SessionEvent::NvmeFlush(volume) => machine.handle_flush(volume, context),
+            ControllerEvent::Reply(reply) => machine.handle_reply(reply, context),
+            ControllerEvent::Close(reason) => machine.handle_close(reason, context),
+            ControllerEvent::Flush(volume) => machine.handle_flush(volume, context),
         }
     }
 
@@ -332,14 +340,15 @@ impl Protocols {
     /// What a session is to hear. It may be gone.
     pub(crate) fn poll_event(&mut self) -> Option<(Slot, SessionEvent)> {
         let (key, event) = if let Some((key, reply)) = self.nvme.poll_reply() {
-            (key, SessionEvent::NvmeReply(reply))
+            (key, ControllerEvent::Reply(reply))
         } else if let Some((key, reason)) = self.nvme.poll_close() {
-            (key, SessionEvent::NvmeClose(reason))
+            (key, ControllerEvent::Close(reason))
         } else {
             let flush = self.nvme.poll_flush()?;
-            (flush.key, SessionEvent::NvmeFlush(flush.volume))
+            (flush.key, ControllerEvent::Flush(flush.volume))
         };
-        Some((Slot { index: key.machine.0, generation: key.generation }, event))
+        let slot = Slot { index: key.machine.0, generation: key.generation };
+        Some((slot, SessionEvent::Nvme(event)))
     }
 
     /// What people should know, in words.
@@ -409,7 +418,11 @@ impl Protocols {
 
     /// A frame came that no import wanted.
     #[inline]
-    pub(crate) fn handle_frame(&mut self, frame: InFrame<'_>, context: &mut TargetContext<'_, ()>) {
+    pub(crate) fn handle_frame(
+        &mut self,
+        frame: &OpenedFrame<'_>,
+        context: &mut TargetContext<'_, ()>,
+    ) {
         self.aoe.target.handle_frame(frame, context);
     }
 

@@ -117,7 +117,7 @@ impl Shard {
             line: VecDeque::new(),
             line_served_at: 0,
             timers: Timers::default(),
-            imports: Imports::new(settings),
+            imports: Imports::default(),
             frames: Frames::new(shard, shards),
             effects: VecDeque::new(),
             visits: VecDeque::new(),
@@ -244,7 +244,8 @@ impl Shard {
                     });
                 }
                 Some(Owner::Import(disk)) => {
-                    self.imports.sent(now, disk, connection, batch, memory)
+                    let initiator = self.imports.stream(disk, connection);
+                    initiator.handle_sent(now, connection, batch, memory);
                 }
                 Some(Owner::Nobody) | None => unreachable!("{connection} has nothing to send"),
             },
@@ -254,7 +255,9 @@ impl Shard {
                         session.handle_progress(now);
                     });
                 }
-                Some(Owner::Import(disk)) => self.imports.progress(now, disk, connection),
+                Some(Owner::Import(disk)) => {
+                    self.imports.stream(disk, connection).handle_progress(now, connection);
+                }
                 Some(Owner::Nobody) | None => {}
             },
             Event::Accepted { connection, endpoint } => {
@@ -266,7 +269,9 @@ impl Shard {
                         session.handle_lost(loss, context);
                     });
                 }
-                Some(Owner::Import(disk)) => self.imports.lost(now, disk, connection, loss, memory),
+                Some(Owner::Import(disk)) => {
+                    self.imports.stream(disk, connection).handle_lost(now, connection, loss);
+                }
                 Some(Owner::Nobody) | None => {}
             },
             Event::Closed { connection, direct, batch } => {
@@ -280,25 +285,24 @@ impl Shard {
                         self.note_end(slot);
                     }
                     Some(Owner::Import(disk)) => {
-                        self.imports.closed(now, disk, connection, direct, batch, memory);
+                        let initiator = self.imports.stream(disk, connection);
+                        initiator.handle_closed(now, connection, direct, batch);
                     }
                     Some(Owner::Nobody) => {}
                     None => unreachable!("{connection} was closed twice"),
                 }
             }
-            Event::Connected { token, connection, local } => {
-                self.imports.connected(now, token, connection, local, memory);
-                if let Some(disk) = self.imports.disk_of(token) {
-                    self.set_owner(connection, Owner::Import(disk));
-                } else {
-                    self.turn_away(connection);
+            Event::Connected { token, connection, local: _ } => {
+                match self.imports.connected(now, token, connection) {
+                    Some(disk) => self.set_owner(connection, Owner::Import(disk)),
+                    None => self.turn_away(connection),
                 }
             }
-            Event::LinkUp { link, facts } => self.link_up(now, link, facts),
-            Event::LinkDown { link } => self.link_down(now, link),
+            Event::LinkUp { link, facts } => self.handle_link(now, link, Some(facts)),
+            Event::LinkDown { link } => self.handle_link(now, link, None),
             Event::FramesSent { token, batch } => self.frames_sent(now, token, batch, memory),
             Event::ConnectFailed { token, error } => {
-                self.imports.connect_failed(now, token, error, memory);
+                self.imports.connect_failed(now, token, error);
             }
             Event::Mail { from, mail } => match mail {
                 Mail::Volume(message) => {
@@ -351,7 +355,8 @@ impl Machine for Shard {
                 receive
             }
             Some(Owner::Import(disk)) => {
-                self.imports.received(now, disk, connection, bytes, memory)
+                let initiator = self.imports.stream(disk, connection);
+                initiator.handle_received(now, connection, bytes, memory)
             }
             Some(Owner::Nobody) => Receive { consumed: 0, next: Next::Pause },
             None => unreachable!("{connection} received after it was closed"),
@@ -375,7 +380,10 @@ impl Machine for Shard {
                 self.route_outbox(now, memory);
                 next
             }
-            Some(Owner::Import(disk)) => self.imports.direct(now, disk, connection, direct, memory),
+            Some(Owner::Import(disk)) => {
+                let initiator = self.imports.stream(disk, connection);
+                initiator.handle_direct(now, connection, direct, memory)
+            }
             Some(Owner::Nobody) | None => unreachable!("{connection} asked for no data"),
         }
     }
@@ -403,7 +411,7 @@ impl Machine for Shard {
         if self.protocols.poll_timeout().is_some_and(|deadline| deadline <= now) {
             self.with_protocols(now, memory, |protocols, _| protocols.handle_timeout(now));
         }
-        self.imports.handle_timeout(now, memory);
+        self.imports.handle_timeout(now);
         self.route_outbox(now, memory);
     }
 
@@ -450,7 +458,11 @@ impl Machine for Shard {
 
     #[inline]
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
-        self.effects.pop_front()
+        let mut effect = self.effects.pop_front();
+        if let Some(Effect::SendFrames { batch, .. }) = &mut effect {
+            self.frames.encapsulate(batch);
+        }
+        effect
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

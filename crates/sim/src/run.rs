@@ -468,7 +468,7 @@ impl Run {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
                 let mut made = Simulated::target(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
-                made.repeats = (self.plant == Some(Plant::ForgetsRepeats)).then(Default::default);
+                self.prepare_lan(&mut made, TARGET);
                 made
             })
             .collect();
@@ -489,7 +489,8 @@ impl Run {
         }
         self.add_other();
         self.add_volume();
-        self.set_aoe_export();
+        // A volume is exported by frames once every shard has it: nobody connects before he asks.
+        self.lan.is_to_export = true;
         self.order_all(|| Order::ConfigurationComplete);
         let address = ([10, 0, 0, 1], 4420).into();
         self.world.hosts[TARGET].listeners = vec![(address, LISTENER)];
@@ -544,6 +545,9 @@ impl Run {
                 self.unanswered -= 1;
                 if self.unanswered == 0 {
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                    if core::mem::take(&mut self.lan.is_to_export) {
+                        self.set_aoe_export();
+                    }
                 }
                 self.exports.answered(self.world.now, number);
                 self.swap_answered(number);

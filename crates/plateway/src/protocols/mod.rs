@@ -11,7 +11,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 
-use contract::{LinkId, Spread};
+use ::aoe::filter;
+use contract::{Intake, LinkId};
 use shard::{ImportSettings, Protocol, StoredValue};
 
 /// What `dissect` makes of a protocol on frames, and of one on connections.
@@ -135,23 +136,14 @@ pub(crate) fn hints(exports: &[ExportConfig], addresses: &[(Protocol, SocketAddr
     connect.into_iter().chain(target.map(|one| one.hint())).collect()
 }
 
-/// Which frames of a link somebody takes, and which shards get them.
-#[derive(Debug)]
-pub(crate) struct Frames {
-    pub(crate) ether_type: u16,
-    pub(crate) spread: Spread,
+/// Which frames of a link exports take.
+pub(crate) fn intake_of_exports(access: LinkAccess, shards: u16) -> Intake {
+    aoe::serve::intake_of_exports(access, shards)
 }
 
-impl Frames {
-    /// Those for exports.
-    pub(crate) fn of_exports(access: LinkAccess, shards: u16) -> Self {
-        aoe::serve::frames_of_exports(access, shards)
-    }
-
-    /// Those for remote disks.
-    pub(crate) fn of_imports(shards: u16) -> Self {
-        aoe::serve::frames_of_imports(shards)
-    }
+/// Which frames of a link remote disks take.
+pub(crate) fn intake_of_imports(shards: u16) -> Intake {
+    filter::importing(shards)
 }
 
 /// The exports, protocol by protocol; links that only they name are added to the others.

@@ -80,6 +80,9 @@ impl Running {
             aoe_counters: counted(
                 reports.iter().flat_map(|report| report.aoe.counters.each().collect::<Vec<_>>()),
             ),
+            misfits: counted(
+                reports.iter().flat_map(|report| report.misfits.each().collect::<Vec<_>>()),
+            ),
             aoe_drops: counted(
                 reports.iter().flat_map(|report| report.aoe.drops.each().collect::<Vec<_>>()),
             ),
@@ -140,7 +143,7 @@ impl Running {
                 sent: sum(|one| one.sent),
                 sent_bytes: sum(|one| one.sent_bytes),
                 dropped: sum(|one| one.dropped),
-                foreign: sum(|one| one.foreign),
+                unreadable: sum(|one| one.unreadable),
                 send_failed: sum(|one| one.send_failed),
                 send_waits: sum(|one| one.send_waits),
             }

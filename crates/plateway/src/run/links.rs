@@ -5,14 +5,14 @@
 //! shard gets them, the protocol says. Links of remote disks are always packet sockets.
 //! Units: bytes. Errors name the interface, what was expected there, and who may grant what is missing.
 
-use contract::{LinkFacts, LinkId};
+use contract::{Intake, LinkFacts, LinkId};
 use reactor::LinkOptions;
 
 use super::Running;
 use super::error::RunError;
 use crate::config::link::{Ethernet, LinkAccess, LinkConfig};
 use crate::config::thing::Configured;
-use crate::protocols::{Frames, RemoteUri};
+use crate::protocols::{self, RemoteUri};
 
 /// A link that exports are on.
 #[derive(Debug)]
@@ -32,9 +32,10 @@ pub(super) struct ImportLink {
 impl Running {
     /// Opens a link for exports. Returns what deserves to be told.
     pub(super) fn add_link(&mut self, config: &LinkConfig) -> Result<Option<String>, RunError> {
-        let frames = Frames::of_exports(config.access, self.shards.handle().shards());
+        let shards = self.shards.handle().shards();
+        let intake = protocols::intake_of_exports(config.access, shards);
         let (id, facts) = self
-            .open_link(&config.name, &config.ethernet, config.access, frames)
+            .open_link(&config.name, &config.ethernet, config.access, intake)
             .map_err(|error| error.within(&config.title()))?;
         self.links.insert(config.name.clone(), OpenLink { id, config: config.clone() });
         Ok(is_down(&facts).then(|| {
@@ -72,8 +73,8 @@ impl Running {
                 ids.push(link.id);
                 continue;
             }
-            let frames = Frames::of_imports(self.shards.handle().shards());
-            match self.open_link(&ethernet.to_string(), &ethernet, LinkAccess::Packet, frames) {
+            let intake = protocols::intake_of_imports(self.shards.handle().shards());
+            match self.open_link(&ethernet.to_string(), &ethernet, LinkAccess::Packet, intake) {
                 Ok((id, _)) => {
                     let link = ImportLink { id, disks: vec![disk.to_owned()] };
                     self.import_links.insert(ethernet, link);
@@ -104,19 +105,18 @@ impl Running {
         name: &str,
         ethernet: &Ethernet,
         access: LinkAccess,
-        Frames { ether_type, spread }: Frames,
+        intake: Intake,
     ) -> Result<(LinkId, LinkFacts), RunError> {
         let id = self.numbers.link();
         self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),
-            ether_type,
             vlan: ethernet.vlan,
             access: match access {
                 LinkAccess::Packet => reactor::LinkAccess::Packet,
                 LinkAccess::Xdp => reactor::LinkAccess::Xdp,
             },
-            spread,
+            intake,
         };
         let facts = self.shards.handle().add_link(id, &options);
         facts.map(|facts| (id, facts)).map_err(|error| RunError::new(error.to_string()))

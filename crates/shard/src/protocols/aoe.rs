@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use aoe::target::{Ask, Context, Target};
+use aoe::target::{Ask, Context, Counters, Drops, LinkUse, Target, Traffic};
 use aoe::{Control, ExportId};
 use block::{ShardId, VolumeId};
 use contract::LinkId;
@@ -14,7 +14,21 @@ use volume::{Reservation, reservation};
 
 use super::AoeExport;
 use crate::machine;
-use crate::report::AoeReport;
+
+/// How AoE is on a shard.
+#[derive(Clone, Debug, Default)]
+pub struct AoeReport {
+    /// What the target did.
+    pub counters: Counters,
+    /// What it dropped, and why.
+    pub drops: Drops,
+    /// Bytes that are held to know repeated writes.
+    pub repeat_bytes: usize,
+    /// What went through each export on this shard, by number.
+    pub exports: Vec<(ExportId, Traffic)>,
+    /// Links that are up, and what is promised on them.
+    pub links: Vec<(LinkId, LinkUse)>,
+}
 
 /// A shard's part of AoE.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! Frames: links, and what all shards agree on for those who are reached through them.
 //!
-//! An answer goes to the imports that want it, everything else to the targets. Batches come back by their mark: the targets', or the serial number of the
-//! import that sent them.
+//! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a virtual link, is taken out before. What is for nobody is
+//! counted. An answer goes to the imports that want it, everything else to the targets. Batches come back by their mark: the targets', or the serial number
+//! of the import that sent them.
 //!
 //! Reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's owner, values go to the control
 //! thread to be stored ([`News::Store`], [`Mail::Stored`]), then to all shards, then whoever asked is answered. A reservation belongs to a
@@ -10,14 +11,16 @@
 use std::collections::BTreeMap;
 
 use block::{Instant, Memory, ShardId, VolumeId};
-use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId};
+use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
 use volume::agreement::{Agreement, Outbox};
 use volume::{Agreed, Reservation};
+use wire::ethernet::EtherType;
 
 use super::Shard;
+use crate::imports;
 use crate::mail::{Mail, News};
 use crate::protocols::{Export, ExportKey, StoreKey, StoredValue};
-use crate::{imports, remote};
+use crate::remote::Answered;
 
 /// The mark of the targets' batches; imports have theirs from 1 on.
 const TARGETS: u32 = imports::NO_SERIAL;
@@ -25,7 +28,8 @@ const TARGETS: u32 = imports::NO_SERIAL;
 /// Links, and reservations.
 #[derive(Debug)]
 pub(super) struct Frames {
-    pub(super) links: BTreeMap<LinkId, LinkFacts>,
+    pub(super) links: Links,
+    virtual_links: Option<Box<dyn VirtualLinks>>,
     reservations: Agreement<Reservation>,
     reservation_outbox: Outbox<Reservation>,
     /// What is in force here, of volumes that are exported.
@@ -37,7 +41,8 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(shard: ShardId, shards: u16) -> Frames {
         Frames {
-            links: BTreeMap::new(),
+            links: Links::default(),
+            virtual_links: None,
             reservations: Agreement::new(shard, shards),
             reservation_outbox: Outbox::default(),
             in_force: BTreeMap::new(),
@@ -50,13 +55,46 @@ impl Frames {
     pub(super) fn needs_settle(&self) -> bool {
         self.touched
     }
+
+    /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is not for us.
+    #[inline]
+    fn open<'a>(&mut self, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
+        let opened = self.links.open(frame)?;
+        match &mut self.virtual_links {
+            Some(carrier) if carrier.takes(opened.ether_type) => {
+                self.links.open(&carrier.decapsulate(&opened)?)
+            }
+            _ => Some(opened),
+        }
+    }
+
+    /// Puts the frames of virtual links into those that the driver sends.
+    #[inline]
+    pub(super) fn encapsulate(&mut self, batch: &mut FrameBatch) {
+        if let Some(carrier) = &mut self.virtual_links {
+            carrier.encapsulate(batch);
+        }
+    }
 }
 
 impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        match remote::answer_of(frame) {
+        let Some(frame) = self.frames.open(&frame) else { return };
+        match frame.ether_type {
+            EtherType::AOE => self.take_message(now, &frame, memory),
+            _ => self.frames.links.misfits.other_type += 1,
+        }
+        if !self.outbox.has_only_requests() {
+            self.route_outbox(now, memory);
+        }
+    }
+
+    /// An AoE message came.
+    #[inline]
+    fn take_message(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
+        match Answered::of(frame) {
             Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
             // Nothing new is begun while what is below is finished.
             None if self.draining => {}
@@ -64,23 +102,45 @@ impl Shard {
                 protocols.handle_frame(frame, context);
             }),
         }
-        if !self.outbox.has_only_requests() {
-            self.route_outbox(now, memory);
+    }
+
+    /// A link of the driver's is up or not what it was; `None`: it is down.
+    pub(super) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
+        self.tell_link(now, link, facts);
+        if let Some(carrier) = &mut self.frames.virtual_links {
+            carrier.handle_link(link, facts);
+        }
+        self.route_virtual_links(now);
+    }
+
+    /// From now on this machine carries virtual links over those of the driver. There is one, given before anybody uses its links.
+    pub fn set_virtual_links(&mut self, now: Instant, mut carrier: Box<dyn VirtualLinks>) {
+        self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
+        let before = self.frames.virtual_links.replace(carrier);
+        assert!(before.is_none(), "virtual links are carried already, by {before:?}");
+        self.route_virtual_links(now);
+    }
+
+    fn route_virtual_links(&mut self, now: Instant) {
+        let poll = |frames: &mut Frames| frames.virtual_links.as_mut()?.poll_link();
+        while let Some((link, facts)) = poll(&mut self.frames) {
+            self.tell_link(now, link, facts);
         }
     }
 
-    pub(super) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
-        self.frames.links.insert(link, facts);
-        self.protocols.link_up(link, facts);
+    fn tell_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         self.frames.touched = true;
-        self.imports.link_up(now, link, facts);
-    }
-
-    pub(super) fn link_down(&mut self, now: Instant, link: LinkId) {
-        self.frames.links.remove(&link);
-        self.protocols.link_down(link);
-        self.frames.touched = true;
-        self.imports.link_down(now, link);
+        self.frames.links.set(link, facts);
+        match facts {
+            Some(facts) => {
+                self.protocols.link_up(link, facts);
+                self.imports.link_up(now, link, facts);
+            }
+            None => {
+                self.protocols.link_down(link);
+                self.imports.link_down(now, link);
+            }
+        }
     }
 
     /// A batch of frames is back.

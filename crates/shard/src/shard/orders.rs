@@ -42,8 +42,8 @@ impl Shard {
             Order::AddImport { disk, settings } => {
                 let import = Import::new(now, disk, number, *settings, self.settings);
                 self.imports.insert(disk, import);
-                for (link, facts) in &self.frames.links {
-                    self.imports.link_up(now, *link, *facts);
+                for (link, facts) in self.frames.links.iter() {
+                    self.imports.link_up(now, link, *facts);
                 }
                 return;
             }
@@ -179,9 +179,11 @@ impl Shard {
             misbehaved: self.misbehaved,
             served,
             imports: self.imports.report(),
+            misfits: self.frames.links.misfits,
             ..Report::default()
         };
-        self.protocols.report(self.frames.links.keys().copied(), &mut report);
+        let links = self.frames.links.iter().map(|(link, _)| link);
+        self.protocols.report(links, &mut report);
         report
     }
 

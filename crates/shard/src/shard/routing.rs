@@ -11,7 +11,7 @@ use contract::{Effect, TargetContext};
 use volume::gate::Health;
 use volume::{Layout, Notice, Outbox, Volumes};
 
-use super::{Owner, Shard};
+use super::Shard;
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
 use crate::protocols::{Context, Protocols, Session};
@@ -100,7 +100,7 @@ impl Shard {
     #[inline]
     pub(super) fn route_outbox(&mut self, now: Instant, memory: &mut dyn Memory) {
         if !self.imports.is_empty() {
-            self.ask_imports(now, memory);
+            self.ask_imports(now);
         }
         if !self.outbox.messages.is_empty() {
             let mail = |(to, message)| Effect::Mail { to, mail: Mail::Volume(message) };
@@ -121,7 +121,7 @@ impl Shard {
     }
 
     /// Takes what is for imports out of what disks are to be asked.
-    pub(super) fn ask_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
+    pub(super) fn ask_imports(&mut self, now: Instant) {
         if self.outbox.submit.is_empty() {
             return;
         }
@@ -130,7 +130,7 @@ impl Shard {
         core::mem::swap(&mut asks, &mut self.outbox.submit);
         for (disk, request) in asks.drain(..) {
             match self.imports.get_mut(disk) {
-                Some(import) => import.handle_request(now, request, memory),
+                Some(import) => import.handle_request(now, request),
                 None => self.outbox.submit.push((disk, request)),
             }
         }
@@ -284,9 +284,6 @@ impl Shard {
             return;
         }
         self.imports.settle(now, memory);
-        for (connection, disk) in self.imports.take_connected() {
-            self.set_owner(connection, Owner::Import(disk));
-        }
         self.effects.extend(self.imports.take_effects());
         while let Some(completion) = self.imports.poll_completion() {
             let told = self.volumes.handle_completion(now, completion, &mut self.outbox);

@@ -14,6 +14,7 @@ use core::time::Duration;
 
 use block::limits::HANDSHAKE;
 use block::{Failure, Instant};
+use contract::StreamEffect;
 use wire::nvme::Command;
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{
@@ -30,7 +31,7 @@ use super::admin::{Admin, Purpose, Reply};
 use super::facts::{Identity, Limits, disk_facts};
 use super::link::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
-use super::{Initiator, InitiatorEffect, InitiatorNews, Phase, Settings, Standing};
+use super::{Initiator, InitiatorNews, Phase, Settings, Standing};
 use crate::subsystem::MODEL;
 
 /// How often CSTS.RDY is asked for.
@@ -162,7 +163,7 @@ impl Initiator {
         let address = self.address();
         let token = self.token();
         self.admin.link.socket = Socket::Asked { token, unwanted: false };
-        self.effects.push_back(InitiatorEffect::Connect { token, address });
+        self.effects.push_back(StreamEffect::Connect { token, address });
         // The driver has a time limit of its own for opening; the greeting gets ours once it stands.
         self.step_by = None;
         self.admin.heard = now;
@@ -408,7 +409,7 @@ impl Initiator {
             let queue = &mut self.queues[index];
             queue.set_depth(depth);
             queue.link.socket = Socket::Asked { token, unwanted: false };
-            self.effects.push_back(InitiatorEffect::Connect { token, address });
+            self.effects.push_back(StreamEffect::Connect { token, address });
         }
         self.depth = depth;
         self.phase = Phase::Queues;

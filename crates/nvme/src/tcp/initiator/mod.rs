@@ -1,6 +1,6 @@
 //! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror of [`target`](super::target).
 //!
-//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`InitiatorEffect`]s, [`InitiatorNews`]. Pure: no
+//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`StreamEffect`]s, [`InitiatorNews`]. Pure: no
 //! socket, no clock. Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until
 //! they are empty. Units: bytes; times on the shard clock.
 //!
@@ -47,7 +47,7 @@ use std::net::SocketAddr;
 use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
 use block::{Completion, Failure, Instant, Memory, Outcome, Request};
-use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch};
+use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
 
 use admin::Admin;
 use bring_up::{Controller, Step};
@@ -60,32 +60,6 @@ use silence::Silences;
 
 pub use discovery::Discovery;
 pub use settings::Settings;
-
-/// What an initiator wants of the driver; as the effects of the contract, with tokens that are unique to this initiator.
-#[derive(Debug)]
-pub enum InitiatorEffect {
-    /// Open a connection.
-    Connect {
-        /// Given back with the answer.
-        token: u32,
-        /// Where to.
-        address: SocketAddr,
-    },
-    /// Send a batch.
-    Send {
-        /// On which connection.
-        connection: ConnectionId,
-        /// What.
-        batch: SendBatch,
-    },
-    /// Close a connection.
-    Close {
-        /// Which.
-        connection: ConnectionId,
-        /// Whether the batch that is out should leave first.
-        after_send: bool,
-    },
-}
 
 /// What people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +143,7 @@ pub struct Initiator {
     closing: bool,
     draining: bool,
     returned: Vec<u32>,
-    effects: VecDeque<InitiatorEffect>,
+    effects: VecDeque<StreamEffect>,
     news: VecDeque<InitiatorNews>,
 }
 
@@ -312,7 +286,7 @@ impl Initiator {
 
     /// What the driver should do next.
     #[inline]
-    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
+    pub fn poll_effect(&mut self) -> Option<StreamEffect> {
         self.effects.pop_front()
     }
 
@@ -338,7 +312,7 @@ impl Initiator {
         let Some(link) = self.links().find(asked) else { return };
         if matches!(link.socket, Socket::Asked { unwanted: true, .. }) {
             link.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
             return;
         }
         link.open(connection);
@@ -433,7 +407,7 @@ impl Initiator {
         let queues = queues.iter_mut().map(|queue| &mut queue.link);
         for link in core::iter::once(&mut self.admin.link).chain(queues) {
             if let (Socket::Open(connection), Some(batch)) = (link.socket, link.take_batch(now)) {
-                self.effects.push_back(InitiatorEffect::Send { connection, batch });
+                self.effects.push_back(StreamEffect::Send { connection, batch });
             }
         }
     }

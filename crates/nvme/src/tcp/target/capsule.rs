@@ -4,14 +4,14 @@
 //! Errors: a status, answered at once; the connection stays. Spec: NVMe base, "Submission Queue Entry", "Command
 //! capsules"; NVMe/TCP, "Command data buffers", "R2T". Not here: fused pairs (`fused`).
 
-use block::limits::CAPSULE_DATA_MAX;
-use block::{Operation, VolumeId};
+use block::limits::{CAPSULE_DATA_MAX, LOANS_TOGETHER};
+use block::{Loan, Operation, VolumeId};
 use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
 
 use super::slots::{Below, Grant, Incoming, Kind, State};
-use super::{Connection, Context, Fused, LOANS, Loan, Reason};
+use super::{Connection, Context, Fused, Reason};
 use crate::controllers::health::Origin;
 use crate::controllers::{Answer, QueueView, Reply};
 use crate::io::{self, Payload, Work};
@@ -134,13 +134,9 @@ impl Connection {
         match self.transfer_memory(extent.length.0 as u32, work.phase(), ctx) {
             Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
-                    self.loans.push(Loan {
-                        command_id: command.command_id(),
-                        disk,
-                        extent,
-                        buffer,
-                    });
-                    if self.loans.len() == LOANS {
+                    let who = command.command_id();
+                    self.loans.push(Loan { disk, extent, buffer, who });
+                    if self.loans.len() == LOANS_TOGETHER {
                         self.take_loans(ctx);
                     }
                 }

@@ -35,7 +35,7 @@ mod tests;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::{Account, Buffer, DiskId, Extent, Instant, Operation, Request, VolumeId, limits};
+use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits};
 use contract::{
     ConnectionId, Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext,
 };
@@ -93,18 +93,6 @@ enum Fused {
     Refused,
 }
 
-/// A read whose data lie in memory that is about to be lent. It has no slot: it is answered before anything else is heard of the connection.
-#[derive(Debug)]
-struct Loan {
-    command_id: u16,
-    disk: DiskId,
-    extent: Extent,
-    buffer: Buffer,
-}
-
-/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in the first-level cache.
-const LOANS: usize = 32;
-
 /// One NVMe/TCP connection of a host.
 ///
 /// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) until `None`.
@@ -124,8 +112,8 @@ pub struct Connection {
     fused: Fused,
     stream: Stream,
     slots: Slots,
-    /// Reads that were found to be loans; empty between calls.
-    loans: Vec<Loan>,
+    /// Reads that were found to be loans, by command identifier. They have no slot: they are answered before anything else is heard of the connection.
+    loans: Vec<Loan<u16>>,
     /// Requests that have not come back.
     below: u32,
     /// Commands whose data were asked for and are not whole.

@@ -8,18 +8,17 @@ use std::path::PathBuf;
 
 use ::aoe::filter;
 use ::aoe::{Control, Export, ExportId, Hosts};
-use block::{ByteCount, ShardId};
-use contract::Spread;
+use block::ByteCount;
+use contract::Intake;
 use shard::{AoeExport, ExportKey, Order, StoreKey};
 use uuid::Uuid;
 use volume::Reservation;
 use wire::aoe::{Address, sectors_for_mtu};
-use wire::ethernet::EtherType;
 
 use super::config::TargetConfig;
 use crate::config::export;
 use crate::config::link::LinkAccess;
-use crate::protocols::{Exported, Frames};
+use crate::protocols::Exported;
 use crate::run::store::Place;
 use crate::run::{RunError, Running};
 
@@ -108,20 +107,12 @@ fn files(uuid: Uuid, address: Address) -> (PathBuf, PathBuf) {
 }
 
 /// Requests, spread over the shards by their source and address.
-pub(crate) fn frames_of_exports(access: LinkAccess, shards: u16) -> Frames {
-    let spread = match (access, shards) {
+pub(crate) fn intake_of_exports(access: LinkAccess, shards: u16) -> Intake {
+    filter::serving(match access {
+        LinkAccess::Packet => shards,
         // Its queues cannot be steered.
-        (LinkAccess::Xdp, _) | (_, 1) => Spread::One(ShardId(0), filter::target()),
-        _ => Spread::Steered(filter::target(), filter::steer()),
-    };
-    Frames { ether_type: EtherType::AOE.0, spread }
-}
-
-/// Answers, for the shard whose initiator asked.
-pub(crate) fn frames_of_imports(shards: u16) -> Frames {
-    let lanes = 0..shards as u8;
-    let spread = Spread::Each(lanes.map(filter::initiator).collect());
-    Frames { ether_type: EtherType::AOE.0, spread }
+        LinkAccess::Xdp => 1,
+    })
 }
 
 /// A config string and mask as a line; none if they say nothing.

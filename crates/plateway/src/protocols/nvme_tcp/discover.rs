@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use ::nvme::tcp::initiator::{Discovery, InitiatorEffect};
-use contract::{ConnectionId, Loss, Next, SendBatch, SendSegment};
+use ::nvme::tcp::initiator::Discovery;
+use contract::{ConnectionId, Loss, Next, SendBatch, SendSegment, StreamEffect};
 use serde::Serialize;
 use wire::nvme::log::DiscoveryEntry;
 use wire::nvme_tcp::Digests;
@@ -155,10 +155,10 @@ impl Talk {
         }
     }
 
-    fn perform(&mut self, machine: &mut Discovery, effect: InitiatorEffect) {
+    fn perform(&mut self, machine: &mut Discovery, effect: StreamEffect) {
         let connection = ConnectionId::default();
         match effect {
-            InitiatorEffect::Connect { address, .. } => match self.connect(machine, address) {
+            StreamEffect::Connect { address, .. } => match self.connect(machine, address) {
                 Ok(stream) => {
                     self.stream = Some(stream);
                     machine.handle_connected(connection);
@@ -167,7 +167,7 @@ impl Talk {
                     machine.handle_connect_failed(error.raw_os_error().unwrap_or(libc::EIO));
                 }
             },
-            InitiatorEffect::Send { batch, .. } => {
+            StreamEffect::Send { batch, .. } => {
                 let sent = self.stream.as_mut().map(|stream| stream.write_all(&bytes_of(&batch)));
                 let failed = sent.and_then(Result::err);
                 machine.handle_sent(batch);
@@ -175,7 +175,7 @@ impl Talk {
                     machine.handle_lost(Loss::Error(error.raw_os_error().unwrap_or(libc::EIO)));
                 }
             }
-            InitiatorEffect::Close { .. } => {
+            StreamEffect::Close { .. } => {
                 self.stream = None;
                 machine.handle_closed(None);
             }

@@ -12,14 +12,14 @@ use block::{
 use contract::suite::Pages;
 use contract::{
     ConnectionId, Direct, Endpoint, ListenerId, Loss, Next, Receive, SendBatch, SendSegment,
-    SessionEffect, SessionIdentity,
+    SessionEffect, SessionIdentity, StreamEffect,
 };
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
-use crate::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
+use crate::tcp::initiator::{Initiator, InitiatorNews, Settings};
 use crate::tcp::target;
 use crate::tcp::target::{Connection, Context};
 
@@ -377,14 +377,14 @@ impl Pair {
         while let Some(effect) = self.initiator.poll_effect() {
             moved = true;
             match effect {
-                InitiatorEffect::Connect { token, .. } => self.asked.push_back(token),
-                InitiatorEffect::Send { connection, batch } => {
+                StreamEffect::Connect { token, .. } => self.asked.push_back(token),
+                StreamEffect::Send { connection, batch } => {
                     let wire = self.wire_of(connection);
                     let side = &mut self.wires[wire].host;
                     assert!(side.close.is_none(), "sent after closing");
                     side.send(batch, &self.memory);
                 }
-                InitiatorEffect::Close { connection, after_send } => {
+                StreamEffect::Close { connection, after_send } => {
                     let wire = self.wire_of(connection);
                     let side = &mut self.wires[wire].host;
                     assert!(side.close.replace(after_send).is_none(), "closed twice");
