@@ -40,7 +40,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let checked = config::load_with_flags(args.config.as_deref(), &flags, &defaults)?;
     checked.warnings.lines().for_each(|line| log(&line));
     // First, so that two servers never touch the same disks, and signals are never lost.
-    let door = control::Door::open(&checked.args.server.control)?;
+    let socket = control::ControlSocket::open(&checked.args.server.control)?;
     let (inputs, input) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     // Of what changed before somebody listened.
     let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
-    let _serving = door.serve(ask)?;
+    let _serving = socket.serve(ask)?;
     super::print(&introduction(&running));
 
     let server = Server { args, flags, defaults };

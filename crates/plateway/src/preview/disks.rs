@@ -102,7 +102,7 @@ impl super::Examined<'_> {
     ) -> Result<String, RunError> {
         let uri = self.located(&disk.uri);
         let is_served = self.served.is_some_and(|served| served.disks.contains(disk));
-        let Seen { words, facts, access, content, identity } = self.look(disk, &uri, is_served)?;
+        let Seen { words, facts, access, content, identity } = self.probe(disk, &uri, is_served)?;
         let is_twin =
             |(_, other): &(&String, &Examined)| identity.is_some() && other.identity == identity;
         if let Some((first, _)) = self.disks.iter().find(is_twin) {
@@ -151,7 +151,7 @@ impl super::Examined<'_> {
         now.is_some_and(|now| now.grows(disk) == Some(seen))
     }
 
-    fn look(&self, disk: &DiskConfig, uri: &DiskUri, is_served: bool) -> Result<Seen, RunError> {
+    fn probe(&self, disk: &DiskConfig, uri: &DiskUri, is_served: bool) -> Result<Seen, RunError> {
         let memory = |bytes: u64, words: &str| Seen {
             words: words.to_owned(),
             facts: Some(memory_facts(ByteCount(bytes))),

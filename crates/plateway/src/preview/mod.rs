@@ -26,7 +26,7 @@ use crate::run::RunError;
 pub(crate) use disks::DiskRow;
 pub(crate) use links::LinkRow;
 pub(crate) use listeners::ListenerRow;
-pub(crate) use volumes::VolumeRow;
+pub(crate) use volumes::{MemberRow, VolumeRow};
 
 /// What a start would find, each kind in the order of the configuration.
 #[derive(Debug, Default, Serialize)]

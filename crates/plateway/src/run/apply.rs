@@ -80,10 +80,10 @@ impl Running {
     fn bring_to(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
         let plan = self.difference(to)?;
         let mut applied = Applied::default();
-        let doomed = doomed(&plan);
+        let going = going(&plan);
         let steps = unmade_last(plan.steps);
         for (at, step) in steps.iter().enumerate() {
-            match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &doomed)) {
+            match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &going)) {
                 Ok(warnings) => {
                     applied.steps.push(step.to_string());
                     applied.warnings.extend(warnings);
@@ -111,21 +111,21 @@ impl Running {
             }
         }
         // Volumes whose removal never came are held; what they serve goes on.
-        let held = self.volumes.iter().filter(|(_, volume)| volume.held);
+        let held = self.volumes.iter().filter(|(_, volume)| volume.quiesced);
         for name in held.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            if let Err(error) = self.revive_volume(&name) {
+            if let Err(error) = self.resume_volume(&name) {
                 not_undone.push(format!("volume {name}: {}", error.line()));
             }
         }
         not_undone
     }
 
-    /// Carries out one step. `doomed` are volumes that a later step removes: they are held before hosts hear that their namespace is gone.
+    /// Carries out one step. `going` are volumes that a later step removes: they are held before hosts hear that their namespace is gone.
     /// Returns what deserves to be told.
     pub(super) fn carry_out(
         &mut self,
         step: &Step,
-        doomed: &[String],
+        going: &[String],
     ) -> Result<Option<String>, RunError> {
         match step {
             Step::Add(thing) => match thing {
@@ -140,7 +140,7 @@ impl Running {
                 Thing::Volume(volume) => self.remove_volume(&volume.name)?,
                 Thing::Listener(listener) => self.remove_listener(listener)?,
                 Thing::Link(link) => self.remove_link(link),
-                Thing::Export(export) => self.remove_export(export, doomed)?,
+                Thing::Export(export) => self.remove_export(export, going)?,
             },
             Step::Change { from, to } => match (from, to) {
                 (Thing::Disk(from), Thing::Disk(to)) => return self.resize_disk(from, to),
@@ -155,7 +155,7 @@ impl Running {
 }
 
 /// The volumes that a plan removes.
-fn doomed(plan: &Plan) -> Vec<String> {
+fn going(plan: &Plan) -> Vec<String> {
     let removed = plan.steps.iter().filter_map(|step| match step {
         Step::Remove(Thing::Volume(volume)) => Some(volume.name.clone()),
         _ => None,

@@ -18,9 +18,9 @@ pub(crate) struct OpenExport {
 
 impl Running {
     pub(super) fn add_export(&mut self, config: &ExportConfig) -> Result<(), RunError> {
-        if self.volume(config.volume())?.held {
+        if self.volume(config.volume())?.quiesced {
             // Its removal was begun and is being undone.
-            self.revive_volume(config.volume())?;
+            self.resume_volume(config.volume())?;
         }
         let number = self.numbers.export();
         config.show(self, number, true).inspect_err(|_| drop(config.hide(self, number)))?;
@@ -29,16 +29,16 @@ impl Running {
         Ok(())
     }
 
-    /// `doomed` are volumes that a later step removes.
+    /// `going` are volumes that a later step removes.
     pub(super) fn remove_export(
         &mut self,
         config: &ExportConfig,
-        doomed: &[String],
+        going: &[String],
     ) -> Result<(), RunError> {
         let volume = config.volume();
         let is_last = self.exports_of(volume).count() == 1;
-        if is_last && config.is_held_first() && doomed.iter().any(|doomed| doomed == volume) {
-            self.hold_volume(volume)?;
+        if is_last && config.is_held_first() && going.iter().any(|going| going == volume) {
+            self.quiesce_volume(volume)?;
         }
         let Some(number) = self.exports.get(&config.title()).map(|open| open.number) else {
             return Ok(());

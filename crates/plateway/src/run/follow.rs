@@ -29,7 +29,7 @@ impl Running {
         for name in self.disks.keys().cloned().collect::<Vec<_>>() {
             let disk = &self.disks[&name];
             // New facts would let a local disk take writes again, and that is for `disks reopen`.
-            if !disk.is_remote() && self.shards.newsroom().is_protected(disk.id) {
+            if !disk.is_remote() && self.shards.event_log().is_protected(disk.id) {
                 continue;
             }
             match self.follow(&name) {

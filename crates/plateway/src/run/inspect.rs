@@ -231,7 +231,7 @@ impl Running {
             .flat_map(|(shard, report)| report.imports.iter().map(move |import| (shard, import)))
             .filter(|(_, import)| import.disk == disk.id)
             .map(|(shard, import)| {
-                let state = self.shards.newsroom().with_links(&import.state);
+                let state = self.shards.event_log().with_links(&import.state);
                 format!("shard {shard}: {state}")
             })
             .collect::<Vec<_>>();

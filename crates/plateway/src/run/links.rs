@@ -108,7 +108,7 @@ impl Running {
         intake: Intake,
     ) -> Result<(LinkId, LinkFacts), RunError> {
         let id = self.numbers.link();
-        self.shards.newsroom().name_link(id, name);
+        self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),
             vlan: ethernet.vlan,

@@ -6,7 +6,7 @@ use reactor::ListenOptions;
 use shard::Order;
 
 use super::error::RunError;
-use super::patience::insist;
+use super::retry::retry_in_use;
 use super::{OpenListener, Running, open};
 use crate::config::address::HostPort;
 use crate::config::listener::ListenerConfig;
@@ -46,7 +46,7 @@ impl Running {
             open.ids.push(listener);
             self.order(&what, || Order::AddListener { listener, protocol })
                 .map_err(|error| std::io::Error::other(error.line()))?;
-            let bound = insist(
+            let bound = retry_in_use(
                 || self.shards.handle().listen(address, listener, options),
                 |error| error.kind() == std::io::ErrorKind::AddrInUse,
             )?;

@@ -17,11 +17,11 @@ use shard::{Answer, ImportSettings, Order};
 use uuid::Uuid;
 
 use super::error::RunError;
+use super::event_log::log;
 use super::identity::{self, Identities};
 use super::labels::{self, Due};
-use super::news::log;
 use super::open;
-use super::patience::insist;
+use super::retry::retry_in_use;
 use super::shape::{self, Part};
 use super::shards::ORDER_LIMIT;
 use super::{OpenDisk, OpenVolume, Running};
@@ -70,7 +70,7 @@ impl Running {
             DiskUri::File { path, .. } => is_missing(path),
             _ => false,
         };
-        let disk = insist(
+        let disk = retry_in_use(
             || Disk::open(&spec, &self.arena),
             |error| matches!(error, OpenError::InUse { .. }),
         )
@@ -103,11 +103,11 @@ impl Running {
                 match answer {
                     Answer::Import(Ok(facts)) => {
                         // News of the shard may have been quicker than its answer.
-                        self.shards.newsroom().note_reached(disk, shard, facts.clone());
+                        self.shards.event_log().note_reached(disk, shard, facts.clone());
                         reached = Some(facts);
                     }
                     Answer::Import(Err(why)) => {
-                        let why = self.shards.newsroom().with_links(&why);
+                        let why = self.shards.event_log().with_links(&why);
                         return Err(RunError::new(format!("{}: {why}", described(config)))
                             .help(uri.who_answers()));
                     }
@@ -118,7 +118,7 @@ impl Running {
             reached.ok_or_else(nobody)
         });
         if result.is_err() {
-            self.shards.newsroom().forget_remote(disk);
+            self.shards.event_log().forget_remote(disk);
             self.order(&format!("let go of disk {}", config.name), || Order::RemoveDisk(disk))?;
         }
         result
@@ -135,7 +135,7 @@ impl Running {
         self.disks.shift_remove(name);
         let forgotten = self.let_go(id, name, is_local);
         self.close_import_links(name);
-        self.shards.newsroom().forget_remote(id);
+        self.shards.event_log().forget_remote(id);
         let failed = flushed.map_err(|why| format!("disk {name}: the last flush failed: {why}"));
         Ok(forgotten.or(failed.err()))
     }
@@ -160,7 +160,7 @@ impl Running {
         to: &DiskConfig,
     ) -> Result<Option<String>, RunError> {
         let name = &to.name;
-        if self.shards.newsroom().is_protected(self.disk(name)?.id) {
+        if self.shards.event_log().is_protected(self.disk(name)?.id) {
             return Err(RunError::new(format!(
                 "disk {name}: expected a disk that takes writes, seen one that a failure protects"
             ))
@@ -232,7 +232,7 @@ impl Running {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(false) };
         if disk.is_remote() {
             // The shards know what they told.
-            let facts = self.shards.newsroom().remote_facts(disk.id);
+            let facts = self.shards.event_log().remote_facts(disk.id);
             let changed = facts.filter(|facts| *facts != disk.facts);
             return Ok(changed.map(|facts| disk.facts = facts).is_some());
         }
@@ -298,7 +298,8 @@ impl Running {
             layout: layout.clone(),
         });
         told.inspect_err(|_| drop(self.drop_volume(id, &config.name)))?;
-        let volume = OpenVolume { id, config: config.clone(), layout, uuid, labelled, held: false };
+        let volume =
+            OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
         self.volumes.insert(config.name.clone(), volume);
         Ok(())
     }
@@ -373,19 +374,19 @@ impl Running {
     }
 
     /// Lets nothing new go to a volume and waits for what is below.
-    pub(super) fn hold_volume(&mut self, name: &str) -> Result<(), RunError> {
+    pub(super) fn quiesce_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
-        if volume.held {
+        if volume.quiesced {
             return Ok(());
         }
         let id = volume.id;
         if let Some(volume) = self.volumes.get_mut(name) {
-            volume.held = true;
+            volume.quiesced = true;
         }
         let held =
             self.shards.order(&format!("hold volume {name}"), HOLD_LIMIT, || Order::HoldVolume(id));
         if let Err(error) = held {
-            self.revive_volume(name)?;
+            self.resume_volume(name)?;
             return Err(RunError::new(format!("{}: requests are still below", error.line()))
                 .help("plateway status shows the disks; one that is stuck holds its volumes"));
         }
@@ -393,9 +394,9 @@ impl Running {
     }
 
     /// A volume that was held is served again, under a new number: what is late for the old one finds nothing.
-    pub(super) fn revive_volume(&mut self, name: &str) -> Result<(), RunError> {
+    pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
-        if !volume.held {
+        if !volume.quiesced {
             return Ok(());
         }
         let layout = volume.layout.clone();
@@ -406,18 +407,18 @@ impl Running {
         })?;
         if let Some(volume) = self.volumes.get_mut(name) {
             volume.id = id;
-            volume.held = false;
+            volume.quiesced = false;
         }
         self.renew_exports_of(name)
     }
 
     /// Takes a volume apart that no export names.
     pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), RunError> {
-        self.hold_volume(name)?;
+        self.quiesce_volume(name)?;
         let id = self.volume(name)?.id;
         let told = self.order(&format!("forget volume {name}"), || Order::ForgetVolume(id));
         if let Err(error) = told {
-            self.revive_volume(name)?;
+            self.resume_volume(name)?;
             return Err(error);
         }
         self.volumes.shift_remove(name);

@@ -7,6 +7,7 @@
 
 mod apply;
 mod error;
+mod event_log;
 mod exports;
 mod follow;
 mod guests;
@@ -16,14 +17,13 @@ pub(crate) mod labels;
 mod links;
 pub(crate) mod listen;
 mod members;
-mod news;
 pub(crate) mod open;
-mod patience;
 mod reopen;
+mod retry;
 pub(crate) mod shape;
 mod shards;
 pub(crate) mod state;
-pub(crate) mod stored;
+pub(crate) mod store;
 mod unmade;
 mod visitor;
 
@@ -45,8 +45,8 @@ use uuid::Uuid;
 
 pub(crate) use apply::Applied;
 pub(crate) use error::RunError;
+pub(crate) use event_log::log;
 pub(crate) use guests::Site;
-pub(crate) use news::log;
 pub(crate) use visitor::Visited;
 
 use crate::config::disk::DiskConfig;
@@ -124,7 +124,7 @@ struct OpenVolume {
     /// Lengths of the members' data by their labels.
     labelled: Option<Vec<u64>>,
     /// Nothing new goes to it: it is about to be removed.
-    held: bool,
+    quiesced: bool,
 }
 
 /// An address that is listened at.

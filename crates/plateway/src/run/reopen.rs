@@ -34,7 +34,7 @@ impl Running {
                 disk: id,
                 facts: facts.clone(),
             })?;
-            self.shards.newsroom().forget(id);
+            self.shards.event_log().forget(id);
             return Ok(format!(
                 "disk {name} takes requests again; its connection is kept by itself"
             ));
@@ -49,7 +49,7 @@ impl Running {
                 "was opened anew"
             }
         };
-        self.shards.newsroom().forget(id);
+        self.shards.event_log().forget(id);
         Ok(format!(
             "disk {name} {done} and takes writes; what was acknowledged since its last good flush may be lost"
         ))

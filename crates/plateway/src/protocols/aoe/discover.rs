@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::cli::DiscoverArgs;
 use crate::commands;
-use crate::control::table;
+use crate::control::table_of;
 
 /// A search that takes longer shows how far it is.
 const SILENT: Duration = Duration::from_secs(2);
@@ -62,19 +62,18 @@ pub(crate) fn run(
     if args.json {
         return commands::print_json(&entries);
     }
-    let mut rows =
-        table(&["target", "interface", "mac", "buffers", "sectors", "firmware", "config"]);
-    for entry in &entries {
-        rows.add_row([
-            format!("{}.{}", entry.shelf, entry.slot),
-            entry.interface.clone(),
-            entry.mac.clone(),
-            entry.buffers.to_string(),
-            entry.sectors.to_string(),
-            format!("{:#06x}", entry.firmware),
-            entry.config.clone(),
-        ]);
-    }
+    let rows = table_of(
+        &entries,
+        &[
+            ("target", |entry| format!("{}.{}", entry.shelf, entry.slot)),
+            ("interface", |entry| entry.interface.clone()),
+            ("mac", |entry| entry.mac.clone()),
+            ("buffers", |entry| entry.buffers.to_string()),
+            ("sectors", |entry| entry.sectors.to_string()),
+            ("firmware", |entry| format!("{:#06x}", entry.firmware)),
+            ("config", |entry| entry.config.clone()),
+        ],
+    );
     match entries.is_empty() {
         true => commands::print(&format!(
             "no target answered within {} s; targets are silent to stations that their hosts or MAC masks do not name\n",

@@ -19,7 +19,7 @@ use super::config::TargetConfig;
 use crate::config::export;
 use crate::config::link::LinkAccess;
 use crate::protocols::Exported;
-use crate::run::stored::Place;
+use crate::run::store::Place;
 use crate::run::{RunError, Running};
 
 impl Exported for TargetConfig {

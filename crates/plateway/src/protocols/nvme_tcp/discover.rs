@@ -19,7 +19,7 @@ use crate::cli::DiscoverArgs;
 use crate::commands;
 use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
-use crate::control::table;
+use crate::control::table_of;
 use crate::run::state::StateDirectory;
 
 /// How long the whole may take.
@@ -78,16 +78,16 @@ pub(crate) fn run(args: &DiscoverArgs, target: &HostPort) -> miette::Result<()> 
     if args.json {
         return commands::print_json(&entries);
     }
-    let mut rows = table(&["subsystem", "kind", "transport", "address", "port"]);
-    for entry in &entries {
-        rows.add_row([
-            &entry.subsystem,
-            &entry.kind,
-            &entry.transport,
-            &entry.address,
-            &entry.service,
-        ]);
-    }
+    let rows = table_of(
+        &entries,
+        &[
+            ("subsystem", |entry| entry.subsystem.clone()),
+            ("kind", |entry| entry.kind.clone()),
+            ("transport", |entry| entry.transport.clone()),
+            ("address", |entry| entry.address.clone()),
+            ("port", |entry| entry.service.clone()),
+        ],
+    );
     match entries.is_empty() {
         true => commands::print("it has no subsystem for this host\n"),
         false => commands::print(&format!("{rows}\n")),

@@ -25,7 +25,7 @@ use reactor::Handle;
 use shard::{Mail, StoreKey, StoredValue};
 
 use super::error::RunError;
-use super::news::log;
+use super::event_log::log;
 use super::state::StateDirectory;
 use super::{Running, identity};
 use crate::protocols::stored_text;

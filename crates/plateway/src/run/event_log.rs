@@ -18,7 +18,7 @@ const PEERS_EVERY: Duration = Duration::from_secs(5);
 
 /// What was told so far.
 #[derive(Debug)]
-pub(super) struct Newsroom {
+pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
     health: BTreeMap<DiskId, Health>,
@@ -30,9 +30,9 @@ pub(super) struct Newsroom {
     left_out: u64,
 }
 
-impl Default for Newsroom {
+impl Default for EventLog {
     fn default() -> Self {
-        Newsroom {
+        EventLog {
             names: BTreeMap::new(),
             links: BTreeMap::new(),
             health: BTreeMap::new(),
@@ -45,7 +45,7 @@ impl Default for Newsroom {
     }
 }
 
-impl Newsroom {
+impl EventLog {
     /// A disk has this name.
     pub(super) fn name(&mut self, disk: DiskId, name: &str) {
         self.names.insert(disk, name.to_owned());
@@ -177,71 +177,71 @@ mod tests {
 
     #[test]
     fn a_disk_that_several_shards_see_slow_is_told_once() {
-        let mut newsroom = Newsroom::default();
-        newsroom.name(DiskId(3), "d0");
+        let mut event_log = EventLog::default();
+        event_log.name(DiskId(3), "d0");
         let now = Instant::now();
         let slow = News::DiskHealth(DiskId(3), Health::Slow);
-        assert!(newsroom.line(&slow, now).unwrap().contains("disk d0 is slow"));
-        assert_eq!(newsroom.line(&slow, now), None);
+        assert!(event_log.line(&slow, now).unwrap().contains("disk d0 is slow"));
+        assert_eq!(event_log.line(&slow, now), None);
         let well = News::DiskHealth(DiskId(3), Health::Well);
-        assert!(newsroom.line(&well, now).unwrap().contains("answers again"));
+        assert!(event_log.line(&well, now).unwrap().contains("answers again"));
     }
 
     #[test]
     fn an_address_that_is_used_twice_is_told_with_its_interface() {
-        let mut newsroom = Newsroom::default();
-        newsroom.name_link(LinkId(3), "eth1 vlan 5");
+        let mut event_log = EventLog::default();
+        event_log.name_link(LinkId(3), "eth1 vlan 5");
         let notice = aoe::target::Notice::AddressTwice {
             link: LinkId(3),
             address: wire::aoe::Address::new(7, 0),
             by: wire::ethernet::MacAddress([2, 0, 0, 0, 0, 9]),
         };
         let news = News::Warning(notice.to_string());
-        let line = newsroom.line(&news, Instant::now()).unwrap();
+        let line = event_log.line(&news, Instant::now()).unwrap();
         assert!(line.starts_with("warning: 7.0 "), "{line}");
         assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");
     }
 
     #[test]
     fn a_protected_disk_is_told_with_the_next_command() {
-        let mut newsroom = Newsroom::default();
-        newsroom.name(DiskId(0), "d7");
+        let mut event_log = EventLog::default();
+        event_log.name(DiskId(0), "d7");
         let news = News::DiskProtected(DiskId(0), block::Failure::MediumWrite);
-        let line = newsroom.line(&news, Instant::now()).unwrap();
+        let line = event_log.line(&news, Instant::now()).unwrap();
         assert!(line.contains("plateway disks reopen d7"), "{line}");
-        assert!(newsroom.is_protected(DiskId(0)));
-        newsroom.forget(DiskId(0));
-        assert!(!newsroom.is_protected(DiskId(0)));
+        assert!(event_log.is_protected(DiskId(0)));
+        event_log.forget(DiskId(0));
+        assert!(!event_log.is_protected(DiskId(0)));
     }
 
     #[test]
     fn a_remote_disk_grows_when_the_last_shard_knows_it_and_shrinks_with_the_first() {
-        let mut newsroom = Newsroom::default();
+        let mut event_log = EventLog::default();
         let disk = DiskId(4);
-        assert_eq!(newsroom.remote_facts(disk), None);
+        assert_eq!(event_log.remote_facts(disk), None);
         let facts = |bytes| reactor::disk::memory_facts(block::ByteCount(bytes));
-        newsroom.note_remote(disk, ShardId(0), facts(4096));
-        newsroom.note_remote(disk, ShardId(1), facts(4096));
-        newsroom.note_remote(disk, ShardId(1), facts(8192));
-        assert_eq!(newsroom.remote_facts(disk), Some(facts(4096)));
-        newsroom.note_remote(disk, ShardId(0), facts(8192));
-        assert_eq!(newsroom.remote_facts(disk), Some(facts(8192)));
-        newsroom.note_remote(disk, ShardId(0), facts(512));
-        assert_eq!(newsroom.remote_facts(disk), Some(facts(512)));
-        newsroom.forget_remote(disk);
-        assert_eq!(newsroom.remote_facts(disk), None);
+        event_log.note_remote(disk, ShardId(0), facts(4096));
+        event_log.note_remote(disk, ShardId(1), facts(4096));
+        event_log.note_remote(disk, ShardId(1), facts(8192));
+        assert_eq!(event_log.remote_facts(disk), Some(facts(4096)));
+        event_log.note_remote(disk, ShardId(0), facts(8192));
+        assert_eq!(event_log.remote_facts(disk), Some(facts(8192)));
+        event_log.note_remote(disk, ShardId(0), facts(512));
+        assert_eq!(event_log.remote_facts(disk), Some(facts(512)));
+        event_log.forget_remote(disk);
+        assert_eq!(event_log.remote_facts(disk), None);
     }
 
     #[test]
     fn peers_that_misbehave_are_told_at_a_bounded_rate_and_counted() {
-        let mut newsroom = Newsroom::default();
+        let mut event_log = EventLog::default();
         let start = Instant::now();
         let peer = "127.0.0.1:1".parse().unwrap();
         let news = News::Closed { peer, reason: "garbage".to_owned() };
-        let told = (0..1000).filter(|_| newsroom.line(&news, start).is_some()).count();
+        let told = (0..1000).filter(|_| event_log.line(&news, start).is_some()).count();
         assert_eq!(told, PEERS_BURST as usize);
-        let line = newsroom.line(&news, start + PEERS_EVERY).unwrap();
+        let line = event_log.line(&news, start + PEERS_EVERY).unwrap();
         assert!(line.contains("990 more"), "{line}");
-        assert_eq!(newsroom.line(&news, start + PEERS_EVERY), None);
+        assert_eq!(event_log.line(&news, start + PEERS_EVERY), None);
     }
 }

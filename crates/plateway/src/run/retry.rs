@@ -1,24 +1,24 @@
-//! Patience with the dead: what a killed process held may be held a moment longer.
+//! Trying again what is in use: what a killed process held may be held a moment longer.
 //!
 //! The kernel closes the sockets and files of a ring that died with its process in the background, so a server that is started again at once can find its
-//! address in use and its disks locked. It tries again for [`PATIENCE`] before it believes that somebody else has them.
+//! address in use and its disks locked. It tries again for [`RETRIED_FOR`] before it believes that somebody else has them.
 
 use std::time::{Duration, Instant};
 
 /// For how long something in use is tried again.
-const PATIENCE: Duration = Duration::from_secs(3);
+const RETRIED_FOR: Duration = Duration::from_secs(3);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Attempts something until it succeeds, fails otherwise than `is_in_use` names, or has been in use for [`PATIENCE`].
-pub(super) fn insist<T, E>(
+/// Attempts something until it succeeds, fails otherwise than `is_in_use` names, or has been in use for [`RETRIED_FOR`].
+pub(super) fn retry_in_use<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
     let begun = Instant::now();
     loop {
         match attempt() {
-            Err(error) if is_in_use(&error) && begun.elapsed() < PATIENCE => {
+            Err(error) if is_in_use(&error) && begun.elapsed() < RETRIED_FOR => {
                 std::thread::sleep(PAUSE);
             }
             result => return result,
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn what_is_let_go_is_taken_and_another_error_is_told_at_once() {
         let mut held = 2;
-        let taken = insist(
+        let taken = retry_in_use(
             || {
                 held -= 1;
                 if held > 0 { Err("in use") } else { Ok(7) }
@@ -42,7 +42,7 @@ mod tests {
         );
         assert_eq!(taken, Ok(7));
         let mut attempts = 0;
-        let refused: Result<(), _> = insist(
+        let refused: Result<(), _> = retry_in_use(
             || {
                 attempts += 1;
                 Err("not permitted")

@@ -1,4 +1,4 @@
-//! The door of the control socket: one server behind each path, and nobody but its owner in front of it.
+//! The control socket: one server behind each path, and nobody but its owner in front of it.
 //!
 //! A lock beside the socket (`PATH.lock`) is held for as long as the server lives and ends with it, however it ends; a socket whose lock is free
 //! is stale and is replaced. The socket is made with mode 0600. Errors name the path, what was seen and what to do.
@@ -17,7 +17,7 @@ use crate::run::RunError;
 
 /// A socket that listens, and is not answered yet.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ControlSocket {
     listener: UnixListener,
     owned: Owned,
 }
@@ -36,9 +36,9 @@ impl Drop for Owned {
     }
 }
 
-impl Door {
+impl ControlSocket {
     /// Makes the socket; an error if another server has it.
-    pub(crate) fn open(path: &Path) -> Result<Door, RunError> {
+    pub(crate) fn open(path: &Path) -> Result<ControlSocket, RunError> {
         let fail = |doing: &str, error: &dyn std::fmt::Display| {
             RunError::new(format!("control socket {}: cannot {doing}: {error}", path.display()))
                 .help("name another one with --control or [server] control")
@@ -85,7 +85,7 @@ impl Door {
         rustix::process::umask(mask);
         let listener = listener.map_err(|error| fail("listen there", &error))?;
         let owned = Owned { path: path.to_owned(), _lock: lock };
-        Ok(Door { listener, owned })
+        Ok(ControlSocket { listener, owned })
     }
 
     /// Answers from now on, in a thread of its own: `ask` takes each request to the control thread and says whether it is there.
@@ -93,7 +93,7 @@ impl Door {
         self,
         ask: impl Fn(Ask, Answering) -> bool + Clone + Send + Sync + 'static,
     ) -> Result<Serving, RunError> {
-        let Door { listener, owned } = self;
+        let ControlSocket { listener, owned } = self;
         serve(listener, owned, ask)
             .map_err(|error| RunError::new(format!("cannot answer the control socket: {error}")))
     }
@@ -108,15 +108,15 @@ mod tests {
     fn a_second_server_is_refused_and_a_stale_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sub/control.sock");
-        let first = Door::open(&path).unwrap();
-        let error = Door::open(&path).unwrap_err();
+        let first = ControlSocket::open(&path).unwrap();
+        let error = ControlSocket::open(&path).unwrap_err();
         assert!(error.line().contains("another one that answers"), "{}", error.line());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(first);
         assert!(!path.exists());
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        Door::open(&path).unwrap();
+        ControlSocket::open(&path).unwrap();
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
         fs::create_dir(&path).unwrap();
-        assert!(Door::open(&path).is_err());
+        assert!(ControlSocket::open(&path).is_err());
         assert!(path.is_dir());
     }
 }
