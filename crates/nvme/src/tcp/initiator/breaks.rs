@@ -9,7 +9,7 @@ use block::Instant;
 use contract::{ConnectionId, Direct, Loss, SendBatch};
 
 use super::link::{Fault, Link, Socket};
-use super::{Initiator, InitiatorEffect, InitiatorNews, Phase};
+use super::{Initiator, InitiatorEffect, Phase};
 
 /// The first rest after a break, and the longest.
 const REST_MIN: Duration = Duration::from_millis(100);
@@ -55,9 +55,8 @@ impl Initiator {
     ) {
         match self.queue_of(connection) {
             Some(index) => {
-                let lost = self.queues[index].handle_closed(direct, batch, &mut self.jobs);
-                self.jobs.recover(now, lost);
-                self.expire_at = Some(now);
+                let lost = self.queues[index].handle_closed(direct, batch, &mut self.disk);
+                self.disk.recover(now, lost);
             }
             None => {
                 if let Some(batch) = batch {
@@ -75,15 +74,13 @@ impl Initiator {
         if matches!(self.phase, Phase::Resting(_) | Phase::Breaking | Phase::Gone) {
             return;
         }
-        self.last_fault = fault.to_string();
-        if self.phase == Phase::Live && !self.closing {
-            self.news.push_back(InitiatorNews::Lost(self.last_fault.clone()));
-        }
+        self.disk.presence.set_fault(fault.to_string());
+        self.disk.lost();
         self.phase = Phase::Breaking;
         (self.step, self.step_by, self.ask_again_at) = (None, None, None);
         (self.keep_alive_at, self.keep_alive_by) = (None, None);
         for queue in &mut self.queues {
-            queue.drop_gathering(&mut self.jobs);
+            queue.drop_gathering(&mut self.disk);
         }
         self.admin.link.drop_gathering(|_, _| {});
         let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
@@ -120,8 +117,8 @@ impl Initiator {
         }
         let volatile = self.limits.is_some_and(|limits| limits.volatile);
         let quiesce = if self.known_dead { Duration::ZERO } else { self.settings.quiesce };
-        self.jobs.all_closed(now + quiesce, self.shared, volatile);
-        if self.closing {
+        self.disk.all_closed(now + quiesce, self.shared, volatile);
+        if self.disk.presence.is_closing() {
             self.phase = Phase::Gone;
             return;
         }

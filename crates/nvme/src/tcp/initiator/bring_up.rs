@@ -236,7 +236,7 @@ impl Initiator {
                     && self.phase == Phase::Live
                 {
                     let why = format!("{} was answered with {}", step.name(), reply.status);
-                    self.news.push_back(InitiatorNews::Unusable(why));
+                    self.disk.presence.push_news(InitiatorNews::Unusable(why));
                     return Ok(());
                 }
                 if !reply.status.is_success() && !step.may_fail() {
@@ -356,7 +356,7 @@ impl Initiator {
         let (limits, facts) = match usable {
             Ok(usable) => usable,
             Err(why) if live => {
-                self.news.push_back(InitiatorNews::Unusable(why));
+                self.disk.presence.push_news(InitiatorNews::Unusable(why));
                 return Ok(());
             }
             Err(why) => return fault(format!("namespace {}: {why}", self.settings.nsid)),
@@ -377,15 +377,13 @@ impl Initiator {
             _ => self.identity = Some(identity),
         }
         self.limits = Some(limits);
-        if self.stood && self.facts.as_ref() != Some(&facts) {
-            self.news.push_back(InitiatorNews::FactsChanged);
-        }
-        self.facts = Some(facts);
         if live {
+            self.disk.presence.set_facts(facts);
             if core::mem::take(&mut self.identify_again) {
                 self.ask_what_changed(now);
             }
         } else {
+            self.found = Some(facts);
             let count = u32::from(self.settings.queues) - 1;
             let value = NumberOfQueues::default().with_submission(count).with_completion(count);
             let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES.0, 0, value.0, 0);
@@ -449,9 +447,9 @@ impl Initiator {
             self.phase = Phase::Live;
             self.step_by = None;
             self.attempts = 0;
-            self.stood = true;
             self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
-            self.news.push_back(InitiatorNews::Connected);
+            self.disk.presence.set_facts(self.found.take().expect("it was identified"));
+            self.disk.came();
         }
         Ok(())
     }

@@ -8,9 +8,11 @@ use block::checksum::{Crc32c, crc32c};
 use block::limits::SEND_PROGRESS;
 use block::{Buffer, Instant, Memory};
 use contract::{ConnectionId, SendBatch};
+use remote::{JobKind, PayloadPlace};
 use wire::nvme::Command;
 use wire::nvme_tcp::{CapsuleCommand, DataHeader, Digests, ICReq, ICResp, PduType, TermReq};
 
+use super::exchange::Job;
 use crate::tcp::pdu_stream::Violation;
 
 /// R2Ts that we take per command at once; ICReq tells one less.
@@ -56,18 +58,6 @@ pub(super) enum Socket {
     Open(ConnectionId),
     /// Closing: the driver has yet to say that it is closed.
     Closing(ConnectionId),
-}
-
-/// Where a lent buffer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Lent {
-    /// With its job.
-    #[default]
-    No,
-    /// In the batch of this number, at this place.
-    Batch { number: u32, place: u32 },
-    /// With the driver, to be filled.
-    Direct,
 }
 
 /// A connection's sending side.
@@ -207,8 +197,7 @@ impl Link {
             let header = DataHeader::h2c(command_id, tag, part.at, length, last, self.digests);
             self.push_header(&header.emit());
             let Part { owner, at, .. } = part;
-            let (payload, lent) = (&mut *part.payload, &mut *part.lent);
-            self.push_part(Part { owner, at, length, payload, lent }, memory);
+            self.push_part(Part { owner, at, length, job: &mut *part.job }, memory);
             (part.at, part.length) = (part.at + length, part.length - length);
         }
     }
@@ -223,19 +212,16 @@ impl Link {
     /// Appends a part of a payload, moving its buffer into the batch unless it is there already.
     #[inline]
     fn push_part(&mut self, part: Part<'_>, memory: &mut dyn Memory) {
-        let Part { owner, at, length, payload, lent } = part;
-        let buffer = match payload {
-            Payload::Bytes(bytes) => {
-                return self.push_bytes(&bytes[at as usize..(at + length) as usize]);
-            }
-            Payload::Buffer(buffer) => buffer,
-        };
-        let place = match *lent {
-            Lent::Batch { number, place } if number == self.number => place,
-            Lent::No => {
-                let place = self.gathering.push_buffer(core::mem::take(buffer));
+        let Part { owner, at, length, job } = part;
+        if job.kind == JobKind::Discard {
+            return self.push_bytes(&job.wire.ranges[at as usize..(at + length) as usize]);
+        }
+        let place = match job.place {
+            PayloadPlace::Batch { number, place } if number == self.number => place,
+            PayloadPlace::Home => {
+                let place = self.gathering.push_buffer(core::mem::take(&mut job.buffer));
                 self.owners.push(owner);
-                *lent = Lent::Batch { number: self.number, place };
+                job.place = PayloadPlace::Batch { number: self.number, place };
                 place
             }
             elsewhere => unreachable!("a payload is sent while it is lent: {elsewhere:?}"),
@@ -245,16 +231,6 @@ impl Link {
             let buffer = &self.gathering.buffers[place as usize];
             let digest = memory.crc32c(buffer, at, length, Crc32c::new()).value();
             self.gathering.push_head(&digest.to_le_bytes());
-        }
-    }
-
-    /// Whether a payload that is lent so can be sent from now: it is at home, or in the batch that gathers.
-    #[inline]
-    pub(super) fn can_lend(&self, lent: Lent) -> bool {
-        match lent {
-            Lent::No => true,
-            Lent::Batch { number, .. } => number == self.number,
-            Lent::Direct => false,
         }
     }
 
@@ -343,23 +319,7 @@ pub(super) struct Part<'a> {
     pub(super) at: u32,
     /// Its bytes.
     pub(super) length: u32,
-    pub(super) payload: &'a mut Payload,
-    pub(super) lent: &'a mut Lent,
-}
-
-/// What a command carries.
-#[derive(Debug)]
-pub(super) enum Payload {
-    /// A buffer of the asker.
-    Buffer(Buffer),
-    /// Bytes of our own: the ranges of a discard.
-    Bytes(Vec<u8>),
-}
-
-impl Default for Payload {
-    fn default() -> Payload {
-        Payload::Buffer(Buffer::empty())
-    }
+    pub(super) job: &'a mut Job,
 }
 
 /// What a C2HTermReq says, from its first 24 bytes.

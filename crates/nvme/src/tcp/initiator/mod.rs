@@ -29,8 +29,8 @@ mod admin;
 mod breaks;
 mod bring_up;
 mod discovery;
+mod exchange;
 mod facts;
-mod jobs;
 mod link;
 mod outcome;
 mod plan;
@@ -46,19 +46,20 @@ use std::net::SocketAddr;
 
 use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
-use block::{Completion, Failure, Instant, Memory, Outcome, Request};
+use block::{Completion, Instant, Memory, Request};
 use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch};
 
 use admin::Admin;
 use bring_up::{Controller, Step};
+use exchange::Disk;
 use facts::{Identity, Limits};
-use jobs::{Jobs, Kind, State};
 use link::{Fault, Link, Socket};
 use plan::{Plan, plan};
 use queue::Queue;
 use silence::Silences;
 
 pub use discovery::Discovery;
+pub use remote::InitiatorNews;
 pub use settings::Settings;
 
 /// What an initiator wants of the driver; as the effects of the contract, with tokens that are unique to this initiator.
@@ -87,19 +88,6 @@ pub enum InitiatorEffect {
     },
 }
 
-/// What people should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InitiatorNews {
-    /// The association stands, for the first time or again.
-    Connected,
-    /// It broke, for this reason.
-    Lost(String),
-    /// The namespace is not as it was.
-    FactsChanged,
-    /// The namespace cannot be used any more, for this reason.
-    Unusable(String),
-}
-
 /// How far an association is; see the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -121,7 +109,7 @@ pub struct Initiator {
     /// Others write to the same disk through associations of their own.
     shared: bool,
     random: Random,
-    jobs: Jobs,
+    disk: Disk,
     phase: Phase,
     admin: Admin,
     queues: Vec<Queue>,
@@ -133,11 +121,11 @@ pub struct Initiator {
     controller: Controller,
     limits: Option<Limits>,
     identity: Option<Identity>,
-    facts: Option<DiskFacts>,
+    /// What the namespace says of itself, until the association stands.
+    found: Option<DiskFacts>,
     keep_alive_at: Option<Instant>,
     keep_alive_by: Option<Instant>,
     period: u32,
-    expire_at: Option<Instant>,
     attempts: u32,
     silences: Silences,
     /// The target said that no command of the broken association is carried out any more.
@@ -146,17 +134,11 @@ pub struct Initiator {
     address_at: usize,
     /// Commands on each queue, in this association.
     depth: u16,
-    /// The association stood at least once.
-    stood: bool,
     /// The namespace changed once more while it was being identified.
     identify_again: bool,
     next_token: u32,
-    last_fault: String,
-    closing: bool,
-    draining: bool,
     returned: Vec<u32>,
     effects: VecDeque<InitiatorEffect>,
-    news: VecDeque<InitiatorNews>,
 }
 
 impl Initiator {
@@ -171,7 +153,7 @@ impl Initiator {
             settings,
             shared,
             random: Random::new(seed),
-            jobs: Jobs::default(),
+            disk: Disk::default(),
             phase: Phase::Resting(now),
             queues: Vec::new(),
             step: None,
@@ -180,36 +162,30 @@ impl Initiator {
             controller: Controller::default(),
             limits: None,
             identity: None,
-            facts: None,
+            found: None,
             keep_alive_at: None,
             keep_alive_by: None,
             period: 0,
-            expire_at: None,
             attempts: 0,
             silences: Silences::default(),
             known_dead: false,
             address_at: 0,
             depth: 0,
-            stood: false,
             identify_again: false,
             next_token: 0,
-            last_fault: "no answer yet".to_owned(),
-            closing: false,
-            draining: false,
             returned: Vec::new(),
             effects: VecDeque::new(),
-            news: VecDeque::new(),
         }
     }
 
     /// What is known of the disk: `None` until it was connected for the first time.
     pub fn facts(&self) -> Option<&DiskFacts> {
-        self.facts.as_ref().filter(|_| self.stood)
+        self.disk.presence.facts()
     }
 
     /// Requests and parts of requests that are not completed.
     pub fn in_flight(&self) -> usize {
-        self.jobs.len()
+        self.disk.in_flight()
     }
 
     /// Whether the connection is of this initiator.
@@ -220,22 +196,22 @@ impl Initiator {
 
     /// Finishes what can be finished, shuts the controller down, and is gone then.
     pub fn close(&mut self) {
-        self.closing = true;
+        self.disk.close();
     }
 
     /// Whether [`close`](Self::close) was called.
     pub fn is_closing(&self) -> bool {
-        self.closing
+        self.disk.presence.is_closing()
     }
 
     /// The process is about to end: requests are carried out while the association stands, but do not wait for one.
     pub fn drain(&mut self) {
-        self.draining = true;
+        self.disk.drain();
     }
 
     /// Whether nothing of it is left: no connection, no request, no completion.
     pub fn is_gone(&self) -> bool {
-        self.phase == Phase::Gone && self.jobs.len() == 0 && self.jobs.completions.is_empty()
+        self.phase == Phase::Gone && self.disk.is_empty()
     }
 
     /// How it is, in words.
@@ -245,29 +221,21 @@ impl Initiator {
                 format!("connected to {} with {} queues", self.address(), self.queues.len())
             }
             Phase::Gone => "closed".to_owned(),
-            _ => format!("connecting to {}: {}", self.address(), self.last_fault),
+            _ => self.disk.presence.explain(format_args!("connecting to {}", self.address())),
         }
     }
 
     /// Why it is not connected: the address and what was seen there.
     pub fn explain(&self) -> String {
         let Settings { subsystem, nsid, .. } = &self.settings;
-        format!(
-            "cannot use namespace {nsid} of {subsystem} at {}: {}",
-            self.address(),
-            self.last_fault
-        )
+        let address = self.address();
+        let what = format_args!("cannot use namespace {nsid} of {subsystem} at {address}");
+        self.disk.presence.explain(what)
     }
 
     /// News in words.
     pub fn tell(&self, news: &InitiatorNews) -> String {
-        let size = self.facts.as_ref().map_or(0, |facts| facts.size.0);
-        match news {
-            InitiatorNews::Connected => format!("connected to {}, {size} bytes", self.address()),
-            InitiatorNews::Lost(why) => format!("lost {}: {why}", self.address()),
-            InitiatorNews::FactsChanged => format!("changed: it has {size} bytes now"),
-            InitiatorNews::Unusable(why) => format!("cannot be used any more: {why}"),
-        }
+        self.disk.presence.tell(news, self.address(), self.state())
     }
 
     fn address(&self) -> SocketAddr {
@@ -278,22 +246,13 @@ impl Initiator {
     /// A request; exactly one completion comes.
     #[inline]
     pub fn handle_request(&mut self, now: Instant, request: Request) {
-        if self.closing {
-            let refused = request.complete(Outcome::NotDone(Failure::Removed));
-            self.jobs.completions.push_back(refused);
-            return;
-        }
-        let deadline = now + self.settings.deadline;
-        self.jobs.admit(request, deadline);
-        if self.expire_at.is_none() {
-            self.expire_at = Some(deadline);
-        }
+        self.disk.admit(request, now + self.settings.deadline);
     }
 
     /// A completion.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.jobs.completions.pop_front()
+        self.disk.poll_completion()
     }
 
     /// What the driver should do next.
@@ -304,7 +263,7 @@ impl Initiator {
 
     /// What people should know next.
     pub fn poll_news(&mut self) -> Option<InitiatorNews> {
-        self.news.pop_front()
+        self.disk.presence.poll_news()
     }
 
     fn links(&mut self) -> impl Iterator<Item = &mut Link> {
@@ -342,7 +301,7 @@ impl Initiator {
     ) -> Receive {
         let received = match self.queue_of(connection) {
             Some(index) if self.queues[index].link.is_open() => {
-                self.queues[index].handle_received(now, bytes, &mut self.jobs, memory)
+                self.queues[index].handle_received(now, bytes, &mut self.disk, memory)
             }
             None if self.admin.link.is(connection) && self.admin.link.is_open() => {
                 self.admin.handle_received(now, bytes)
@@ -368,10 +327,10 @@ impl Initiator {
         let index = self.queue_of(connection).expect("a direct receive belongs to a queue");
         let queue = &mut self.queues[index];
         if !queue.link.is_open() {
-            self.jobs.take_home(direct.token as u32, direct.buffer);
+            self.disk.take_home(direct.token as u32, direct.buffer);
             return Next::Pause;
         }
-        let next = queue.handle_direct(now, direct, &mut self.jobs, memory);
+        let next = queue.handle_direct(now, direct, &mut self.disk, memory);
         next.unwrap_or_else(|fault| {
             self.break_off(now, Some(connection), &fault);
             Next::Pause
@@ -389,8 +348,8 @@ impl Initiator {
     ) {
         match self.queue_of(connection) {
             Some(index) => {
-                let (jobs, returned) = (&mut self.jobs, &mut self.returned);
-                self.queues[index].handle_sent(now, batch, jobs, returned, memory);
+                let (disk, returned) = (&mut self.disk, &mut self.returned);
+                self.queues[index].handle_sent(now, batch, disk, returned, memory);
             }
             None => self.admin.link.take_back(batch, |_, _| {}),
         }
@@ -407,7 +366,8 @@ impl Initiator {
     /// The end of a turn: what was learned is acted on, waiting commands go to queues, batches leave.
     #[inline]
     pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        if self.phase != Phase::Live || !self.admin.replies.is_empty() || self.closing {
+        let closing = self.disk.presence.is_closing();
+        if self.phase != Phase::Live || !self.admin.replies.is_empty() || closing {
             self.advance(now);
         }
         if self.phase == Phase::Live {
@@ -429,20 +389,12 @@ impl Initiator {
         if let Err(fault) = self.bring_up(now) {
             self.break_off(now, None, &fault);
         }
-        if self.phase == Phase::Live {
-            if self.closing && self.jobs.len() == 0 {
-                self.shut_down(now);
-            }
-            return;
-        }
-        if self.closing || self.draining {
-            let why = if self.closing { Failure::Removed } else { Failure::NotReady };
-            self.jobs.expire(now, true, why);
-        }
+        let closing = self.disk.presence.is_closing();
         match self.phase {
-            Phase::Resting(_) if self.closing => self.phase = Phase::Gone,
+            Phase::Live if closing && self.disk.in_flight() == 0 => self.shut_down(now),
+            Phase::Resting(_) if closing => self.phase = Phase::Gone,
             Phase::Resting(until) if until <= now => self.open(now),
-            Phase::Opening | Phase::Steps | Phase::Queues if self.closing => {
+            Phase::Opening | Phase::Steps | Phase::Queues if closing => {
                 self.break_off(now, None, &Fault::Reason("closed".to_owned()));
             }
             _ => {}
@@ -453,34 +405,19 @@ impl Initiator {
     #[inline]
     fn dispatch(&mut self, now: Instant, memory: &mut dyn Memory) {
         let Some(limits) = self.limits else { return };
-        while let Some(&index) = self.jobs.waiting.front() {
+        while let Some(index) = self.disk.next() {
             let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
             let Some(queue) = with_room.min_by_key(|queue| queue.outstanding()) else { return };
-            if self.jobs.block_if_overlapping(index) {
-                self.jobs.waiting.pop_front();
-                continue;
-            }
-            if self.jobs[index].kind == Kind::Flush {
-                match self.jobs.flush_covers() {
-                    Some(covers) => self.jobs[index].covers = covers,
-                    None => {
-                        self.jobs.fail_flushes();
-                        continue;
-                    }
-                }
-            }
-            match plan(&mut self.jobs[index], &limits, self.settings.nsid) {
+            match plan(&mut self.disk[index], &limits, self.settings.nsid) {
                 Plan::Command { command, sends } => {
-                    self.jobs.waiting.pop_front();
-                    let job = &mut self.jobs[index];
-                    (job.state, job.period) = (State::Queued, self.period);
+                    self.disk.start().wire.period = self.period;
                     queue.expect_answers(now);
-                    queue.submit(index, command, sends, &mut self.jobs, &limits, memory);
+                    queue.submit(index, command, sends, &mut self.disk, &limits, memory);
                 }
-                Plan::Split => self.jobs.split(index, limits.transfer),
+                Plan::Split => self.disk.split(limits.transfer),
                 Plan::Finish(outcome) => {
-                    self.jobs.waiting.pop_front();
-                    self.jobs.finish(index, outcome);
+                    self.disk.start();
+                    self.disk.finish(index, outcome);
                 }
             }
         }

@@ -22,7 +22,7 @@ use wire::nvme::fabrics::{Configuration, ControllerStatus, Register};
 use super::admin::Reply;
 use super::bring_up::{READY_INTERVAL, Step};
 use super::link::{Fault, fault};
-use super::{Initiator, InitiatorNews, Phase};
+use super::{Initiator, Phase};
 
 /// Most doublings of the patience: then a silent queue is found by the deadlines of its requests.
 const DOUBLINGS: u32 = 3;
@@ -78,10 +78,8 @@ impl Initiator {
 
     /// Resets the controller; what follows is a break.
     fn give_up(&mut self, now: Instant, why: String) {
-        if !self.closing {
-            self.news.push_back(InitiatorNews::Lost(why.clone()));
-        }
-        self.last_fault = why;
+        self.disk.presence.set_fault(why);
+        self.disk.lost();
         self.phase = Phase::Resetting;
         self.ask_again_at = None;
         // A step that is under way is waited for: the admin queue has one at a time.
@@ -119,7 +117,7 @@ impl Initiator {
             }
             Step::Disable | Step::Disabled => {
                 self.known_dead = answered && self.controller.drains_at_reset();
-                return fault(self.last_fault.clone());
+                return fault(self.disk.presence.fault());
             }
             _ => self.ask_reset(now),
         }

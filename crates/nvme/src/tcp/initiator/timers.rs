@@ -29,14 +29,10 @@ impl Initiator {
             let why = "the target takes no more bytes".to_owned();
             self.break_off(now, None, &Fault::Reason(why));
         }
-        self.jobs.handle_timeout(now);
-        if due(self.expire_at) {
-            let (stuck, next) = self.jobs.expire(now, false, Failure::TimedOut);
-            self.expire_at = next;
-            if stuck {
-                let why = format!("a command was not answered within {:?}", self.settings.deadline);
-                self.break_off(now, None, &Fault::Reason(why));
-            }
+        let stuck = self.disk.handle_timeout(now);
+        if stuck.into_iter().any(|(_, why)| why == Failure::TimedOut) {
+            let why = format!("a command was not answered within {:?}", self.settings.deadline);
+            self.break_off(now, None, &Fault::Reason(why));
         }
     }
 
@@ -53,8 +49,7 @@ impl Initiator {
             self.ask_again_at,
             self.keep_alive_at,
             self.keep_alive_by,
-            self.expire_at,
-            self.jobs.poll_timeout(),
+            self.disk.poll_timeout(),
             self.admin.link.overdue_at(),
         ];
         let overdue = self.queues.iter().map(|queue| queue.link.overdue_at());
