@@ -83,7 +83,11 @@ impl<W: Default> Disk<W> {
     /// Ends some claims, and lets the blocked try again, in their order.
     #[inline]
     fn release_where(&mut self, mut ends: impl FnMut(&mut Claimant) -> bool) {
+        let before = self.claims.len();
         self.claims.retain_mut(|claim| !ends(&mut claim.by));
+        if self.claims.len() == before {
+            return;
+        }
         while let Some(index) = self.blocked.pop() {
             self.wait_again(index);
         }

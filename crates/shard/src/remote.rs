@@ -74,7 +74,7 @@ impl Remote {
             ImportSettings::Aoe(mut settings) => {
                 settings.sharers = shard.shards;
                 settings.lane = shard.shard.0 as u8;
-                Remote::Aoe(Box::new(aoe::Initiator::new(now, settings, seed)))
+                Remote::Aoe(Box::new(aoe::Initiator::new(settings, seed)))
             }
         }
     }

@@ -50,7 +50,7 @@ impl World {
         let mut settings = Settings::new(&links, Address::new(7, 0));
         settings.window = window;
         // The same tags in each life.
-        let mut initiator = Initiator::new(self.now, settings, self.hosts[host].seed);
+        let mut initiator = Initiator::new(settings, self.hosts[host].seed);
         for link in links {
             if !self.hosts[host].downs[link.0 as usize] {
                 initiator.link_up(self.now, link, self.facts(station(1, host, link), link));
