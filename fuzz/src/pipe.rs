@@ -195,6 +195,7 @@ impl Pipe {
                     bytes.resize(from + length as usize, 0);
                     memory.read(&batch.buffers[buffer as usize], at, &mut bytes[from..]);
                 }
+                SendSegment::Zeros { length } => bytes.resize(bytes.len() + length as usize, 0),
             }
         }
         assert_eq!(bytes.len() as u64, batch.length, "the length of a batch");

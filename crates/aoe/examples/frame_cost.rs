@@ -3,6 +3,8 @@
 //! Frames of one station come 32 to a turn; the volume lends what is read and takes what is written at once, as a RAM disk does. Nanoseconds a frame,
 //! the best of several rounds.
 
+#![allow(clippy::disallowed_types)]
+
 use std::hint::black_box;
 use std::time::Instant as Clock;
 

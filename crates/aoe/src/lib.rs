@@ -4,7 +4,6 @@
 //! mean, who may send them, which frames wait for which, and what is done about frames that are lost or repeated. What does not:
 //! the bytes of the frames (`wire::aoe`), reservations (`volume::reservation`: other protocols share them), links and rings (the reactor), volumes.
 //! Read [`target`] first; [`initiator`] is its mirror; [`export`] and [`control`] are what both sides' configuration says and what initiators may change.
-#![forbid(unsafe_code)]
 
 pub mod control;
 mod envelope;

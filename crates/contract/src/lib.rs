@@ -4,7 +4,6 @@
 //! [`Machine`] (the shard, or a small one in a test) owns the logic. Module `suite` is the *driver contract*: it says in code what each effect means,
 //! and runs against every driver. What does not live here: I/O, protocol meaning, the shard itself.
 //! Read [`machine`] first, then `connection`.
-#![forbid(unsafe_code)]
 
 pub mod connection;
 pub mod disk;

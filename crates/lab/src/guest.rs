@@ -73,7 +73,6 @@ pub enum Phase {
 pub struct Progress {
     requests: AtomicU64,
     bytes: AtomicU64,
-    durable: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -86,11 +85,6 @@ impl Progress {
     /// Bytes of their payloads.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
-    }
-
-    /// Of a copy: everything below this offset is durable at its destination.
-    pub fn durable(&self) -> u64 {
-        self.durable.load(Relaxed)
     }
 
     /// Asks the guest to begin nothing new.
@@ -106,9 +100,5 @@ impl Progress {
     pub(crate) fn tell(&self, requests: u64, bytes: u64) {
         self.requests.store(requests, Relaxed);
         self.bytes.store(bytes, Relaxed);
-    }
-
-    pub(crate) fn tell_durable(&self, offset: u64) {
-        self.durable.store(offset, Relaxed);
     }
 }

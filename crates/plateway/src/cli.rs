@@ -30,7 +30,8 @@ const CONFIG_DEFAULT: &str = "plateway.toml";
         nvme+tcp://host:port/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1]\n  \
         aoe://INTERFACE[,INTERFACE]/SHELF.SLOT[?window=N&vlan=N]\n  \
         volume:NAME (with --config)\n  \
-        delay:US,DISK  faulty:SEED,DISK\n\n\
+        delay:US,DISK  faulty:SEED,DISK\n\
+        A file has a multiple of 512 bytes. create makes one where there is none, and changes none that is there.\n\n\
         Begin with:\n  \
         plateway demo\n  \
         plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any"
@@ -274,7 +275,8 @@ pub(crate) struct BenchArgs {
 #[command(after_help = "Examples:\n  \
     plateway copy file:/srv/a.img nvme+tcp://10.0.0.1:4420/nqn.2026-11.net.plateway:v0/1\n  \
     plateway copy /dev/sdb volume:v0 --config plateway.toml --overwrite\n\n\
-    The copy is read back and compared unless --no-verify is given.")]
+    The copy is read back and compared unless --no-verify is given.\n\
+    One that was interrupted or failed begins anew, with --overwrite: what of it is right is not known.")]
 pub(crate) struct CopyArgs {
     /// The disk to read
     #[arg(value_name = "SRC")]
@@ -294,7 +296,7 @@ pub(crate) struct CopyArgs {
     /// Write even where the destination holds data
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Go on where an interrupted copy of the same disks stopped
+    /// Refused: a copy that ended early begins anew, with --overwrite
     #[arg(long)]
     pub(crate) resume: bool,
     /// Requests in flight

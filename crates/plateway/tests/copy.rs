@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -58,7 +59,10 @@ fn what_cannot_be_copied_is_refused_with_the_reason() {
     for (args, reason) in [
         (&["file:a", "file:a"][..], "the same disk"),
         (&["file:a", "ram:512KiB"][..], "too small"),
-        (&["file:a", "ram:1MiB", "--resume"][..], "nothing to resume"),
+        (
+            &["file:a", "file:b?create=1MiB", "--resume"][..],
+            "plateway copy file:a 'file:b?create=1MiB' --overwrite",
+        ),
         (&["file:missing", "ram:1MiB"][..], "missing"),
     ] {
         let output = copy(directory.path(), args);
@@ -66,6 +70,72 @@ fn what_cannot_be_copied_is_refused_with_the_reason() {
         let said = flat(&output.stderr);
         assert!(said.contains(reason), "{args:?}: {said}");
     }
+    assert!(!directory.path().join("b").exists(), "made by a copy that was refused");
+}
+
+#[test]
+fn a_copy_that_ended_early_names_the_command_that_begins_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let data = pattern(4 << 20);
+    fs::write(here.join("a"), &data).unwrap();
+    fs::write(here.join("b"), vec![0; 4 << 20]).unwrap();
+    // Some reads fail, so the copy does.
+    let failed = copy(here, &["faulty:1,file:a", "file:b", "--bs", "4k"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = flat(&failed.stderr);
+    let anew = "plateway copy faulty:1,file:a file:b --overwrite";
+    assert!(said.contains("cannot read") && said.contains(anew), "{said}");
+
+    // So slow that it is under way when the signal comes: its first piece has arrived, and the
+    // others take minutes.
+    fs::write(here.join("b"), vec![0; 4 << 20]).unwrap();
+    let mut slow = plateway();
+    slow.current_dir(here).env("XDG_STATE_HOME", here).stderr(std::process::Stdio::piped());
+    slow.args(["copy", "file:a", "delay:200000,file:b", "--iodepth", "1", "--bs", "4k"]);
+    let child = slow.spawn().expect("it starts");
+    let (began, mut first) = (std::time::Instant::now(), [0; 4096]);
+    let destination = fs::File::open(here.join("b")).unwrap();
+    while first != data[..4096] {
+        assert!(began.elapsed() < common::HANG, "nothing is copied");
+        destination.read_exact_at(&mut first, 0).unwrap();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let interrupted = child.wait_with_output().unwrap();
+    assert_eq!(interrupted.status.code(), Some(1));
+    let said = flat(&interrupted.stderr);
+    let anew = "plateway copy file:a delay:200000,file:b --overwrite";
+    assert!(said.contains("interrupted") && said.contains(anew), "{said}");
+
+    // Nothing of it is taken up again, whatever the two left behind.
+    let refused = copy(here, &["file:a", "delay:200000,file:b", "--resume"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(flat(&refused.stderr).contains(anew), "{}", flat(&refused.stderr));
+    let whole = copy(here, &["file:a", "file:b", "--overwrite"]);
+    assert!(whole.status.success(), "{}", text(&whole.stderr));
+    assert!(fs::read(here.join("b")).unwrap() == data);
+}
+
+#[test]
+fn the_help_says_that_a_copy_begins_anew() {
+    let help = copy(Path::new("."), &["--help"]);
+    let said = flat(&help.stdout);
+    assert!(said.contains("begins anew, with --overwrite"), "{said}");
+}
+
+#[test]
+fn a_file_that_ends_within_a_block_is_not_copied_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("a"), pattern(1_000_001)).unwrap();
+    for disks in [["file:a", "file:b?create=1000448"], ["ram:512KiB", "file:a"]] {
+        let refused = copy(here, &disks);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = flat(&refused.stderr);
+        assert!(said.contains("seen 1000001") && said.contains("truncate -s 1000448 a"), "{said}");
+    }
+    assert!(fs::read(here.join("a")).unwrap() == pattern(1_000_001));
 }
 
 #[test]

@@ -4,7 +4,6 @@
 //! wait for memory; timers; imports (initiators that stand in for disks); mail between shards and orders of the control thread.
 //! What does not: protocol meaning (`nvme`), what a volume does (`volume`), sockets, disks and clocks (`reactor`, `sim`).
 //! Read [`shard`] first, then `mail`.
-#![forbid(unsafe_code)]
 
 pub mod imports;
 pub mod mail;

@@ -151,6 +151,15 @@ impl Shard {
         self.pool.used()
     }
 
+    /// Of each connection the entries of its queue, and the bytes that it holds outside the pool for answers that were not given to
+    /// the driver.
+    pub fn unsent(&self) -> impl Iterator<Item = (u16, usize)> {
+        self.places.iter().map(|(_, place)| {
+            let machine = &place.machine;
+            (machine.queue().map_or(1, |queue| queue.depth), machine.bytes_gathered())
+        })
+    }
+
     /// Requests and pieces that are below.
     pub fn in_flight(&self) -> usize {
         self.volumes.in_flight()

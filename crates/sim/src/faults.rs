@@ -107,7 +107,7 @@ impl Run {
         self.settle_stores(true);
         self.world.kill(TARGET, power);
         if power {
-            self.oracle.power_cut();
+            self.oracle.power_cut(self.world.now);
         }
         match self.setup.lan.as_ref().map_or(0, |lan| lan.down_ms) {
             0 => self.start_target(),
@@ -153,6 +153,7 @@ impl Run {
             let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
             let size = found.facts().size.0 + more;
             found.grow(size);
+            found.mend();
             let facts = found.facts();
             self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
         }
@@ -179,7 +180,9 @@ impl Run {
     fn reopen(&mut self) {
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
-            let facts = self.world.hosts[TARGET].disks[&disk].facts();
+            let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
+            found.mend();
+            let facts = found.facts();
             self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
         }
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use block::limits::REPLY_DATA_MAX;
 use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
 use contract::{DiskId, ListenerId};
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
@@ -38,6 +39,10 @@ pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time limit together.
 pub(crate) const PATIENCE: u64 = 900_000 * MILLISECOND;
 
+/// The longest reply here.
+const REPLY_MAX: u32 = 4096;
+/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with digests, and their segments.
+const ANSWER: u32 = 160;
 /// More than any seed needs.
 pub(crate) const STEPS_MAX: u64 = 1_000_000;
 
@@ -152,6 +157,18 @@ pub struct Failed {
 /// Runs one seed. Without a name the seed picks the scenario.
 pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Result<Passed, Failed> {
     play(seed, scenario, plant, false).0
+}
+
+/// Runs one seed with a planted error. It is found by a failure, if the same seed passes without it.
+pub fn find_planted(seed: u64, scenario: &str, plant: Plant) -> Option<Failed> {
+    found_by(run_seed(seed, Some(scenario), Some(plant)), || run_seed(seed, Some(scenario), None))
+}
+
+fn found_by(
+    planted: Result<Passed, Failed>,
+    without: impl FnOnce() -> Result<Passed, Failed>,
+) -> Option<Failed> {
+    planted.err().filter(|_| without().is_ok())
 }
 
 /// Runs one seed as [`run_seed`] does, and returns the lines of its trace, however it ends.
@@ -369,12 +386,27 @@ impl Run {
         };
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
+            self.check_unsent(host, shard)?;
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
             self.start_again();
         }
         self.read_control()
+    }
+
+    /// What a connection holds outside the pool is bounded by its queue's depth and a constant, whoever does not read.
+    fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
+        let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
+        for (depth, held) in node.into_iter().flat_map(|node| node.machine.shard().unsent()) {
+            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(depth) * ANSWER;
+            if held > most as usize {
+                return Err(format!(
+                    "a queue of {depth} entries holds {held} bytes for a peer that does not read"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn drive_raw_hosts(&mut self) -> Result<(), String> {
@@ -502,6 +534,9 @@ impl Run {
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
+                if self.unanswered == 0 {
+                    self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                }
                 self.exports.answered(self.world.now, number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)
@@ -616,5 +651,21 @@ pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
         1 => Layout::single(members[0]),
         _ if setup.concat => Layout::concat(members).expect("a drawn concatenation is one"),
         _ => Layout::stripe(members, setup.chunk).expect("a drawn stripe is one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planted_error_is_found_by_a_seed_that_passes_without_it() {
+        let failed = |what: &str| Failed { seed: 7, scenario: "calm", what: what.to_owned() };
+        let passes = || run_seed(1, Some("calm"), None);
+        let found = found_by(Err(failed("a lost write")), passes).map(|found| found.what);
+        assert_eq!(found.as_deref(), Some("a lost write"));
+        assert!(found_by(passes(), passes).is_none(), "nothing failed");
+        let fails_anyway = || Err(failed("an error of our own"));
+        assert!(found_by(Err(failed("a lost write")), fails_anyway).is_none());
     }
 }

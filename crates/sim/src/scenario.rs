@@ -269,6 +269,21 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "flushes",
+        about: "flushes and durable writes fail, and the power does: what a flush vouched for is there",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            setup.clients = 2;
+            setup.behaviour.volatile = true;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 20_000 << random.below(4);
+            setup.behaviour.write_fails = random.below(30);
+            setup.behaviour.flush_fails = 100;
+            setup.faults.power_ms = 2_000 + random.below(4_000);
+            setup.faults.reopen_ms = 2_000 + random.below(4_000);
+        },
+    },
+    Scenario {
         name: "lies",
         about: "disks lie about flushes, and lose power",
         draw: |random, setup| {

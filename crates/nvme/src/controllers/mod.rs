@@ -97,13 +97,42 @@ pub struct Reply {
     /// What became of the command.
     pub status: Status,
     /// Data for the host, at most what the command's SGL has room for.
-    pub data: Vec<u8>,
+    pub data: ReplyData,
     /// Set by a Connect that succeeded: the connection is this queue from now on.
     pub queue: Option<QueueView>,
     /// Whether the connection is to be closed once the reply has left.
     pub close: bool,
     /// Whether nothing is sent: the command was discarded by a reset, and its CID is free again.
     pub discarded: bool,
+}
+
+/// Data for the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplyData {
+    /// Those that there are.
+    pub bytes: Vec<u8>,
+    /// Zeros behind them, which are held nowhere.
+    pub zeros: u32,
+}
+
+impl ReplyData {
+    /// How many bytes the host gets.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.bytes.len() as u32 + self.zeros
+    }
+
+    /// Whether the host gets none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Vec<u8>> for ReplyData {
+    fn from(bytes: Vec<u8>) -> ReplyData {
+        ReplyData { bytes, zeros: 0 }
+    }
 }
 
 /// A flush that a shutdown waits for: to be submitted as a request of the admin connection's machine and answered by [`Controllers::flush_done`].

@@ -1,16 +1,16 @@
 //! `plateway copy`: one disk to another, whatever they are, then read back and compared.
 //!
-//! The copier of the lab does the work on one shard. A destination that holds data is refused without `--overwrite`. How far a copy is durable is
-//! written to the state directory while it goes on, so that `--resume` can continue it; sizes and names must be the same then. Units: bytes.
+//! The copier of the lab does the work on one shard. A destination that holds data is refused
+//! without `--overwrite`. A copy that ended early begins anew, and every message about one names
+//! the command: which bytes of it are right is known to nobody, so `--resume` is refused. Units:
+//! bytes.
 //! Exit code 1: an error, an interruption, or a difference.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use block::checksum::crc32c;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::copier::{Copier, Failed, Plan};
 use lab::report::Grouped;
@@ -19,8 +19,6 @@ use serde::Serialize;
 
 use super::session::{Session, Wish};
 use crate::cli::CopyArgs;
-use crate::config::defaults::Defaults;
-use crate::run::log;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -28,7 +26,6 @@ struct Copied {
     source: String,
     destination: String,
     bytes: u64,
-    resumed_from: u64,
     verified: bool,
     seconds: f64,
     bytes_per_second: f64,
@@ -36,6 +33,12 @@ struct Copied {
 
 /// Copies.
 pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
+    if args.resume {
+        return Err(miette::miette!(
+            help = anew(args),
+            "--resume is refused: nobody knows what of an interrupted copy is right"
+        ));
+    }
     if args.source.same_backing(&args.destination) {
         return Err(miette::miette!("{} and {} are the same disk", args.source, args.destination));
     }
@@ -84,40 +87,29 @@ fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
             args.bs
         ));
     }
-    let mut journal = Journal::of(args, size);
-    let from = match args.resume {
-        true => journal.read()?,
-        false => 0,
-    };
-    if from == 0 && !args.overwrite {
+    if !args.overwrite {
         session.refuse_data(1, &args.destination)?;
     }
     let plan = Plan {
         source: Place(0),
         destination: Place(1),
         size,
-        from: from - from % args.bs,
         piece: args.bs as u32,
         depth: args.iodepth,
         verify: args.verify(),
     };
-    carry(session, args, plan, journal)
+    carry(session, args, plan)
 }
 
-/// Lets the copier work, shows how far it is and keeps the journal.
-fn carry(
-    session: &Session,
-    args: &CopyArgs,
-    plan: Plan,
-    mut journal: Journal,
-) -> miette::Result<Copied> {
+/// Lets the copier work and shows how far it is.
+fn carry(session: &Session, args: &CopyArgs, plan: Plan) -> miette::Result<Copied> {
     let began = Instant::now();
     let progress = Arc::new(Progress::default());
     let copier = Task::Copy(Box::new(Copier::new(plan, progress.clone())));
     let interrupted = super::session::interrupt()?;
     let passes = if plan.verify { 2 } else { 1 };
     let bar = match std::io::stderr().is_terminal() {
-        true => ProgressBar::new((plan.size - plan.from) * passes),
+        true => ProgressBar::new(plan.size * passes),
         false => ProgressBar::hidden(),
     };
     let style = "{bar:32} {bytes}/{total_bytes} {bytes_per_sec} {msg} {eta} left";
@@ -135,32 +127,27 @@ fn carry(
             _ => {}
         }
         bar.set_position(progress.bytes());
-        journal.write(progress.durable());
     })?;
     bar.finish_and_clear();
     let Some(Task::Copy(copier)) = outcome.tasks.into_iter().next() else {
         return Err(miette::miette!("the copy got lost"));
     };
     if let Some(failed) = copier.failed() {
-        journal.write(copier.durable());
-        return Err(miette::miette!("{}", explain(args, failed)));
+        return Err(miette::miette!(help = anew(args), "{}", explain(args, failed)));
     }
     if !copier.is_complete() {
-        journal.write(copier.durable());
         return Err(miette::miette!(
-            help = "continue with the same command and --resume",
-            "interrupted: {} of {} bytes are durable at the destination",
-            copier.durable(),
-            plan.size
+            help = anew(args),
+            "interrupted: {} is not known to be a copy of {}",
+            args.destination,
+            args.source
         ));
     }
-    journal.remove();
-    let (seconds, bytes) = (began.elapsed().as_secs_f64(), plan.size - plan.from);
+    let (seconds, bytes) = (began.elapsed().as_secs_f64(), plan.size);
     Ok(Copied {
         source: args.source.to_string(),
         destination: args.destination.to_string(),
         bytes,
-        resumed_from: plan.from,
         verified: plan.verify,
         seconds,
         bytes_per_second: bytes as f64 / seconds.max(1e-9),
@@ -184,63 +171,37 @@ fn explain(args: &CopyArgs, failed: Failed) -> String {
     }
 }
 
-/// How far a copy is durable, in a file of the state directory that is named after what is copied.
-struct Journal {
-    path: PathBuf,
-    what: String,
-    written: u64,
-    broken: bool,
+/// How to begin anew. It gives up what the destination holds, whichever disk its name leads to by
+/// then.
+fn anew(args: &CopyArgs) -> String {
+    let CopyArgs { source, destination, config, .. } = args;
+    let config = config.as_ref().map(|path| format!("--config {} ", shell(&path.display())));
+    format!(
+        "begin anew, if {destination} still is the disk that is meant: plateway copy {} {} {}--overwrite",
+        shell(source),
+        shell(destination),
+        config.unwrap_or_default()
+    )
 }
 
-impl Journal {
-    fn of(args: &CopyArgs, size: u64) -> Journal {
-        let what = format!("{size} {} {}", args.source, args.destination);
-        let name = format!("copy-{:08x}", crc32c(what.as_bytes()));
-        let path = Defaults::of_this_machine().state.join(name);
-        Journal { path, what, written: 0, broken: false }
-    }
-
-    /// Where to go on.
-    fn read(&mut self) -> miette::Result<u64> {
-        self.parse().ok_or_else(|| {
-            miette::miette!(
-                help = "copy without --resume",
-                "there is nothing to resume: expected a record of this copy in {}",
-                self.path.display()
-            )
-        })
-    }
-
-    fn parse(&self) -> Option<u64> {
-        let text = std::fs::read_to_string(&self.path).ok()?;
-        let (offset, what) = text.trim_end().split_once(' ')?;
-        (what == self.what).then(|| offset.parse().ok())?
-    }
-
-    /// Notes an offset, if it is further than the last; a directory that cannot be written only costs the resuming.
-    fn write(&mut self, durable: u64) {
-        if durable <= self.written || self.broken {
-            return;
-        }
-        self.written = durable;
-        let text = format!("{durable} {}\n", self.what);
-        if let Err(error) = replace(&self.path, &text) {
-            self.broken = true;
-            log(&format!("this copy could not be resumed: {}: {error}", self.path.display()));
-        }
-    }
-
-    fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
+/// An argument as a shell takes it.
+fn shell(argument: &impl std::fmt::Display) -> String {
+    let text = argument.to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.,:/+@%=".contains(c);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
-/// Replaces a file as a whole.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
+#[cfg(test)]
+mod tests {
+    use super::shell;
+
+    #[test]
+    fn an_argument_reaches_the_command_through_a_shell() {
+        assert_eq!(shell(&"nvme+tcp://[::1]:4420/a:b/1"), "'nvme+tcp://[::1]:4420/a:b/1'");
+        assert_eq!(shell(&"file:/srv/a.img"), "file:/srv/a.img");
+        assert_eq!(shell(&"file:it's?create=1MiB"), "'file:it'\\''s?create=1MiB'");
     }
-    let beside = path.with_extension("new");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path)
 }

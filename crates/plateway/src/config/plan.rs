@@ -337,6 +337,18 @@ fn disk_change(old: &DiskConfig, new: &DiskConfig) -> Result<Change, Refused> {
     }
 }
 
+/// The size from which `apply` grows the file of a disk, if it does; a file that has another size
+/// by then is left alone.
+pub(crate) fn grows(old: &DiskConfig, new: &DiskConfig) -> Option<u64> {
+    let Ok(Change::InPlace(Step::ResizeDisk { from, to, .. })) = disk_change(old, new) else {
+        return None;
+    };
+    match (from.innermost(), to.innermost()) {
+        (DiskUri::File { create_bytes, .. }, DiskUri::File { .. }) => *create_bytes,
+        _ => None,
+    }
+}
+
 /// Whether two URIs have the same `delay:` and `faulty:` around their disks.
 fn same_instruments(a: &DiskUri, b: &DiskUri) -> bool {
     match (a, b) {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::Look;
 use crate::config::mistake::Span;
 use crate::config::model::DiskConfig;
+use crate::config::plan;
 use crate::config::size::Size;
 use crate::config::uri::DiskUri;
 use crate::run::{RunError, open};
@@ -51,8 +52,10 @@ pub(super) struct SeenDisk {
 /// What can be read of a disk.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Zeros: it would be made.
+    /// Zeros: a disk in memory.
     Zeros,
+    /// Zeros, once its file is made.
+    Unmade,
     /// What is there.
     There(Box<Probe>),
     /// It was not asked, for this reason.
@@ -68,7 +71,9 @@ impl SeenDisk {
                 Content::There(probe) => {
                     bytes.extend_from_slice(&probe.read_page(at + bytes.len() as u64)?);
                 }
-                Content::Zeros | Content::Unknown(_) => bytes.resize(bytes.len() + PAGE, 0),
+                Content::Zeros | Content::Unmade | Content::Unknown(_) => {
+                    bytes.resize(bytes.len() + PAGE, 0)
+                }
             }
         }
         Ok(bytes)
@@ -134,6 +139,13 @@ impl Look<'_> {
         self.served.is_some_and(|served| served.disks.iter().any(is_it))
     }
 
+    /// Whether the server that answers would bring this disk from `seen` bytes to what `create`
+    /// says now.
+    fn grows(&self, disk: &DiskConfig, seen: u64) -> bool {
+        let now = self.served.and_then(|served| served.disks.iter().find(|d| d.name == disk.name));
+        now.is_some_and(|now| plan::grows(now, disk) == Some(seen))
+    }
+
     fn disk(&self, disk: &DiskConfig) -> Result<Finding, RunError> {
         let memory = |bytes: u64, words: &str| Finding {
             words: words.to_owned(),
@@ -195,10 +207,10 @@ impl Look<'_> {
         let mut facts = probe.facts();
         let seen = facts.size.0;
         let words = match create {
-            Some(expected) if seen > expected => {
+            Some(expected) if seen != expected && !self.grows(disk, seen) => {
                 return Err(open::refused(
                     disk,
-                    &OpenError::Larger { path: path.into(), expected, seen },
+                    &OpenError::OtherSize { path: path.into(), expected, seen },
                 ));
             }
             Some(wanted) if seen < wanted && facts.read_only => {
@@ -240,7 +252,7 @@ fn unmade(disk: &DiskConfig, path: &Path, bytes: u64) -> Result<Finding, RunErro
         words: format!("would be created with {}", Size(bytes)),
         facts: Some(facts),
         access: None,
-        content: Content::Zeros,
+        content: Content::Unmade,
         identity: Some(identity),
     })
 }

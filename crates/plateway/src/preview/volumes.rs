@@ -2,13 +2,13 @@
 
 use contract::DiskId;
 use serde::Serialize;
-use volume::label::{Label, LabelLayout, SetLabel};
+use volume::label::{Label, SetLabel};
 use volume::survey::{Found, Verdict, is_member, survey, uuid_text};
 
 use super::Look;
 use super::disks::{Content, SeenDisk};
 use crate::config::mistake::Span;
-use crate::config::model::{Layout, Uuid, VolumeConfig};
+use crate::config::model::{Uuid, VolumeConfig};
 use crate::run::shape::{self, Part};
 use crate::run::{RunError, identity, labels};
 
@@ -118,21 +118,9 @@ impl Look<'_> {
                 .map_err(|error| (error, places.size(&config.name))),
             false => Ok(None),
         };
-        let (layout, chunk) = match &config.layout {
-            Layout::Single { .. } => {
-                let (words, uuid) = self.single(config, members)?;
-                return Ok(Finding { words, bytes: size_of(None)?, uuid });
-            }
-            Layout::Concat { .. } => (LabelLayout::Concat, 0),
-            Layout::Stripe { chunk_bytes, .. } => (LabelLayout::Stripe, *chunk_bytes),
-        };
-        let wanted = SetLabel {
-            uuid: uuid.unwrap_or_default(),
-            name: config.name.clone(),
-            layout,
-            count: members.len() as u32,
-            chunk,
-            generation: 0,
+        let Some(wanted) = labels::wanted(config, uuid.unwrap_or_default()) else {
+            let (words, uuid) = self.single(config, members)?;
+            return Ok(Finding { words, bytes: size_of(None)?, uuid });
         };
         let set = self.set(config, members, &wanted, shown)?;
         let Some((words, uuid, lengths)) = set else {
@@ -159,7 +147,7 @@ impl Look<'_> {
             let found = args.disks.iter().find(|other| other.name == disk.row.name);
             found.map(|found| self.located(&found.uri))
         };
-        let is_made = members.iter().any(|disk| matches!(disk.content, Content::Zeros));
+        let is_made = members.iter().any(|disk| matches!(disk.content, Content::Unmade));
         let backing = members.first().and_then(uri).and_then(|uri| identity::backing(&uri));
         let Some(backing) = backing.filter(|_| !is_made) else {
             return Ok(("under a new identity".to_owned(), None));
@@ -187,7 +175,9 @@ impl Look<'_> {
         for disk in members {
             let name = &disk.row.name;
             let known = match (&disk.facts, &disk.content) {
-                (Some(facts), Content::Zeros | Content::There(_)) => Ok(facts.size.0),
+                (Some(facts), Content::Zeros | Content::Unmade | Content::There(_)) => {
+                    Ok(facts.size.0)
+                }
                 (_, Content::Unknown(why)) => Err(*why),
                 (None, _) => Err("its size is not known"),
             };
@@ -212,8 +202,13 @@ impl Look<'_> {
         let Ok(found) = found else { return Ok(None) };
         let overwrite = self.overwrite.contains(&config.name);
         let verdict = survey(&found, wanted, given.is_some(), overwrite).map_err(|refusal| {
-            let disk = members.get(refusal.index).map_or("?", |disk| &disk.row.name);
-            (labels::refused(&config.name, disk, &refusal), member(disk))
+            let at = members.get(refusal.index);
+            let disk = at.map_or("?", |disk| &disk.row.name);
+            let refused = match at.map(|disk| &disk.content) {
+                Some(Content::Unmade) => labels::lost(&config.name, disk, &refusal),
+                _ => labels::refused(&config.name, disk, &refusal),
+            };
+            (refused, member(disk))
         })?;
         let bytes = |disk: &&SeenDisk| disk.facts.as_ref().map_or(0, |facts| facts.size.0);
         Ok(Some(match verdict {

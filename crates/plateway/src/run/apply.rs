@@ -6,6 +6,7 @@
 use super::Running;
 use super::error::RunError;
 use super::shape;
+use super::unmade::unmade_last;
 use crate::config::model::{Export, HiArgs};
 use crate::config::plan::{Plan, Refused, plan};
 use crate::config::step::Step;
@@ -70,6 +71,7 @@ impl Running {
         self.overwrite = overwrite.to_vec();
         let applied = self.bring_to(to);
         self.overwrite.clear();
+        self.grown.clear();
         let overwritten = std::mem::take(&mut self.overwritten);
         applied.map(|mut applied| {
             applied.warnings.splice(..0, overwritten);
@@ -81,14 +83,16 @@ impl Running {
         let plan = self.difference(to)?;
         let mut applied = Applied::default();
         let doomed = doomed(&plan);
-        for (at, step) in plan.steps.iter().enumerate() {
-            match self.carry_out(step, &doomed) {
+        let steps = unmade_last(plan.steps);
+        for (at, step) in steps.iter().enumerate() {
+            let done = self.check_unmade(step, to).and_then(|()| self.carry_out(step, &doomed));
+            match done {
                 Ok(warnings) => {
                     applied.steps.push(step.to_string());
                     applied.warnings.extend(warnings);
                 }
                 Err(why) => {
-                    let not_undone = self.undo(&plan.steps[..at]);
+                    let not_undone = self.undo(&steps[..at]);
                     return Err(ApplyError::Failed { step: step.to_string(), why, not_undone });
                 }
             }
@@ -134,7 +138,7 @@ impl Running {
             Step::RemoveListener(listener) => self.remove_listener(listener)?,
             Step::RemoveVolume(volume) => self.remove_volume(&volume.name)?,
             Step::RemoveDisk(disk) => return self.remove_disk(&disk.name),
-            Step::ResizeDisk { name, to, .. } => self.resize_disk(name, to)?,
+            Step::ResizeDisk { name, from, to } => self.resize_disk(name, from, to)?,
             Step::ResizeVolume { name, to_bytes, .. } => self.resize_volume(name, *to_bytes)?,
             Step::ChangeListener { to, .. } => self.change_listener(to)?,
             Step::AddLink(link) => return self.add_link(link),

@@ -6,12 +6,15 @@
 //! (judging, measuring, the words of a refusal) is shared with `preview`, which looks without starting anything.
 
 use block::{Extent, VolumeId};
-use volume::label::{LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, SetLabel};
+use volume::label::{
+    LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, LabelLayout, SetLabel,
+};
 use volume::survey::{Found, Refusal, Verdict, survey};
 
 use super::error::RunError;
 use super::news::log;
 use super::shards::Shards;
+use crate::config::model::{Layout, VolumeConfig};
 
 /// One read of the look for other data.
 const LOOK: u64 = 256 << 10;
@@ -36,6 +39,17 @@ pub(super) struct Set {
     pub(super) lengths: Vec<u64>,
     /// What was given up for it, a line for each member; logged already.
     pub(super) overwritten: Vec<String>,
+}
+
+/// What the labels of a volume's members are to say; `None` for a volume without labels.
+pub(crate) fn wanted(config: &VolumeConfig, uuid: [u8; 16]) -> Option<SetLabel> {
+    let (layout, chunk) = match &config.layout {
+        Layout::Single { .. } => return None,
+        Layout::Concat { .. } => (LabelLayout::Concat, 0),
+        Layout::Stripe { chunk_bytes, .. } => (LabelLayout::Stripe, *chunk_bytes),
+    };
+    let count = config.layout.disks().len() as u32;
+    Some(SetLabel { uuid, name: config.name.clone(), layout, count, chunk, generation: 0 })
 }
 
 /// Makes sure that the members are the set that is `wanted`, labelling them if all are blank or `overwrite` gives up what they hold.
@@ -80,7 +94,7 @@ pub(super) fn assemble(
 }
 
 /// What is on a member where a label should be.
-fn look_at(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
+pub(super) fn look_at(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
     look(member.bytes, |at, length| {
         shards.read(member.whole, Extent::new(at, length)).map_err(|why| {
             RunError::new(format!(
@@ -169,6 +183,18 @@ pub(crate) fn refused(volume: &str, disk: &str, refusal: &Refusal) -> RunError {
              and serve or apply with --overwrite {volume} does it"
         ),
     )
+}
+
+/// The refusal of a set of which a member's file is missing: `create` does not make it anew.
+pub(crate) fn lost(volume: &str, disk: &str, refusal: &Refusal) -> RunError {
+    RunError::new(format!(
+        "volume {volume}: disk {disk}: expected {}, seen no file",
+        refusal.expected
+    ))
+    .help(format!(
+        "put its file back: create makes no member beside disks that carry labels; where all that they hold is given up, \
+         --overwrite {volume} makes it and labels them anew"
+    ))
 }
 
 /// Bytes of data of each member by its label.

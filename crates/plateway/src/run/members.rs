@@ -3,15 +3,16 @@
 //! A volume is removed by a hold: no shard lets anything new below, and when what is below has come back on all of them, it is forgotten.
 //! Errors name the object; whatever a failing step had begun is undone here before it is reported.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use block::{ShardId, VolumeId};
 use contract::{DiskFacts, DiskId};
+use reactor::disk::file::is_missing;
 use reactor::disk::{Disk, OpenError};
 use shard::ImportSettings;
 use shard::{Answer, Order};
-use volume::label::{LabelLayout, SetLabel};
 use volume::{Layout, Member};
 
 use super::error::RunError;
@@ -44,7 +45,7 @@ impl Running {
             Target::Local(spec) => {
                 // Whoever makes a file makes blocks that nobody knows yet.
                 let fresh = match config.uri.innermost() {
-                    DiskUri::File { path, .. } => !path.exists(),
+                    DiskUri::File { path, .. } => is_missing(path),
                     _ => false,
                 };
                 let disk = insist(
@@ -151,30 +152,35 @@ impl Running {
     }
 
     /// Brings a disk to another size in place.
-    pub(super) fn resize_disk(&mut self, name: &str, to: &DiskUri) -> Result<(), RunError> {
-        let disk = self.disk(name)?;
-        let id = disk.id;
+    pub(super) fn resize_disk(
+        &mut self,
+        name: &str,
+        from: &DiskUri,
+        to: &DiskUri,
+    ) -> Result<(), RunError> {
+        let id = self.disk(name)?.id;
         if self.shards.newsroom().is_protected(id) {
             return Err(RunError::new(format!(
                 "disk {name}: expected a disk that takes writes, seen one that a failure protects"
             ))
             .help(format!("plateway disks reopen {name}")));
         }
-        let fail = |why: &dyn std::fmt::Display| {
-            RunError::new(format!("disk {name}: cannot resize it: {why}"))
-        };
-        match to.innermost() {
-            DiskUri::File { path, create_bytes: Some(bytes) } => {
-                let file = std::fs::OpenOptions::new().write(true).open(path);
-                let resized = file.and_then(|file| {
-                    file.set_len(*bytes)?;
-                    file.sync_all()
-                });
-                resized.map_err(|error| fail(&error))?;
+        match (from.innermost(), to.innermost()) {
+            (
+                DiskUri::File { create_bytes: from, .. },
+                DiskUri::File { path, create_bytes: Some(to) },
+            ) => {
+                self.resize_file(name, path, *from, *to)?;
                 self.refresh_disk(name)?;
             }
-            DiskUri::Null { .. } => self.replace_null(name, to)?,
-            other => return Err(fail(&format!("expected file: or null:, seen {other}"))),
+            // `create` goes again, which says nothing of the file that is there.
+            (DiskUri::File { .. }, DiskUri::File { .. }) => {}
+            (_, DiskUri::Null { .. }) => self.replace_null(name, to)?,
+            (_, other) => {
+                return Err(RunError::new(format!(
+                    "disk {name}: cannot resize it: expected file: or null:, seen {other}"
+                )));
+            }
         }
         if let Some(disk) = self.disks.get_mut(name) {
             disk.config.uri = to.clone();
@@ -183,6 +189,43 @@ impl Running {
             place.uri = to.clone();
         }
         Ok(())
+    }
+
+    /// Grows a file from what `create` was to what it is, and cuts it again where that is undone. A
+    /// file of neither size is left as it is: nobody said what becomes of it.
+    fn resize_file(
+        &mut self,
+        name: &str,
+        path: &Path,
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<(), RunError> {
+        let fail =
+            |why: std::io::Error| RunError::new(format!("disk {name}: cannot resize it: {why}"));
+        let disk = self.disk(name)?.local.clone();
+        let Some(fd) = disk.as_ref().and_then(|disk| disk.fd()) else {
+            return Err(RunError::new(format!("disk {name}: expected an open file, seen none")));
+        };
+        let seen = rustix::fs::fstat(fd).map_err(|errno| fail(errno.into()))?.st_size as u64;
+        let grown = self.grown.iter().position(|grown| grown == name);
+        match from {
+            _ if seen == to => return Ok(()),
+            Some(from) if seen == from && to > from => self.grown.push(name.to_owned()),
+            Some(from) if to < from => match grown.filter(|_| seen == from) {
+                Some(at) => drop(self.grown.remove(at)),
+                // It had that size before.
+                None => return Ok(()),
+            },
+            _ => {
+                let error = OpenError::OtherSize { path: path.into(), expected: to, seen };
+                return Err(RunError::new(format!("disk {name}: {error}")));
+            }
+        }
+        let resized = rustix::fs::ftruncate(fd, to).and_then(|()| rustix::fs::fsync(fd));
+        resized.map_err(|errno| {
+            let _ = rustix::fs::ftruncate(fd, seen);
+            fail(errno.into())
+        })
     }
 
     /// Looks at a disk's size again; whether it changed. Shards know of it then, volumes do not.
@@ -236,12 +279,7 @@ impl Running {
         let given = config.uuid.map(|uuid| uuid.0);
         let (uuid, labelled) = match &config.layout {
             model::Layout::Single { disk } => (self.identity(config, disk)?, None),
-            model::Layout::Concat { .. } => {
-                self.labels(config, &parts, LabelLayout::Concat, 0, given)?
-            }
-            model::Layout::Stripe { chunk_bytes, .. } => {
-                self.labels(config, &parts, LabelLayout::Stripe, *chunk_bytes, given)?
-            }
+            _ => self.labels(config, &parts, given)?,
         };
         if let Some(twin) = self.volumes.values().find(|volume| volume.uuid == uuid) {
             return Err(RunError::new(format!(
@@ -286,21 +324,13 @@ impl Running {
         &mut self,
         config: &VolumeConfig,
         parts: &[Part],
-        layout: LabelLayout,
-        chunk: u64,
         given: Option<[u8; 16]>,
     ) -> Result<([u8; 16], Option<Vec<u64>>), RunError> {
         let fail = |error| {
             RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
         };
-        let wanted = SetLabel {
-            uuid: given.map_or_else(|| identity::draw().map_err(fail), Ok)?,
-            name: config.name.clone(),
-            layout,
-            count: parts.len() as u32,
-            chunk,
-            generation: 0,
-        };
+        let uuid = given.map_or_else(|| identity::draw().map_err(fail), Ok)?;
+        let wanted = labels::wanted(config, uuid).expect("a single volume has no labels");
         let mut seen: Vec<Seen<'_>> = Vec::new();
         let mut result = Ok(());
         for part in parts {
@@ -325,7 +355,12 @@ impl Running {
     }
 
     /// A volume over the whole of a disk, for the control thread's own use.
-    fn whole(&self, disk: DiskId, facts: &DiskFacts, name: &str) -> Result<VolumeId, RunError> {
+    pub(super) fn whole(
+        &self,
+        disk: DiskId,
+        facts: &DiskFacts,
+        name: &str,
+    ) -> Result<VolumeId, RunError> {
         let volume = self.numbers.volume();
         let layout = Layout::single(Member { disk, base: 0, length: facts.size.0 });
         self.order(&format!("look at disk {name}"), || Order::AddVolume {
@@ -336,7 +371,7 @@ impl Running {
     }
 
     /// Takes a volume away by a hold.
-    fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
+    pub(super) fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
         self.shards.order(&format!("hold {name}"), HOLD_LIMIT, || Order::HoldVolume(volume))?;
         self.order(&format!("forget {name}"), || Order::ForgetVolume(volume))
     }

@@ -23,6 +23,7 @@ mod reopen;
 pub(crate) mod shape;
 mod shards;
 mod stored;
+mod unmade;
 mod visitor;
 
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ use crate::config::uri::DiskUri;
 pub(crate) use guests::Site;
 use identity::Identities;
 use shards::Shards;
+use unmade::unmade_last;
 pub(crate) use visitor::Visited;
 
 /// How long volumes may take to become durable at the end.
@@ -76,6 +78,8 @@ pub(crate) struct Running {
     overwrite: Vec<String>,
     /// What was given up in that change, a line for each disk.
     overwritten: Vec<String>,
+    /// The disks whose files that change made larger, so that undoing it cuts no other.
+    grown: Vec<String>,
     started: Instant,
 }
 
@@ -223,9 +227,11 @@ impl Running {
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),
+            grown: Vec::new(),
             started: Instant::now(),
         };
-        for step in &Plan::initial(args).steps {
+        for step in &unmade_last(Plan::initial(args).steps) {
+            running.check_unmade(step, args)?;
             warnings.extend(running.carry_out(step, &[])?);
         }
         running.overwrite.clear();

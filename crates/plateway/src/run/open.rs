@@ -60,6 +60,9 @@ pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
                 path.display()
             ));
         }
+        OpenError::BadSize { .. } if matches!(disk.uri.innermost(), DiskUri::File { .. }) => {
+            return failed.help("a file that is there is given a size by: truncate -s SIZE PATH");
+        }
         _ => return failed,
     };
     match (kind, disk.uri.innermost()) {

@@ -67,7 +67,8 @@ impl Running {
         // The lock on what it lies on goes with the last owner.
         disk.local = None;
         let Target::Local(spec) = open::target(&config)? else { return Ok(()) };
-        let opened = Disk::open(&spec, &self.arena).map_err(|error| {
+        // What is gone is not made: it would be another disk under the same name.
+        let opened = Disk::open(&spec.as_it_is(), &self.arena).map_err(|error| {
             RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))
                 .help(format!("plateway disks reopen {name}"))
         })?;

@@ -96,6 +96,19 @@ impl Controller {
         Queue::connect(self.address, self.host, self.id, number, ENTRIES, flow_control).0
     }
 
+    /// Asks the same `count` times and reads only the first `read` answers, each of which has `bytes` of data.
+    pub(crate) fn flood(&mut self, command: Command, count: u16, read: u16, bytes: usize) {
+        let capsule =
+            |id| CapsuleCommand::new(command.with_command_id(id), Digests::NONE, 0).emit();
+        let words: Vec<u8> = (0..count).flat_map(capsule).collect();
+        self.admin.push(&[&words]);
+        for id in 0..read {
+            let Answer::Data(header) = self.admin.answer() else { panic!("no data for {id}") };
+            assert_eq!((header.command_id, header.length as usize), (id, bytes));
+            assert_eq!(self.admin.completion().command_id, id);
+        }
+    }
+
     /// One admin command without data; DW0 of its completion.
     fn ask(&mut self, command: Command) -> u32 {
         self.admin.push(&[CapsuleCommand::new(command, Digests::NONE, 0).emit().as_slice()]);

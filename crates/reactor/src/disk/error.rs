@@ -34,14 +34,24 @@ pub enum OpenError {
         /// By whom, as far as the system says.
         by: &'static str,
     },
-    /// The file is there, and larger than what was to be created.
-    Larger {
+    /// The file is there with another size than that of `create`, which makes files and changes
+    /// none.
+    OtherSize {
         /// The file.
         path: PathBuf,
-        /// Bytes that were asked for.
+        /// Bytes that `create` names.
         expected: u64,
         /// Bytes that it has.
         seen: u64,
+    },
+    /// The file ends within a block.
+    Ragged {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that it has.
+        seen: u64,
+        /// Bytes of a block.
+        block: u32,
     },
     /// It holds no whole block, or is not made of blocks.
     BadSize {
@@ -66,12 +76,30 @@ impl fmt::Display for OpenError {
             OpenError::InUse { path, by } => {
                 write!(f, "{}: in use by {by}; two writers would destroy it", path.display())
             }
-            OpenError::Larger { path, expected, seen } => write!(
-                f,
-                "{}: create={expected} was asked for, but the file is there and has {seen} bytes; \
-                 leave create out to use it as it is, or name another file",
-                path.display()
-            ),
+            OpenError::OtherSize { path, expected, seen } => {
+                let path = path.display();
+                let asked = format!("create={expected} was asked for, but the file is there");
+                write!(f, "{path}: {asked} and has {seen} bytes; ")?;
+                match seen > expected {
+                    true => {
+                        f.write_str("leave create out to use it as it is, or name another file")
+                    }
+                    false => write!(
+                        f,
+                        "if it was cut, what lay beyond is lost and would be read as zeros: \
+                         put the whole file back; to grow it on purpose: truncate -s {expected} {path}"
+                    ),
+                }
+            }
+            OpenError::Ragged { path, seen, block } => {
+                let path = path.display();
+                let whole = seen.next_multiple_of(u64::from(*block));
+                write!(
+                    f,
+                    "{path}: expected a multiple of {block} bytes, seen {seen}: its end would be \
+                     out of reach; to fill its last block with zeros: truncate -s {whole} {path}"
+                )
+            }
             OpenError::BadSize { what, bytes } => {
                 write!(f, "{what}: {bytes} bytes; expected one or more blocks of 512 bytes")
             }

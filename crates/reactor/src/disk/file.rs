@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,6 +39,9 @@ pub enum Access {
 #[derive(Debug)]
 pub struct FileDisk {
     fd: OwnedFd,
+    /// The same file, opened once more for flushes. Linux tells an error of writing back once to each open file (errseq), so
+    /// a durable write that fails beside a flush does not take the error that the flush must see.
+    flushes: OwnedFd,
     device: bool,
     access: Access,
     size: AtomicU64,
@@ -52,19 +55,40 @@ const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 const BLKDISCARD: rustix::ioctl::Opcode = 0x1277;
 
 impl FileDisk {
-    /// Opens a regular file; with `create`, makes it first, or makes it larger.
+    /// Opens a regular file; with `create`, makes one of that size where there is none. One that is
+    /// there must have that size.
     pub fn open_file(path: &Path, create: Option<u64>) -> Result<FileDisk, OpenError> {
         if let Some(bytes) = create.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(512)) {
             return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
         }
-        let creating = if create.is_some() { OFlags::CREATE } else { OFlags::empty() };
+        let missing = create.is_some() && is_missing(path);
+        let creating = if missing { OFlags::CREATE } else { OFlags::empty() };
         let (fd, read_only) = open(path, OFlags::CLOEXEC | creating)?;
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
         lock(path, &fd, read_only)?;
-        if let Some(size) = create {
-            bring_to_size(path, &fd, size)?;
-        }
-        Self::of_file(path, fd, read_only)
+        let Some(expected) = create else { return Self::of_file(path, fd, read_only) };
+        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
+        // Somebody else may have made it meanwhile.
+        let made = missing && stat.st_size == 0;
+        let opened = || {
+            if made {
+                rustix::fs::ftruncate(&fd, expected)
+                    .map_err(system(path, "make it as large as asked"))?;
+            }
+            let disk = Self::of_file(path, fd, read_only)?;
+            let seen = disk.facts().size.0;
+            if seen != expected {
+                return Err(OpenError::OtherSize { path: path.into(), expected, seen });
+            }
+            make_durable(path, &disk.fd)?;
+            Ok(disk)
+        };
+        opened().inspect_err(|_| {
+            if made {
+                // Where the path is a link, the file that it leads to was made.
+                let _ = path.canonicalize().and_then(std::fs::remove_file);
+            }
+        })
     }
 
     /// An open regular file as a disk.
@@ -77,12 +101,17 @@ impl FileDisk {
         let (access, alignment) = choose_access(&fd);
         let logical = alignment.max(512);
         let physical = physical_block(&fd, stat.st_dev);
-        let discards = !read_only && punches_holes(&fd, stat.st_size as u64);
-        Self::check_size(path, stat.st_size as u64, logical)?;
+        let seen = stat.st_size as u64;
+        let discards = !read_only && punches_holes(&fd, seen);
+        if !seen.is_multiple_of(u64::from(logical)) {
+            return Err(OpenError::Ragged { path: path.into(), seen, block: logical });
+        }
+        Self::check_size(path, seen, logical)?;
         Ok(FileDisk {
+            flushes: open_again(&fd).map_err(system(path, "open it for flushes"))?,
             device: false,
             access,
-            size: AtomicU64::new(stat.st_size as u64),
+            size: AtomicU64::new(seen),
             facts: DiskFacts {
                 size: ByteCount(0),
                 logical_block: logical,
@@ -127,6 +156,7 @@ impl FileDisk {
             && queue_number(stat.st_rdev, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
         Self::check_size(path, size, logical)?;
         Ok(FileDisk {
+            flushes: open_again(&fd).map_err(system(path, "open it for flushes"))?,
             device: true,
             access,
             size: AtomicU64::new(size),
@@ -151,7 +181,8 @@ impl FileDisk {
         Ok(())
     }
 
-    /// What is known of it at present. A size that ends within a block is rounded down.
+    /// What is known of it at present. Whoever opened it saw whole blocks; a file that was since
+    /// given another end from outside is told without the last block, unless that is whole.
     #[inline]
     pub fn facts(&self) -> DiskFacts {
         let size = self.size.load(Ordering::Relaxed);
@@ -178,6 +209,11 @@ impl FileDisk {
     /// Its descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The descriptor for flushes.
+    pub(super) fn flushes(&self) -> BorrowedFd<'_> {
+        self.flushes.as_fd()
     }
 
     pub(super) fn is_direct(&self) -> bool {
@@ -217,6 +253,16 @@ fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
         .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK))
         .map_err(system(path, "set its flags"))?;
     Ok((fd, read_only))
+}
+
+/// Another open file of what `fd` is; without /proc, the same.
+fn open_again(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let access = rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => rustix::io::fcntl_dupfd_cloexec(fd, 0),
+        opened => opened,
+    }
 }
 
 pub(super) fn refused(path: &Path, errno: Errno) -> OpenError {
@@ -271,15 +317,13 @@ fn lock(path: &Path, fd: &OwnedFd, read_only: bool) -> Result<(), OpenError> {
     }
 }
 
-/// Makes a new file of `size` bytes, sparse, or an old one as large. File and directory are durable when it returns.
-fn bring_to_size(path: &Path, fd: &OwnedFd, size: u64) -> Result<(), OpenError> {
-    let seen = rustix::fs::fstat(fd).map_err(system(path, "ask for its size"))?.st_size as u64;
-    if seen > size {
-        return Err(OpenError::Larger { path: path.into(), expected: size, seen });
-    }
-    if seen < size {
-        rustix::fs::ftruncate(fd, size).map_err(system(path, "make it as large as asked"))?;
-    }
+/// Whether there is nothing at a path, so that opening it with `create` makes a file.
+pub fn is_missing(path: &Path) -> bool {
+    rustix::fs::stat(path).is_err_and(|errno| errno == Errno::NOENT)
+}
+
+/// Makes a file and its name durable.
+fn make_durable(path: &Path, fd: &OwnedFd) -> Result<(), OpenError> {
     // Also when it was there: it may have been made a moment before a crash.
     rustix::fs::fsync(fd).map_err(system(path, "make it durable"))?;
     let directory = match path.parent() {

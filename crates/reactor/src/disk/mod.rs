@@ -54,7 +54,8 @@ pub enum OpenSpec {
     File {
         /// Where it is.
         path: PathBuf,
-        /// Make it, sparse and of this size, if it does not exist; make it larger if it is smaller.
+        /// Make it, sparse and of this size, if it does not exist; refuse it if it is there with
+        /// another size.
         create: Option<u64>,
     },
     /// A block device.
@@ -113,6 +114,22 @@ pub enum Submitted {
     },
     /// It needs the kernel: carry the work out, then tell what [`Work::finish`] says.
     Work(Box<Work>),
+}
+
+impl OpenSpec {
+    /// The same disk, of which nothing is made.
+    pub fn as_it_is(self) -> OpenSpec {
+        match self {
+            OpenSpec::File { path, .. } => OpenSpec::File { path, create: None },
+            OpenSpec::Delay { us, inner } => {
+                OpenSpec::Delay { us, inner: Box::new(inner.as_it_is()) }
+            }
+            OpenSpec::Faulty { seed, inner } => {
+                OpenSpec::Faulty { seed, inner: Box::new(inner.as_it_is()) }
+            }
+            other => other,
+        }
+    }
 }
 
 impl Disk {

@@ -47,8 +47,6 @@ pub enum Identity {
 #[derive(Debug)]
 pub struct Probe {
     disk: FileDisk,
-    /// To the last byte, which need not be that of a block.
-    bytes: u64,
     identity: Identity,
     in_use: bool,
 }
@@ -67,7 +65,7 @@ impl Probe {
         let in_use = is_locked(&fd, read_only);
         let disk = FileDisk::of_file(path, fd, read_only)?;
         let identity = Identity::File { device: stat.st_dev, inode: stat.st_ino };
-        Ok(Probe { disk, bytes: stat.st_size as u64, identity, in_use })
+        Ok(Probe { disk, identity, in_use })
     }
 
     /// Looks at a block device.
@@ -79,8 +77,7 @@ impl Probe {
         let in_use = rustix::fs::open(path, flags() | OFlags::EXCL, Mode::empty())
             .is_err_and(|errno| errno == Errno::BUSY);
         let disk = FileDisk::of_device(path, fd, !may_write(path))?;
-        let bytes = disk.facts().size.0;
-        Ok(Probe { disk, bytes, identity: Identity::Device(stat.st_rdev), in_use })
+        Ok(Probe { disk, identity: Identity::Device(stat.st_rdev), in_use })
     }
 
     /// What is known of it. `read_only` says that it may not be written.
@@ -107,7 +104,7 @@ impl Probe {
     pub fn read_page(&self, at: u64) -> io::Result<[u8; PAGE]> {
         let mut page = Box::new(Page([0; PAGE]));
         let mut filled = 0;
-        let there = self.bytes.saturating_sub(at).min(PAGE as u64) as usize;
+        let there = self.facts().size.0.saturating_sub(at).min(PAGE as u64) as usize;
         while filled < there {
             match rustix::io::pread(self.disk.fd(), &mut page.0[filled..], at + filled as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -98,18 +98,50 @@ fn a_created_file_is_sparse_and_found_again() {
 }
 
 #[test]
-fn a_file_that_is_there_may_grow_but_is_not_cut() {
+fn create_makes_a_file_and_changes_none() {
     let memory = memory();
     for directory in Directory::everywhere() {
         let path = directory.file("a.img");
         drop(open(&memory, &file_spec(&path, Some(1 << 20))));
-        let error = Disk::open(&file_spec(&path, Some(1 << 19)), memory.arena()).unwrap_err();
-        assert!(
-            matches!(error, OpenError::Larger { expected: 0x8_0000, seen: 0x10_0000, .. }),
-            "{error}"
-        );
-        let grown = open(&memory, &file_spec(&path, Some(1 << 21)));
-        assert_eq!(grown.facts().size, ByteCount(1 << 21));
+        for (other, advice) in [(1 << 19, "leave create out"), (1 << 21, "truncate -s 2097152 /")] {
+            let error = Disk::open(&file_spec(&path, Some(other)), memory.arena()).unwrap_err();
+            assert!(
+                matches!(error, OpenError::OtherSize { expected, seen: 0x10_0000, .. } if expected == other),
+                "{error}"
+            );
+            assert!(error.to_string().contains(advice), "{error}");
+            assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20);
+        }
+        // Not even one of which nothing is left.
+        fs::write(&path, []).unwrap();
+        let error = Disk::open(&file_spec(&path, Some(1 << 20)), memory.arena()).unwrap_err();
+        assert!(matches!(error, OpenError::BadSize { bytes: 0, .. }), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn a_disk_as_it_is_makes_nothing() {
+    let memory = memory();
+    let directory = Directory::everywhere().remove(0);
+    let path = directory.file("a.img");
+    let inner = Box::new(file_spec(&path, Some(1 << 20)));
+    let spec = OpenSpec::Delay { us: 1, inner: Box::new(OpenSpec::Faulty { seed: 1, inner }) };
+    assert!(Disk::open(&spec.clone().as_it_is(), memory.arena()).is_err());
+    assert!(!path.exists());
+    drop(open(&memory, &spec));
+    open(&memory, &spec.as_it_is());
+}
+
+#[test]
+fn a_file_that_cannot_have_its_size_is_not_left_behind() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let path = directory.file("a.img");
+        let huge = file_spec(&path, Some(i64::MAX as u64 / 512 * 512 + 512));
+        let error = Disk::open(&huge, memory.arena()).unwrap_err();
+        assert!(error.to_string().contains("make it as large as asked"), "{error}");
+        assert!(!path.exists());
     }
 }
 
@@ -156,16 +188,37 @@ fn what_is_no_disk_is_refused_with_what_was_seen() {
 }
 
 #[test]
-fn a_size_is_rounded_down_to_blocks_and_seen_again_on_refresh() {
+fn a_file_that_ends_within_a_block_is_refused() {
     let memory = memory();
     for directory in Directory::everywhere() {
         let path = directory.file("a.img");
-        fs::write(&path, vec![1; 3 * 4096 + 100]).unwrap();
+        for size in [100, 3 * 4096 + 100, 3 * 4096 - 1] {
+            fs::write(&path, vec![1; size]).unwrap();
+            let error = Disk::open(&file_spec(&path, None), memory.arena()).unwrap_err();
+            assert!(
+                matches!(error, OpenError::Ragged { seen, .. } if seen == size as u64),
+                "{error}"
+            );
+            let told = error.to_string();
+            assert!(told.contains(&format!("seen {size}")) && told.contains("truncate"), "{told}");
+            assert_eq!(fs::metadata(&path).unwrap().len(), size as u64);
+        }
+    }
+}
+
+#[test]
+fn a_size_that_changes_is_seen_on_refresh_in_whole_blocks() {
+    let memory = memory();
+    for directory in Directory::everywhere() {
+        let path = directory.file("a.img");
+        fs::write(&path, vec![1; 3 * 4096]).unwrap();
         let disk = open(&memory, &file_spec(&path, None));
-        assert_eq!(disk.facts().size, ByteCount(3 * 4096));
-        OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
         assert_eq!(disk.facts().size, ByteCount(3 * 4096));
         assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 20));
+        file.set_len((1 << 21) + 100).unwrap();
+        assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 21));
     }
 }
 

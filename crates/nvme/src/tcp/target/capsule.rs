@@ -324,7 +324,8 @@ impl Connection {
         }
     }
 
-    /// An admin or Fabrics command: to the controllers, once its data are there.
+    /// An admin or Fabrics command: to the controllers, once its data are there. One that has room for data of the reply stops
+    /// the stream while too much of those is unsent: replies are not counted in the pool.
     fn start_control(
         &mut self,
         command: &Command,
@@ -333,6 +334,10 @@ impl Connection {
     ) -> Result<bool, Status> {
         io::check_pointer(command)?;
         let sgl = command.sgl();
+        if room(command) > 0 && self.outbox.is_crowded() {
+            self.crowded = true;
+            return Ok(false);
+        }
         if check_place(command, data)? || sgl.length == 0 || direction(command) != FROM_HOST {
             self.ask_controllers(None, command, data, ctx);
             return Ok(true);
@@ -363,9 +368,7 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) {
-        let sgl = command.sgl();
-        let to_host = direction(command) == TO_HOST && sgl.kind == SglKind::TRANSPORT;
-        let room = if to_host { sgl.length } else { 0 };
+        let room = room(command);
         let (now, key) = (ctx.now, self.key());
         let answer = match &self.queue {
             None => ctx.controllers.connect(now, key, &self.endpoint, command, data),
@@ -407,17 +410,24 @@ impl Connection {
             self.queue = Some(queue);
             self.sq_head = 0;
         }
-        let fits = reply.data.len() <= room as usize;
+        let fits = reply.data.len() <= room;
         let status = if fits { reply.status } else { Status::INVALID_SGL_LENGTH.with_dnr() };
         if fits && !reply.data.is_empty() {
-            self.counters.data_out += reply.data.len() as u64;
-            self.outbox.push_small_data(reply.command_id, &reply.data, false, self.digests);
+            self.counters.data_out += u64::from(reply.data.len());
+            self.outbox.push_reply_data(reply.command_id, &reply.data, self.digests);
         }
         self.answer_with(reply.command_id, status, reply.result);
         if reply.close {
             self.end_after_send(Reason::Answered, ctx);
         }
     }
+}
+
+/// Bytes of data that the host takes as the reply of a command to the controllers.
+fn room(command: &Command) -> u32 {
+    let sgl = command.sgl();
+    let to_host = direction(command) == TO_HOST && sgl.kind == SglKind::TRANSPORT;
+    if to_host { sgl.length } else { 0 }
 }
 
 /// Whether the data of a command are in its capsule, all of them; false when they are to be asked for.

@@ -5,9 +5,10 @@
 //! somebody to read them. Units: moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
 
 use core::fmt;
+use core::time::Duration;
 
 use block::Instant;
-use block::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE, SEND_PROGRESS};
+use block::limits::{DATA_AFTER_R2T, HANDSHAKE, LAST_SEND_PROGRESS, PDU_COMPLETE};
 use contract::{Direct, Loss, SendBatch};
 use wire::nvme::Status;
 use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
@@ -18,7 +19,7 @@ use crate::controllers::CloseReason;
 use crate::tcp::pdu_stream::Violation;
 
 /// After so long without a command the tables of a connection are given back.
-const IDLE: core::time::Duration = core::time::Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,10 @@ impl Connection {
         match reason {
             CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
             _ => self.end_after_send(Reason::Asked(reason), ctx),
+        }
+        if reason == CloseReason::ServerStopping {
+            self.send_limit = LAST_SEND_PROGRESS;
+            self.arm(ctx.now + self.send_limit);
         }
     }
 
@@ -152,6 +157,7 @@ impl Connection {
         self.fused = Fused::None;
         self.waiting = Default::default();
         self.paused = None;
+        self.crowded = false;
         self.resume = false;
         self.begun = None;
         self.idle_mark = None;
@@ -188,7 +194,7 @@ impl Connection {
         }
         self.wake = None;
         if let Some(since) = self.outbox.since()
-            && self.is_over(since + SEND_PROGRESS, now)
+            && self.is_over(since + self.send_limit, now)
         {
             return self.end_at_once(Reason::TimedOut(TimeLimit::Send), ctx);
         }

@@ -124,6 +124,10 @@ impl Connection {
     pub fn handle_sent(&mut self, batch: SendBatch, ctx: &mut Context<'_>) {
         let batch = self.take_back(batch, ctx);
         self.outbox.came_back(batch);
+        if self.crowded && !self.outbox.is_crowded() {
+            self.crowded = false;
+            self.resume = true;
+        }
     }
 
     /// The batch that is out made progress.

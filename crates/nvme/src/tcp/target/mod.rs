@@ -32,6 +32,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{
@@ -208,6 +209,10 @@ pub struct Connection {
     /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
     capsules: Account,
     outbox: Outbox,
+    /// Whether the stream is stopped because too much of replies' data is unsent.
+    crowded: bool,
+    /// How long a batch may be out without progress.
+    send_limit: Duration,
     resume: bool,
     close: Option<bool>,
     started: Instant,
@@ -263,6 +268,8 @@ impl Connection {
             transfers: Account::default(),
             capsules: Account::default(),
             outbox: Outbox::default(),
+            crowded: false,
+            send_limit: limits::SEND_PROGRESS,
             resume: false,
             close: None,
             started: now,
@@ -319,6 +326,18 @@ impl Connection {
         self.slots.len()
     }
 
+    /// Commands that the host cannot have seen answered.
+    #[inline]
+    fn unanswered(&self) -> u32 {
+        self.slots.len() + self.loans.len() as u32 + self.outbox.answers()
+    }
+
+    /// Bytes that it holds outside the pool for answers that have not been given to the driver.
+    #[must_use]
+    pub fn bytes_gathered(&self) -> usize {
+        self.outbox.bytes_gathered()
+    }
+
     /// Pages that it holds of the pool.
     #[must_use]
     pub fn pages(&self) -> u32 {
@@ -348,7 +367,7 @@ impl Connection {
         self.tell_health(ctx);
         if self.outbox.has_to_send() {
             self.outbox.send(ctx.now);
-            self.arm(ctx.now + limits::SEND_PROGRESS);
+            self.arm(ctx.now + self.send_limit);
         }
         if self.phase == Phase::Ending && self.outbox.is_quiet() {
             self.phase = Phase::Closing;

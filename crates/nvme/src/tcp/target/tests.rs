@@ -11,4 +11,5 @@ mod host;
 mod hostile;
 mod memory;
 mod transfer;
+mod unread;
 mod world;

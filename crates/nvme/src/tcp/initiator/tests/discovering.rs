@@ -113,7 +113,9 @@ impl Played {
                         SendSegment::Head { start, length } => {
                             &batch.head[start as usize..(start + length) as usize]
                         }
-                        SendSegment::Data { .. } => unreachable!("it lends nothing"),
+                        SendSegment::Data { .. } | SendSegment::Zeros { .. } => {
+                            unreachable!("it sends commands alone")
+                        }
                     });
                     let sent: Vec<u8> = heads.copied().collect();
                     discovery.handle_sent(batch);

@@ -114,6 +114,9 @@ impl Side {
                     let into = &mut self.bytes_out[from..];
                     memory.read(&batch.buffers[buffer as usize], at, into);
                 }
+                SendSegment::Zeros { length } => {
+                    self.bytes_out.extend(core::iter::repeat_n(0, length as usize));
+                }
             }
         }
         assert_eq!(self.bytes_out.len() as u64, batch.length);

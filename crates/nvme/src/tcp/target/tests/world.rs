@@ -314,12 +314,21 @@ impl World {
                     self.memory.read(&batch.buffers[buffer as usize], at, &mut bytes);
                     self.links[link].sent.extend(bytes);
                 }
+                SendSegment::Zeros { length } => {
+                    self.links[link].sent.extend(core::iter::repeat_n(0, length as usize));
+                }
             }
         }
         let length = self.links[link].sent.len() - before;
         assert_eq!(length as u64, batch.length);
         self.links[link].batches.push(length);
         self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
+    }
+
+    /// Bytes outside the pool that leave for a host, or wait to.
+    pub(super) fn held(&self, link: usize) -> usize {
+        let Link { connection, out, .. } = &self.links[link];
+        connection.bytes_gathered() + out.as_ref().map_or(0, SendBatch::bytes_held)
     }
 
     /// Lets the batch that is out go, and all that follows.
@@ -526,6 +535,18 @@ impl World {
         sq_size: u16,
         flow_control_off: bool,
     ) -> Entry {
+        self.connect_to(link, SUBSYSTEM, queue_id, controller_id, sq_size, flow_control_off)
+    }
+
+    pub(super) fn connect_to(
+        &mut self,
+        link: usize,
+        subsystem: &str,
+        queue_id: u16,
+        controller_id: u16,
+        sq_size: u16,
+        flow_control_off: bool,
+    ) -> Entry {
         let attributes = ConnectAttributes(if flow_control_off { 4 } else { 0 });
         let connect = Connect {
             record_format: 0,
@@ -537,7 +558,7 @@ impl World {
         let data = ConnectData {
             host_id: [7; 16],
             controller_id,
-            subsystem: nqn(SUBSYSTEM),
+            subsystem: nqn(subsystem),
             host: nqn(HOST),
         };
         self.command_with(link, connect.to_command(), &data.emit());

@@ -1,0 +1,228 @@
+//! Files as disks: one that ends within a block is refused wherever it is opened, `create` makes
+//! files and changes none, and a member that is gone is not made anew. What `check` says
+//! beforehand, `serve` says too.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use crate::common::{Server, configuration, flat, own_configuration, plateway, write};
+
+const SINGLE: &str = "disks = [\"a\"]";
+const STRIPE: &str = "layout = \"stripe\"\ndisks = [\"a\", \"b\"]";
+const MEMBERS: [(&str, &str); 2] =
+    [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
+const MIB: u64 = 1 << 20;
+
+fn size(directory: &Path, name: &str) -> u64 {
+    fs::metadata(directory.join(name)).unwrap().len()
+}
+
+/// Makes a file or gives one another size, as an administrator would.
+fn truncate(directory: &Path, name: &str, bytes: u64) {
+    let path = directory.join(name);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+    file.set_len(bytes).unwrap();
+}
+
+/// The standard error of a command that must fail.
+fn refuse(directory: &Path, args: &[&str]) -> String {
+    let output = plateway().current_dir(directory).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {}", flat(&output.stdout));
+    flat(&output.stderr)
+}
+
+/// What `check`, `serve` and a command that opens the volume by itself say of a configuration that
+/// all of them must refuse.
+fn all_refuse(directory: &Path, disks: &[(&str, &str)], volume: &str) -> [String; 3] {
+    let path = write(directory, &own_configuration(directory, disks, &[("v0", volume)]));
+    let bench = ["bench", "volume:v0", "--config", &path, "--rw", "read", "--time", "1"];
+    let served = Server::try_start(directory, "a", &["--config", &path]);
+    [
+        refuse(directory, &["check", &path]),
+        served.err().expect("it is served"),
+        refuse(directory, &bench),
+    ]
+}
+
+#[test]
+fn a_file_that_ends_within_a_block_is_refused_wherever_it_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let uris = ["file:a.img", "delay:5,file:a.img", "file:a.img?create=8MiB"];
+    for bytes in [1_000_001, 8 * MIB + 1] {
+        truncate(here, "a.img", bytes);
+        let whole = bytes.next_multiple_of(512);
+        let words = [format!("seen {bytes}"), format!("truncate -s {whole} ")];
+        for uri in uris {
+            let quick = ["--nvme", "127.0.0.1:0", "--hosts", "any"];
+            let quick = Server::try_start(here, "q", &[&[uri][..], &quick[..]].concat());
+            let mut said = all_refuse(here, &[("a", uri)], SINGLE).to_vec();
+            said.push(quick.err().expect("it is served"));
+            said.push(refuse(here, &["bench", uri, "--rw", "read", "--time", "1"]));
+            for said in said {
+                assert!(words.iter().all(|word| said.contains(word)), "{uri}: {said}");
+            }
+        }
+        assert_eq!(size(here, "a.img"), bytes);
+    }
+
+    let path = write(here, &configuration(&[], &[]));
+    let server = Server::start(here, "a", &["--config", &path]);
+    write(here, &configuration(&[("a", uris[0])], &[("v0", SINGLE)]));
+    let said = server.refuse(&["apply", &path]);
+    assert!(flat(said.as_bytes()).contains("seen 8388609"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn create_changes_no_file_that_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let uri = "file:a.img?create=8MiB";
+    for (bytes, advice) in [(4 * MIB, "truncate -s 8388608 "), (16 * MIB, "leave create")] {
+        truncate(here, "a.img", bytes);
+        let mut said = all_refuse(here, &[("a", uri)], SINGLE).to_vec();
+        said.push(refuse(here, &["copy", "ram:1MiB", uri]));
+        for said in said {
+            let seen =
+                format!("create=8388608 was asked for, but the file is there and has {bytes}");
+            assert!(said.contains(&seen) && said.contains(advice), "{said}");
+        }
+        assert_eq!(size(here, "a.img"), bytes);
+    }
+    // Not even one of which nothing is left.
+    truncate(here, "a.img", 0);
+    for said in all_refuse(here, &[("a", uri)], SINGLE) {
+        assert!(said.contains("0 bytes") && said.contains("truncate -s SIZE"), "{said}");
+    }
+    assert_eq!(size(here, "a.img"), 0);
+    // Somebody did what was said.
+    truncate(here, "a.img", 8 * MIB);
+    Server::of(here, "a", uri).stop();
+}
+
+#[test]
+fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let stripe = own_configuration(here, &MEMBERS, &[("v0", STRIPE)]);
+    let path = write(here, &stripe);
+    let server = Server::start(here, "a", &["--config", &path]);
+    let uuid = server.uuid();
+    server.stop();
+
+    truncate(here, "b.img", 4 * MIB);
+    for said in all_refuse(here, &MEMBERS, STRIPE) {
+        assert!(said.contains("the file is there and has 4194304 bytes"), "{said}");
+    }
+    assert_eq!(size(here, "b.img"), 4 * MIB);
+    truncate(here, "b.img", 8 * MIB);
+
+    // Also where the one that is gone comes before the one that tells of it.
+    for (index, name) in ["a", "b"].iter().enumerate() {
+        let file = format!("{name}.img");
+        fs::rename(here.join(&file), here.join("kept")).unwrap();
+        let words = format!("disk {name}: expected volume {uuid} index {index}, seen no file");
+        for said in all_refuse(here, &MEMBERS, STRIPE) {
+            assert!(said.contains(&words) && said.contains("put its file back"), "{said}");
+        }
+        assert!(!here.join(&file).exists(), "a member was made");
+        let empty = write(here, &configuration(&[], &[]));
+        let server = Server::start(here, "a", &["--config", &empty]);
+        write(here, &configuration(&MEMBERS, &[("v0", STRIPE)]));
+        let said = server.refuse(&["apply", &empty]);
+        assert!(flat(said.as_bytes()).contains(&words), "{said}");
+        assert!(!here.join(&file).exists(), "a member was made");
+        server.stop();
+        fs::rename(here.join("kept"), here.join(&file)).unwrap();
+    }
+
+    let path = write(here, &stripe);
+    let server = Server::start(here, "a", &["--config", &path]);
+    assert_eq!(server.uuid(), uuid);
+    server.stop();
+    // Whoever gives up what is left gets the member made.
+    fs::remove_file(here.join("b.img")).unwrap();
+    let server = Server::start(here, "a", &["--config", &path, "--overwrite", "v0"]);
+    assert_ne!(server.uuid(), uuid);
+    server.stop();
+}
+
+/// A server of one disk, and `apply` and `check` of that disk with another URI.
+struct Resized {
+    directory: tempfile::TempDir,
+    server: Server,
+    path: String,
+}
+
+impl Resized {
+    fn of(uri: &str) -> Resized {
+        let directory = tempfile::tempdir().unwrap();
+        truncate(directory.path(), "a.img", 8 * MIB);
+        let path = write(directory.path(), &configuration(&[("a", uri)], &[("v0", SINGLE)]));
+        let server = Server::start(directory.path(), "a", &["--config", &path]);
+        Resized { directory, server, path }
+    }
+
+    fn write(&self, disks: &[(&str, &str)]) {
+        write(self.directory.path(), &configuration(disks, &[("v0", SINGLE)]));
+    }
+
+    /// `check` and `apply` must refuse the disk with this URI, and change nothing.
+    fn refuse(&self, uri: &str, words: &str) {
+        let before = (size(self.directory.path(), "a.img"), self.bytes());
+        self.write(&[("a", uri)]);
+        for command in ["check", "apply"] {
+            let said = self.server.refuse(&[command, &self.path]);
+            assert!(flat(said.as_bytes()).contains(words), "{command}: {said}");
+        }
+        assert_eq!((size(self.directory.path(), "a.img"), self.bytes()), before);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.server.status()["volumes"][0]["bytes"].as_u64().expect("a volume")
+    }
+}
+
+#[test]
+fn apply_grows_a_file_only_where_create_says_from_what_to_what() {
+    let grown = Resized::of("file:a.img?create=8MiB");
+    grown.write(&[("a", "file:a.img?create=16MiB")]);
+    let shown = grown.server.ask(&["check", &grown.path]);
+    assert!(shown.contains("would grow from 8MiB to 16MiB"), "{shown}");
+    grown.server.ask(&["apply", &grown.path]);
+    assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (16 * MIB, 16 * MIB));
+    // A change that is none of its size says nothing of it.
+    truncate(grown.directory.path(), "a.img", 4 * MIB);
+    grown.refuse("file:a.img?create=32MiB", "but the file is there and has 4194304 bytes");
+    grown.server.stop();
+
+    // Where `create` was not, nobody knows what the size was to be.
+    let plain = Resized::of("file:a.img");
+    let there = "but the file is there and has 8388608 bytes";
+    plain.refuse("file:a.img?create=16MiB", there);
+    plain.refuse("file:a.img?create=4MiB", there);
+    plain.write(&[("a", "file:a.img?create=8MiB")]);
+    plain.server.ask(&["apply", &plain.path]);
+    plain.server.stop();
+}
+
+#[test]
+fn an_apply_that_is_undone_cuts_only_what_it_grew() {
+    let grown = Resized::of("file:a.img?create=8MiB");
+    let wanted = [("a", "file:a.img?create=16MiB"), ("n", "file:no.img")];
+    grown.write(&wanted);
+    let said = grown.server.refuse(&["apply", &grown.path]);
+    assert!(said.contains("served as before"), "{said}");
+    assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (8 * MIB, 8 * MIB));
+    // What it had before is kept: hosts may have written there.
+    truncate(grown.directory.path(), "a.img", 16 * MIB);
+    grown.write(&[("a", "file:a.img?create=8MiB")]);
+    grown.server.ask(&["apply", &grown.path]);
+    assert_eq!(grown.bytes(), 16 * MIB);
+    grown.write(&wanted);
+    let said = grown.server.refuse(&["apply", &grown.path]);
+    assert!(said.contains("served as before"), "{said}");
+    assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (16 * MIB, 16 * MIB));
+    grown.server.stop();
+}
