@@ -6,7 +6,6 @@
 //! What deliberately does not: the bytes of a protocol, connections and links, and which command goes where and when.
 //! An initiator keeps one [`Disk`], and with each job what its own protocol has to know of the command under way.
 //! Read [`disk`] first; the reasons are in docs/decisions/0006 and 0008.
-#![forbid(unsafe_code)]
 
 mod claims;
 mod disk;
