@@ -80,9 +80,7 @@ impl<W: Default> Disk<W> {
         }
         let (index, number) = (self.place(), self.next_number);
         self.next_number += 1;
-        let job = &mut self.table[index as usize];
-        job.begin(request.ticket, number, deadline);
-        job.ask(request.operation);
+        self.table[index as usize].begin(request, number, deadline);
         self.waiting.push_back(index);
         let hurries = self.presence.ends_waiting().is_some();
         self.wake_at(if hurries { Instant::ZERO } else { deadline });
@@ -110,7 +108,7 @@ impl<W: Default> Disk<W> {
     /// The job whose turn it is; it stays in front until [`start`](Self::start) or [`split`](Self::split). Changes that
     /// overlap a claim are blocked on the way, and flushes fail that have to.
     #[inline]
-    pub fn next(&mut self) -> Option<u32> {
+    pub fn front(&mut self) -> Option<u32> {
         loop {
             let index = *self.waiting.front()?;
             if self.is_claimed(index) {

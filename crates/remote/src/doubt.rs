@@ -12,6 +12,7 @@
 use core::cmp::Reverse;
 
 use block::{Failure, Instant, Outcome};
+use contract::{Cache, DiskFacts};
 
 use crate::disk::Disk;
 use crate::job::{Job, JobKind, JobState};
@@ -57,18 +58,20 @@ impl<W: Default> Disk<W> {
         self.wake_at(now);
     }
 
-    /// The last connection is closed: what was under way is dead at `dead_at`. `volatile`: the target may have lost what it
-    /// completed; `shared`: others write to it, too.
+    /// The last connection is closed: what was under way is dead at `dead_at`. `shared`: others write to the disk, too.
     #[cold]
-    pub fn all_closed(&mut self, dead_at: Instant, shared: bool, volatile: bool) {
+    pub fn all_closed(&mut self, dead_at: Instant, shared: bool) {
         for job in &mut self.table {
             if job.state == JobState::Doubtful(None) {
                 job.state = JobState::Doubtful(Some(dead_at));
             }
         }
         self.wake_at(dead_at);
+        let volatile = |facts: &DiskFacts| facts.cache == Cache::Volatile;
         let Flushes { written, covered, .. } = self.flushes;
-        self.flushes.are_doubtful |= volatile && (shared || written > covered);
+        if self.presence.facts().is_some_and(volatile) && (shared || written > covered) {
+            self.flushes.are_doubtful = true;
+        }
     }
 
     /// Fails every flush that waits, once.

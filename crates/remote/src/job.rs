@@ -2,7 +2,7 @@
 //!
 //! Units: bytes of the disk; of payloads, bytes of the buffer.
 
-use block::{Buffer, Extent, Failure, Instant, Operation, Outcome, Slot, Ticket};
+use block::{Buffer, Extent, Failure, Instant, Operation, Outcome, Request, Slot, Ticket};
 
 /// What a job asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct Job<W> {
     pub(crate) ticket: Ticket,
     pub kind: JobKind,
     pub durable: bool,
-    pub(crate) state: JobState,
+    pub state: JobState,
     /// It holds claims: it was begun, or may have been.
     pub(crate) claims: bool,
     pub(crate) tries: u8,
@@ -117,7 +117,7 @@ pub struct Job<W> {
     /// The command under way begins at `cursor`, and the next one at `then`.
     pub cursor: Cursor,
     pub then: Cursor,
-    pub(crate) deadline: Instant,
+    pub deadline: Instant,
     /// The request that it is a part of, and where it begins in the payload of that.
     pub(crate) part_of: Option<(Slot, u32)>,
     /// The payload; empty while it is elsewhere.
@@ -132,57 +132,31 @@ pub struct Job<W> {
 }
 
 impl<W> Job<W> {
-    /// Begins anew, with nothing of what was here before. A finished job has neither payload nor verdict nor claims.
+    /// Takes in what is asked, with nothing of what was here before. A finished job has neither payload nor ranges nor verdict
+    /// nor claims. Panics for a compare-and-write, which is refused before.
     #[inline]
-    pub(crate) fn begin(&mut self, ticket: Ticket, number: u64, deadline: Instant) {
-        (self.ticket, self.number, self.deadline) = (ticket, number, deadline);
-        self.state = JobState::Waiting;
-        (self.durable, self.tries) = (false, 0);
+    pub(crate) fn begin(&mut self, request: Request, number: u64, deadline: Instant) {
+        (self.ticket, self.number, self.deadline) = (request.ticket, number, deadline);
+        (self.state, self.tries, self.part_of) = (JobState::Waiting, 0, None);
         (self.cursor, self.then) = (Cursor::default(), Cursor::default());
-        (self.covers, self.part_of) = (0, None);
-    }
-
-    /// Takes in what is asked. Panics for a compare-and-write, which is refused before.
-    #[inline]
-    pub(crate) fn ask(&mut self, operation: Operation) {
-        match operation {
-            Operation::Read { extent, buffer } => self.carry(JobKind::Read, extent, buffer),
+        let (none, empty) = (Extent::default(), Buffer::empty());
+        (self.kind, self.extent, self.buffer, self.durable) = match request.operation {
+            Operation::Read { extent, buffer } => (JobKind::Read, extent, buffer, false),
             Operation::Write { extent, buffer, durable } => {
-                self.carry(JobKind::Write, extent, buffer);
-                self.durable = durable;
+                (JobKind::Write, extent, buffer, durable)
             }
-            Operation::Compare { extent, buffer } => self.carry(JobKind::Compare, extent, buffer),
-            Operation::Flush => self.name(JobKind::Flush, Extent::default()),
+            Operation::Compare { extent, buffer } => (JobKind::Compare, extent, buffer, false),
+            Operation::Flush => (JobKind::Flush, none, empty, false),
             Operation::WriteZeroes { extent, deallocate, durable } => {
-                self.name(JobKind::Zeroes { deallocate }, extent);
-                self.durable = durable;
+                (JobKind::Zeroes { deallocate }, extent, empty, durable)
             }
-            Operation::Verify { extent } => self.name(JobKind::Verify, extent),
+            Operation::Verify { extent } => (JobKind::Verify, extent, empty, false),
             Operation::Discard { extents } => {
-                self.name(JobKind::Discard, Extent::default());
                 self.ranges = extents;
+                (JobKind::Discard, none, empty, false)
             }
             Operation::CompareAndWrite { .. } => unreachable!("it is refused"),
-        }
-    }
-
-    fn name(&mut self, kind: JobKind, extent: Extent) {
-        (self.kind, self.extent) = (kind, extent);
-    }
-
-    /// Asks this, with a buffer that is filled or sent.
-    #[inline]
-    pub(crate) fn carry(&mut self, kind: JobKind, extent: Extent, buffer: Buffer) {
-        self.name(kind, extent);
-        self.buffer = buffer;
-    }
-
-    pub fn state(&self) -> JobState {
-        self.state
-    }
-
-    pub fn deadline(&self) -> Instant {
-        self.deadline
+        };
     }
 
     /// The bytes that it concerns, extent by extent.

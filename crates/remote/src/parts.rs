@@ -1,9 +1,10 @@
 //! A request whose payload is larger than a command may carry: cut into jobs at the edges of pages, joined again when the
 //! last of them is over. The whole ends as the worst of its parts did. Units: bytes of the request's buffer.
 
-use block::{Buffer, Completion, Extent, Outcome, Slot, Ticket};
+use block::{Buffer, Completion, Extent, Operation, Outcome, Request, Slot, Ticket};
 
 use crate::disk::Disk;
+use crate::job::JobKind;
 
 /// A request whose parts are jobs.
 #[derive(Debug)]
@@ -37,10 +38,14 @@ impl<W: Default> Disk<W> {
             let buffer = core::mem::replace(&mut rest, next);
             let length = buffer.len();
             let part = self.place();
+            let extent = Extent::new(all.offset.0 + u64::from(at), length.into());
+            let operation = match kind {
+                JobKind::Read => Operation::Read { extent, buffer },
+                JobKind::Compare => Operation::Compare { extent, buffer },
+                _ => Operation::Write { extent, buffer, durable },
+            };
             let job = &mut self[part];
-            job.begin(ticket, number, deadline);
-            job.carry(kind, Extent::new(all.offset.0 + u64::from(at), length.into()), buffer);
-            job.durable = durable;
+            job.begin(Request { ticket, operation }, number, deadline);
             job.part_of = Some((whole, start + at));
             if claims {
                 self.claim(part);

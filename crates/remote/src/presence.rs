@@ -40,11 +40,11 @@ pub enum Reach {
 pub struct Presence {
     reach: Reach,
     facts: Option<DiskFacts>,
-    /// Why it is not there.
-    fault: String,
+    /// Why the disk is not there, or not by one of its ways.
+    pub fault: String,
     closing: bool,
     draining: bool,
-    news: VecDeque<InitiatorNews>,
+    pub news: VecDeque<InitiatorNews>,
 }
 
 impl Default for Presence {
@@ -73,18 +73,9 @@ impl Presence {
     /// What the disk says of itself.
     pub fn set_facts(&mut self, facts: DiskFacts) {
         if self.facts.as_ref().is_some_and(|known| *known != facts) {
-            self.push_news(InitiatorNews::FactsChanged);
+            self.news.push_back(InitiatorNews::FactsChanged);
         }
         self.facts = Some(facts);
-    }
-
-    /// Why the disk is not there, or not by one of its ways.
-    pub fn set_fault(&mut self, why: impl Into<String>) {
-        self.fault = why.into();
-    }
-
-    pub fn fault(&self) -> &str {
-        &self.fault
     }
 
     pub fn is_closing(&self) -> bool {
@@ -100,14 +91,6 @@ impl Presence {
             Reach::Away if self.closing => Some(Failure::Removed),
             Reach::Away => self.draining.then_some(Failure::NotReady),
         }
-    }
-
-    pub fn push_news(&mut self, news: InitiatorNews) {
-        self.news.push_back(news);
-    }
-
-    pub fn poll_news(&mut self) -> Option<InitiatorNews> {
-        self.news.pop_front()
     }
 
     /// How it is that `what` (how the disk is sought, and where) is not there, in words.
@@ -132,7 +115,7 @@ impl<W: Default> Disk<W> {
     /// The disk answers.
     pub fn came(&mut self) {
         if core::mem::replace(&mut self.presence.reach, Reach::Here) == Reach::Away {
-            self.presence.push_news(InitiatorNews::Connected);
+            self.presence.news.push_back(InitiatorNews::Connected);
         }
     }
 
@@ -141,7 +124,7 @@ impl<W: Default> Disk<W> {
         let Presence { closing, ref fault, .. } = self.presence;
         if core::mem::take(&mut self.presence.reach) != Reach::Away && !closing {
             let news = InitiatorNews::Lost(fault.clone());
-            self.presence.push_news(news);
+            self.presence.news.push_back(news);
         }
         self.hurry();
     }
@@ -149,7 +132,7 @@ impl<W: Default> Disk<W> {
     /// There is no such disk any more.
     pub fn gone(&mut self, why: String) {
         self.presence.reach = Reach::Gone;
-        self.presence.push_news(InitiatorNews::Unusable(why));
+        self.presence.news.push_back(InitiatorNews::Unusable(why));
         self.hurry();
     }
 

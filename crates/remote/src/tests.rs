@@ -13,6 +13,18 @@ const NOW: Instant = Instant(1_000_000_000);
 const DEADLINE: Duration = Duration::from_secs(60);
 const DONE: Verdict = Verdict::Finish(Outcome::Done);
 
+fn facts(size: u64, cache: Cache) -> DiskFacts {
+    DiskFacts {
+        size: ByteCount(size),
+        logical_block: 512,
+        physical_block: 512,
+        cache,
+        read_only: false,
+        discards: false,
+        discard_zeroes: false,
+    }
+}
+
 fn disk() -> Disk<()> {
     let mut disk = Disk::default();
     disk.came();
@@ -37,7 +49,7 @@ fn ask(disk: &mut Disk<()>, slot: u32, operation: Operation) {
 /// Begins all that can be; the jobs.
 fn begin(disk: &mut Disk<()>) -> Vec<u32> {
     let mut begun = Vec::new();
-    while let Some(index) = disk.next() {
+    while let Some(index) = disk.front() {
         disk.start();
         begun.push(index);
     }
@@ -91,14 +103,14 @@ fn what_a_break_leaves_in_doubt_is_asked_again_when_it_is_dead_and_unknown_past_
         ask(&mut disk, 2, read(0, 512));
         let lost: Vec<_> = begin(&mut disk).into_iter().zip([true, false, true]).collect();
         disk.recover(NOW, lost.clone());
-        let states: Vec<_> = lost.iter().map(|(index, _)| disk[*index].state()).collect();
+        let states: Vec<_> = lost.iter().map(|(index, _)| disk[*index].state).collect();
         assert_eq!(states, [JobState::Doubtful(None), JobState::Waiting, JobState::Waiting]);
         let begun = begin(&mut disk);
         assert_eq!(begun, [lost[1].0, lost[2].0], "in the order of arrival");
         begun.into_iter().for_each(|index| disk.conclude(NOW, index, DONE));
         done(&mut disk);
         let dead_at = NOW + Duration::from_secs(dead_after);
-        disk.all_closed(dead_at, false, false);
+        disk.all_closed(dead_at, false);
         ask(&mut disk, 3, write(256, 512));
         assert!(begin(&mut disk).is_empty(), "it overlaps what is in doubt");
         disk.handle_timeout(Instant(dead_at.0 - 1));
@@ -106,8 +118,30 @@ fn what_a_break_leaves_in_doubt_is_asked_again_when_it_is_dead_and_unknown_past_
         disk.handle_timeout(dead_at);
         let ended = done(&mut disk).into_iter().find(|(slot, _)| *slot == 0);
         assert_eq!(ended.map(|(_, outcome)| outcome), expected);
-        assert_eq!(begin(&mut disk).len(), usize::from(expected.is_none()));
+        let begun = begin(&mut disk);
+        assert_eq!(begun.len(), usize::from(expected.is_none()));
+        // Asked again, it still has its deadline.
+        let stuck = disk.handle_timeout(NOW + DEADLINE);
+        assert_eq!(
+            stuck,
+            begun.iter().map(|index| (*index, Failure::TimedOut)).collect::<Vec<_>>()
+        );
     }
+}
+
+#[test]
+fn a_discard_in_doubt_blocks_what_overlaps_any_of_its_extents() {
+    let mut disk = disk();
+    let extents = vec![Extent::new(0, 4096), Extent::new(1 << 20, 4096)];
+    ask(&mut disk, 0, Operation::Discard { extents });
+    let discard = begin(&mut disk)[0];
+    disk.recover(NOW, vec![(discard, true)]);
+    ask(&mut disk, 1, write(1 << 20, 512));
+    ask(&mut disk, 2, write(4096, 512));
+    assert_eq!(begin(&mut disk).len(), 1);
+    disk.all_closed(NOW, false);
+    disk.handle_timeout(NOW);
+    assert_eq!(begin(&mut disk), [discard], "the replayed discard comes before");
 }
 
 #[test]
@@ -145,7 +179,7 @@ fn a_large_payload_is_cut_at_pages_and_joined_and_ends_as_the_worst_of_its_parts
     let mut disk = disk();
     ask(&mut disk, 0, read(512, 20_000));
     ask(&mut disk, 1, read(0, 512));
-    disk.next();
+    disk.front();
     disk.split(8192);
     let parts = begin(&mut disk);
     let extents: Vec<Extent> = parts.iter().map(|index| disk[*index].extent).collect();
@@ -176,22 +210,23 @@ fn a_discard_goes_on_until_its_cursor_is_behind_its_last_extent() {
 
 #[test]
 fn flushes_fail_once_if_completed_writes_may_be_lost() {
-    for (flushed, shared, volatile, fails) in [
-        (false, false, true, true),
-        (true, false, true, false),
-        (true, true, true, true),
-        (false, true, false, false),
+    for (flushed, shared, cache, fails) in [
+        (false, false, Cache::Volatile, true),
+        (true, false, Cache::Volatile, false),
+        (true, true, Cache::Volatile, true),
+        (false, true, Cache::None, false),
     ] {
         let mut disk = disk();
+        disk.presence.set_facts(facts(512, cache));
         ask(&mut disk, 0, write(0, 512));
         if flushed {
             ask(&mut disk, 1, Operation::Flush);
         }
-        while let Some(index) = disk.next() {
+        while let Some(index) = disk.front() {
             disk.start();
             disk.conclude(NOW, index, DONE);
         }
-        disk.all_closed(NOW, shared, volatile);
+        disk.all_closed(NOW, shared);
         done(&mut disk);
         ask(&mut disk, 2, Operation::Flush);
         assert_eq!(begin(&mut disk).len(), usize::from(!fails));
@@ -204,16 +239,16 @@ fn flushes_fail_once_if_completed_writes_may_be_lost() {
 
 #[test]
 fn nobody_waits_for_a_disk_that_is_away_while_it_is_drained_or_closed_or_for_one_that_is_gone() {
-    let ways: [(fn(&mut Disk<()>), Failure); 3] = [
-        (|disk| disk.drain(), Failure::NotReady),
-        (|disk| disk.close(), Failure::Removed),
-        (|disk| disk.gone("deleted".to_owned()), Failure::Removed),
-    ];
-    for (way, why) in ways {
+    for way in ["drain", "close", "gone"] {
         let mut disk = disk();
         ask(&mut disk, 0, read(0, 512));
-        way(&mut disk);
-        if why == Failure::NotReady || disk.presence.is_closing() {
+        match way {
+            "drain" => disk.drain(),
+            "close" => disk.close(),
+            _ => disk.gone("deleted".to_owned()),
+        }
+        let why = if way == "drain" { Failure::NotReady } else { Failure::Removed };
+        if way != "gone" {
             disk.handle_timeout(NOW);
             assert!(done(&mut disk).is_empty(), "it is there");
             disk.lost();
@@ -226,15 +261,7 @@ fn nobody_waits_for_a_disk_that_is_away_while_it_is_drained_or_closed_or_for_one
 
 #[test]
 fn people_are_told_what_changed_and_in_which_words() {
-    let facts = |size| DiskFacts {
-        size: ByteCount(size),
-        logical_block: 512,
-        physical_block: 512,
-        cache: Cache::None,
-        read_only: false,
-        discards: false,
-        discard_zeroes: false,
-    };
+    let facts = |size| facts(size, Cache::None);
     let mut disk: Disk<()> = Disk::default();
     assert_eq!(disk.presence.explain("cannot use 7.3"), "cannot use 7.3: no answer yet");
     disk.presence.set_facts(facts(512));
@@ -242,14 +269,14 @@ fn people_are_told_what_changed_and_in_which_words() {
     disk.presence.set_facts(facts(512));
     disk.came();
     disk.presence.set_facts(facts(1024));
-    disk.presence.set_fault("it is silent");
+    disk.presence.fault = "it is silent".to_owned();
     disk.lost();
     disk.lost();
     disk.came();
     disk.close();
     disk.lost();
     let mut told = Vec::new();
-    while let Some(news) = disk.presence.poll_news() {
+    while let Some(news) = disk.presence.news.pop_front() {
         told.push(disk.presence.tell(&news, "7.3", "connected"));
     }
     let connected = "connected, 1024 bytes";

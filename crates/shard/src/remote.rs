@@ -69,7 +69,7 @@ impl Remote {
         match settings {
             ImportSettings::NvmeTcp(settings) => {
                 let shared = shard.shards > 1;
-                Remote::NvmeTcp(Box::new(nvme_tcp::Initiator::new(now, settings, shared, seed)))
+                Remote::NvmeTcp(Box::new(nvme_tcp::Initiator::new(settings, shared, seed)))
             }
             ImportSettings::Aoe(mut settings) => {
                 settings.sharers = shard.shards;

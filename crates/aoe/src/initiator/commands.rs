@@ -51,7 +51,7 @@ impl Progress {
 }
 
 /// A part of a job, on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Command {
     pub(super) tag: u32,
     pub(super) job: u32,
@@ -123,11 +123,14 @@ impl Commands {
         (tag >> LANE_SHIFT) as u8
     }
 
-    /// Files a command under its tag, which is of `next_tag`.
-    pub(super) fn insert(&mut self, command: Command) {
-        let slot = self.slot(command.tag);
-        assert!(self.slots[slot].replace(command).is_none(), "tag {:#x} is used", command.tag);
+    /// Files a command under a tag of its own.
+    #[inline]
+    pub(super) fn insert(&mut self, command: Command) -> u32 {
+        let tag = self.next_tag();
+        let slot = self.slot(tag);
+        self.slots[slot] = Some(Command { tag, ..command });
         self.len += 1;
+        tag
     }
 
     #[inline]
@@ -160,24 +163,11 @@ mod tests {
     #[test]
     fn a_tag_is_found_until_its_command_is_answered_and_never_has_the_highest_bit() {
         let mut commands = Commands::new(4, 63, COUNT_MASK - 3);
-        let command = Command {
-            tag: 0,
-            job: 0,
-            at: 0,
-            count: 1,
-            path: 0,
-            counted: true,
-            copies: 1,
-            sent: Instant::ZERO,
-            due: None,
-            doubted: false,
-        };
         let mut tags = Vec::new();
         for _ in 0..SLOTS_MIN - 1 {
             assert!(commands.has_room(1));
-            let tag = commands.next_tag();
+            let tag = commands.insert(Command::default());
             assert_eq!((tag >> 31, Commands::lane_of(tag)), (0, 63));
-            commands.insert(Command { tag, ..command });
             tags.push(tag);
         }
         tags.dedup();

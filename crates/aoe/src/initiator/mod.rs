@@ -62,7 +62,6 @@ pub struct Settings {
 impl Settings {
     /// Usual settings: a window of 64, which the Linux driver has, a deadline of 60 s, a second for frames (twice what a bridge may hold one back is less,
     /// and it is as long as our target knows copies), 10 s for targets.
-    #[must_use]
     pub fn new(links: &[LinkId], address: Address) -> Settings {
         Settings {
             links: links.to_vec(),
@@ -151,7 +150,6 @@ pub struct Initiator {
 
 impl Initiator {
     /// An initiator that asks for its target once a link is up. `seed` decides where its tags begin.
-    #[must_use]
     pub fn new(mut settings: Settings, seed: u64) -> Initiator {
         assert!(!settings.links.is_empty(), "a remote disk without a link");
         assert!(!settings.address.is_wildcard(), "{} is no disk", settings.address);
@@ -180,38 +178,27 @@ impl Initiator {
 
     /// Whether a response from this address with this tag may be for this initiator: one of its own, or an announcement.
     #[inline]
-    #[must_use]
     pub fn wants(&self, address: Address, tag: u32) -> bool {
         address == self.settings.address
             && (tag == 0 || Commands::lane_of(tag) == self.settings.lane)
     }
 
     /// Where the disk is.
-    #[must_use]
     pub fn address(&self) -> Address {
         self.settings.address
     }
 
     /// What is known of the disk: `None` until it answered for the first time.
-    #[must_use]
     pub fn facts(&self) -> Option<DiskFacts> {
         self.disk.presence.facts().cloned()
     }
 
-    /// What the target says of itself.
-    #[must_use]
-    pub fn device(&self) -> Option<&IdentifyDevice> {
-        self.device.as_ref()
-    }
-
     /// Requests that are not completed.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.disk.in_flight()
     }
 
     /// What was counted.
-    #[must_use]
     pub fn counters(&self) -> InitiatorCounters {
         InitiatorCounters { blocked: self.disk.blocked_count, ..self.counters }
     }
@@ -222,7 +209,6 @@ impl Initiator {
     }
 
     /// Whether [`close`](Self::close) was called.
-    #[must_use]
     pub fn is_closing(&self) -> bool {
         self.disk.presence.is_closing()
     }
@@ -233,13 +219,11 @@ impl Initiator {
     }
 
     /// Whether nothing of it is left: no request, no batch.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         self.is_closing() && self.in_flight() == 0 && self.outbox.out() == 0
     }
 
     /// How it is, in words.
-    #[must_use]
     pub fn state(&self) -> String {
         let live: Vec<String> = self
             .paths
@@ -257,13 +241,11 @@ impl Initiator {
     }
 
     /// Why it is not connected.
-    #[must_use]
     pub fn explain(&self) -> String {
         self.disk.presence.explain(format_args!("cannot use {}", self.address()))
     }
 
     /// News in words.
-    #[must_use]
     pub fn tell(&self, news: &InitiatorNews) -> String {
         self.disk.presence.tell(news, self.address(), self.state())
     }
@@ -317,7 +299,7 @@ impl Initiator {
 
     /// What people should know next.
     pub fn poll_news(&mut self) -> Option<InitiatorNews> {
-        self.disk.presence.poll_news()
+        self.disk.presence.news.pop_front()
     }
 
     /// Frames have left, or were given up; their payloads come back.
@@ -345,7 +327,6 @@ impl Initiator {
 
     /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
     #[inline]
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.due_at, self.disk.poll_timeout(), self.ask_at()].into_iter().flatten().min()
     }
@@ -364,7 +345,7 @@ impl Initiator {
     #[cold]
     fn give_up(&mut self, now: Instant, index: u32, why: Failure) {
         let job = &mut self.disk[index];
-        let is_late = job.deadline() <= now;
+        let is_late = job.deadline <= now;
         if job.verdict.is_some() || (job.wire.held && !is_late) {
             return;
         }

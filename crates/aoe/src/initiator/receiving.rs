@@ -91,12 +91,12 @@ impl Initiator {
         let device = IdentifyDevice::parse(data);
         let path = &mut self.paths[index];
         let (Ok(argument), Ok(device)) = (argument, device) else {
-            self.disk.presence.set_fault(format!("{} does not say what it is", path.mac));
+            self.disk.presence.fault = format!("{} does not say what it is", path.mac);
             self.counters.strange += 1;
             return;
         };
         if envelope.header.flags.is_error() || !Status(argument.command_status).is_good() {
-            self.disk.presence.set_fault(format!("{} refuses to say what it is", path.mac));
+            self.disk.presence.fault = format!("{} refuses to say what it is", path.mac);
             self.counters.refused += 1;
             return;
         }
@@ -108,13 +108,13 @@ impl Initiator {
                 "{} on {} has the address {} and is another disk: expected {known}, seen {device}",
                 path.mac, path.link, self.settings.address
             );
-            self.disk.presence.set_fault(why.clone());
-            self.disk.presence.push_news(InitiatorNews::Refused(why));
+            self.disk.presence.fault = why.clone();
+            self.disk.presence.news.push_back(InitiatorNews::Refused(why));
             return self.note_life();
         }
         if path.sectors == 0 || !told {
             // Not told yet, it is asked again for both.
-            self.disk.presence.set_fault(format!("{} takes no frame of a sector", path.mac));
+            self.disk.presence.fault = format!("{} takes no frame of a sector", path.mac);
             return;
         }
         path.identified(now);

@@ -143,23 +143,9 @@ impl Initiator {
             if progress.cut >= length {
                 self.active.pop_front();
             }
-            let tag = self.commands.next_tag();
-            let (path, counted, copies) = (path as u32, false, 0);
-            let (sent, due, job) = (now, None, index);
-            let doubted = false;
-            self.commands.insert(Command {
-                tag,
-                job,
-                at,
-                count,
-                path,
-                counted,
-                copies,
-                sent,
-                due,
-                doubted,
-            });
-            self.transmit(tag, path, now);
+            let command = Command { job: index, at, count, ..Command::default() };
+            let tag = self.commands.insert(command);
+            self.transmit(tag, path as u32, now);
         }
         for index in stuck.into_iter().rev() {
             self.active.push_front(index);
@@ -178,7 +164,7 @@ impl Initiator {
     fn activate(&mut self) -> Option<u32> {
         let device = self.device.as_ref()?;
         let (size, volatile) = (device.sectors.saturating_mul(SECTOR as u64), device.write_cache);
-        while let Some(index) = self.disk.next() {
+        while let Some(index) = self.disk.front() {
             let job = self.disk.start();
             let Extent { offset, length } = job.extent;
             let in_range = job.extent.fits(ByteCount(size))
@@ -271,9 +257,8 @@ impl Initiator {
         while done < whole.count {
             let count = sectors.min(whole.count - done);
             let at = whole.at + u64::from(done) * SECTOR as u64;
-            let tag = self.commands.next_tag();
-            let path = path as u32;
-            self.commands.insert(Command { tag, at, count, path, copies: 0, sent: now, ..whole });
+            let piece = Command { at, count, path: path as u32, copies: 0, sent: now, ..whole };
+            let tag = self.commands.insert(piece);
             self.disk[whole.job].wire.unanswered += 1;
             self.resend.push_back(tag);
             done += count;
@@ -376,7 +361,7 @@ impl Initiator {
             let path = &mut self.paths[index];
             if path.state == PathState::Live && path.timeouts >= SUSPECT {
                 let why = format!("{} on {} does not answer", path.mac, path.link);
-                self.disk.presence.set_fault(why);
+                self.disk.presence.fault = why;
                 path.ask(now);
                 self.recall(index as u32);
             }

@@ -1,6 +1,6 @@
 //! What the initiator keeps with each job of its disk: the command under way, and how far its data are.
 
-use super::link::GRANTS;
+use super::framing::GRANTS;
 
 pub(super) type Disk = remote::Disk<Exchange>;
 pub(super) type Job = remote::Job<Exchange>;

@@ -21,7 +21,7 @@ use wire::nvme_tcp::{CapsuleResponse, Digests, FatalErrorStatus, PduType, R2T};
 
 use super::exchange::{Disk, Grant, Job};
 use super::facts::Limits;
-use super::link::{Fault, GRANTS, Link, Part, fault, terminated};
+use super::framing::{Fault, Framing, GRANTS, PayloadPart, fault, terminated};
 use super::outcome::verdict;
 use crate::tcp::pdu_stream::{Frame, Front, Violation, peek};
 use data::Incoming;
@@ -57,7 +57,7 @@ pub(super) enum QueueNews {
 /// An I/O queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) link: Link,
+    pub(super) framing: Framing,
     /// Connect was answered well.
     pub(super) live: bool,
     slots: Vec<Slot>,
@@ -79,7 +79,7 @@ impl Queue {
     /// A queue without connection.
     pub(super) fn new(asked: Digests) -> Queue {
         Queue {
-            link: Link::new(asked),
+            framing: Framing::new(asked),
             live: false,
             slots: Vec::new(),
             free: Vec::new(),
@@ -102,7 +102,7 @@ impl Queue {
 
     /// Sends Connect.
     pub(super) fn connect(&mut self, command: Command, data: &[u8]) {
-        self.link.push_command_with(command.with_command_id(CONNECT_ID), data);
+        self.framing.push_command_with(command.with_command_id(CONNECT_ID), data);
     }
 
     /// Whether it takes a command.
@@ -127,23 +127,23 @@ impl Queue {
 
     /// Some of a batch left: the peer's kernel takes bytes.
     pub(super) fn handle_progress(&mut self, now: Instant) {
-        self.link.handle_progress(now);
+        self.framing.handle_progress(now);
         self.heard = self.heard.max(now);
     }
 
-    /// When [`listen`](Self::listen) wants to be called: nothing was heard for `patience` times the usual while something is asked.
+    /// When [`probe`](Self::probe) wants to be called: nothing was heard for `slack` times the usual while something is asked.
     #[inline]
-    pub(super) fn quiet_at(&self, patience: u32) -> Option<Instant> {
+    pub(super) fn quiet_at(&self, slack: u32) -> Option<Instant> {
         if self.outstanding == 0 || !self.live {
             return None;
         }
         let limit = if self.probing { QUEUE_QUIET + QUEUE_SILENT } else { QUEUE_QUIET };
-        Some(self.heard + limit * patience)
+        Some(self.heard + limit * slack)
     }
 
     /// Asks a quiet queue for a sign of life; returns whether it was asked before and is silent.
-    pub(super) fn listen(&mut self, now: Instant, patience: u32) -> bool {
-        if self.quiet_at(patience).is_none_or(|at| at > now) {
+    pub(super) fn probe(&mut self, now: Instant, slack: u32) -> bool {
+        if self.quiet_at(slack).is_none_or(|at| at > now) {
             return false;
         }
         if self.probing {
@@ -152,7 +152,7 @@ impl Queue {
         // Property Get belongs on admin queues: every target refuses it here at once, without memory or a disk. And a queue
         // has one entry more than we use for disk.
         let probe = Command::property_get(Register::CSTS.0, false).with_command_id(PROBE_ID);
-        self.link.push_command(probe);
+        self.framing.push_command(probe);
         self.probing = true;
         false
     }
@@ -176,17 +176,17 @@ impl Queue {
         let job = &mut disk[index];
         self.large_reads += u32::from(is_large_read(job));
         let wire = &mut job.wire;
-        (wire.slot, wire.batch) = (slot, self.link.gathering_number());
+        (wire.slot, wire.batch) = (slot, self.framing.gathering_number());
         (wire.received, wire.granted, wire.grants, wire.bad_digest) = (0, 0, 0, false);
         let command = command.with_command_id(id);
         if sends == 0 || sends > limits.capsule {
-            self.link.push_command(command);
+            self.framing.push_command(command);
             return;
         }
         wire.granted = sends;
         let command = command.with_sgl(SglDescriptor::in_capsule(sends));
-        let part = Part { owner: index, at: 0, length: sends, job };
-        self.link.push_command_lending(command, part, memory);
+        let part = PayloadPart { owner: index, at: 0, length: sends, job };
+        self.framing.push_command_lending(command, part, memory);
     }
 
     /// The job and slot of a command identifier.
@@ -217,8 +217,8 @@ impl Queue {
     ) -> Result<Receive, Fault> {
         self.heard = now;
         let mut at = 0;
-        if !self.link.greeted {
-            at = self.link.handle_greeting(bytes)?;
+        if !self.framing.greeted {
+            at = self.framing.handle_greeting(bytes)?;
             if at == 0 {
                 let next = Next::Stream { at_least: 128, at_most: UNBOUNDED };
                 return Ok(Receive { consumed: 0, next });
@@ -236,7 +236,7 @@ impl Queue {
             if at == bytes.len() {
                 return Ok(Receive { consumed: at, next: self.front() });
             }
-            match peek(&bytes[at..], self.link.digests)? {
+            match peek(&bytes[at..], self.framing.digests)? {
                 Front::Short(at_least) => {
                     let next = Next::Stream { at_least, at_most: self.at_most() };
                     return Ok(Receive { consumed: at, next });
@@ -399,15 +399,15 @@ impl Queue {
     /// Sends what was asked for, if the payload is at home.
     fn serve_grants(&mut self, index: u32, id: u16, disk: &mut Disk, memory: &mut dyn Memory) {
         let job = &mut disk[index];
-        let batch = self.link.gathering_number();
+        let batch = self.framing.gathering_number();
         if job.wire.grants == 0 || !job.place.is_within_reach(batch) {
             return;
         }
         let grants = core::mem::take(&mut job.wire.grants);
         for at in 0..usize::from(grants) {
             let Grant { tag, at, length } = job.wire.waiting_grants[at];
-            let part = Part { owner: index, at, length, job: &mut *job };
-            self.link.push_answer(id, tag, part, memory);
+            let part = PayloadPart { owner: index, at, length, job: &mut *job };
+            self.framing.push_answer(id, tag, part, memory);
         }
     }
 
@@ -421,7 +421,7 @@ impl Queue {
         returned: &mut Vec<u32>,
         memory: &mut dyn Memory,
     ) {
-        self.link.take_back(batch, |index, buffer| {
+        self.framing.take_back(batch, |index, buffer| {
             disk.take_home(index, buffer);
             let job = &disk[index];
             if job.verdict.is_some() || job.wire.grants > 0 {
@@ -451,10 +451,10 @@ impl Queue {
             disk.take_home(direct.token as u32, direct.buffer);
         }
         if let Some(batch) = batch {
-            self.link.take_back(batch, |index, buffer| disk.take_home(index, buffer));
+            self.framing.take_back(batch, |index, buffer| disk.take_home(index, buffer));
         }
         self.drop_gathering(disk);
-        self.link.closed();
+        self.framing.closed();
         (self.live, self.probing) = (false, false);
         (self.incoming, self.news) = (None, None);
         (self.outstanding, self.large_reads) = (0, 0);
@@ -462,7 +462,7 @@ impl Queue {
         for slot in 0..self.slots.len() as u16 {
             let index = self.slots[usize::from(slot)].job;
             if index != NONE {
-                lost.push((index, disk[index].wire.batch != self.link.gathering_number()));
+                lost.push((index, disk[index].wire.batch != self.framing.gathering_number()));
                 self.free_slot(slot);
             }
         }
@@ -471,7 +471,7 @@ impl Queue {
 
     /// Drops what has not left.
     pub(super) fn drop_gathering(&mut self, disk: &mut Disk) {
-        self.link.drop_gathering(|index, buffer| disk.take_home(index, buffer));
+        self.framing.drop_gathering(|index, buffer| disk.take_home(index, buffer));
     }
 }
 

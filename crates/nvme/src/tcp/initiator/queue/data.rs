@@ -12,7 +12,7 @@ use wire::nvme::Status;
 use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
 
 use super::super::exchange::Disk;
-use super::super::link::Fault;
+use super::super::framing::Fault;
 use super::{Queue, UNBOUNDED};
 use crate::tcp::pdu_stream::{Frame, Violation, digest_at};
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use block::{BlockCount, Extent, Failure, Instant, Operation, Outcome};
+use block::{BlockCount, Failure, Instant, Operation, Outcome};
 use wire::nvme_tcp::Digests;
 
 use super::pair::{Pair, SUBSYSTEM, namespace, nqn, settings};
@@ -118,21 +118,6 @@ fn a_disk_that_never_answers_costs_the_association_and_the_write_is_unknown() {
     assert!(pair.now.since(asked_at) >= Duration::from_secs(5) + QUIESCE);
 }
 
-/// Found by the simulator: the only request was in doubt when deadlines were looked at, and was then replayed for ever.
-#[test]
-fn a_write_that_was_replayed_still_has_its_deadline() {
-    let mut pair = Pair::new(8, settings(Digests::NONE), false);
-    pair.connect();
-    pair.chances.disk = Duration::from_secs(100_000);
-    pair.write(1, 0, &[1; 4096]);
-    let asked_at = pair.now;
-    let_it_leave(&mut pair);
-    cut_all(&mut pair);
-    assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::TimedOut));
-    let deadline = Duration::from_secs(60);
-    assert!((deadline..=deadline + 2 * QUIESCE).contains(&pair.now.since(asked_at)));
-}
-
 #[test]
 fn after_a_break_the_next_flush_fails_once_if_completed_writes_were_volatile() {
     for (volatile, writes, expected) in [
@@ -198,21 +183,6 @@ fn a_write_in_doubt_that_is_closed_ends_unknown() {
     pair.initiator.close();
     assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::Removed));
     pair.run_until("gone", |pair| pair.initiator.is_gone());
-}
-
-#[test]
-fn a_discard_in_doubt_blocks_what_overlaps_any_of_its_ranges() {
-    let mut pair = slow(11);
-    let extents = vec![Extent::new(0, 4096), Extent::new(1 << 20, 4096)];
-    pair.ask(1, Operation::Discard { extents });
-    let_it_leave(&mut pair);
-    let cut_at = cut_all(&mut pair);
-    pair.chances.disk = Duration::ZERO;
-    notice(&mut pair);
-    pair.write(2, 1 << 20, &[9; 512]);
-    assert_eq!(pair.finish(2).0, Outcome::Done);
-    assert!(pair.now.since(cut_at) >= QUIESCE);
-    assert_eq!(pair.disk[1 << 20], 9, "the replayed discard came before");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T
 
 use crate::tcp::initiator::exchange::Disk;
 use crate::tcp::initiator::facts::Limits;
-use crate::tcp::initiator::link::{Fault, Socket};
+use crate::tcp::initiator::framing::{Fault, Socket};
 use crate::tcp::initiator::plan::{Plan, plan};
 use crate::tcp::initiator::queue::Queue;
 
@@ -36,7 +36,6 @@ const LIMITS: Limits = Limits {
     range_blocks: u32::MAX,
     discard_blocks: u64::MAX,
     compares: true,
-    volatile: false,
 };
 
 impl Played {
@@ -44,7 +43,7 @@ impl Played {
     fn new(digests: Digests) -> Played {
         let mut queue = Queue::new(digests);
         queue.set_depth(4);
-        queue.link.open(ConnectionId::default());
+        queue.framing.open(ConnectionId::default());
         let mut played = Played { queue, disk: Disk::default(), memory: Pages::default(), digests };
         played.receive(&ICResp::new(digests, 4096).emit()).expect("a good ICResp");
         played.queue.live = true;
@@ -65,7 +64,7 @@ impl Played {
 
     /// Sends the command of the job whose turn it is.
     fn go_on(&mut self) {
-        let index = self.disk.next().expect("a job waits");
+        let index = self.disk.front().expect("a job waits");
         match plan(&mut self.disk[index], &LIMITS, 1) {
             Plan::Command { command, sends } => {
                 self.disk.start();
@@ -89,7 +88,7 @@ impl Played {
     }
 
     fn batch(&mut self) -> Option<SendBatch> {
-        self.queue.link.take_batch(NOW)
+        self.queue.framing.take_batch(NOW)
     }
 
     fn sent(&mut self, batch: SendBatch) {
@@ -274,11 +273,11 @@ fn a_large_read_goes_straight_into_its_buffer_and_a_break_returns_it() {
     assert_eq!(receive.consumed, 124);
     let Next::Direct(direct) = receive.next else { panic!("{:?}", receive.next) };
     assert_eq!((direct.at, direct.length), (100, 131_072 - 100));
-    played.queue.link.socket = Socket::Closing(ConnectionId::default());
+    played.queue.framing.socket = Socket::Closing(ConnectionId::default());
     let lost = played.queue.handle_closed(Some(direct), None, &mut played.disk);
     assert_eq!(lost.len(), 1);
     played.disk.recover(NOW, lost);
-    assert!(played.disk.next().is_some(), "it is asked again, with its buffer");
+    assert!(played.disk.front().is_some(), "it is asked again, with its buffer");
 }
 
 #[test]
@@ -290,7 +289,7 @@ fn a_command_that_had_not_left_is_not_in_doubt() {
     let lost = played.queue.handle_closed(None, Some(out), &mut played.disk);
     assert_eq!(lost.iter().filter(|(_, left)| *left).count(), 1);
     played.disk.recover(NOW, lost);
-    let states = [0, 1].map(|index| played.disk[index].state());
+    let states = [0, 1].map(|index| played.disk[index].state);
     assert_eq!(states, [JobState::Doubtful(None), JobState::Waiting]);
 }
 

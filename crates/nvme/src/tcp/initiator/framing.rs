@@ -25,6 +25,8 @@ pub(super) enum Fault {
     Violation(Violation),
     /// Anything else, for people.
     Reason(String),
+    /// The controller was reset; `drained`: none of its commands is carried out any more.
+    Reset { drained: bool },
 }
 
 impl From<Violation> for Fault {
@@ -38,6 +40,7 @@ impl core::fmt::Display for Fault {
         match self {
             Fault::Violation(violation) => write!(f, "the target broke the protocol: {violation}"),
             Fault::Reason(reason) => f.write_str(reason),
+            Fault::Reset { .. } => f.write_str("the controller was reset"),
         }
     }
 }
@@ -62,7 +65,7 @@ pub(super) enum Socket {
 
 /// A connection's sending side.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Framing {
     pub(super) socket: Socket,
     pub(super) digests: Digests,
     /// Most data of one H2CData.
@@ -81,10 +84,10 @@ pub(super) struct Link {
     out: Option<Instant>,
 }
 
-impl Link {
-    /// A link without a connection that will ask for `asked`.
-    pub(super) fn new(asked: Digests) -> Link {
-        Link {
+impl Framing {
+    /// No connection yet; one that comes will ask for `asked`.
+    pub(super) fn new(asked: Digests) -> Framing {
+        Framing {
             socket: Socket::Absent,
             digests: Digests::NONE,
             max_h2c_data: ICResp::MAX_H2C_DATA_MIN,
@@ -176,7 +179,7 @@ impl Link {
     pub(super) fn push_command_lending(
         &mut self,
         command: Command,
-        part: Part<'_>,
+        part: PayloadPart<'_>,
         memory: &mut dyn Memory,
     ) {
         self.push_header(&CapsuleCommand::new(command, self.digests, part.length).emit());
@@ -188,7 +191,7 @@ impl Link {
         &mut self,
         command_id: u16,
         tag: u16,
-        mut part: Part<'_>,
+        mut part: PayloadPart<'_>,
         memory: &mut dyn Memory,
     ) {
         while part.length > 0 {
@@ -196,8 +199,8 @@ impl Link {
             let last = length == part.length;
             let header = DataHeader::h2c(command_id, tag, part.at, length, last, self.digests);
             self.push_header(&header.emit());
-            let Part { owner, at, .. } = part;
-            self.push_part(Part { owner, at, length, job: &mut *part.job }, memory);
+            let PayloadPart { owner, at, .. } = part;
+            self.push_part(PayloadPart { owner, at, length, job: &mut *part.job }, memory);
             (part.at, part.length) = (part.at + length, part.length - length);
         }
     }
@@ -211,8 +214,8 @@ impl Link {
 
     /// Appends a part of a payload, moving its buffer into the batch unless it is there already.
     #[inline]
-    fn push_part(&mut self, part: Part<'_>, memory: &mut dyn Memory) {
-        let Part { owner, at, length, job } = part;
+    fn push_part(&mut self, part: PayloadPart<'_>, memory: &mut dyn Memory) {
+        let PayloadPart { owner, at, length, job } = part;
         if job.kind == JobKind::Discard {
             return self.push_bytes(&job.wire.ranges[at as usize..(at + length) as usize]);
         }
@@ -312,7 +315,7 @@ impl Link {
 }
 
 /// A part of a job's payload.
-pub(super) struct Part<'a> {
+pub(super) struct PayloadPart<'a> {
     /// The job.
     pub(super) owner: u32,
     /// Where the part begins.
