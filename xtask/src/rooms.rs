@@ -44,7 +44,7 @@ impl Room {
 const ROOMS: &[Room] = &[
     Room::pure("wire", &[]),
     Room::pure("block", &["crc-fast"]),
-    Room::pure("contract", &["block"]),
+    Room::pure("contract", &["block", "wire"]),
     Room::pure("volume", &["block", "contract"]),
     Room::pure("remote", &["block", "contract"]),
     Room::pure("nvme", &["block", "contract", "remote", "wire"]),

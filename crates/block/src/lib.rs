@@ -19,7 +19,7 @@ pub mod time;
 pub mod units;
 
 pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
-pub use memory::Memory;
+pub use memory::{Loan, Memory};
 pub use pool::{Account, Class, Pool};
 pub use random::Random;
 pub use request::{Completion, Failure, Operation, Outcome, Request, Submit};

@@ -36,6 +36,9 @@ pub const POOL_CAPSULE_RESERVE: u32 = 8;
 /// The default budget of the data path: 256 MiB.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
 
+/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in
+/// the first-level cache.
+pub const LOANS_TOGETHER: usize = 32;
 /// PDUs of one connection that are handled in a turn.
 pub const TURN_PDUS: u32 = 256;
 /// Bytes of one connection that are handled in a turn.

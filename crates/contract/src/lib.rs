@@ -6,10 +6,12 @@
 //! Read [`machine`] first, then `connection`.
 
 pub mod connection;
+pub mod counters;
 pub mod disk;
 pub mod filter;
 pub mod link;
 pub mod machine;
+pub mod session;
 pub mod suite;
 
 pub use block::DiskId;
@@ -17,5 +19,11 @@ pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
 pub use disk::{Cache, DiskFacts};
-pub use link::{FrameBatch, InFrame, Instruction, LinkFacts, LinkId, OutFrame, Spread};
+pub use link::{
+    EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, Links, MacAddress,
+    Misfits, OpenedFrame, OutFrame, Spread, Station, VirtualLinks,
+};
 pub use machine::{Ask, Effect, Event, Loss, Machine};
+pub use session::{
+    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, StreamEffect, TargetContext,
+};

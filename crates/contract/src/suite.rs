@@ -9,10 +9,11 @@
 //!
 //! Links have scenes of their own, over a [`Cable`].
 //!
-//! [`Pages`] is for the other side: the memory that tests of machines alone lend to them.
+//! For the other side, tests of machines alone: [`Pages`] is the memory that they are lent, [`Pipe`] gives them virtual links.
 
 mod links;
 mod pages;
+mod pipe;
 mod scenes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,12 +24,15 @@ use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
 
+use wire::ethernet::EtherType;
+
 pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 pub use pages::Pages;
+pub use pipe::Pipe;
 
 use crate::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
-    Machine, Next, Receive, SendBatch,
+    Machine, Next, OutFrame, Receive, SendBatch, Station,
 };
 
 /// A peer's end of a connection, numbered by the harness.
@@ -120,7 +124,7 @@ pub enum Command {
 }
 
 /// A frame of a batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FramePart {
     /// Where to.
     pub link: LinkId,
@@ -128,6 +132,17 @@ pub struct FramePart {
     pub head: Vec<u8>,
     /// Bytes that follow, from a buffer.
     pub data: Vec<u8>,
+    /// What it is put into before it leaves.
+    pub inside: Option<Wrapping>,
+}
+
+/// A frame that goes around another one: its link and header, and the bytes between the two.
+#[derive(Clone, Debug)]
+pub struct Wrapping {
+    pub facts: LinkFacts,
+    pub to: Station,
+    pub ether_type: EtherType,
+    pub bytes: Vec<u8>,
 }
 
 /// An answer to bytes that are shown.
@@ -305,15 +320,18 @@ impl Scripted {
 
     fn send_frames(&mut self, token: u32, frames: Vec<FramePart>, memory: &mut dyn Memory) {
         let mut batch = FrameBatch::default();
-        for FramePart { link, head, data } in frames {
-            if data.is_empty() {
-                batch.push(link, &head);
-                continue;
+        for (index, FramePart { link, head, data, inside }) in frames.into_iter().enumerate() {
+            batch.push_whole(link, &head);
+            if !data.is_empty() {
+                let buffer = self.lend(&data, memory);
+                let mark = batch.buffers.len() as u32;
+                let buffer = batch.push_buffer(buffer, mark);
+                let data_length = data.len() as u32;
+                batch.frames[index] = OutFrame { buffer, data_length, ..batch.frames[index] };
             }
-            let buffer = self.lend(&data, memory);
-            let mark = batch.buffers.len() as u32;
-            let buffer = batch.push_buffer(buffer, mark);
-            batch.push_with_data(link, &head, buffer, 0, data.len() as u32);
+            if let Some(Wrapping { facts, to, ether_type, bytes }) = inside {
+                batch.put_in_front(index, &facts, &to, ether_type, &bytes);
+            }
         }
         self.effects.push_back(Effect::SendFrames { token, batch });
     }

@@ -7,7 +7,7 @@
 use block::Instant;
 use wire::nvme::command::{AdminOpcode, Fuse};
 use wire::nvme::feature::FeatureId;
-use wire::nvme::identify::IDENTIFY_SIZE;
+use wire::nvme::identify::{Cns, IDENTIFY_SIZE};
 use wire::nvme::log::{GetLog, LogId};
 use wire::nvme::{Command, Nqn, Status};
 
@@ -73,12 +73,18 @@ impl Controllers {
             return answer.unwrap_or_else(|why| Answer::Now(Reply::new(id, why.with_dnr())));
         }
         let outcome = self.answer(now, name, command, data);
-        Answer::Now(match outcome {
+        let identifies =
+            command.admin_opcode() == AdminOpcode::IDENTIFY && Cns::of(command) == Cns::NAMESPACE;
+        match outcome {
             Ok((result, data)) => {
-                Reply { data, ..Reply::new(id, Status::SUCCESS).with_result(result) }
+                let reply = Reply { data, ..Reply::new(id, Status::SUCCESS).with_result(result) };
+                match identifies {
+                    true => self.answer_identified(name, command.nsid(), reply),
+                    false => Answer::Now(reply),
+                }
             }
-            Err(status) => Reply::new(id, status.with_dnr()),
-        })
+            Err(status) => Answer::Now(Reply::new(id, status.with_dnr())),
+        }
     }
 
     fn answer(

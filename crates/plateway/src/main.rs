@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod control;
 mod preview;
+mod protocols;
 mod run;
 
 use std::io::IsTerminal;

@@ -68,6 +68,11 @@ impl SimDisk {
         }
     }
 
+    /// Makes it hold nothing but this byte.
+    pub fn fill(&mut self, byte: u8) {
+        self.media.fill(byte);
+    }
+
     /// What a driver tells of it.
     pub fn facts(&self) -> DiskFacts {
         DiskFacts {

@@ -9,7 +9,7 @@ use crate::raw_host::{RawHost, Watcher};
 use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
 
 /// Kinds of faults.
-pub(crate) const FAULTS: usize = 15;
+pub(crate) const FAULTS: usize = 16;
 
 impl Run {
     fn intervals(&self) -> [u64; FAULTS] {
@@ -30,6 +30,7 @@ impl Run {
             faults.subsystems_ms,
             faults.link_ms,
             faults.hostile_ms,
+            faults.swap_ms,
         ]
     }
 
@@ -91,6 +92,7 @@ impl Run {
                     self.world.disturb_link(3_000, mtus);
                 }
                 14 => crate::lan::disturb(self),
+                15 => self.swap(),
                 _ => {
                     let (world, random) = (&mut self.world, &mut self.random);
                     self.garbage.send(world, TARGET, &subsystem_name(), random);
@@ -164,7 +166,7 @@ impl Run {
             layout: layout.clone(),
         });
         self.export();
-        self.renew_aoe_export();
+        self.set_aoe_export();
     }
 
     fn unplug(&mut self) {
@@ -218,6 +220,7 @@ impl Run {
         }
         self.watchers.iter_mut().for_each(Watcher::stop);
         self.allow_everything();
+        self.end_swaps();
         self.raw_hosts.iter_mut().for_each(RawHost::stop);
         self.world.raw_news = true;
     }

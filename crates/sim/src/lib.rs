@@ -24,6 +24,7 @@ pub mod oracle;
 pub mod raw_host;
 pub mod run;
 pub mod scenario;
+mod swap;
 pub mod trace;
 pub mod world;
 

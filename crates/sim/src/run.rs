@@ -9,11 +9,10 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::limits::REPLY_DATA_MAX;
-use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
-use contract::{DiskId, ListenerId};
-use nvme::subsystem::{Hosts, Namespace, Subsystem};
-use nvme::tcp::target::Counters;
-use shard::{Answer, Mail, News, Order, Settings, Shard};
+use block::{Failure, Outcome, Random, ShardId};
+use contract::{DiskId, ListenerId, SessionCounters};
+use nvme::subsystem::{Hosts, Subsystem};
+use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
@@ -29,11 +28,13 @@ use crate::lan::LanState;
 use crate::oracle::Oracle;
 use crate::raw_host::{Deeds, Manners, RawHost, Watcher};
 use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
+use crate::swap::Swap;
 use crate::trace::Trace;
 use crate::world::{Mishaps, Planted, World};
 
 /// The target is the first host.
 pub(crate) const TARGET: usize = 0;
+const LISTENER: ListenerId = ListenerId(0);
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time limit together.
@@ -104,7 +105,7 @@ pub struct Activity {
     /// Those that ended otherwise.
     pub failed: u64,
     /// What the target's connections did.
-    pub served: Counters,
+    pub served: SessionCounters,
     /// Payloads that a target received straight into their buffers: H2CData after an R2T.
     pub direct_in: u64,
     /// The same for clients: C2HData of a read.
@@ -129,6 +130,8 @@ pub struct Activity {
     pub denials: u64,
     /// Subsystems that went.
     pub removals: u64,
+    /// Times that another volume took the volume's place.
+    pub swaps: u64,
     /// What the AoE target did, and what it dropped.
     pub aoe: aoe::target::Counters,
     /// Frames that the AoE target dropped.
@@ -229,6 +232,7 @@ pub(crate) struct Run {
     /// What each of them saw last.
     pub(crate) last_seen: Vec<Option<BTreeSet<Nqn>>>,
     pub(crate) exports: Exports,
+    pub(crate) swap: Swap,
     pub(crate) garbage: Garbage,
     pub(crate) lan: LanState,
     /// Hosts that are started again, and when.
@@ -301,6 +305,7 @@ impl Run {
             last_seen: vec![None; watchers.len()],
             watchers,
             exports: Exports::default(),
+            swap: Swap::default(),
             garbage: Garbage::default(),
             lan: LanState::default(),
             starts: Vec::new(),
@@ -308,6 +313,7 @@ impl Run {
             did: Activity::default(),
         };
         run.plug_lan();
+        run.plug_other();
         run
     }
 
@@ -326,10 +332,12 @@ impl Run {
         }
         self.heal();
         self.finish(self.world.now + PATIENCE)?;
+        self.let_news_spread()?;
         for index in 0..self.clients.len() {
             self.collect(self.clients[index].host);
         }
         self.look_at_everything()?;
+        self.look_at_other()?;
         self.collect(TARGET);
         self.shut_down()?;
         Ok(Passed {
@@ -366,6 +374,7 @@ impl Run {
         self.did.events = self.watchers.iter().map(|watcher| watcher.events).sum();
         self.did.client_shards = self.setup.client_shards;
         (self.did.denials, self.did.removals) = (self.exports.denials, self.exports.removals);
+        self.did.swaps = self.swap.count;
         self.did.fates = self.world.ethernet.fates;
         if let Some(controller) = &self.lan.controller {
             (self.did.changes, self.did.unavailable) = (controller.changes, controller.unavailable);
@@ -459,7 +468,7 @@ impl Run {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
                 let mut made = Simulated::target(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
-                made.repeats = (self.plant == Some(Plant::ForgetsRepeats)).then(Default::default);
+                self.prepare_lan(&mut made, TARGET);
                 made
             })
             .collect();
@@ -467,16 +476,24 @@ impl Run {
         self.unanswered = 0;
         self.replug = None;
         self.exports.restart(self.world.now);
+        // Nobody connects before all shards know what is spoken there.
+        for shard in 0..usize::from(shards) {
+            let order = Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp };
+            let mail = self.next_order(order);
+            self.world.order_first(TARGET, shard, mail);
+        }
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
             let facts = self.world.hosts[TARGET].disks[&disk].facts();
             self.order_all(|| Order::AddDisk { disk, facts: facts.clone() });
         }
+        self.add_other();
         self.add_volume();
-        self.add_aoe_export();
+        // A volume is exported by frames once every shard has it: nobody connects before he asks.
+        self.lan.is_to_export = true;
         self.order_all(|| Order::ConfigurationComplete);
         let address = ([10, 0, 0, 1], 4420).into();
-        self.world.hosts[TARGET].listeners = vec![(address, ListenerId(0))];
+        self.world.hosts[TARGET].listeners = vec![(address, LISTENER)];
     }
 
     fn add_volume(&mut self) {
@@ -487,32 +504,24 @@ impl Run {
     }
 
     pub(crate) fn export(&mut self) {
-        let block_size = BlockSize::new(self.setup.block_size).expect("512 or 4096");
-        let namespace = Namespace {
-            nsid: 1,
-            volume: VOLUME,
-            uuid: [0x5a; 16],
-            block_size,
-            blocks: BlockCount(self.size / self.setup.block_size),
-            read_only: false,
-            cache_volatile: self.setup.behaviour.volatile,
-            discards: true,
-            discard_zeroes: true,
-            physical_block: self.setup.block_size as u32,
-        };
         if !self.exports.removed {
             let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
-            self.order_export(subsystem.with_namespace(namespace));
+            let namespaces = self.exported().into_iter().collect();
+            self.order_export(Subsystem { namespaces, ..subsystem });
         }
     }
 
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
         for shard in 0..self.world.hosts[TARGET].nodes.len() {
-            self.orders += 1;
-            self.unanswered += 1;
-            let mail = Mail::Order { number: self.orders, order: Box::new(order()) };
+            let mail = self.next_order(order());
             self.world.order(TARGET, shard, mail);
         }
+    }
+
+    fn next_order(&mut self, order: Order) -> Mail {
+        self.orders += 1;
+        self.unanswered += 1;
+        Mail::Order { number: self.orders, order: Box::new(order) }
     }
 
     /// Takes what shards wrote to the control thread.
@@ -536,8 +545,12 @@ impl Run {
                 self.unanswered -= 1;
                 if self.unanswered == 0 {
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                    if core::mem::take(&mut self.lan.is_to_export) {
+                        self.set_aoe_export();
+                    }
                 }
                 self.exports.answered(self.world.now, number);
+                self.swap_answered(number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)
                 {
@@ -646,7 +659,8 @@ pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
         base: 0,
         length: found.facts().size.0,
     };
-    let members: Vec<Member> = world.hosts[TARGET].disks.iter().map(member).collect();
+    let members: Vec<Member> =
+        world.hosts[TARGET].disks.range(..DiskId(setup.disks)).map(member).collect();
     match members.len() {
         1 => Layout::single(members[0]),
         _ if setup.concat => Layout::concat(members).expect("a drawn concatenation is one"),

@@ -3,14 +3,14 @@
 use core::time::Duration;
 
 use block::{ByteCount, Extent, Failure, Instant, Outcome};
-use contract::{LinkFacts, LinkId};
+use contract::{LinkFacts, LinkId, Station};
 use remote::{JobKind, PayloadPlace, backoff, earlier};
 use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
     sectors_for_mtu,
 };
 use wire::ata::Opcode;
-use wire::ethernet::MacAddress;
+use wire::ethernet::EtherType;
 
 use super::commands::{Command, Progress};
 use super::paths::{PathState, SUSPECT};
@@ -29,11 +29,10 @@ struct Plan {
     data: u32,
 }
 
-/// A query for the config string of an address, to one station or all.
-pub(super) fn query(facts: &LinkFacts, to: MacAddress, address: Address, tag: u32) -> Vec<u8> {
+/// A query for the config string of an address.
+pub(super) fn query(address: Address, tag: u32) -> Vec<u8> {
     let header = Header::request(address, AoeCommand::CONFIG, tag);
-    let head = Head::new(facts, to, None, &header);
-    [head.bytes(), &ConfigArgument::request(ConfigCommand::READ, 0).emit()].concat()
+    [&header.emit()[..], &ConfigArgument::request(ConfigCommand::READ, 0).emit()].concat()
 }
 
 impl Initiator {
@@ -75,8 +74,8 @@ impl Initiator {
             let Port { id, up: Some(up) } = &mut self.ports[index] else { continue };
             if up.ask_at <= now {
                 let tag = self.commands.next_tag();
-                let query = query(&up.facts, MacAddress::BROADCAST, self.settings.address, tag);
-                self.outbox.push(*id, &query);
+                let (to, query) = (Station::all(*id), query(self.settings.address, tag));
+                self.outbox.gathering().push(&up.facts, &to, EtherType::AOE, &query);
                 up.ask_at = now + backoff(QUERY_FIRST, up.asked, QUERY_LONGEST);
                 up.asked += 1;
             }
@@ -85,16 +84,18 @@ impl Initiator {
             let Path { link, mac, state, .. } = self.paths[index];
             let PathState::Asking { again_at, told, .. } = state else { continue };
             let Some(facts) = self.facts_of(link).filter(|_| again_at <= now) else { continue };
+            let to = Station::new(link, mac);
             if !told {
                 let tag = self.commands.next_tag();
-                self.outbox.push(link, &query(&facts, mac, self.settings.address, tag));
+                let query = query(self.settings.address, tag);
+                self.outbox.gathering().push(&facts, &to, EtherType::AOE, &query);
             }
             let tag = self.commands.next_tag();
             let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
             let mut argument = AtaArgument::request(Opcode::IDENTIFY_DEVICE, 0, 1, false);
             argument.lba[3] = 0xa0;
-            let head = Head::new(&facts, mac, None, &header).with_ata(&argument);
-            self.outbox.push(link, head.bytes());
+            let head = Head::new(&header).with_ata(&argument);
+            self.outbox.gathering().push(&facts, &to, EtherType::AOE, head.bytes());
             self.paths[index].state.asked_now(now, tag);
         }
     }
@@ -283,27 +284,26 @@ impl Initiator {
         let used = &mut self.paths[path as usize];
         let due = now + used.timeout(is_write, command.copies);
         used.in_flight += 1;
-        let (link, mac) = (used.link, used.mac);
+        let to = Station::new(used.link, used.mac);
         let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
-        let facts = self.facts_of(link).expect("the link of a path that is used is up");
-        let head = Head::new(&facts, mac, None, &header).with_ata(&plan.argument);
+        let facts = self.facts_of(to.link).expect("the link of a path that is used is up");
+        let head = Head::new(&header).with_ata(&plan.argument);
+        let (head, batch) = (head.bytes(), self.outbox.gathering());
         if plan.data > 0 {
             let job = &mut self.disk[command.job];
             let place = match job.place {
                 PayloadPlace::Batch { place, .. } => place,
                 _ => {
                     let buffer = core::mem::take(&mut job.buffer);
-                    let place = self.outbox.gathering().push_buffer(buffer, command.job);
+                    let place = batch.push_buffer(buffer, command.job);
                     job.place = PayloadPlace::Batch { number: self.batch, place };
                     place
                 }
             };
-            let (at, length) = (command.at as u32, plan.data);
-            self.outbox.gathering().push_with_data(link, head.bytes(), place, at, length);
-        } else if plan.zeros > 0 {
-            self.outbox.push_zeros(link, head.bytes(), plan.zeros);
+            let data = (place, command.at as u32, plan.data);
+            batch.push_with_data(&facts, &to, EtherType::AOE, head, data);
         } else {
-            self.outbox.push(link, head.bytes());
+            batch.push_zeros(&facts, &to, EtherType::AOE, head, plan.zeros as usize);
         }
         self.counters.sent += 1;
         self.counters.retransmitted += u64::from(command.copies > 0);

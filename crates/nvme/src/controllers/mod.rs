@@ -31,6 +31,7 @@ mod connect;
 pub(crate) mod controller;
 mod events;
 pub mod health;
+mod identity;
 pub(crate) mod keep_alive;
 mod lifecycle;
 mod properties;
@@ -38,6 +39,7 @@ mod properties;
 mod tests;
 
 use controller::Controller;
+pub(crate) use identity::Mistaken;
 
 /// Controllers that one shard owns at most, so that a peer cannot fill the memory with them; a controller takes about 4 KiB.
 pub const CONTROLLERS_MAX: usize = 4096;
@@ -202,6 +204,7 @@ pub struct Controllers {
     keys: BTreeMap<MachineKey, KeyState>,
     pending: Table<connect::Pending>,
     log_readers: Table<health::LogReader>,
+    identifications: Table<identity::Identification>,
     /// Local I/O queues of controllers that other shards own.
     foreign: BTreeMap<ControllerRef, Vec<Slot>>,
     controllers: BTreeMap<u16, Controller>,
@@ -248,6 +251,8 @@ struct Queue {
     heard: Instant,
     /// Whether it takes commands; else it drains.
     open: bool,
+    /// NSIDs that are closed to it until its controller has identified them.
+    mistaken: Mistaken,
 }
 
 /// What a connection is to us.
@@ -300,6 +305,7 @@ impl Controllers {
             keys: BTreeMap::new(),
             pending: Table::new(),
             log_readers: Table::new(),
+            identifications: Table::new(),
             foreign: BTreeMap::new(),
             controllers: BTreeMap::new(),
             others: BTreeMap::new(),
@@ -315,7 +321,7 @@ impl Controllers {
     }
 
     /// An I/O command came on a queue, for namespace `nsid`: traffic keeps a controller alive (TBKAS). Finds the namespace in the queue's subsystem;
-    /// `None` asks for [`Status::INVALID_NAMESPACE`]. Errors: as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
+    /// `None` asks for [`Status::INVALID_NAMESPACE`]: there is none, or another than the controller knows. Errors: as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
     #[inline]
     pub fn command_heard(
         &mut self,
@@ -327,6 +333,9 @@ impl Controllers {
         queue.heard = now;
         if !queue.open {
             return Err(Status::SQ_DELETED);
+        }
+        if !queue.knows(nsid) {
+            return Ok(None);
         }
         let export = queue.export.and_then(|export| self.exports.get(export));
         Ok(export.and_then(|export| export.namespace(nsid)))
@@ -341,7 +350,8 @@ impl Controllers {
         }
     }
 
-    /// The namespace `nsid` of the queue's subsystem; `None` asks for [`Status::INVALID_NAMESPACE`]. Two indexed look-ups.
+    /// The namespace `nsid` of the queue's subsystem; `None` asks for [`Status::INVALID_NAMESPACE`]. Two indexed look-ups. Who was judged before
+    /// compares its identity with what it was then.
     #[inline]
     #[must_use]
     pub fn namespace(&self, queue: QueueHandle, nsid: u32) -> Option<&Namespace> {
@@ -399,6 +409,7 @@ impl Controllers {
         match message {
             Message::ConnectAsk { ask, wanted } => {
                 let answer = self.admit_queue(now, &wanted, None);
+                let answer = answer.map(|controller| self.admission(controller));
                 self.send(from, Message::ConnectAnswer { ask, answer });
             }
             Message::ConnectAnswer { ask, answer } => self.queue_answered(now, from, ask, answer),
@@ -428,6 +439,11 @@ impl Controllers {
             }
             Message::TrafficAsk { ask, subsystem } => self.answer_traffic(from, ask, &subsystem),
             Message::TrafficAnswer { ask, traffic } => self.traffic_answered(now, ask, &traffic),
+            Message::Identified { ask, controller, nsid, identity } => {
+                self.foreign_identified(controller, nsid, identity);
+                self.send(from, Message::IdentifiedAnswer { ask });
+            }
+            Message::IdentifiedAnswer { ask } => self.identification_known(ask),
             Message::HostAnswer { ask, busy } => self.host_answered(now, ask, busy),
             Message::VolumeStuck { volume } => self.fail_users_of(now, volume),
             Message::ControllerMade { controller, subsystem } => {

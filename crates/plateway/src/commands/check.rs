@@ -98,7 +98,7 @@ fn disks(found: &Preview) -> Table {
                 true => logical.to_string(),
                 false => format!("{logical} to {physical}"),
             }),
-            disk.finding.clone(),
+            disk.found.finding.clone(),
         ]);
     }
     shown
@@ -112,7 +112,7 @@ fn volumes(found: &Preview) -> Table {
             volume.layout.clone(),
             size(volume.bytes),
             volume.uuid.clone().unwrap_or("-".to_owned()),
-            volume.finding.clone(),
+            volume.found.finding.clone(),
         ]);
     }
     shown
@@ -137,21 +137,25 @@ fn members(found: &Preview) -> Table {
 fn listeners(found: &Preview) -> Table {
     let mut shown = table(&["listener", "finding"]);
     for listener in &found.listeners {
-        shown.add_row([format!("nvme {}", listener.nvme), listener.finding.clone()]);
+        shown.add_row([
+            format!("{} {}", listener.protocol, listener.address),
+            listener.found.finding.clone(),
+        ]);
     }
     shown
 }
 
 fn links(found: &Preview) -> Table {
-    let mut shown = table(&["listener", "link", "mac", "mtu", "finding"]);
+    let mut shown = table(&["link", "ethernet", "access", "mac", "mtu", "finding"]);
     for link in &found.links {
         let vlan = link.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
         shown.add_row([
-            format!("aoe {}{vlan}", link.aoe),
+            link.name.clone(),
+            format!("{}{vlan}", link.interface),
             link.link.clone(),
             link.mac.clone().unwrap_or("-".to_owned()),
             link.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
-            link.finding.clone(),
+            link.found.finding.clone(),
         ]);
     }
     shown

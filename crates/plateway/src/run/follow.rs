@@ -71,8 +71,8 @@ impl Running {
             ));
         }
         shape::check_blocks(&volume.config, &self.parts(&volume.config)?)?;
-        let (name, size) = (volume.config.name.clone(), volume.config.size_bytes);
-        self.resize_volume(&name, size)
+        let config = volume.config.clone();
+        self.resize_volume(&config)
     }
 
     /// What keeps a volume from being whole, if its disks do not hold any more what it is laid out over.

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use aoe::target::Notice;
 use block::ShardId;
 use contract::{DiskFacts, DiskId, LinkId};
 use shard::News;
@@ -128,10 +127,7 @@ impl Newsroom {
             News::DiskChanged(..) => None,
             // Whoever stores it says what went wrong.
             News::Store { .. } => None,
-            News::Aoe(notice) => {
-                let Notice::AddressTwice { .. } = notice;
-                Some(format!("warning: {}", self.with_links(&notice.to_string())))
-            }
+            News::Warning(text) => Some(format!("warning: {}", self.with_links(text))),
             News::Import(disk, what) => {
                 Some(format!("disk {}: {}", self.name_of(*disk), self.with_links(what)))
             }
@@ -195,11 +191,12 @@ mod tests {
     fn an_address_that_is_used_twice_is_told_with_its_interface() {
         let mut newsroom = Newsroom::default();
         newsroom.name_link(LinkId(3), "eth1 vlan 5");
-        let news = News::Aoe(Notice::AddressTwice {
+        let notice = aoe::target::Notice::AddressTwice {
             link: LinkId(3),
             address: wire::aoe::Address::new(7, 0),
             by: wire::ethernet::MacAddress([2, 0, 0, 0, 0, 9]),
-        });
+        };
+        let news = News::Warning(notice.to_string());
         let line = newsroom.line(&news, Instant::now()).unwrap();
         assert!(line.starts_with("warning: 7.0 "), "{line}");
         assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");

@@ -16,7 +16,7 @@ use shard::{Answer, Mail, News, Order, Report};
 
 use super::error::RunError;
 use super::news::Newsroom;
-use super::stored::{Archive, Job};
+use super::stored::{Job, Store};
 use super::visitor::{Visit, Wish};
 
 /// How long an order may take that waits for nothing below: long, since a machine may be loaded, and yet an end.
@@ -39,7 +39,10 @@ pub(super) struct Shards {
     listener: Listener,
     stopping: Arc<AtomicBool>,
     postman: Option<JoinHandle<()>>,
-    archive: Archive,
+    store: Store,
+    /// So many orders reach all shards; the one after them fails when the first has carried it out.
+    #[cfg(test)]
+    pub(super) orders_left: std::cell::Cell<Option<u32>>,
 }
 
 impl Shards {
@@ -50,7 +53,7 @@ impl Shards {
         let stopping = Arc::new(AtomicBool::new(false));
         let listener: Listener = Arc::default();
         let (to_control, answers) = mpsc::channel();
-        let (archive, store) = Archive::start(handle.clone())?;
+        let (store, jobs) = Store::start(handle.clone())?;
         let postman = {
             let (handle, newsroom, stopping) = (handle.clone(), newsroom.clone(), stopping.clone());
             let listener = listener.clone();
@@ -62,7 +65,7 @@ impl Shards {
                         }
                         Some((from, Mail::News(news))) => {
                             if let News::Store { key, version, value } = *news {
-                                let _ = store.send(Job { from, key, version, value });
+                                let _ = jobs.send(Job { from, key, version, value });
                                 continue;
                             }
                             let mut newsroom = lock(&newsroom);
@@ -90,7 +93,9 @@ impl Shards {
             listener,
             stopping,
             postman,
-            archive,
+            store,
+            #[cfg(test)]
+            orders_left: std::cell::Cell::default(),
         })
     }
 
@@ -100,8 +105,8 @@ impl Shards {
     }
 
     /// Where values of exports are stored.
-    pub(super) fn archive(&self) -> &Archive {
-        &self.archive
+    pub(super) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// What is known of disks from news, and their names.
@@ -122,6 +127,16 @@ impl Shards {
         order: impl Fn() -> Order,
     ) -> Result<Vec<Answer>, RunError> {
         let number = self.number.fetch_add(1, Relaxed);
+        #[cfg(test)]
+        if let Some(left) = self.orders_left.get() {
+            self.orders_left.set(left.checked_sub(1));
+            if left == 0 {
+                let mail = Mail::Order { number, order: Box::new(order()) };
+                self.handle().send(ShardId(0), mail);
+                while self.answers.recv().is_ok_and(|(_, of, _)| of != number) {}
+                return Err(RunError::new(format!("{what}: a shard was made not to answer")));
+            }
+        }
         let count = self.handle().shards();
         for shard in (0..count).map(ShardId) {
             self.handle().send(shard, Mail::Order { number, order: Box::new(order()) });
@@ -216,7 +231,7 @@ impl Shards {
             let _ = postman.join();
         }
         // The postman alone gave it work.
-        self.archive.join();
+        self.store.join();
         if let Some(handle) = Arc::into_inner(handle) {
             handle.stop();
         }

@@ -1,8 +1,7 @@
 //! What initiators change and a restart must not: config strings and MAC masks of AoE exports, reservations of volumes.
 //!
 //! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT` and `reservations/UUID` in the state directory; a
-//! value that says nothing has none. A file is replaced as a whole (written beside, synced, renamed, directory synced), so a crash leaves the
-//! old or the new one. A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
+//! value that says nothing has none. A file is replaced as a whole (`state`). A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
 //! mask or reservation that is forgotten would let in whom it kept out.
 //!
 //! ```text
@@ -14,59 +13,61 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::{fs, io};
 
-use ::aoe::ExportId;
-use block::{ShardId, VolumeId};
+use block::ShardId;
 use reactor::Handle;
 use shard::{Mail, StoreKey, StoredValue};
-use wire::aoe::Address;
 
 use super::error::RunError;
 use super::news::log;
-use crate::config::model::Uuid;
+use super::state::StateDirectory;
+use super::{Running, identity};
+use crate::protocols::stored_text;
 
 /// Where a value is stored, and what it is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     at: At,
     what: String,
 }
 
 #[derive(Clone, Debug)]
 enum At {
-    File(PathBuf),
+    File(StateDirectory, PathBuf),
     /// Of volumes that have another identity after a restart: as long as the process, so that an export may move to other interfaces.
     Memory(Arc<Mutex<Option<String>>>),
 }
 
+impl Running {
+    pub(crate) fn store(&self) -> &Store {
+        self.shards.store()
+    }
+
+    /// Where a value of a volume's export is stored: in a file of the state directory, if the volume is the same after a restart.
+    pub(crate) fn place(&self, volume: &str, file: PathBuf, what: String) -> Place {
+        self.store().place(file, &self.state, what, !self.is_lasting(volume))
+    }
+
+    /// Whether a volume has the same identity after a restart.
+    fn is_lasting(&self, volume: &str) -> bool {
+        let Some(volume) = self.volumes.get(volume) else { return false };
+        let is_known = |disk: &String| {
+            let disk = self.disks.get(disk);
+            disk.is_some_and(|disk| identity::backing(&disk.config.uri).is_some())
+        };
+        volume.config.uuid.is_some() || volume.config.layout.disks().iter().all(is_known)
+    }
+}
+
 impl Place {
-    /// The config string and mask of the volume at an address. The same on whatever links.
-    pub(super) fn of_control(
-        state: &Path,
-        uuid: &[u8; 16],
-        address: Address,
-        volume: &str,
-    ) -> Place {
-        let name = format!("{}-{address}", Uuid(*uuid));
-        let what = format!("config string and MAC mask of volume {volume} at {address}");
-        Place { at: At::File(state.join("aoe").join(name)), what }
-    }
-
-    /// The reservation of a volume.
-    pub(super) fn of_reservation(state: &Path, uuid: &[u8; 16], volume: &str) -> Place {
-        let path = state.join("reservations").join(Uuid(*uuid).to_string());
-        Place { at: At::File(path), what: format!("reservation of volume {volume}") }
-    }
-
     /// What is stored; the default, where there is nothing.
-    pub(super) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
+    pub(crate) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
         let fail = |doing: &str, seen: String| {
             let place =
                 self.path().map_or_else(String::new, |path| format!("{}: ", path.display()));
@@ -75,7 +76,7 @@ impl Place {
         };
         let text = match &self.at {
             At::Memory(kept) => lock(kept).clone(),
-            At::File(path) => match fs::read_to_string(path) {
+            At::File(state, name) => match fs::read_to_string(state.path().join(name)) {
                 Ok(text) => Some(text),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(fail("read", error.to_string())),
@@ -95,17 +96,19 @@ impl Place {
     fn store(&self, value: Option<String>) -> io::Result<()> {
         match (&self.at, value) {
             (At::Memory(kept), value) => *lock(kept) = value,
-            (At::File(path), Some(value)) => {
-                replace(path, &format!("# The {}, kept by plateway.\n{value}\n", self.what))?;
+            // Values of one key come one after the other, and no two servers have one volume.
+            (At::File(state, name), Some(value)) => {
+                state
+                    .replace(name, &format!("# The {}, kept by plateway.\n{value}\n", self.what))?;
             }
-            (At::File(path), None) => remove(path)?,
+            (At::File(state, name), None) => state.remove(name)?,
         }
         Ok(())
     }
 
-    fn path(&self) -> Option<&Path> {
+    fn path(&self) -> Option<PathBuf> {
         match &self.at {
-            At::File(path) => Some(path),
+            At::File(state, name) => Some(state.path().join(name)),
             At::Memory(_) => None,
         }
     }
@@ -128,65 +131,47 @@ pub(super) struct Job {
 struct Places {
     /// What is kept in memory alone, by the file that it would have.
     memory: BTreeMap<PathBuf, Arc<Mutex<Option<String>>>>,
-    controls: BTreeMap<ExportId, (Place, VolumeId)>,
-    reservations: BTreeMap<VolumeId, Place>,
-}
-
-impl Places {
-    fn find(&self, key: StoreKey) -> Option<Place> {
-        match key {
-            StoreKey::Control(export) => self.controls.get(&export).map(|(place, _)| place.clone()),
-            StoreKey::Reservation(volume) => self.reservations.get(&volume).cloned(),
-        }
-    }
+    known: Vec<(StoreKey, Place)>,
 }
 
 /// The thread that stores, and what it knows of exports.
 #[derive(Debug)]
-pub(super) struct Archive {
+pub(crate) struct Store {
     places: Arc<Mutex<Places>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Archive {
+impl Store {
     /// Begins to store what comes through the channel, until all of its senders are gone.
-    pub(super) fn start(handle: Arc<Handle<Mail>>) -> io::Result<(Archive, Sender<Job>)> {
+    pub(super) fn start(handle: Arc<Handle<Mail>>) -> io::Result<(Store, Sender<Job>)> {
         let (jobs, work) = mpsc::channel();
         let places: Arc<Mutex<Places>> = Arc::default();
         let known = places.clone();
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || store(&handle, &known, &work))?;
-        Ok((Archive { places, thread: Some(thread) }, jobs))
+        Ok((Store { places, thread: Some(thread) }, jobs))
     }
 
-    /// The same value, kept only as long as the process.
-    pub(super) fn in_memory(&self, place: Place) -> Place {
-        let Some(path) = place.path() else { return place };
-        let kept = lock(&self.places).memory.entry(path.to_owned()).or_default().clone();
-        Place { at: At::Memory(kept), what: place.what }
+    /// Where a value is stored: in a file, or where `in_memory` only as long as the process.
+    fn place(&self, file: PathBuf, state: &StateDirectory, what: String, in_memory: bool) -> Place {
+        let at = match in_memory {
+            true => At::Memory(lock(&self.places).memory.entry(file).or_default().clone()),
+            false => At::File(state.clone(), file),
+        };
+        Place { at, what }
     }
 
-    /// An export is about to be added, and the values of it and of its volume are stored there.
-    pub(super) fn put(
-        &self,
-        export: ExportId,
-        control: Place,
-        volume: VolumeId,
-        reservation: Place,
-    ) {
+    /// From now on this value is stored there.
+    pub(crate) fn put(&self, key: StoreKey, place: Place) {
         let mut places = lock(&self.places);
-        places.controls.insert(export, (control, volume));
-        places.reservations.insert(volume, reservation);
+        places.known.retain(|(other, _)| *other != key);
+        places.known.push((key, place));
     }
 
-    /// An export is gone, and with the last one of a volume its reservation is nothing that could change.
-    pub(super) fn forget(&self, export: ExportId) {
-        let mut places = lock(&self.places);
-        let Some((_, volume)) = places.controls.remove(&export) else { return };
-        if !places.controls.values().any(|(_, other)| *other == volume) {
-            places.reservations.remove(&volume);
-        }
+    /// Nothing changes this value any more.
+    pub(crate) fn forget(&self, key: StoreKey) {
+        lock(&self.places).known.retain(|(other, _)| *other != key);
     }
 
     /// Waits for the end of the thread.
@@ -200,17 +185,18 @@ impl Archive {
 fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
     let mut complained: BTreeSet<PathBuf> = BTreeSet::new();
     for Job { from, key, version, value } in work {
-        let place = lock(places).find(key);
-        let stored = place.is_some_and(|place| match place.store(text(&value)) {
+        let known = |(other, _): &&(StoreKey, Place)| *other == key;
+        let place = lock(places).known.iter().find(known).map(|(_, place)| place.clone());
+        let stored = place.is_some_and(|place| match place.store(stored_text(&value)) {
             Ok(()) => {
                 if let Some(path) = place.path() {
-                    complained.remove(path);
+                    complained.remove(&path);
                 }
                 true
             }
             Err(error) => {
-                let path = place.path().unwrap_or(Path::new(""));
-                if complained.insert(path.to_owned()) {
+                let path = place.path().unwrap_or_default();
+                if complained.insert(path.clone()) {
                     let (what, path) = (&place.what, path.display());
                     log(&format!(
                         "cannot store the {what}: {path}: {error}; initiators are refused the change"
@@ -221,56 +207,6 @@ fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
         });
         handle.send(from, Mail::Stored { key, version, stored });
     }
-}
-
-/// A value as a line; none if it says nothing.
-fn text(value: &StoredValue) -> Option<String> {
-    match value {
-        StoredValue::Control(control) => {
-            let is_empty = control.config().is_empty() && control.mask().is_empty();
-            (!is_empty).then(|| control.to_string())
-        }
-        StoredValue::Reservation(reservation) => {
-            (!reservation.is_free()).then(|| reservation.to_string())
-        }
-    }
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    make_directory(directory)?;
-    // Values of one key come one after the other, and no two servers have one volume.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = File::create(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(directory)?.sync_all()
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Ok(()) => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Makes a directory and those above it durably, for its owner alone.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    if directory.as_os_str().is_empty() || directory.is_dir() {
-        return Ok(());
-    }
-    let above = directory.parent().unwrap_or(Path::new("."));
-    make_directory(above)?;
-    match fs::DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-    File::open(above)?.sync_all()
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -289,46 +225,37 @@ mod tests {
         Control::with(b"hello", &[MacAddress([2, 0, 0, 0, 0, 1])]).unwrap()
     }
 
-    fn place(state: &Path) -> Place {
-        Place::of_control(state, &[7; 16], Address::new(7, 0), "v0")
+    fn file(state: &StateDirectory, name: &str, what: &str) -> Place {
+        Place { at: At::File(state.clone(), name.into()), what: what.to_owned() }
+    }
+
+    fn place(state: &StateDirectory) -> Place {
+        file(state, "aoe/7-7.0", "config string and MAC mask of volume v0 at 7.0")
     }
 
     #[test]
     fn what_is_stored_is_loaded_and_what_says_nothing_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
-        let state = directory.path().join("a/b");
+        let state = StateDirectory::new(&directory.path().join("a/b"));
         let place = place(&state);
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
-        place.store(text(&StoredValue::Control(control()))).unwrap();
+        place.store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), control());
-        place.store(text(&StoredValue::Control(Control::default()))).unwrap();
+        place.store(stored_text(&StoredValue::AoeControl(Control::default()))).unwrap();
         assert_eq!(place.load::<Control>().unwrap(), Control::default());
-        assert_eq!(fs::read_dir(state.join("aoe")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(state.path().join("aoe")).unwrap().count(), 0);
         // Twice is once.
         place.store(None).unwrap();
-        let reservation = Place::of_reservation(&state, &[7; 16], "v0");
+        let reservation = file(&state, "reservations/7", "reservation of volume v0");
         assert!(reservation.load::<Reservation>().unwrap().is_free());
-    }
-
-    #[test]
-    fn the_file_of_another_address_or_volume_is_another() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = directory.path();
-        place(state).store(text(&StoredValue::Control(control()))).unwrap();
-        for other in [
-            Place::of_control(state, &[7; 16], Address::new(7, 1), "v0"),
-            Place::of_control(state, &[8; 16], Address::new(7, 0), "v0"),
-        ] {
-            assert_eq!(other.load::<Control>().unwrap(), Control::default());
-        }
     }
 
     #[test]
     fn a_damaged_file_is_named_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let place = place(directory.path());
-        place.store(text(&StoredValue::Control(control()))).unwrap();
-        let path = place.path().unwrap().to_owned();
+        let place = place(&StateDirectory::new(directory.path()));
+        place.store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
+        let path = place.path().unwrap();
         for damaged in
             ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
         {
@@ -348,10 +275,10 @@ mod tests {
     #[test]
     fn memory_keeps_what_no_file_could_keep_longer() {
         let directory = tempfile::tempdir().unwrap();
-        let places = Places::default();
-        let archive = Archive { places: Arc::new(Mutex::new(places)), thread: None };
-        let kept = || archive.in_memory(place(directory.path()));
-        kept().store(text(&StoredValue::Control(control()))).unwrap();
+        let store = Store { places: Arc::default(), thread: None };
+        let state = StateDirectory::new(directory.path());
+        let kept = || store.place("aoe/7-7.0".into(), &state, "mask".to_owned(), true);
+        kept().store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(kept().load::<Control>().unwrap(), control());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

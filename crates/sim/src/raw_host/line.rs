@@ -184,7 +184,11 @@ impl Line {
     /// Data of a read.
     pub(super) fn take_data(&mut self, header: &DataHeader, data: &[u8]) -> Result<(), String> {
         let asked = self.asked.get_mut(&header.command_id);
-        let Some(Asked::Read { bytes, received, .. } | Asked::Page { bytes, received, .. }) = asked
+        let Some(
+            Asked::Read { bytes, received, .. }
+            | Asked::Page { bytes, received, .. }
+            | Asked::Identify { bytes, received },
+        ) = asked
         else {
             return Err(format!("data for command {}, which reads none", header.command_id));
         };

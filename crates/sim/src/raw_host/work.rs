@@ -14,13 +14,18 @@ use crate::world::World;
 use super::line::Line;
 
 /// The namespace.
-const NSID: u32 = 1;
+pub(super) const NSID: u32 = 1;
 /// Data of a command that may lie in its capsule.
 const IN_CAPSULE_MAX: usize = 8192;
 
 /// A command that is not answered. `first` and `count` are logical blocks.
 pub(super) enum Asked {
     Step(Step),
+    /// Who the namespace is.
+    Identify {
+        bytes: Vec<u8>,
+        received: usize,
+    },
     Read {
         start: u64,
         first: u64,
@@ -67,6 +72,7 @@ impl core::fmt::Debug for Asked {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Asked::Step(step) => write!(f, "{step:?}"),
+            Asked::Identify { .. } => f.write_str("Identify"),
             Asked::Read { start, first, received, .. } => {
                 write!(f, "read at {first} since {start}, {received} bytes received")
             }
@@ -251,7 +257,9 @@ impl RawHost {
         let (status, unit) = (entry.status, self.manners.unit);
         let done = status.is_success();
         match asked {
-            Asked::Step(_) => unreachable!("steps are answered elsewhere"),
+            Asked::Step(_) | Asked::Identify { .. } => {
+                unreachable!("steps are answered elsewhere")
+            }
             Asked::Page { .. } | Asked::Event | Asked::Alive => unreachable!("a watcher's"),
             Asked::Read { start, first, bytes, received, .. } => {
                 self.expect(status, "a read")?;

@@ -5,12 +5,13 @@ use block::{
     Pool, Request, ShardId, Submit, VolumeId,
 };
 use contract::suite::Pages;
-use contract::{InFrame, LinkFacts, LinkId};
+use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
 use std::collections::VecDeque;
 use volume::agreement::{Agreement, Outbox};
 use volume::{Reservation, reservation};
 use wire::aoe::Address;
+use wire::ethernet::EtherType;
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
@@ -75,6 +76,7 @@ impl Submit for Below<'_> {
 
 pub(super) struct World {
     pub(super) target: Target,
+    pub(super) links: Links,
     pub(super) now: Instant,
     pub(super) memory: Pages,
     pub(super) pool: Pool,
@@ -160,6 +162,7 @@ impl World {
     pub(super) fn empty() -> World {
         World {
             target: Target::new(MachineId(5), ShardId(0)),
+            links: Links::default(),
             now: Instant(1_000_000_000),
             memory: Pages::default(),
             pool: Pool::new(4096),
@@ -177,6 +180,7 @@ impl World {
     }
 
     pub(super) fn up(&mut self, link: LinkId, facts: LinkFacts) {
+        self.links.set(link, Some(facts));
         self.target.link_up(link, facts);
     }
 
@@ -206,6 +210,7 @@ impl World {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut Below(&mut self.requests, self.lands),
+            shared: &mut (),
         };
         act(&mut self.target, &mut ctx)
     }
@@ -216,7 +221,10 @@ impl World {
     }
 
     pub(super) fn come_on(&mut self, link: LinkId, tag: Option<u16>, bytes: &[u8]) {
-        self.with_target(|target, ctx| target.handle_frame(InFrame { link, tag, bytes }, ctx));
+        let opened = self.links.open(&InFrame { link, tag, bytes });
+        if let Some(frame) = opened.filter(|frame| frame.ether_type == EtherType::AOE) {
+            self.with_target(|target, ctx| target.handle_frame(&frame, ctx));
+        }
     }
 
     /// A frame comes, and all that follows happens; what was sent.

@@ -7,11 +7,11 @@
 use core::time::Duration;
 
 use block::Instant;
-use contract::{ConnectionId, Direct, Loss, SendBatch};
+use contract::{ConnectionId, Direct, Loss, SendBatch, StreamEffect};
 use remote::backoff;
 
 use super::framing::{Fault, Framing, Socket};
-use super::{Initiator, InitiatorEffect, State};
+use super::{Initiator, State};
 
 /// The first rest after a break, and the longest.
 const REST_FIRST: Duration = Duration::from_millis(100);
@@ -101,9 +101,9 @@ impl Initiator {
                     framing.socket = Socket::Closing(connection);
                     let after_send = told.is_some();
                     if let Some(batch) = told {
-                        self.effects.push_back(InitiatorEffect::Send { connection, batch });
+                        self.effects.push_back(StreamEffect::Send { connection, batch });
                     }
-                    self.effects.push_back(InitiatorEffect::Close { connection, after_send });
+                    self.effects.push_back(StreamEffect::Close { connection, after_send });
                 }
                 Socket::Asked { token, .. } => {
                     framing.socket = Socket::Asked { token, unwanted: true };

@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use block::Instant;
 use block::limits::HANDSHAKE;
-use contract::DiskFacts;
+use contract::{DiskFacts, StreamEffect};
 use wire::nvme::Command;
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{
@@ -32,7 +32,7 @@ use super::admin::{Admin, AdminNews, Reply};
 use super::facts::{Identity, Limits, disk_facts};
 use super::framing::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
-use super::{Initiator, InitiatorEffect, Live, Namespace, Settings, State};
+use super::{Initiator, Live, Namespace, Settings, State};
 use crate::subsystem::MODEL;
 
 /// Entries of the admin queue, less one.
@@ -213,7 +213,7 @@ impl Initiator {
     fn ask_for_connection(&mut self) -> Socket {
         let (token, address) = (self.next_token, self.address());
         self.next_token = token.wrapping_add(1);
-        self.effects.push_back(InitiatorEffect::Connect { token, address });
+        self.effects.push_back(StreamEffect::Connect { token, address });
         Socket::Asked { token, unwanted: false }
     }
 

@@ -10,16 +10,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use block::Instant;
-use contract::{ConnectionId, Loss, Next, Receive, SendBatch};
+use contract::{ConnectionId, Loss, Next, Receive, SendBatch, StreamEffect};
 use remote::earlier;
 use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::Digests;
 
+use super::Settings;
 use super::admin::{Admin, AdminNews, Reply};
 use super::bring_up::Enabling;
 use super::framing::{Fault, Socket, fault};
-use super::{InitiatorEffect, Settings};
 
 /// Entries read at once.
 const PAGE_ENTRIES: u64 = 4;
@@ -56,7 +56,7 @@ pub struct Discovery {
     deadline: Instant,
     result: Option<Result<Vec<DiscoveryEntry>, String>>,
     over: bool,
-    effects: VecDeque<InitiatorEffect>,
+    effects: VecDeque<StreamEffect>,
 }
 
 impl Discovery {
@@ -81,7 +81,7 @@ impl Discovery {
             deadline: now + limit,
             result: None,
             over: false,
-            effects: VecDeque::from([InitiatorEffect::Connect { token: 0, address }]),
+            effects: VecDeque::from([StreamEffect::Connect { token: 0, address }]),
         }
     }
 
@@ -89,7 +89,7 @@ impl Discovery {
     pub fn handle_connected(&mut self, connection: ConnectionId) {
         if self.over {
             self.admin.framing.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
         } else {
             self.admin.framing.open(connection);
         }
@@ -158,12 +158,12 @@ impl Discovery {
         if let (Socket::Open(connection), Some(batch)) =
             (self.admin.framing.socket, self.admin.framing.take_batch(now))
         {
-            self.effects.push_back(InitiatorEffect::Send { connection, batch });
+            self.effects.push_back(StreamEffect::Send { connection, batch });
         }
     }
 
     /// What the driver should do next.
-    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
+    pub fn poll_effect(&mut self) -> Option<StreamEffect> {
         self.effects.pop_front()
     }
 
@@ -185,7 +185,7 @@ impl Discovery {
         if let Socket::Open(connection) = self.admin.framing.socket {
             self.admin.framing.drop_gathering(|_, _| {});
             self.admin.framing.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
         }
     }
 

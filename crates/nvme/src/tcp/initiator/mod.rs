@@ -1,6 +1,6 @@
 //! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror of [`target`](super::target).
 //!
-//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`InitiatorEffect`]s, [`InitiatorNews`]. Pure: no
+//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`StreamEffect`]s, [`InitiatorNews`]. Pure: no
 //! socket, no clock. Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until
 //! they are empty. Units: bytes; times on the shard clock.
 //!
@@ -48,7 +48,7 @@ use std::net::SocketAddr;
 use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
 use block::{Completion, Failure, Instant, Memory, Request};
-use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch};
+use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
 use remote::earlier;
 
 use admin::Admin;
@@ -63,32 +63,6 @@ use queue::Queue;
 pub use discovery::Discovery;
 pub use remote::InitiatorNews;
 pub use settings::Settings;
-
-/// What an initiator wants of the driver; as the effects of the contract, with tokens that are unique to this initiator.
-#[derive(Debug)]
-pub enum InitiatorEffect {
-    /// Open a connection.
-    Connect {
-        /// Given back with the answer.
-        token: u32,
-        /// Where to.
-        address: SocketAddr,
-    },
-    /// Send a batch.
-    Send {
-        /// On which connection.
-        connection: ConnectionId,
-        /// What.
-        batch: SendBatch,
-    },
-    /// Close a connection.
-    Close {
-        /// Which.
-        connection: ConnectionId,
-        /// Whether the batch that is out should leave first.
-        after_send: bool,
-    },
-}
 
 /// How far the association is; see the diagram above.
 #[derive(Debug)]
@@ -172,7 +146,7 @@ pub struct Initiator {
     address_at: usize,
     next_token: u32,
     returned: Vec<u32>,
-    effects: VecDeque<InitiatorEffect>,
+    effects: VecDeque<StreamEffect>,
 }
 
 impl Initiator {
@@ -222,6 +196,9 @@ impl Initiator {
     /// Finishes what can be finished, shuts the controller down, and is gone then.
     pub fn close(&mut self) {
         self.disk.close();
+        if let State::Resting { .. } = self.state {
+            self.state = State::Gone;
+        }
     }
 
     /// Whether [`close`](Self::close) was called.
@@ -281,7 +258,7 @@ impl Initiator {
 
     /// What the driver should do next.
     #[inline]
-    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
+    pub fn poll_effect(&mut self) -> Option<StreamEffect> {
         self.effects.pop_front()
     }
 
@@ -300,7 +277,7 @@ impl Initiator {
         let Some(framing) = self.asked_for(token) else { return };
         if matches!(framing.socket, Socket::Asked { unwanted: true, .. }) {
             framing.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
             return;
         }
         framing.open(connection);
@@ -403,7 +380,7 @@ impl Initiator {
     pub fn handle_timeout(&mut self, now: Instant) {
         let is_due = |at: Instant| at <= now;
         match self.state {
-            State::Resting { until } if is_due(until) && !self.is_closing() => self.open(),
+            State::Resting { until } if is_due(until) => self.open(),
             State::Opening { by: Some(by) } | State::Joining { by, .. } if is_due(by) => {
                 self.break_off(
                     now,
@@ -477,7 +454,6 @@ impl Initiator {
             return;
         }
         match &self.state {
-            State::Resting { .. } => self.state = State::Gone,
             State::Live(live) => {
                 let asks = matches!(live.namespace, Namespace::Asked { .. });
                 if !asks && self.disk.in_flight() == 0 {
@@ -506,7 +482,7 @@ impl Initiator {
             if let (Socket::Open(connection), Some(batch)) =
                 (framing.socket, framing.take_batch(now))
             {
-                self.effects.push_back(InitiatorEffect::Send { connection, batch });
+                self.effects.push_back(StreamEffect::Send { connection, batch });
             }
         }
     }

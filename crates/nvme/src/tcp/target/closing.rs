@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use block::Instant;
 use block::limits::{DATA_AFTER_R2T, HANDSHAKE, LAST_SEND_PROGRESS, PDU_COMPLETE};
-use contract::{Direct, Loss, SendBatch};
+use contract::{Direct, Loss, SendBatch, SessionEnd};
 use wire::nvme::Status;
 use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
 
@@ -32,6 +32,8 @@ pub enum Reason {
     Terminated(FatalErrorStatus),
     /// The controllers asked for it.
     Asked(CloseReason),
+    /// The shard asked for it.
+    Ended(SessionEnd),
     /// The last answer said so: a refused Connect, a Disconnect.
     Answered,
     /// A time limit has passed: which.
@@ -59,6 +61,7 @@ impl fmt::Display for Reason {
             Reason::Violation(violation) => write!(f, "the host broke a rule: {violation}"),
             Reason::Terminated(fes) => write!(f, "the host terminated it: {fes}"),
             Reason::Asked(reason) => write!(f, "closed by its controller: {reason:?}"),
+            Reason::Ended(end) => write!(f, "closed by the server: {end:?}"),
             Reason::Answered => f.write_str("closed with its last answer"),
             Reason::TimedOut(limit) => f.write_str(match limit {
                 TimeLimit::Handshake => "no ICReq and Connect in time",
@@ -71,15 +74,20 @@ impl fmt::Display for Reason {
 }
 
 impl Connection {
+    /// The shard asks for its end. Replies that were gathered leave first.
+    pub fn close(&mut self, end: SessionEnd, ctx: &mut Context<'_>) {
+        self.end_after_send(Reason::Ended(end), ctx);
+        if end == SessionEnd::ServerStopping {
+            self.send_limit = LAST_SEND_PROGRESS;
+            self.arm(ctx.now + self.send_limit);
+        }
+    }
+
     /// The controllers ask for its end. Replies that were gathered leave first, unless the host is silent anyway.
-    pub fn close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
+    pub fn handle_close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
         match reason {
             CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
             _ => self.end_after_send(Reason::Asked(reason), ctx),
-        }
-        if reason == CloseReason::ServerStopping {
-            self.send_limit = LAST_SEND_PROGRESS;
-            self.arm(ctx.now + self.send_limit);
         }
     }
 
@@ -153,7 +161,7 @@ impl Connection {
     fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         self.reason = Some(reason);
         self.tell_health(ctx);
-        ctx.controllers.connection_gone(ctx.now, self.key());
+        ctx.shared.connection_gone(ctx.now, self.key());
         self.fused = Fused::None;
         self.waiting = Default::default();
         self.paused = None;

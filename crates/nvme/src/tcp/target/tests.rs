@@ -9,6 +9,7 @@ mod fused;
 mod handshake;
 mod host;
 mod hostile;
+mod identity;
 mod memory;
 mod transfer;
 mod unread;

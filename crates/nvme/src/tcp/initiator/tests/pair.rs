@@ -12,15 +12,16 @@ use block::{
 use contract::suite::Pages;
 use contract::{
     ConnectionId, Direct, Endpoint, ListenerId, Loss, Next, Receive, SendBatch, SendSegment,
+    SessionEffect, SessionIdentity, StreamEffect,
 };
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
-use crate::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
+use crate::tcp::initiator::{Initiator, InitiatorNews, Settings};
 use crate::tcp::target;
-use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity};
+use crate::tcp::target::{Connection, Context};
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.
@@ -330,7 +331,7 @@ impl Pair {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
+            shared: &mut self.controllers,
             below: &mut self.requests,
         };
         act(&mut self.wires[wire].machine, &mut ctx)
@@ -376,14 +377,14 @@ impl Pair {
         while let Some(effect) = self.initiator.poll_effect() {
             moved = true;
             match effect {
-                InitiatorEffect::Connect { token, .. } => self.asked.push_back(token),
-                InitiatorEffect::Send { connection, batch } => {
+                StreamEffect::Connect { token, .. } => self.asked.push_back(token),
+                StreamEffect::Send { connection, batch } => {
                     let wire = self.wire_of(connection);
                     let side = &mut self.wires[wire].host;
                     assert!(side.close.is_none(), "sent after closing");
                     side.send(batch, &self.memory);
                 }
-                InitiatorEffect::Close { connection, after_send } => {
+                StreamEffect::Close { connection, after_send } => {
                     let wire = self.wire_of(connection);
                     let side = &mut self.wires[wire].host;
                     assert!(side.close.replace(after_send).is_none(), "closed twice");
@@ -409,7 +410,8 @@ impl Pair {
         let address = "127.0.0.1:4420".parse().expect("an address");
         let slot = self.next_slot;
         self.next_slot += 1;
-        let identity = Identity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
+        let identity =
+            SessionIdentity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
         let id = ConnectionId { slot, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.wires.push(Wire {
@@ -548,6 +550,12 @@ impl Pair {
         self.wires[index].silent = true;
     }
 
+    /// I/O commands that the target has heard on the connections there are.
+    pub(super) fn commands_heard(&self) -> u64 {
+        let of_io = |wire: &&Wire| wire.machine.queue().is_some_and(|queue| queue.queue_id != 0);
+        self.wires.iter().filter(of_io).map(|wire| wire.machine.counters().commands).sum()
+    }
+
     pub(super) fn connections(&self) -> usize {
         self.wires.len()
     }
@@ -614,9 +622,9 @@ impl Pair {
             moved = true;
             let side = &mut self.wires[index].target;
             match effect {
-                ConnectionEffect::Send(batch) => side.send(batch, &self.memory),
-                ConnectionEffect::Resume => (side.paused, side.at_least) = (false, 1),
-                ConnectionEffect::Close { after_send } => {
+                SessionEffect::Send(batch) => side.send(batch, &self.memory),
+                SessionEffect::Resume => (side.paused, side.at_least) = (false, 1),
+                SessionEffect::Close { after_send } => {
                     assert!(side.close.replace(after_send).is_none(), "closed twice");
                 }
             }
@@ -680,7 +688,7 @@ impl Pair {
         while let Some((key, reason)) = self.controllers.poll_close() {
             moved = true;
             if let Some(index) = self.wire_at(key.machine.0) {
-                self.with(index, |machine, ctx| machine.close(reason, ctx));
+                self.with(index, |machine, ctx| machine.handle_close(reason, ctx));
             }
         }
         while let Some(flush) = self.controllers.poll_flush() {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use block::limits::{LAST_SEND_PROGRESS, REPLY_DATA_MAX, TRANSFER_MAX};
+use contract::SessionEnd;
 use wire::nvme::fabrics::{Configuration, Register};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::{DiscoveryHeader, LogId};
@@ -12,7 +13,6 @@ use wire::nvme_tcp::{Digests, FatalErrorStatus};
 use super::handshake::ALL;
 use super::transfer::{ADMIN, IO};
 use super::world::{SUBSYSTEM, Said, World, capsule};
-use crate::controllers::CloseReason;
 
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Entries of the queues here.
@@ -104,7 +104,7 @@ fn a_host_that_never_reads_is_closed_with_its_stream_stopped() {
 #[test]
 fn who_does_not_read_keeps_no_server_from_stopping() {
     let stop = |world: &mut World, link| {
-        world.with(link, |connection, ctx| connection.close(CloseReason::ServerStopping, ctx));
+        world.with(link, |connection, ctx| connection.close(SessionEnd::ServerStopping, ctx));
         world.run();
         world.pass(link, LAST_SEND_PROGRESS);
         assert_eq!(world.links[link].close, Some(false));
@@ -124,7 +124,7 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
     let mut world = World::new();
     let (link, _) = admin_queue(&mut world, DISCOVERY, Digests::NONE);
     flood(&mut world, link, Command::keep_alive(), 60);
-    world.with(link, |connection, ctx| connection.close(CloseReason::ServerStopping, ctx));
+    world.with(link, |connection, ctx| connection.close(SessionEnd::ServerStopping, ctx));
     world.pass(link, LAST_SEND_PROGRESS / 2);
     world.finish_send(link);
     world.run();

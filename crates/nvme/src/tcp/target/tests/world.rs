@@ -8,7 +8,10 @@ use block::{
     Operation, Outcome, Pool, Request, ShardId, Submit, VolumeId, limits,
 };
 use contract::suite::Pages;
-use contract::{ConnectionId, Direct, Endpoint, ListenerId, Next, SendBatch, SendSegment};
+use contract::{
+    ConnectionId, Direct, Endpoint, ListenerId, Next, SendBatch, SendSegment, SessionEffect,
+    SessionIdentity,
+};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion as Entry, Nqn};
@@ -19,7 +22,7 @@ pub(super) use super::host::{Said, capsule, host_data, pattern, seal};
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
-use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity, Settings};
+use crate::tcp::target::{Connection, Context, Settings};
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
@@ -146,7 +149,7 @@ impl World {
         let index = self.links.len();
         let address = "127.0.0.1:4420".parse().expect("an address");
         let identity =
-            Identity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
+            SessionIdentity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
         let id = ConnectionId { slot: index as u32, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.links.push(Link {
@@ -179,7 +182,7 @@ impl World {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
+            shared: &mut self.controllers,
             below: &mut below,
         };
         act(&mut self.links[link].connection, &mut ctx)
@@ -278,19 +281,19 @@ impl World {
             moved = true;
             let state = &mut self.links[link];
             match effect {
-                ConnectionEffect::Send(batch) => {
+                SessionEffect::Send(batch) => {
                     assert!(state.out.is_none(), "two batches are out");
                     state.out = Some(batch);
                     if !state.hold_sends {
                         self.finish_send(link);
                     }
                 }
-                ConnectionEffect::Resume => {
+                SessionEffect::Resume => {
                     assert!(state.paused, "resumed without a pause");
                     state.paused = false;
                     state.at_least = 1;
                 }
-                ConnectionEffect::Close { after_send } => {
+                SessionEffect::Close { after_send } => {
                     assert!(state.close.is_none(), "closed twice");
                     state.close = Some(after_send);
                 }
@@ -420,7 +423,7 @@ impl World {
         while let Some((key, reason)) = self.controllers.poll_close() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.close(reason, ctx));
+            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
         }
         while let Some(flush) = self.controllers.poll_flush() {
             moved = true;

@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 
 use wire::aoe::{Address, Command, Message};
-use wire::ethernet::{EthernetHeader, LinkType, MacAddress};
+use wire::ethernet::{EtherType, EthernetHeader, LinkType, MacAddress};
 use wire::pcap::CapturedPacket;
 
-use super::Said;
+use crate::commands::dissect::Said;
 
 /// Requests that are remembered until they are answered; of more, latencies are not told.
 const UNDER_WAY_MAX: usize = 65_536;
 
 /// What is remembered of AoE.
 #[derive(Debug, Default)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     /// The numbers of connections.
     numbers: BTreeMap<(MacAddress, Address), usize>,
     /// When requests were sent, by initiator and tag.
@@ -25,19 +25,21 @@ pub(super) struct Talk {
 
 /// A message, and whose it is.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// The connection, if it is known.
-    pub(super) connection: Option<usize>,
+    pub(crate) connection: Option<usize>,
     /// Its name, for a new one.
-    pub(super) name: String,
+    pub(crate) name: String,
     key: (MacAddress, Address),
-    pub(super) from_host: bool,
-    pub(super) said: Said,
+    pub(crate) from_host: bool,
+    pub(crate) said: Said,
 }
 
 impl Talk {
+    pub(crate) const ETHER_TYPE: EtherType = EtherType::AOE;
+
     /// Reads a message; `None` if it is none, or its addresses were not captured.
-    pub(super) fn message(
+    pub(crate) fn message(
         &mut self,
         time_ns: u64,
         packet: &CapturedPacket<'_>,
@@ -87,12 +89,12 @@ impl Talk {
     }
 
     /// Numbers a new connection.
-    pub(super) fn number(&mut self, line: &Line, number: usize) {
+    pub(crate) fn number(&mut self, line: &Line, number: usize) {
         self.numbers.insert(line.key, number);
     }
 
     /// Connections that have numbers.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
 }

@@ -13,7 +13,7 @@ use wire::nvme_tcp::{
     R2T, TermReq, expected_header_length,
 };
 
-use super::Said;
+use crate::commands::dissect::Said;
 
 /// Bytes of a PDU that are kept: a command's header, its digest, padding, and the data of Connect.
 const HEAD_MAX: usize = 72 + 4 + 52 + ConnectData::SIZE;
@@ -24,7 +24,7 @@ const COMMANDS_MAX: usize = 65_536;
 
 /// A connection's PDUs.
 #[derive(Debug, Default)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     host: Cutter,
     target: Cutter,
     /// Known once a Connect was seen, or guessed from what only an admin queue carries.
@@ -51,8 +51,11 @@ struct Cutter {
 }
 
 impl Conversation {
+    /// The usual port of targets.
+    pub(crate) const TCP_PORT: u16 = super::uri::TCP_PORT;
+
     /// The next bytes of a direction, and how many behind them were not captured.
-    pub(super) fn bytes(
+    pub(crate) fn bytes(
         &mut self,
         time_ns: u64,
         from_host: bool,
@@ -71,7 +74,7 @@ impl Conversation {
     }
 
     /// Bytes of a direction that the capture does not have.
-    pub(super) fn gap(&mut self, from_host: bool, bytes: u32, said: &mut Vec<Said>) {
+    pub(crate) fn gap(&mut self, from_host: bool, bytes: u32, said: &mut Vec<Said>) {
         let cutter = if from_host { &mut self.host } else { &mut self.target };
         let text = format!("{bytes} bytes are missing from the capture");
         said.push(Said { text, ..Said::default() });

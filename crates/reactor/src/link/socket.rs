@@ -1,6 +1,6 @@
-//! A port: a shard's socket on a link, whatever kind it is.
+//! A link socket: a shard's socket on a link, of whatever kind.
 //!
-//! In: frames in the kernel's slots, messages to send. Out: the frames that are for this station; counts. A port is made and dropped by the keeper, and used by one shard in
+//! In: frames in the kernel's slots, messages to send. Out: the frames as they came; counts. It is made and dropped by the supervisor, and used by one shard in
 //! between. Errors: numbers of the system; what cannot be received is counted and not told.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -10,8 +10,6 @@ use contract::LinkId;
 use libc::mmsghdr;
 
 use super::counters::{Counters, Source};
-use super::filter::Station;
-use super::messages::{AT_ONCE, Messages};
 use super::ring::Ring;
 use super::xdp::Xdp;
 use crate::sockets;
@@ -20,50 +18,38 @@ use crate::stats::add;
 /// How frames come.
 pub(super) enum Way {
     Ring(Ring),
-    Messages(Messages),
     Xdp(Box<Xdp>),
 }
 
 impl Way {
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Way::Ring(_) => "packet ring",
-            Way::Messages(_) => "recvmmsg",
-            Way::Xdp(_) => "xdp",
-        }
-    }
-
     fn frames(&self) -> u32 {
         match self {
             Way::Ring(ring) => ring.frames(),
-            Way::Messages(messages) => messages.frames(),
             Way::Xdp(xdp) => xdp.frames(),
         }
     }
 }
 
 /// A shard's socket on a link.
-pub(crate) struct Port {
+pub(crate) struct LinkSocket {
     pub(crate) link: LinkId,
     pub(crate) counters: Arc<Counters>,
-    station: Station,
     /// Behind `way`, so that the ring's memory goes first.
     way: Way,
     socket: Arc<OwnedFd>,
     send_calls: u64,
 }
 
-impl Port {
+impl LinkSocket {
     pub(super) fn new(
         link: LinkId,
-        station: Station,
         socket: Arc<OwnedFd>,
         way: Way,
         source: Source,
         counters: Arc<Counters>,
-    ) -> Box<Port> {
+    ) -> Box<LinkSocket> {
         counters.begin(source, way.frames());
-        Box::new(Port { link, counters, station, way, socket, send_calls: 0 })
+        Box::new(LinkSocket { link, counters, way, socket, send_calls: 0 })
     }
 
     /// The descriptor to watch, for frames and for room to send.
@@ -76,19 +62,12 @@ impl Port {
         self.way.frames()
     }
 
-    /// Whether looking for a frame takes no system call.
-    #[inline]
-    pub(crate) fn is_looked_at_for_free(&self) -> bool {
-        !matches!(self.way, Way::Messages(_))
-    }
-
-    /// Whether frames wait, as far as can be seen without a system call. `false` is certain at the moment of the last
+    /// Whether frames wait. No system call. `false` is certain at the moment of the last
     /// [`receive`](Self::receive): what came since then makes the descriptor ready.
     #[inline]
-    pub(crate) fn may_have_frame(&self) -> bool {
+    pub(crate) fn has_frame(&self) -> bool {
         match &self.way {
             Way::Ring(ring) => ring.has_frame(),
-            Way::Messages(messages) => messages.may_have_frame(),
             Way::Xdp(xdp) => xdp.has_frame(),
         }
     }
@@ -97,19 +76,17 @@ impl Port {
     #[inline]
     pub(crate) fn receive(&mut self, most: u32, mut show: impl FnMut(Option<u16>, &[u8])) -> u32 {
         let (mut frames, mut bytes_in) = (0, 0);
-        let station = self.station;
-        let mut judge = |tag, is_whole: bool, bytes: &[u8]| {
-            if is_whole && station.takes(tag, bytes) {
-                frames += 1;
-                bytes_in += bytes.len() as u64;
-                show(tag, bytes);
-            }
+        let mut count_and_show = |tag, bytes: &[u8]| {
+            frames += 1;
+            bytes_in += bytes.len() as u64;
+            show(tag, bytes);
         };
         let count = match &mut self.way {
             Way::Ring(ring) => {
                 let count = ring.receive(most, |slot| {
-                    let is_whole = !slot.odd_tag && slot.length as usize == slot.bytes.len();
-                    judge(slot.tag, is_whole, slot.bytes);
+                    if !slot.odd_tag && slot.length as usize == slot.bytes.len() {
+                        count_and_show(slot.tag, slot.bytes);
+                    }
                 });
                 if std::mem::take(&mut ring.is_losing) {
                     // Asked at once: the kernel's counter has 32 bits, and its mark stays until it is asked.
@@ -118,24 +95,12 @@ impl Port {
                 }
                 count
             }
-            Way::Messages(messages) => {
-                let mut count = 0;
-                loop {
-                    count += messages.receive(&self.socket, |message| {
-                        let is_whole = !message.odd_tag && !message.cut;
-                        judge(message.tag, is_whole, message.bytes);
-                    });
-                    if !messages.may_have_frame() || count + AT_ONCE as u32 > most {
-                        break count;
-                    }
-                }
-            }
-            Way::Xdp(xdp) => xdp.receive(most, |frame| judge(frame.tag, true, frame.bytes)),
+            Way::Xdp(xdp) => xdp.receive(most, |frame| count_and_show(frame.tag, frame.bytes)),
         };
         if count > 0 {
             add(&self.counters.received, frames);
             add(&self.counters.received_bytes, bytes_in);
-            add(&self.counters.foreign, u64::from(count) - frames);
+            add(&self.counters.unreadable, u64::from(count) - frames);
         }
         count
     }
@@ -192,14 +157,13 @@ impl Port {
     pub(crate) fn system_calls(&self) -> u64 {
         let received = match &self.way {
             Way::Ring(_) => 0,
-            Way::Messages(messages) => messages.system_calls,
             Way::Xdp(xdp) => xdp.system_calls,
         };
         self.send_calls + received
     }
 }
 
-impl Drop for Port {
+impl Drop for LinkSocket {
     fn drop(&mut self) {
         self.counters.end();
     }

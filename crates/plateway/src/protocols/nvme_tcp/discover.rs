@@ -1,24 +1,26 @@
-//! `plateway discover`: asks a target's discovery subsystem which subsystems it has for this host.
+//! `plateway discover nvme+tcp://...`: asks a target's discovery subsystem which subsystems it has for this host.
 //!
 //! The machine of the initiator (`nvme::tcp::initiator::Discovery`) does the talking; here it is carried by one blocking socket, since there is one
-//! question and one answer. What answers over AoE is searched for in `discover/aoe.rs`. Times: its clock begins with the command. Errors: the address, the step and what was seen.
-
-mod aoe;
+//! question and one answer. Times: its clock begins with the command. Errors: the address, the step and what was seen.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use contract::{ConnectionId, Loss, Next, SendBatch, SendSegment};
-use nvme::tcp::initiator::{Discovery, InitiatorEffect};
+use ::nvme::tcp::initiator::Discovery;
+use contract::{ConnectionId, Loss, Next, SendBatch, SendSegment, StreamEffect};
 use serde::Serialize;
 use wire::nvme::log::DiscoveryEntry;
 use wire::nvme_tcp::Digests;
 
+use super::import;
+use super::uri::NamespaceUri;
 use crate::cli::DiscoverArgs;
-use crate::config::uri::{DiscoveryTarget, NvmeTcpUri};
+use crate::commands;
+use crate::config::address::HostPort;
+use crate::config::defaults::Defaults;
 use crate::control::table;
-use crate::run::open;
+use crate::run::state::StateDirectory;
 
 /// How long the whole may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -39,11 +41,7 @@ struct Entry {
 }
 
 /// Asks.
-pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
-    let target = match &args.target {
-        DiscoveryTarget::NvmeTcp(target) => target,
-        DiscoveryTarget::Aoe { interfaces, vlan } => return aoe::run(args, interfaces, *vlan),
-    };
+pub(crate) fn run(args: &DiscoverArgs, target: &HostPort) -> miette::Result<()> {
     let failed = |why: String| {
         miette::miette!(
             help = "is a target running there? `ss -ltn` on its machine shows the ports that are listened at: every listener of \
@@ -51,13 +49,17 @@ pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
             "discovery at {target}: {why}"
         )
     };
-    let mut uri = NvmeTcpUri::new(
+    let mut uri = NamespaceUri::new(
         target.clone(),
         wire::nvme::Nqn::DISCOVERY.parse().map_err(|error| failed(format!("{error}")))?,
         1,
     );
-    uri.host_nqn = args.host_nqn.clone();
-    let settings = open::import_settings(&uri).map_err(|error| error.within("discovery"))?;
+    uri.host_nqn.clone_from(&args.protocols.host_nqn);
+    let state = StateDirectory::new(&Defaults::of_this_machine().state);
+    let settings = state
+        .host()
+        .and_then(|host| import::settings(&uri, host))
+        .map_err(|error| error.within("discovery"))?;
     let mut result = Err("no address".to_owned());
     for address in &settings.addresses {
         let (host, host_id) = (settings.host.clone(), settings.host_id);
@@ -74,7 +76,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
     let entries = result.map_err(failed)?;
     let entries: Vec<Entry> = entries.iter().map(entry).collect();
     if args.json {
-        return super::print_json(&entries);
+        return commands::print_json(&entries);
     }
     let mut rows = table(&["subsystem", "kind", "transport", "address", "port"]);
     for entry in &entries {
@@ -87,8 +89,8 @@ pub(crate) fn run(args: &DiscoverArgs) -> miette::Result<()> {
         ]);
     }
     match entries.is_empty() {
-        true => super::print("it has no subsystem for this host\n"),
-        false => super::print(&format!("{rows}\n")),
+        true => commands::print("it has no subsystem for this host\n"),
+        false => commands::print(&format!("{rows}\n")),
     }
     Ok(())
 }
@@ -153,10 +155,10 @@ impl Talk {
         }
     }
 
-    fn perform(&mut self, machine: &mut Discovery, effect: InitiatorEffect) {
+    fn perform(&mut self, machine: &mut Discovery, effect: StreamEffect) {
         let connection = ConnectionId::default();
         match effect {
-            InitiatorEffect::Connect { address, .. } => match self.connect(machine, address) {
+            StreamEffect::Connect { address, .. } => match self.connect(machine, address) {
                 Ok(stream) => {
                     self.stream = Some(stream);
                     machine.handle_connected(connection);
@@ -165,7 +167,7 @@ impl Talk {
                     machine.handle_connect_failed(error.raw_os_error().unwrap_or(libc::EIO));
                 }
             },
-            InitiatorEffect::Send { batch, .. } => {
+            StreamEffect::Send { batch, .. } => {
                 let sent = self.stream.as_mut().map(|stream| stream.write_all(&bytes_of(&batch)));
                 let failed = sent.and_then(Result::err);
                 machine.handle_sent(batch);
@@ -173,7 +175,7 @@ impl Talk {
                     machine.handle_lost(Loss::Error(error.raw_os_error().unwrap_or(libc::EIO)));
                 }
             }
-            InitiatorEffect::Close { .. } => {
+            StreamEffect::Close { .. } => {
                 self.stream = None;
                 machine.handle_closed(None);
             }

@@ -1,7 +1,7 @@
-//! The keeper: knows the links, watches their interfaces, and gives shards their ports.
+//! The supervisor of links: knows the links, watches their interfaces, and gives shards their sockets.
 //!
 //! One for a reactor. In: links that are added and removed (the control thread), and the system's word that some interface has changed (netlink,
-//! on a thread that sleeps otherwise). Out: orders to the shards. Whatever has changed, interfaces are looked at anew and compared with what the shards
+//! on a thread that sleeps otherwise). Out: commands to the shards. Whatever has changed, interfaces are looked at anew and compared with what the shards
 //! were told, so that a message that was lost or came twice does no harm:
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!              down or deleted: Give
 //! ```
 //!
-//! A port is with one owner at a time: the keeper opens it, `Take` moves it to the shard, `Give` asks for it back, and it is closed here.
+//! A socket is with one owner at a time: the supervisor opens it, `Take` moves it to the shard, `Give` asks for it back, and it is closed here.
 //! Errors: of adding a link, to whoever adds it; later ones are written to the standard error, and tried again.
 
 use std::io;
@@ -25,7 +25,7 @@ use contract::{LinkFacts, LinkId, Spread};
 
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
-use super::port::Port;
+use super::socket::LinkSocket;
 use super::{LinkAccess, LinkOptions, packet, xdp};
 use crate::mailbox::{event_descriptor, ring};
 use crate::process::AbortOnPanic;
@@ -34,38 +34,37 @@ use crate::process::AbortOnPanic;
 const RETRY_MS: libc::c_int = 1000;
 
 /// What a shard is to do with a link.
-pub(crate) enum Order {
-    /// Use this port; the machine is told that the link is up.
-    Take(Box<Port>, LinkFacts),
-    /// Give the port back, once nothing looks at it any more; without one, just answer.
+pub(crate) enum LinkCommand {
+    /// Use this socket; the machine is told that the link is up.
+    Take(Box<LinkSocket>, LinkFacts),
+    /// Give the socket back, once nothing looks at it any more; without one, just answer.
     Give {
         link: LinkId,
-        /// The machine is told that the link is down; else another port comes at once.
+        /// The machine is told that the link is down; else another one comes at once.
         down: bool,
-        told: Sender<Option<Box<Port>>>,
+        told: Sender<Option<Box<LinkSocket>>>,
     },
     /// Tell the machine what is known now.
     Tell(LinkId, LinkFacts),
     /// The link was removed.
     Forget(LinkId),
-    /// Tell the machine that the link is down: the port that was given back has no successor.
+    /// Tell the machine that the link is down: the socket that was given back has no successor.
     Lose(LinkId),
 }
 
-/// A shard's mailbox, for orders.
-pub(crate) trait Obey: Send + Sync {
-    /// Hands an order over.
-    fn order(&self, order: Order);
+/// A shard's mailbox, for commands.
+pub(crate) trait LinkMailbox: Send + Sync {
+    fn command(&self, command: LinkCommand);
 }
 
 /// The links of a reactor.
-pub(crate) struct Keeper {
-    shards: Vec<Arc<dyn Obey>>,
-    links: Mutex<Vec<Kept>>,
+pub(crate) struct LinkSupervisor {
+    shards: Vec<Arc<dyn LinkMailbox>>,
+    links: Mutex<Vec<Supervised>>,
     watcher: Mutex<Option<Watcher>>,
 }
 
-struct Kept {
+struct Supervised {
     id: LinkId,
     options: LinkOptions,
     counters: Vec<(ShardId, Arc<Counters>)>,
@@ -80,9 +79,9 @@ struct Watcher {
     stop: OwnedFd,
 }
 
-impl Keeper {
-    pub(crate) fn new(shards: Vec<Arc<dyn Obey>>) -> Arc<Keeper> {
-        Arc::new(Keeper { shards, links: Mutex::default(), watcher: Mutex::default() })
+impl LinkSupervisor {
+    pub(crate) fn new(shards: Vec<Arc<dyn LinkMailbox>>) -> Arc<LinkSupervisor> {
+        Arc::new(LinkSupervisor { shards, links: Mutex::default(), watcher: Mutex::default() })
     }
 
     /// Begins to keep a link; see [`Handle::add_link`](crate::Handle::add_link).
@@ -109,7 +108,8 @@ impl Keeper {
         let found = interface::find(&options.interface)?;
         let found = found.ok_or_else(interface::missing)?;
         let counters = shards.into_iter().map(|shard| (shard, Arc::default())).collect();
-        let mut kept = Kept { id, options: options.clone(), counters, open: None, failed: false };
+        let mut kept =
+            Supervised { id, options: options.clone(), counters, open: None, failed: false };
         let ring_frames = if found.up {
             self.open(&mut kept, found)?
         } else {
@@ -128,13 +128,13 @@ impl Keeper {
         let mut kept = links.remove(at);
         self.close(&mut kept, true);
         for (shard, _) in &kept.counters {
-            self.shards[shard.index()].order(Order::Forget(id));
+            self.shards[shard.index()].command(LinkCommand::Forget(id));
         }
     }
 
     /// What the links have carried.
     pub(crate) fn stats(&self) -> Vec<LinkStats> {
-        let look = |kept: &Kept| -> Vec<LinkStats> {
+        let look = |kept: &Supervised| -> Vec<LinkStats> {
             let (id, name) = (kept.id, &kept.options.interface);
             kept.counters.iter().map(|(shard, counters)| counters.look(id, name, *shard)).collect()
         };
@@ -158,13 +158,13 @@ impl Keeper {
         {
             return refuse(format!("VLAN {vlan}: expected 1 to 4094"));
         }
+        let seen = options.intake.ether_type.0;
         // Smaller numbers are lengths, or mean several types to the kernel.
-        if options.ether_type < 0x0600 {
-            let seen = options.ether_type;
+        if seen < 0x0600 {
             return refuse(format!("EtherType {seen:#06x}: expected 0x0600 or more"));
         }
         let count = self.shards.len();
-        let shards: Vec<ShardId> = match &options.spread {
+        let shards: Vec<ShardId> = match &options.intake.spread {
             Spread::One(shard, _) => vec![*shard],
             Spread::Steered(..) => (0..count as u16).map(ShardId).collect(),
             Spread::Each(programs) => (0..programs.len() as u16).map(ShardId).collect(),
@@ -180,16 +180,16 @@ impl Keeper {
     }
 
     /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest ring holds.
-    fn open(&self, kept: &mut Kept, interface: Interface) -> io::Result<u32> {
+    fn open(&self, kept: &mut Supervised, interface: Interface) -> io::Result<u32> {
         let open = match kept.options.access {
             LinkAccess::Xdp => xdp::open,
-            LinkAccess::Packet | LinkAccess::PacketWithoutRing => packet::open,
+            LinkAccess::Packet => packet::open,
         };
-        let ports = open(kept.id, &kept.options, &interface, &kept.counters)?;
-        let ring_frames = ports.iter().map(|(_, port)| port.ring_frames()).min().unwrap_or(0);
-        for (shard, port) in ports {
-            let facts = facts(&kept.options, &interface, port.ring_frames());
-            self.shards[shard.index()].order(Order::Take(port, facts));
+        let sockets = open(kept.id, &kept.options, &interface, &kept.counters)?;
+        let ring_frames = sockets.iter().map(|(_, socket)| socket.ring_frames()).min().unwrap_or(0);
+        for (shard, socket) in sockets {
+            let facts = facts(&kept.options, &interface, socket.ring_frames());
+            self.shards[shard.index()].command(LinkCommand::Take(socket, facts));
         }
         kept.open = Some(interface);
         kept.failed = false;
@@ -197,14 +197,14 @@ impl Keeper {
     }
 
     /// Takes a link's sockets from their shards and closes them.
-    fn close(&self, kept: &mut Kept, down: bool) {
+    fn close(&self, kept: &mut Supervised, down: bool) {
         if kept.open.take().is_none() {
             return;
         }
         let (told, given) = mpsc::channel();
         for (shard, _) in &kept.counters {
-            let order = Order::Give { link: kept.id, down, told: told.clone() };
-            self.shards[shard.index()].order(order);
+            let give = LinkCommand::Give { link: kept.id, down, told: told.clone() };
+            self.shards[shard.index()].command(give);
         }
         drop(told);
         // Each shard answers once, and is closed here, where waiting for the kernel stops nobody.
@@ -222,7 +222,7 @@ impl Keeper {
         links.iter().any(|kept| kept.failed)
     }
 
-    fn compare(&self, kept: &mut Kept, found: Option<Interface>) {
+    fn compare(&self, kept: &mut Supervised, found: Option<Interface>) {
         let Some(found) = found else {
             self.close(kept, true);
             kept.failed = false;
@@ -234,7 +234,7 @@ impl Keeper {
             Some(open) if is_alike(kept.options.access, &open, &found) => {
                 for (shard, counters) in &kept.counters {
                     let facts = facts(&kept.options, &found, counters.ring_frames());
-                    self.shards[shard.index()].order(Order::Tell(kept.id, facts));
+                    self.shards[shard.index()].command(LinkCommand::Tell(kept.id, facts));
                 }
                 kept.open = Some(found);
                 return;
@@ -246,7 +246,7 @@ impl Keeper {
         if let Err(error) = self.open(kept, found) {
             if was_open.is_some_and(|open| open.index == found.index) {
                 for (shard, _) in &kept.counters {
-                    self.shards[shard.index()].order(Order::Lose(kept.id));
+                    self.shards[shard.index()].command(LinkCommand::Lose(kept.id));
                 }
             }
             if !kept.failed {
@@ -265,10 +265,10 @@ impl Keeper {
         let changes = subscribe()?;
         let stop = event_descriptor()?;
         let stopped = stop.as_raw_fd();
-        let keeper = self.clone();
+        let supervisor = self.clone();
         let thread = thread::Builder::new()
             .name("links".to_owned())
-            .spawn(move || keeper.watch_changes(&changes, stopped))?;
+            .spawn(move || supervisor.watch_changes(&changes, stopped))?;
         *watcher = Some(Watcher { thread, stop });
         Ok(())
     }

@@ -8,20 +8,20 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use aoe::filter;
-use aoe::initiator::{Discovery, Found};
-use block::{Memory, ShardId};
+use ::aoe::filter;
+use ::aoe::initiator::{Discovery, Found};
+use block::Memory;
 use contract::{
-    Ask, ConnectionId, Direct, Effect, Event, InFrame, LinkFacts, LinkId, Machine, Next, Receive,
-    Spread,
+    Ask, ConnectionId, Direct, Effect, EtherType, Event, InFrame, LinkFacts, LinkId, Links,
+    Machine, Next, Receive,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use reactor::memory::Arena;
 use reactor::{Config, LinkAccess, LinkOptions, Reactor};
 use serde::Serialize;
-use wire::ethernet::EtherType;
 
 use crate::cli::DiscoverArgs;
+use crate::commands;
 use crate::control::table;
 
 /// A search that takes longer shows how far it is.
@@ -46,12 +46,12 @@ struct Entry {
 }
 
 /// Searches.
-pub(super) fn run(
+pub(crate) fn run(
     args: &DiscoverArgs,
     interfaces: &[String],
     vlan: Option<u16>,
 ) -> miette::Result<()> {
-    if args.host_nqn.is_some() {
+    if args.protocols.host_nqn.is_some() {
         return Err(miette::miette!(
             "--host-nqn is for nvme+tcp://: stations of AoE are known by their MAC addresses"
         ));
@@ -60,7 +60,7 @@ pub(super) fn run(
     let found = search(interfaces, vlan, duration)?;
     let entries: Vec<Entry> = found.iter().map(|found| entry(found, interfaces)).collect();
     if args.json {
-        return super::super::print_json(&entries);
+        return commands::print_json(&entries);
     }
     let mut rows =
         table(&["target", "interface", "mac", "buffers", "sectors", "firmware", "config"]);
@@ -76,11 +76,11 @@ pub(super) fn run(
         ]);
     }
     match entries.is_empty() {
-        true => super::super::print(&format!(
+        true => commands::print(&format!(
             "no target answered within {} s; targets are silent to stations that their hosts or MAC masks do not name\n",
             args.time
         )),
-        false => super::super::print(&format!("{rows}\n")),
+        false => commands::print(&format!("{rows}\n")),
     }
     Ok(())
 }
@@ -110,16 +110,16 @@ fn search(
     let links: Vec<LinkId> = (0..interfaces.len() as u32).map(LinkId).collect();
     let handle = Reactor::start(&Config::default(), &arena, move |_| {
         let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Search { links: links.clone(), duration, discovery: None, over: false, told }
+        let (links, up) = (links.clone(), Links::default());
+        Search { links, up, duration, discovery: None, over: false, told }
     })
     .map_err(|error| failed(&format!("cannot start a shard: {error}")))?;
     for (number, interface) in (0..).zip(interfaces) {
         let options = LinkOptions {
             interface: interface.clone(),
-            ether_type: EtherType::AOE.0,
             vlan,
             access: LinkAccess::Packet,
-            spread: Spread::One(ShardId(0), filter::responses()),
+            intake: filter::searching(),
         };
         let id = LinkId(number);
         let facts = handle
@@ -165,6 +165,7 @@ fn bar(duration: Duration) -> ProgressBar {
 #[derive(Debug)]
 struct Search {
     links: Vec<LinkId>,
+    up: Links,
     duration: Duration,
     /// From the first link that is up.
     discovery: Option<Discovery>,
@@ -174,6 +175,7 @@ struct Search {
 
 impl Search {
     fn link_up(&mut self, now: block::Instant, link: LinkId, facts: LinkFacts) {
+        self.up.set(link, Some(facts));
         let (links, duration) = (&self.links, self.duration);
         let begin = || Discovery::new(now, links, duration, now.0);
         self.discovery.get_or_insert_with(begin).link_up(link, facts);
@@ -212,8 +214,9 @@ impl Machine for Search {
     }
 
     fn handle_frame(&mut self, _: block::Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
-        if let Some(discovery) = &mut self.discovery {
-            discovery.handle_frame(frame);
+        let frame = self.up.open(&frame).filter(|frame| frame.ether_type == EtherType::AOE);
+        if let (Some(frame), Some(discovery)) = (frame, &mut self.discovery) {
+            discovery.handle_frame(&frame);
         }
     }
 
