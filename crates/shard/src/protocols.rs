@@ -479,8 +479,8 @@ impl Protocols {
     }
 
     /// Fills in what the protocols alone can tell.
-    pub(crate) fn report(&self, links: impl Iterator<Item = LinkId>, report: &mut Report) {
+    pub(crate) fn report(&self, report: &mut Report) {
         report.controllers = self.nvme.report();
-        report.aoe = self.aoe.report(links);
+        report.aoe = self.aoe.report();
     }
 }

@@ -17,17 +17,6 @@ pub(super) struct Link {
     pub(super) directory: Directory,
 }
 
-/// How a link is used, for reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkUse {
-    /// Exports on it.
-    pub exports: u32,
-    /// Commands that they promise to hold, together.
-    pub promised: u64,
-    /// Frames that its ring holds: where more are promised, a burst of all initiators at once loses some.
-    pub ring_frames: u32,
-}
-
 impl Target {
     /// The link of a number, up or not, if there was ever one.
     #[inline]
@@ -78,18 +67,5 @@ impl Target {
     /// A link is down: frames from it are dropped, answers to it too.
     pub fn link_down(&mut self, id: LinkId) {
         self.link_slot(id).facts = None;
-    }
-
-    /// How a link is used.
-    #[must_use]
-    pub fn link_use(&self, id: LinkId) -> LinkUse {
-        let link = self.link(id);
-        let on_link = self.exports.iter().flatten();
-        let on_link = on_link.filter(|exported| exported.export.links.contains(&id));
-        LinkUse {
-            exports: link.map_or(0, |link| link.directory.len()),
-            promised: on_link.map(|exported| u64::from(exported.export.buffers)).sum(),
-            ring_frames: link.and_then(|link| link.facts).map_or(0, |facts| facts.ring_frames),
-        }
     }
 }

@@ -55,7 +55,6 @@ use change::{Drain, Pending};
 pub use counters::{Counters, Drops};
 use flights::{Active, Flight};
 use link::Link;
-pub use link::LinkUse;
 use query::Sweeps;
 use repeats::Repeats;
 

@@ -4,8 +4,8 @@ use comfy_table::Table;
 
 use crate::cli::StatusArgs;
 use crate::config::size::Size;
-use crate::control::status::{Counters, Link};
-use crate::control::{Client, Status, table};
+use crate::control::status::Link;
+use crate::control::{Client, Status, table_of};
 
 /// Shows.
 pub(crate) fn run(args: &StatusArgs) -> miette::Result<()> {
@@ -42,21 +42,18 @@ fn text(status: &Status) -> String {
         status.misbehaved,
     );
     let mut parts = vec![head];
-    for (title, table) in [
+    let own = [
         ("disks", disks(status)),
         ("volumes", volumes(status)),
         ("listeners", listeners(status)),
         ("links", links(status)),
-        ("exports", exports(status)),
-        ("aoe exports", aoe_exports(status)),
-        ("sessions", sessions(status)),
-    ] {
+    ];
+    for (title, table) in own.into_iter().chain(status.protocols.tables()) {
         if table.row_count() > 0 {
             parts.push(format!("{title}\n{table}\n"));
         }
     }
-    let dropped =
-        [("frames for nobody", &status.misfits), ("aoe frames dropped", &status.aoe_drops)];
+    let dropped = [("frames for nobody", &status.misfits), status.protocols.dropped()];
     for (what, counts) in dropped.into_iter().filter(|(_, counts)| !counts.is_empty()) {
         let each: Vec<String> =
             counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
@@ -73,113 +70,78 @@ fn text(status: &Status) -> String {
 
 /// The disks of a server.
 pub(super) fn disks(status: &Status) -> Table {
-    let mut shown = table(&[
-        "disk", "uri", "size", "state", "cache", "access", "reads", "writes", "flushes", "errors",
-    ]);
-    for disk in &status.disks {
-        let Counters { reads, writes, flushes, errors, .. } = disk.counters;
-        let state = match (&disk.protected, &disk.remote) {
-            (Some(why), _) => format!("{}, takes no writes: {why}", disk.state),
-            (None, Some(remote)) => format!("{} ({remote})", disk.state),
-            (None, None) => disk.state.clone(),
-        };
-        shown.add_row([
-            disk.name.clone(),
-            disk.uri.clone(),
-            Size(disk.bytes).to_string(),
-            state,
-            disk.cache.clone(),
-            disk.access.clone(),
-            reads.to_string(),
-            writes.to_string(),
-            flushes.to_string(),
-            errors.to_string(),
-        ]);
-    }
-    shown
+    table_of(
+        &status.disks,
+        &[
+            ("disk", |one| one.name.clone()),
+            ("uri", |one| one.uri.clone()),
+            ("size", |one| Size(one.bytes).to_string()),
+            ("state", |one| match (&one.protected, &one.remote) {
+                (Some(why), _) => format!("{}, takes no writes: {why}", one.state),
+                (None, Some(remote)) => format!("{} ({remote})", one.state),
+                (None, None) => one.state.clone(),
+            }),
+            ("cache", |one| one.cache.clone()),
+            ("access", |one| one.access.clone()),
+            ("reads", |one| one.counters.reads.to_string()),
+            ("writes", |one| one.counters.writes.to_string()),
+            ("flushes", |one| one.counters.flushes.to_string()),
+            ("errors", |one| one.counters.errors.to_string()),
+        ],
+    )
 }
 
 fn volumes(status: &Status) -> Table {
-    let mut shown = table(&[
-        "volume", "layout", "size", "block", "uuid", "reads", "writes", "read", "written", "errors",
-    ]);
-    for volume in &status.volumes {
-        let Counters { reads, writes, read_bytes, write_bytes, errors, .. } = volume.counters;
-        shown.add_row([
-            volume.name.clone(),
-            volume.layout.clone(),
-            Size(volume.bytes).to_string(),
-            volume.block_size.to_string(),
-            volume.uuid.clone(),
-            reads.to_string(),
-            writes.to_string(),
-            Size(read_bytes).to_string(),
-            Size(write_bytes).to_string(),
-            errors.to_string(),
-        ]);
-    }
-    shown
+    table_of(
+        &status.volumes,
+        &[
+            ("volume", |one| one.name.clone()),
+            ("layout", |one| one.layout.clone()),
+            ("size", |one| Size(one.bytes).to_string()),
+            ("block", |one| one.block_size.to_string()),
+            ("uuid", |one| one.uuid.clone()),
+            ("reads", |one| one.counters.reads.to_string()),
+            ("writes", |one| one.counters.writes.to_string()),
+            ("read", |one| Size(one.counters.read_bytes).to_string()),
+            ("written", |one| Size(one.counters.write_bytes).to_string()),
+            ("errors", |one| one.counters.errors.to_string()),
+        ],
+    )
 }
 
 fn listeners(status: &Status) -> Table {
-    let mut shown = table(&["listener", "listens at", "poll us", "connections", "at most"]);
-    for listener in &status.listeners {
-        shown.add_row([
-            format!("nvme {}", listener.nvme),
-            listener.addresses.join(" "),
-            listener.poll_us.to_string(),
-            listener.connections.to_string(),
-            listener.connections_max.to_string(),
-        ]);
-    }
-    shown
-}
-
-fn exports(status: &Status) -> Table {
-    let mut shown = table(&["subsystem", "namespace", "volume", "hosts", "sessions"]);
-    for export in &status.exports {
-        shown.add_row([
-            export.subsystem.clone(),
-            export.nsid.to_string(),
-            export.volume.clone(),
-            export.hosts.clone(),
-            export.controllers.to_string(),
-        ]);
-    }
-    shown
+    table_of(
+        &status.listeners,
+        &[
+            ("listener", |one| format!("nvme {}", one.nvme)),
+            ("listens at", |one| one.addresses.join(" ")),
+            ("poll us", |one| one.poll_us.to_string()),
+            ("connections", |one| one.connections.to_string()),
+            ("at most", |one| one.connections_max.to_string()),
+        ],
+    )
 }
 
 fn links(status: &Status) -> Table {
-    let mut shown = table(&[
-        "interface",
-        "for",
-        "mac",
-        "mtu",
-        "received by",
-        "ring",
-        "promised",
-        "received",
-        "sent",
-        "dropped",
-        "not sent",
-    ]);
-    for link in &status.links {
-        let (vlan, dash) = (link.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}")), "-");
-        shown.add_row([
-            format!("{}{vlan}", link.interface),
-            format!("{} {}", link.uses, link.used_for),
-            link.mac.clone().unwrap_or(dash.to_owned()),
-            link.mtu.map_or(dash.to_owned(), |mtu| mtu.to_string()),
-            if link.up { link.method.clone() } else { "down".to_owned() },
-            link.ring_frames.to_string(),
-            link.promised.to_string(),
-            format!("{} ({})", link.received, Size(link.received_bytes)),
-            format!("{} ({})", link.sent, Size(link.sent_bytes)),
-            link.dropped.to_string(),
-            link.send_failed.to_string(),
-        ]);
-    }
-    shown
+    table_of(
+        &status.links,
+        &[
+            ("interface", |one| {
+                let vlan = one.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
+                format!("{}{vlan}", one.interface)
+            }),
+            ("for", |one| format!("{} {}", one.uses, one.used_for)),
+            ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
+            ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
+            ("received by", |one| if one.up { one.method.clone() } else { "down".to_owned() }),
+            ("ring", |one| one.ring_frames.to_string()),
+            ("promised", |one| one.promised.to_string()),
+            ("received", |one| format!("{} ({})", one.received, Size(one.received_bytes))),
+            ("sent", |one| format!("{} ({})", one.sent, Size(one.sent_bytes))),
+            ("dropped", |one| one.dropped.to_string()),
+            ("not sent", |one| one.send_failed.to_string()),
+        ],
+    )
 }
 
 /// What may be lost where more is promised than a ring holds.
@@ -191,61 +153,4 @@ fn overcommitted(link: &Link) -> Option<String> {
             link.interface, link.promised, link.ring_frames, link.dropped
         )
     })
-}
-
-fn aoe_exports(status: &Status) -> Table {
-    let mut shown = table(&[
-        "aoe",
-        "on",
-        "volume",
-        "hosts",
-        "buffers",
-        "reads",
-        "writes",
-        "read",
-        "written",
-        "over buffers",
-    ]);
-    for export in &status.aoe_exports {
-        let vlan = export.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
-        shown.add_row([
-            format!("{}.{}", export.shelf, export.slot),
-            format!("{}{vlan}", export.interfaces.join(" ")),
-            export.volume.clone(),
-            export.hosts.clone(),
-            export.buffers.to_string(),
-            export.reads.to_string(),
-            export.writes.to_string(),
-            Size(export.read_bytes).to_string(),
-            Size(export.write_bytes).to_string(),
-            export.over_buffers.to_string(),
-        ]);
-    }
-    shown
-}
-
-fn sessions(status: &Status) -> Table {
-    let mut shown = table(&[
-        "host",
-        "address",
-        "subsystem",
-        "controller",
-        "state",
-        "queues",
-        "shard",
-        "errors",
-    ]);
-    for session in &status.controllers {
-        shown.add_row([
-            session.host.clone(),
-            session.peer.clone(),
-            session.subsystem.clone(),
-            session.controller.to_string(),
-            session.state.clone(),
-            session.queues.to_string(),
-            session.shard.to_string(),
-            session.errors.to_string(),
-        ]);
-    }
-    shown
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use toml::Spanned;
 
-use super::file::{Low, LowArgs, LowWords, Table, Written};
+use super::file::{Low, LowArgs, LowWords, TableReader, Written};
 use super::link::Links;
 use super::mistake::{Mistake, Span};
 use super::resolve::{Names, Resolver};
@@ -28,7 +28,7 @@ impl Written for LowExport {
     const TITLE: &'static str = "[[export]]";
     const KEYS: &'static [&'static str] = EXPORT_KEYS;
 
-    fn read(table: &mut Table<'_, '_>) -> Self {
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
         Self {
             span: table.span.clone(),
             volume: table.take("volume", "the name of a volume in quotes"),

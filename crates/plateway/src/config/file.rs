@@ -43,7 +43,7 @@ pub(crate) trait Written: Sized {
     const KEYS: &'static [&'static str];
 
     /// Takes every key.
-    fn read(table: &mut Table<'_, '_>) -> Self;
+    fn read(table: &mut TableReader<'_, '_>) -> Self;
 }
 
 /// Declares a table: its title, its keys, their types, and what a message expects where something else is seen.
@@ -62,7 +62,7 @@ macro_rules! table {
             const TITLE: &'static str = $title;
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
 
-            fn read(table: &mut $crate::config::file::Table<'_, '_>) -> Self {
+            fn read(table: &mut $crate::config::file::TableReader<'_, '_>) -> Self {
                 Self { span: table.span.clone(), $($key: table.take(stringify!($key), $expected),)* }
             }
         }
@@ -100,7 +100,7 @@ impl LowArgs {
             );
             return None;
         }
-        Some(Table::read(root.span(), root.into_inner(), mistakes))
+        Some(TableReader::read(root.span(), root.into_inner(), mistakes))
     }
 }
 
@@ -109,7 +109,7 @@ impl Written for LowArgs {
     const KEYS: &'static [&'static str] =
         &["server", "disk", "volume", "link", "listener", "export"];
 
-    fn read(root: &mut Table<'_, '_>) -> Self {
+    fn read(root: &mut TableReader<'_, '_>) -> Self {
         Self {
             server: root.table("server").unwrap_or_default(),
             disks: root.tables("disk"),
@@ -144,7 +144,7 @@ pub(crate) fn keys() -> Vec<(&'static str, &'static [&'static str])> {
 }
 
 /// A table being read: keys are taken one by one, and what is left at the end is unknown.
-pub(crate) struct Table<'i, 'm> {
+pub(crate) struct TableReader<'i, 'm> {
     title: &'static str,
     pub(crate) span: Span,
     entries: DeTable<'i>,
@@ -152,10 +152,10 @@ pub(crate) struct Table<'i, 'm> {
     mistakes: &'m mut Vec<Mistake>,
 }
 
-impl<'i, 'm> Table<'i, 'm> {
+impl<'i, 'm> TableReader<'i, 'm> {
     /// Reads the whole of a table; a key that nobody took is a mistake.
     fn read<T: Written>(span: Span, entries: DeTable<'i>, mistakes: &'m mut Vec<Mistake>) -> T {
-        let mut table = Table { title: T::TITLE, span, entries, known: T::KEYS, mistakes };
+        let mut table = TableReader { title: T::TITLE, span, entries, known: T::KEYS, mistakes };
         let low = T::read(&mut table);
         table.finish();
         low
@@ -216,7 +216,7 @@ impl<'i, 'm> Table<'i, 'm> {
     fn nested<T: Written>(&mut self, value: Spanned<DeValue<'i>>) -> Option<T> {
         let span = value.span();
         match value.into_inner() {
-            DeValue::Table(entries) => Some(Table::read(span, entries, self.mistakes)),
+            DeValue::Table(entries) => Some(TableReader::read(span, entries, self.mistakes)),
             other => {
                 let seen = article(other.type_str());
                 let message = format!("{}: expected a table, seen {seen}", T::TITLE);

@@ -8,7 +8,7 @@ use shard::Protocol;
 use toml::Spanned;
 
 use super::address::{AddressError, HostPort};
-use super::file::{Low, NUMBER, Table, Written};
+use super::file::{Low, NUMBER, TableReader, Written};
 use super::mistake::{Mistake, Span};
 use super::resolve::Resolver;
 use super::thing::{Configured, Thing};
@@ -33,7 +33,7 @@ impl Written for LowListener {
     const TITLE: &'static str = "[[listener]]";
     const KEYS: &'static [&'static str] = LISTENER_KEYS;
 
-    fn read(table: &mut Table<'_, '_>) -> Self {
+    fn read(table: &mut TableReader<'_, '_>) -> Self {
         let mut take = |(key, protocol)| {
             let expected = "an address in quotes, such as \"127.0.0.1:4420\"";
             Some((protocol, table.take(key, expected)?))

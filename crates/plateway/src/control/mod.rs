@@ -21,5 +21,5 @@ mod table;
 pub(crate) use client::{Client, ClientError};
 pub(crate) use server::{Answering, Ask, Reply};
 pub(crate) use socket::ControlSocket;
-pub(crate) use status::{Changes, Status};
+pub(crate) use status::{Changes, Status, counted};
 pub(crate) use table::{table, table_of};

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocols::ProtocolStatus;
+
 /// How a server is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Status {
@@ -27,25 +29,15 @@ pub(crate) struct Status {
     pub(crate) memory: Memory,
     /// Listening addresses.
     pub(crate) listeners: Vec<Listener>,
-    /// Namespaces that hosts may see.
-    pub(crate) exports: Vec<Export>,
-    /// Interfaces that are open for AoE.
+    /// What each protocol shows to hosts, and who is there.
+    #[serde(flatten)]
+    pub(crate) protocols: ProtocolStatus,
+    /// Links that are open.
     #[serde(default)]
     pub(crate) links: Vec<Link>,
-    /// Volumes at a shelf and slot.
-    #[serde(default)]
-    pub(crate) aoe_exports: Vec<AoeExport>,
     /// Frames that came on links and were for nobody here, by the reason.
     #[serde(default)]
     pub(crate) misfits: BTreeMap<String, u64>,
-    /// What the AoE target did, by the name of the counter; what was never counted is left out.
-    #[serde(default)]
-    pub(crate) aoe_counters: BTreeMap<String, u64>,
-    /// Frames that the AoE target dropped in silence, by the reason.
-    #[serde(default)]
-    pub(crate) aoe_drops: BTreeMap<String, u64>,
-    /// Sessions of hosts.
-    pub(crate) controllers: Vec<Controller>,
     /// Connections of hosts.
     pub(crate) connections: Vec<Connection>,
     /// Connections since the start.
@@ -96,22 +88,7 @@ pub(crate) struct Listener {
     pub(crate) connections_max: u32,
 }
 
-/// A namespace.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Export {
-    /// SUBNQN.
-    pub(crate) subsystem: String,
-    /// NSID.
-    pub(crate) nsid: u32,
-    /// The volume's name.
-    pub(crate) volume: String,
-    /// `any`, `none` or NQNs.
-    pub(crate) hosts: String,
-    /// Controllers of hosts with this subsystem.
-    pub(crate) controllers: u64,
-}
-
-/// An interface that is open for AoE. Frames count from the start.
+/// A link that is open. Frames count from the start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Link {
     /// Its name.
@@ -150,60 +127,6 @@ pub(crate) struct Link {
     pub(crate) send_failed: u64,
     /// How often frames waited for room in the send buffer.
     pub(crate) send_waits: u64,
-}
-
-/// A volume at a shelf and slot.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct AoeExport {
-    /// Shelf.
-    pub(crate) shelf: u16,
-    /// Slot.
-    pub(crate) slot: u8,
-    /// Where it answers.
-    pub(crate) interfaces: Vec<String>,
-    /// 802.1Q on all of them.
-    pub(crate) vlan: Option<u16>,
-    /// The volume's name.
-    pub(crate) volume: String,
-    /// `any`, `none` or MAC addresses.
-    pub(crate) hosts: String,
-    /// Commands that it says it holds.
-    pub(crate) buffers: u16,
-    /// Commands.
-    pub(crate) reads: u64,
-    /// Commands.
-    pub(crate) writes: u64,
-    /// Read.
-    pub(crate) read_bytes: u64,
-    /// Written.
-    pub(crate) write_bytes: u64,
-    /// Commands beyond `buffers`, which were dropped.
-    pub(crate) over_buffers: u64,
-}
-
-/// A host's session with a subsystem.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Controller {
-    /// SUBNQN.
-    pub(crate) subsystem: String,
-    /// CNTLID.
-    pub(crate) controller: u16,
-    /// HOSTNQN.
-    pub(crate) host: String,
-    /// HOSTID in hexadecimal.
-    pub(crate) host_id: String,
-    /// Its address.
-    pub(crate) peer: String,
-    /// What it is doing.
-    pub(crate) state: String,
-    /// KATO; 0 for none.
-    pub(crate) keep_alive_ms: u32,
-    /// I/O queues.
-    pub(crate) queues: u64,
-    /// The shard that owns it.
-    pub(crate) shard: u16,
-    /// Commands that failed, on whatever queue.
-    pub(crate) errors: u64,
 }
 
 /// A connection.
@@ -309,4 +232,13 @@ pub(crate) struct Changes {
     pub(crate) steps: Vec<String>,
     /// What is probably not meant, or was done without.
     pub(crate) warnings: Vec<String>,
+}
+
+/// Counters of all shards added up; those that are 0 say nothing.
+pub(crate) fn counted(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in all.filter(|(_, count)| *count > 0) {
+        *sums.entry(name.to_owned()).or_default() += count;
+    }
+    sums
 }

@@ -7,13 +7,16 @@
 pub(crate) mod aoe;
 pub(crate) mod nvme_tcp;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 
 use ::aoe::filter;
+use comfy_table::Table;
 use contract::{Intake, LinkId};
-use shard::{ImportSettings, Protocol, StoredValue};
+use serde::{Deserialize, Serialize};
+use shard::{ImportSettings, Protocol, Report, StoredValue};
 
 /// What `dissect` makes of a protocol on frames, and of one on connections.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
@@ -22,7 +25,7 @@ use crate::cli::DiscoverArgs;
 use crate::config::address::HostPort;
 #[cfg(test)]
 use crate::config::file::Written;
-use crate::config::file::{LowArgs, Table};
+use crate::config::file::{LowArgs, TableReader};
 use crate::config::link::{Ethernet, LinkAccess, Links};
 use crate::config::mistake::Mistake;
 use crate::config::quick::{Line, QuickWay};
@@ -57,7 +60,7 @@ pub(crate) struct LowExports {
 }
 
 impl LowExports {
-    pub(crate) fn read(table: &mut Table<'_, '_>) -> Self {
+    pub(crate) fn read(table: &mut TableReader<'_, '_>) -> Self {
         Self { nvme: table.table("nvme"), aoe: table.table("aoe") }
     }
 
@@ -89,6 +92,11 @@ pub(crate) trait Exported: Configured {
 
     /// Whether its volume is held before it is hidden for good: hosts then get errors, which tell them more than silence.
     fn is_held_first(&self) -> bool;
+
+    /// Commands of initiators that it says it holds, where it says so.
+    fn promises(&self) -> u64 {
+        0
+    }
 
     /// For a table: what it is in, where it is there, and who may use it.
     fn shown(&self) -> [String; 3];
@@ -312,6 +320,32 @@ pub(crate) struct DiscoverFlags {
 /// What exports can carry on an interface of this MTU, in a few words, or why nothing.
 pub(crate) fn carried_on(mtu: u32) -> Result<String, String> {
     aoe::serve::carried_on(mtu)
+}
+
+/// What `status` says of each protocol.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ProtocolStatus {
+    #[serde(flatten)]
+    nvme: nvme_tcp::status::Status,
+    #[serde(flatten)]
+    aoe: aoe::status::Status,
+}
+
+impl ProtocolStatus {
+    pub(crate) fn of(running: &Running, reports: &[Report]) -> Self {
+        let nvme = nvme_tcp::status::Status::of(running, reports);
+        Self { nvme, aoe: aoe::status::Status::of(running, reports) }
+    }
+
+    /// For people, each under its title.
+    pub(crate) fn tables(&self) -> Vec<(&'static str, Table)> {
+        self.nvme.tables().into_iter().chain(self.aoe.tables()).collect()
+    }
+
+    /// What was dropped, and why.
+    pub(crate) fn dropped(&self) -> (&'static str, &BTreeMap<String, u64>) {
+        ("aoe frames dropped", &self.aoe.aoe_drops)
+    }
 }
 
 /// A value that is to be stored, as a line; none if it says nothing.

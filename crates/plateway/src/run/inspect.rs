@@ -1,13 +1,9 @@
 //! How a running server is: the reports of all shards, added up, under the names of the configuration.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ::aoe::ExportId;
-use ::aoe::target::Traffic;
 use block::PAGE_SIZE;
 use contract::{Cache, LinkId, ListenerId};
-use nvme::controllers::{ControllerReport, ControllerState};
 use reactor::disk::Access;
 use reactor::{LinkStats, look_at_interface};
 use shard::{Protocol, Report};
@@ -19,9 +15,10 @@ use super::exports::OpenExport;
 use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
 use crate::config::link::Ethernet;
+use crate::config::thing::Configured;
+use crate::control::counted;
 use crate::control::status::{self, Status};
-use crate::protocols::ExportConfig;
-use crate::protocols::nvme_tcp::config::NamespaceConfig;
+use crate::protocols::{ExportConfig, ProtocolStatus};
 
 impl Running {
     /// Where it listens, in the order of the configuration.
@@ -48,8 +45,6 @@ impl Running {
         let server = &self.server;
         let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
         let page = u64::from(PAGE_SIZE);
-        let controllers: Vec<status::Controller> =
-            reports.iter().flat_map(|report| &report.controllers).map(controller).collect();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -69,24 +64,9 @@ impl Running {
                     .map(|bound| 2 * u64::from(bound) * u64::from(server.connections_max)),
             },
             listeners: self.listeners.values().map(|one| listener(one, &reports)).collect(),
-            exports: self
-                .exports
-                .values()
-                .filter_map(|open| open.config.as_nvme())
-                .map(|one| export(one, &controllers))
-                .collect(),
-            links: self.link_statuses(&reports),
-            aoe_exports: self.aoe_statuses(&reports),
-            aoe_counters: counted(
-                reports.iter().flat_map(|report| report.aoe.counters.each().collect::<Vec<_>>()),
-            ),
-            misfits: counted(
-                reports.iter().flat_map(|report| report.misfits.each().collect::<Vec<_>>()),
-            ),
-            aoe_drops: counted(
-                reports.iter().flat_map(|report| report.aoe.drops.each().collect::<Vec<_>>()),
-            ),
-            controllers,
+            protocols: ProtocolStatus::of(self, &reports),
+            links: self.link_statuses(),
+            misfits: counted(reports.iter().flat_map(|report| report.misfits.each())),
             connections: self.connections(&reports),
             accepted: sum(|report| report.accepted),
             misbehaved: sum(|report| report.misbehaved),
@@ -109,21 +89,22 @@ impl Running {
         })
     }
 
-    fn link_statuses(&self, reports: &[Report]) -> Vec<status::Link> {
+    fn link_statuses(&self) -> Vec<status::Link> {
         let stats = self.shards.handle().link_stats();
-        let exports =
-            self.links.values().map(|link| (&link.config.ethernet, link.id, "exports", 0));
+        let exports = self.links.values().map(|link| {
+            let title = link.config.title();
+            let on = self.exports().filter(|open| open.config.stands_on().contains(&title));
+            let promises = on.map(|open| open.config.promises());
+            let (uses, promised) = promises.fold((0, 0), |(uses, sum), one| (uses + 1, sum + one));
+            (&link.config.ethernet, link.id, "exports", uses, promised)
+        });
         let imports = self.import_links.iter();
-        let imports =
-            imports.map(|(ethernet, link)| (ethernet, link.id, "imports", link.disks.len() as u64));
-        let one = |(name, id, used_for, disks): (&Ethernet, LinkId, &str, u64)| {
+        let imports = imports
+            .map(|(ethernet, link)| (ethernet, link.id, "imports", link.disks.len() as u64, 0));
+        let one = |(name, id, used_for, uses, promised): (&Ethernet, LinkId, &str, u64, u64)| {
             let mine = || stats.iter().filter(|one| one.link == id);
             let sum = |of: fn(&LinkStats) -> u64| mine().map(of).sum::<u64>();
             let facts = look_at_interface(&name.interface).ok();
-            // Every shard knows all exports.
-            let known = reports.first().and_then(|report| {
-                report.aoe.links.iter().find(|(other, _)| *other == id).map(|(_, used)| used)
-            });
             status::Link {
                 interface: name.interface.clone(),
                 vlan: name.vlan,
@@ -133,11 +114,8 @@ impl Running {
                 mtu: facts.map(|facts| facts.mtu),
                 method: mine().next().map_or("-", |one| one.method).to_owned(),
                 ring_frames: sum(|one| one.ring_frames.into()),
-                promised: known.map_or(0, |used| used.promised),
-                uses: match used_for {
-                    "imports" => disks,
-                    _ => known.map_or(0, |used| used.exports.into()),
-                },
+                promised,
+                uses,
                 received: sum(|one| one.received),
                 received_bytes: sum(|one| one.received_bytes),
                 sent: sum(|one| one.sent),
@@ -151,38 +129,9 @@ impl Running {
         exports.chain(imports).map(one).collect()
     }
 
-    fn aoe_statuses(&self, reports: &[Report]) -> Vec<status::AoeExport> {
-        let mut traffic: BTreeMap<ExportId, Traffic> = BTreeMap::new();
-        for (id, one) in reports.iter().flat_map(|report| &report.aoe.exports) {
-            let sum = traffic.entry(*id).or_default();
-            sum.reads += one.reads;
-            sum.writes += one.writes;
-            sum.read_bytes += one.read_bytes;
-            sum.write_bytes += one.write_bytes;
-            sum.over_buffers += one.over_buffers;
-        }
-        let one = |open: &OpenExport| {
-            let config = open.config.as_aoe()?;
-            let Traffic { reads, writes, read_bytes, write_bytes, over_buffers } =
-                traffic.get(&ExportId(open.number)).copied().unwrap_or_default();
-            let links = config.links.iter().filter_map(|name| self.links.get(name));
-            let links: Vec<&Ethernet> = links.map(|link| &link.config.ethernet).collect();
-            Some(status::AoeExport {
-                shelf: config.address.shelf,
-                slot: config.address.slot,
-                interfaces: links.iter().map(|ethernet| ethernet.interface.clone()).collect(),
-                vlan: links.first().and_then(|ethernet| ethernet.vlan),
-                volume: config.volume.clone(),
-                hosts: config.hosts.to_string(),
-                buffers: config.buffers,
-                reads,
-                writes,
-                read_bytes,
-                write_bytes,
-                over_buffers,
-            })
-        };
-        self.exports.values().filter_map(one).collect()
+    /// Where links are.
+    pub(crate) fn ethernets(&self, names: &[String]) -> impl Iterator<Item = &Ethernet> {
+        names.iter().filter_map(|name| Some(&self.links.get(name)?.config.ethernet))
     }
 
     fn connections(&self, reports: &[Report]) -> Vec<status::Connection> {
@@ -268,15 +217,6 @@ impl Running {
     }
 }
 
-/// Counters of all shards added up; those that are 0 say nothing.
-fn counted(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for (name, count) in all.filter(|(_, count)| *count > 0) {
-        *sums.entry(name.to_owned()).or_default() += count;
-    }
-    sums
-}
-
 fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
     let is_mine = |id: ListenerId| one.ids.contains(&id);
     let all = reports.iter().flat_map(|report| &report.connections);
@@ -286,39 +226,6 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
         poll_us: one.config.poll_us,
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
         connections_max: one.config.connections_max,
-    }
-}
-
-fn export(export: &NamespaceConfig, controllers: &[status::Controller]) -> status::Export {
-    let name = export.subsystem.as_str();
-    status::Export {
-        subsystem: name.to_owned(),
-        nsid: export.nsid,
-        volume: export.volume.clone(),
-        hosts: export.hosts.to_string(),
-        controllers: controllers.iter().filter(|one| one.subsystem == name).count() as u64,
-    }
-}
-
-fn controller(report: &ControllerReport) -> status::Controller {
-    status::Controller {
-        subsystem: report.subsystem.as_str().to_owned(),
-        controller: report.controller,
-        host: report.host.nqn.as_str().to_owned(),
-        host_id: report.host.id.iter().map(|byte| format!("{byte:02x}")).collect(),
-        peer: report.peer.to_string(),
-        state: match report.state {
-            ControllerState::Disabled => "disabled",
-            ControllerState::Ready => "ready",
-            ControllerState::Resetting => "resetting",
-            ControllerState::ShutDown => "shut down",
-            ControllerState::Failed => "failed",
-        }
-        .to_owned(),
-        keep_alive_ms: report.keep_alive_ms,
-        queues: report.queues.len() as u64,
-        shard: report.shard.0,
-        errors: report.errors,
     }
 }
 

@@ -81,6 +81,7 @@ fn what_one_protocol_writes_the_other_reads() {
         assert_eq!((link["interface"].as_str(), link["up"].as_bool()), (Some("veth0"), Some(true)));
         assert_eq!(link["mtu"].to_string(), mtu);
         assert!(link["received"].as_u64() > Some(0) && link["ring_frames"].as_u64() > Some(0));
+        assert_eq!((link["uses"].as_u64(), link["promised"].as_u64()), (Some(1), Some(64)));
         let export = &status["aoe_exports"][0];
         assert!(export["writes"].as_u64() > Some(0) && export["read_bytes"].as_u64() > Some(0));
         let shown = server.ask(&["status"]);

@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use aoe::target::{Ask, Context, Counters, Drops, LinkUse, Target, Traffic};
+use aoe::target::{Ask, Context, Counters, Drops, Target, Traffic};
 use aoe::{Control, ExportId};
 use block::{ShardId, VolumeId};
-use contract::LinkId;
 use volume::agreement::{Agreement, Message, Outbox};
 use volume::{Reservation, reservation};
 
@@ -26,8 +25,6 @@ pub struct AoeReport {
     pub repeat_bytes: usize,
     /// What went through each export on this shard, by number.
     pub exports: Vec<(ExportId, Traffic)>,
-    /// Links that are up, and what is promised on them.
-    pub links: Vec<(LinkId, LinkUse)>,
 }
 
 /// A shard's part of AoE.
@@ -122,14 +119,13 @@ impl AoeTarget {
         }
     }
 
-    pub(super) fn report(&self, links: impl Iterator<Item = LinkId>) -> AoeReport {
+    pub(super) fn report(&self) -> AoeReport {
         let traffic = |id: &ExportId| Some((*id, self.target.traffic(*id)?));
         AoeReport {
             counters: self.target.counters(),
             drops: *self.target.drops(),
             repeat_bytes: self.target.repeat_bytes(),
             exports: self.exports.keys().filter_map(traffic).collect(),
-            links: links.map(|link| (link, self.target.link_use(link))).collect(),
         }
     }
 }

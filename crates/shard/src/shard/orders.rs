@@ -182,8 +182,7 @@ impl Shard {
             misfits: self.frames.links.misfits,
             ..Report::default()
         };
-        let links = self.frames.links.iter().map(|(link, _)| link);
-        self.protocols.report(links, &mut report);
+        self.protocols.report(&mut report);
         report
     }
 

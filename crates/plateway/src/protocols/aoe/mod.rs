@@ -5,6 +5,7 @@ pub(crate) mod discover;
 pub(crate) mod dissect;
 pub(crate) mod import;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod uri;
 
 use toml::Spanned;

@@ -32,6 +32,10 @@ impl Exported for TargetConfig {
         false
     }
 
+    fn promises(&self) -> u64 {
+        self.buffers.into()
+    }
+
     fn shown(&self) -> [String; 3] {
         ["aoe".to_owned(), self.address.to_string(), self.hosts.to_string()]
     }

@@ -6,6 +6,7 @@ pub(crate) mod dissect;
 pub(crate) mod import;
 pub(crate) mod nqn;
 mod serve;
+pub(crate) mod status;
 pub(crate) mod uri;
 
 use shard::Protocol;

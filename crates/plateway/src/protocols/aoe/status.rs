@@ -1,0 +1,117 @@
+//! What `status` says of AoE: volumes at a shelf and slot, and what their target did and dropped.
+
+use std::collections::BTreeMap;
+
+use ::aoe::ExportId;
+use ::aoe::target::Traffic;
+use comfy_table::Table;
+use serde::{Deserialize, Serialize};
+use shard::Report;
+
+use crate::config::link::Ethernet;
+use crate::config::size::Size;
+use crate::control::{counted, table_of};
+use crate::run::Running;
+
+/// The keys stay: later versions add some and rename none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    /// Volumes at a shelf and slot.
+    aoe_exports: Vec<Export>,
+    /// What the target did, by the name of the counter; what was never counted is left out.
+    aoe_counters: BTreeMap<String, u64>,
+    /// Frames that the target dropped in silence, by the reason.
+    pub(crate) aoe_drops: BTreeMap<String, u64>,
+}
+
+/// A volume at a shelf and slot.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Export {
+    /// Shelf.
+    shelf: u16,
+    /// Slot.
+    slot: u8,
+    /// Where it answers.
+    interfaces: Vec<String>,
+    /// 802.1Q on all of them.
+    vlan: Option<u16>,
+    /// The volume's name.
+    volume: String,
+    /// `any`, `none` or MAC addresses.
+    hosts: String,
+    /// Commands that it says it holds.
+    buffers: u16,
+    /// Commands.
+    reads: u64,
+    /// Commands.
+    writes: u64,
+    /// Read.
+    read_bytes: u64,
+    /// Written.
+    write_bytes: u64,
+    /// Commands beyond `buffers`, which were dropped.
+    over_buffers: u64,
+}
+
+impl Status {
+    pub(crate) fn of(running: &Running, reports: &[Report]) -> Self {
+        let mut traffic: BTreeMap<ExportId, Traffic> = BTreeMap::new();
+        for (id, one) in reports.iter().flat_map(|report| &report.aoe.exports) {
+            let sum = traffic.entry(*id).or_default();
+            sum.reads += one.reads;
+            sum.writes += one.writes;
+            sum.read_bytes += one.read_bytes;
+            sum.write_bytes += one.write_bytes;
+            sum.over_buffers += one.over_buffers;
+        }
+        let exports = running.exports().filter_map(|open| {
+            let config = open.config.as_aoe()?;
+            let Traffic { reads, writes, read_bytes, write_bytes, over_buffers } =
+                traffic.get(&ExportId(open.number)).copied().unwrap_or_default();
+            let links: Vec<&Ethernet> = running.ethernets(&config.links).collect();
+            Some(Export {
+                shelf: config.address.shelf,
+                slot: config.address.slot,
+                interfaces: links.iter().map(|ethernet| ethernet.interface.clone()).collect(),
+                vlan: links.first().and_then(|ethernet| ethernet.vlan),
+                volume: config.volume.clone(),
+                hosts: config.hosts.to_string(),
+                buffers: config.buffers,
+                reads,
+                writes,
+                read_bytes,
+                write_bytes,
+                over_buffers,
+            })
+        });
+        let all = || reports.iter().map(|report| &report.aoe);
+        Self {
+            aoe_exports: exports.collect(),
+            aoe_counters: counted(all().flat_map(|one| one.counters.each())),
+            aoe_drops: counted(all().flat_map(|one| one.drops.each())),
+        }
+    }
+
+    pub(crate) fn tables(&self) -> [(&'static str, Table); 1] {
+        let exports = table_of(
+            &self.aoe_exports,
+            &[
+                ("aoe", |one| format!("{}.{}", one.shelf, one.slot)),
+                ("on", |one| {
+                    let vlan = one.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
+                    format!("{}{vlan}", one.interfaces.join(" "))
+                }),
+                ("volume", |one| one.volume.clone()),
+                ("hosts", |one| one.hosts.clone()),
+                ("buffers", |one| one.buffers.to_string()),
+                ("reads", |one| one.reads.to_string()),
+                ("writes", |one| one.writes.to_string()),
+                ("read", |one| Size(one.read_bytes).to_string()),
+                ("written", |one| Size(one.write_bytes).to_string()),
+                ("over buffers", |one| one.over_buffers.to_string()),
+            ],
+        );
+        [("aoe exports", exports)]
+    }
+}

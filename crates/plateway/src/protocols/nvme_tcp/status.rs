@@ -1,0 +1,124 @@
+//! What `status` says of NVMe: namespaces that hosts may see, and sessions of hosts.
+
+use ::nvme::controllers::ControllerState;
+use comfy_table::Table;
+use serde::{Deserialize, Serialize};
+use shard::Report;
+
+use crate::control::table_of;
+use crate::run::Running;
+
+/// The keys stay: later versions add some and rename none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// Namespaces that hosts may see.
+    exports: Vec<Export>,
+    /// Sessions of hosts.
+    controllers: Vec<Controller>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Export {
+    /// SUBNQN.
+    subsystem: String,
+    /// NSID.
+    nsid: u32,
+    /// The volume's name.
+    volume: String,
+    /// `any`, `none` or NQNs.
+    hosts: String,
+    /// Controllers of hosts with this subsystem.
+    controllers: u64,
+}
+
+/// A host's session with a subsystem.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Controller {
+    /// SUBNQN.
+    subsystem: String,
+    /// CNTLID.
+    controller: u16,
+    /// HOSTNQN.
+    host: String,
+    /// HOSTID in hexadecimal.
+    host_id: String,
+    /// Its address.
+    peer: String,
+    /// What it is doing.
+    state: String,
+    /// KATO; 0 for none.
+    keep_alive_ms: u32,
+    /// I/O queues.
+    queues: u64,
+    /// The shard that owns it.
+    shard: u16,
+    /// Commands that failed, on whatever queue.
+    errors: u64,
+}
+
+impl Status {
+    pub(crate) fn of(running: &Running, reports: &[Report]) -> Self {
+        let reports = reports.iter().flat_map(|report| &report.controllers);
+        let controllers = reports.map(|report| Controller {
+            subsystem: report.subsystem.as_str().to_owned(),
+            controller: report.controller,
+            host: report.host.nqn.as_str().to_owned(),
+            host_id: report.host.id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            peer: report.peer.to_string(),
+            state: match report.state {
+                ControllerState::Disabled => "disabled",
+                ControllerState::Ready => "ready",
+                ControllerState::Resetting => "resetting",
+                ControllerState::ShutDown => "shut down",
+                ControllerState::Failed => "failed",
+            }
+            .to_owned(),
+            keep_alive_ms: report.keep_alive_ms,
+            queues: report.queues.len() as u64,
+            shard: report.shard.0,
+            errors: report.errors,
+        });
+        let controllers: Vec<Controller> = controllers.collect();
+        let exports = running.exports().filter_map(|open| open.config.as_nvme());
+        let exports = exports.map(|export| {
+            let subsystem = export.subsystem.to_string();
+            let mine = controllers.iter().filter(|one| one.subsystem == subsystem);
+            Export {
+                controllers: mine.count() as u64,
+                subsystem,
+                nsid: export.nsid,
+                volume: export.volume.clone(),
+                hosts: export.hosts.to_string(),
+            }
+        });
+        Self { exports: exports.collect(), controllers }
+    }
+
+    pub(crate) fn tables(&self) -> [(&'static str, Table); 2] {
+        let exports = table_of(
+            &self.exports,
+            &[
+                ("subsystem", |one| one.subsystem.clone()),
+                ("namespace", |one| one.nsid.to_string()),
+                ("volume", |one| one.volume.clone()),
+                ("hosts", |one| one.hosts.clone()),
+                ("sessions", |one| one.controllers.to_string()),
+            ],
+        );
+        let sessions = table_of(
+            &self.controllers,
+            &[
+                ("host", |one| one.host.clone()),
+                ("address", |one| one.peer.clone()),
+                ("subsystem", |one| one.subsystem.clone()),
+                ("controller", |one| one.controller.to_string()),
+                ("state", |one| one.state.clone()),
+                ("queues", |one| one.queues.to_string()),
+                ("shard", |one| one.shard.to_string()),
+                ("errors", |one| one.errors.to_string()),
+            ],
+        );
+        [("exports", exports), ("sessions", sessions)]
+    }
+}
