@@ -5,6 +5,7 @@
 //! What does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and clocks (`reactor`, `sim`).
 //! Read [`shard`] first, then `mail`. Which protocols there are is said in [`protocols`] and, for disks that are reached by one, in `remote`.
 
+pub mod client;
 mod imports;
 pub mod mail;
 pub mod protocols;
@@ -13,6 +14,7 @@ pub mod report;
 pub mod shard;
 mod timers;
 
+pub use client::{ClientContext, InternalClient};
 pub use mail::{Answer, Mail, News, Order};
 pub use protocols::{AoeExport, Export, ExportKey, Protocol, StoreKey, StoredValue};
 pub use remote::ImportSettings;
@@ -29,8 +31,10 @@ pub mod machine {
     pub const FLIGHTS: MachineId = MachineId(1 << 28);
     /// Flushes of the gates.
     pub const GATES: MachineId = MachineId(2 << 28);
-    /// Requests of somebody who has no place on the shard: `bench` and `copy` in process. The rest of the number is the visitor's.
-    pub const VISITOR: u32 = 3;
+    /// Requests of internal clients; the rest of the number is the client's, or 0 for whoever asks the shard from outside.
+    pub const CLIENT: u32 = 3;
+    /// So many numbers of clients there are.
+    pub(crate) const CLIENTS_MAX: u32 = 1 << 28;
 
     /// The kind of targets without sessions, which answer frames.
     pub const TARGET: u32 = 4;
@@ -43,9 +47,9 @@ pub mod machine {
         machine.0 >> 28
     }
 
-    /// A visitor's machine.
-    pub fn visitor(number: u32) -> MachineId {
-        assert!(number < 1 << 28, "visitor {number}");
-        MachineId(VISITOR << 28 | number)
+    /// A client's machine.
+    pub fn client(number: u32) -> MachineId {
+        assert!(number < CLIENTS_MAX, "client {number}");
+        MachineId(CLIENT << 28 | number)
     }
 }

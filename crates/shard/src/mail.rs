@@ -9,6 +9,7 @@ use contract::{DiskFacts, DiskId, ListenerId};
 use volume::gate::Health;
 use volume::{Layout, Reservation};
 
+use crate::client::InternalClient;
 use crate::protocols::{Export, ExportKey, Protocol, ProtocolMessage, StoreKey, StoredValue};
 use crate::remote::ImportSettings;
 use crate::report::Report;
@@ -105,6 +106,8 @@ pub enum Order {
     RemoveListener(ListenerId),
     /// Finish what is below, then close all connections; answered when all are gone.
     Drain,
+    /// Somebody asks volumes from here on until it is over.
+    AddClient(Box<dyn InternalClient>),
     /// Tell how things are.
     Report,
 }

@@ -23,6 +23,7 @@ use contract::{
 };
 use volume::{Layout, Outbox, Volumes};
 
+use crate::client::{ClientContext, InternalClients};
 use crate::imports::Imports;
 use crate::machine;
 use crate::mail::{Mail, News};
@@ -88,8 +89,9 @@ pub struct Shard {
     imports: Imports,
     frames: Frames,
     effects: VecDeque<Effect<Mail>>,
-    /// Completions of requests that a visitor made.
-    visits: VecDeque<Completion>,
+    clients: InternalClients,
+    /// Completions of requests that internal clients made, or somebody outside.
+    answers: VecDeque<Completion>,
     members: BTreeMap<u32, Layout>,
     pending: Vec<Pending>,
     draining: bool,
@@ -120,7 +122,8 @@ impl Shard {
             imports: Imports::default(),
             frames: Frames::new(shard, shards),
             effects: VecDeque::new(),
-            visits: VecDeque::new(),
+            clients: InternalClients::default(),
+            answers: VecDeque::new(),
             members: BTreeMap::new(),
             pending: Vec::new(),
             draining: false,
@@ -130,18 +133,18 @@ impl Shard {
         }
     }
 
-    /// A request of a visitor, whose machine is [`machine::visitor`]; answered by [`poll_visit`](Self::poll_visit).
-    pub fn visit(&mut self, now: Instant, volume: VolumeId, request: Request) {
-        debug_assert_eq!(machine::kind(request.ticket.machine), machine::VISITOR);
+    /// A request from outside, whose machine is `machine::client(0)`; answered by [`poll_answer`](Self::poll_answer).
+    pub fn ask(&mut self, now: Instant, volume: VolumeId, request: Request) {
+        debug_assert_eq!(request.ticket.machine, machine::client(0));
         self.volumes.handle_request(now, volume, request, &mut self.outbox);
     }
 
-    /// A completion for a visitor.
-    pub fn poll_visit(&mut self) -> Option<Completion> {
-        self.visits.pop_front()
+    /// The answer to [`ask`](Self::ask).
+    pub fn poll_answer(&mut self) -> Option<Completion> {
+        self.answers.pop_front()
     }
 
-    /// A buffer for a visitor, charged to its account.
+    /// Where buffers for requests from outside come from.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
@@ -165,6 +168,52 @@ impl Shard {
     /// Requests and pieces that are below.
     pub fn in_flight(&self) -> usize {
         self.volumes.in_flight()
+    }
+
+    /// When anything but an internal client wants to be called.
+    fn machines_timeout(&self) -> Option<Instant> {
+        [
+            self.timers.next(),
+            self.volumes.poll_timeout(),
+            self.protocols.poll_timeout(),
+            self.imports.poll_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn settle_machines(&mut self, now: Instant, memory: &mut dyn Memory) {
+        loop {
+            self.serve_line(now, memory);
+            self.settle_touched(now, memory);
+            self.settle_frames(now, memory);
+            self.route_protocols(now, memory);
+            self.route_imports(now, memory);
+            self.route_outbox(now, memory);
+            let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
+            let is_settled = self.touched.is_empty()
+                && !self.imports.needs_settle()
+                && !self.frames.needs_settle();
+            if is_settled && served {
+                return;
+            }
+        }
+    }
+
+    /// Lets internal clients work; whether the machines have something to do after it.
+    fn serve_clients(&mut self, now: Instant, memory: &mut dyn Memory) -> bool {
+        let mut context = ClientContext {
+            now,
+            shard: self.settings.shard,
+            memory,
+            pool: &mut self.pool,
+            volumes: &mut self.volumes,
+            outbox: &mut self.outbox,
+            number: 0,
+            has_asked: false,
+        };
+        self.clients.work(&mut self.answers, &mut context)
     }
 
     fn owner_of(&self, connection: ConnectionId) -> Option<Owner> {
@@ -394,6 +443,10 @@ impl Machine for Shard {
     }
 
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
+        // Internal clients are called whenever a turn ends.
+        if !self.clients.is_empty() && self.machines_timeout().is_none_or(|at| at > now) {
+            return;
+        }
         while let Some((at, slot)) = self.timers.pop_due(now) {
             let Some(place) = self.places.get_mut(slot) else { continue };
             if place.armed == Some(at) {
@@ -416,20 +469,10 @@ impl Machine for Shard {
     }
 
     fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        loop {
-            self.serve_line(now, memory);
-            self.settle_touched(now, memory);
-            self.settle_frames(now, memory);
-            self.route_protocols(now, memory);
-            self.route_imports(now, memory);
-            self.route_outbox(now, memory);
-            let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
-            let is_settled = self.touched.is_empty()
-                && !self.imports.needs_settle()
-                && !self.frames.needs_settle();
-            if is_settled && served {
-                break;
-            }
+        self.settle_machines(now, memory);
+        while !self.clients.is_empty() && self.serve_clients(now, memory) {
+            // What was asked leaves in this turn.
+            self.settle_machines(now, memory);
         }
         self.answer_pending();
     }
@@ -466,14 +509,6 @@ impl Machine for Shard {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [
-            self.timers.next(),
-            self.volumes.poll_timeout(),
-            self.protocols.poll_timeout(),
-            self.imports.poll_timeout(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        self.machines_timeout().into_iter().chain(self.clients.poll_timeout()).min()
     }
 }

@@ -425,17 +425,17 @@ impl Host {
         self.turn(0);
     }
 
-    /// A request of a visitor.
+    /// A request from outside.
     fn visit(&mut self, operation: Operation) {
-        let ticket = Ticket { machine: machine::visitor(1), ..Ticket::default() };
+        let ticket = Ticket { machine: machine::client(0), ..Ticket::default() };
         let (shard, _) = &mut self.shards[0];
-        shard.visit(self.now, VOLUME, Request { ticket, operation });
+        shard.ask(self.now, VOLUME, Request { ticket, operation });
         self.turn(0);
     }
 
     /// Its answer.
     fn visited(&mut self) -> Buffer {
-        let completion = self.shards[0].0.poll_visit().expect("it is answered");
+        let completion = self.shards[0].0.poll_answer().expect("it is answered");
         assert_eq!(completion.outcome, Outcome::Done);
         completion.buffer
     }
@@ -486,7 +486,7 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     target.tell(0, Event::LinkDown { link: LINK });
     client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
     meet(&mut client, &mut target);
-    assert!(client.shards[0].0.poll_visit().is_none());
+    assert!(client.shards[0].0.poll_answer().is_none());
     target.raise(TARGET);
     meet(&mut client, &mut target);
     while client.shards[0].0.in_flight() > 0 {

@@ -377,8 +377,8 @@ impl Client {
         let slot = self.next_slot;
         self.next_slot += 1;
         self.visits.insert(slot, Visit { start: now.0, first, count, id, kind });
-        let ticket = Ticket { machine: machine::visitor(0), slot, ..Ticket::default() };
-        self.shard.visit(now, VOLUME, Request { ticket, operation });
+        let ticket = Ticket { machine: machine::client(0), slot, ..Ticket::default() };
+        self.shard.ask(now, VOLUME, Request { ticket, operation });
         true
     }
 
@@ -585,7 +585,7 @@ impl Machine for Simulated {
         if let Role::Client(client) = &mut self.role {
             loop {
                 let mut moved = false;
-                while let Some(completion) = client.shard.poll_visit() {
+                while let Some(completion) = client.shard.poll_answer() {
                     moved = true;
                     client.handle_visit(now, completion, memory);
                 }

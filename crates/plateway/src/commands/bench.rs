@@ -18,8 +18,8 @@ use lab::report::{CpuPerIo, Environment, Grouped, Latency, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress, Task};
 
-use super::lodging::Reading;
-use super::session::{Outcome, Session, Wish};
+use super::session::{Opening, Outcome, Session};
+use super::workload_host::Reading;
 use crate::cli::BenchArgs;
 use crate::config::uri::DiskUri;
 use crate::control;
@@ -64,7 +64,7 @@ pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
         local => local.clone(),
     };
     let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
-    Session::open(&Wish {
+    Session::open(&Opening {
         disks: std::slice::from_ref(&disk),
         config: args.config.as_deref(),
         shards,
@@ -74,16 +74,16 @@ pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
 
 /// Measures an open disk.
 pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
-    let site = session.sites()[0];
-    check_size(args, site.bytes, site.block_size)?;
+    let volume = &session.volumes()[0];
+    check_size(args, volume.bytes, volume.block_size)?;
     let workload = Workload {
         random: args.rw.random,
         read_percent: args.rw.read_percent,
         block_bytes: args.bs as u32,
-        range_bytes: site.bytes,
+        range_bytes: volume.bytes,
     };
     if workload.writes() {
-        if site.read_only {
+        if volume.read_only {
             return Err(miette::miette!("{} takes no writes", args.disk));
         }
         if !args.overwrite {

@@ -17,7 +17,7 @@ use lab::report::Grouped;
 use lab::{Phase, Place, Progress, Task};
 use serde::Serialize;
 
-use super::session::{Session, Wish};
+use super::session::{Opening, Session};
 use crate::cli::CopyArgs;
 
 /// What `--json` prints.
@@ -44,8 +44,8 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
     }
     let disks = [args.source.clone(), args.destination.clone()];
     let in_flight = 2 * u64::from(args.iodepth) * args.bs.max(4096);
-    let wish = Wish { disks: &disks, config: args.config.as_deref(), shards: 1, in_flight };
-    let session = Session::open(&wish)?;
+    let opening = Opening { disks: &disks, config: args.config.as_deref(), shards: 1, in_flight };
+    let session = Session::open(&opening)?;
     let copied = copy(&session, args);
     let closed = session.close();
     let copied = copied?;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
 }
 
 fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
-    let [source, destination] = session.sites() else {
+    let [source, destination] = session.volumes() else {
         return Err(miette::miette!("two disks were asked for"));
     };
     let size = source.bytes;

@@ -9,11 +9,11 @@ mod copy;
 mod demo;
 mod disks;
 pub(crate) mod dissect;
-mod lodging;
 mod serve;
 mod session;
 mod sim;
 mod status;
+mod workload_host;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Disks and volumes opened in this process for `bench` and `copy`, and guests of the lab sent to them.
+//! Disks and volumes opened in this process for `bench` and `copy`, and tasks of the lab sent to them.
 //!
 //! A disk of any URI is opened as a `single` volume of a configuration without exports, so everything between a request and the media is what hosts get
 //! too; `volume:NAME` takes its volume and the disks of it out of the configuration that names them, unless a server has them open.
@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use block::ShardId;
@@ -17,7 +17,7 @@ use lab::{Place, Progress, Task};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use uuid::Uuid;
 
-use super::lodging::{Carrier, Lobby, Reading, Told};
+use super::workload_host::{Reading, Told, WorkloadHost};
 use crate::config::defaults::Defaults;
 use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
@@ -25,14 +25,15 @@ use crate::config::server::{DriverChoice, MEMORY_PER_SHARD_MIN, Server};
 use crate::config::uri::DiskUri;
 use crate::config::volume::{BLOCK_SIZE_DEFAULT, Layout, VolumeConfig};
 use crate::control;
-use crate::run::{RunError, Running, Site, log};
+use crate::run::shape::VolumeFacts;
+use crate::run::{RunError, Running, log};
 
-/// How often a waiting command looks at progress and signals.
+/// How often a waiting command reads progress and signals.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What to open.
 #[derive(Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct Opening<'a> {
     /// The disks, in the order of their places.
     pub(crate) disks: &'a [DiskUri],
     /// The configuration that names volumes.
@@ -43,19 +44,17 @@ pub(crate) struct Wish<'a> {
     pub(crate) in_flight: u64,
 }
 
-/// Open disks, and shards that carry guests.
+/// Open disks.
 pub(crate) struct Session {
     running: Running,
-    lobby: Arc<Lobby>,
-    told: Receiver<Told>,
-    sites: Vec<Site>,
+    volumes: Vec<VolumeFacts>,
     shards: u16,
 }
 
-/// What guests came to.
+/// What tasks came to.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The guests that are done, by shard.
+    /// Those that are done, by shard.
     pub(crate) tasks: Vec<Task>,
     /// What was read when they changed their phases, in order of arrival.
     pub(crate) readings: Vec<Reading>,
@@ -63,33 +62,30 @@ pub(crate) struct Outcome {
 
 impl Session {
     /// Opens the disks.
-    pub(crate) fn open(wish: &Wish<'_>) -> miette::Result<Session> {
-        let first = match Session::open_with(wish, BLOCK_SIZE_DEFAULT) {
+    pub(crate) fn open(opening: &Opening<'_>) -> miette::Result<Session> {
+        let first = match Session::open_with(opening, BLOCK_SIZE_DEFAULT) {
             Ok(session) => return Ok(session),
             Err(error) => error,
         };
         // Disks that only take blocks of 4096 bytes say so when they are opened, and not before.
         match first.to_string().contains("block_size") {
-            true => Session::open_with(wish, 4096),
+            true => Session::open_with(opening, 4096),
             false => Err(first),
         }
     }
 
-    fn open_with(wish: &Wish<'_>, block_size: u32) -> miette::Result<Session> {
-        let (args, names) = configuration(wish, block_size)?;
-        let (lobby, told) = Lobby::new();
-        let door = lobby.clone();
-        let wrap = move |shard, visited| Carrier::new(shard, visited, &door);
-        let (running, warnings) = Running::start_with(&args, &[], wrap)?;
+    fn open_with(opening: &Opening<'_>, block_size: u32) -> miette::Result<Session> {
+        let (args, names) = configuration(opening, block_size)?;
+        let (running, warnings) = Running::start(&args, &[])?;
         warnings.iter().for_each(|line| log(line));
-        let sites: Result<Vec<Site>, RunError> =
-            names.iter().map(|name| running.site(name)).collect();
-        Ok(Session { sites: sites?, running, lobby, told, shards: args.server.shards.len() as u16 })
+        let volumes: Result<Vec<VolumeFacts>, RunError> =
+            names.iter().map(|name| running.volume_facts(name)).collect();
+        Ok(Session { volumes: volumes?, running, shards: args.server.shards.len() as u16 })
     }
 
     /// The volumes, by place.
-    pub(crate) fn sites(&self) -> &[Site] {
-        &self.sites
+    pub(crate) fn volumes(&self) -> &[VolumeFacts] {
+        &self.volumes
     }
 
     /// Threads that carry work.
@@ -102,23 +98,25 @@ impl Session {
         self.running.driver().reason.clone()
     }
 
-    /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is called at every tick, and with every reading.
+    /// Sends a task to each shard, from shard 0 on, and waits until all are done. `watch` is called at every tick, and with every reading.
     pub(crate) fn run(
         &self,
         tasks: Vec<Task>,
         mut watch: impl FnMut(Option<&Reading>),
     ) -> miette::Result<Outcome> {
-        assert!(tasks.len() <= usize::from(self.shards), "a shard carries one guest");
-        let volumes: Vec<_> = self.sites.iter().map(|site| site.volume).collect();
+        assert!(tasks.len() <= usize::from(self.shards), "a shard is given one task");
+        let volumes: Vec<_> = self.volumes.iter().map(|volume| volume.id).collect();
+        let (tell, told) = mpsc::channel();
         let mut left = tasks.len();
         for (index, task) in tasks.into_iter().enumerate() {
-            self.lobby.put(ShardId(index as u16), task, volumes.clone());
+            let host = WorkloadHost::new(task, volumes.clone(), tell.clone());
+            self.running.add_client(ShardId(index as u16), host);
         }
-        self.running.wake()?;
+        drop(tell);
         let mut outcome = Outcome::default();
         let mut done = Vec::new();
         while left > 0 {
-            match self.told.recv_timeout(TICK) {
+            match told.recv_timeout(TICK) {
                 Ok(Told::Phase(reading)) => {
                     watch(Some(&reading));
                     outcome.readings.push(reading);
@@ -140,14 +138,14 @@ impl Session {
 
     /// Whether a disk is blank; what was found where it is not.
     pub(crate) fn probe(&self, place: u8) -> miette::Result<Verdict> {
-        let size = self.sites[usize::from(place)].bytes;
+        let size = self.volumes[usize::from(place)].bytes;
         let probe = Probe::new(Place(place), size, Arc::new(Progress::default()));
         let outcome = self.run(vec![Task::Probe(probe)], |_| {})?;
         match outcome.tasks.first() {
             Some(Task::Probe(probe)) => {
-                probe.verdict().ok_or_else(|| miette::miette!("the disk was not looked at"))
+                probe.verdict().ok_or_else(|| miette::miette!("the disk was not examined"))
             }
-            _ => Err(miette::miette!("the disk was not looked at")),
+            _ => Err(miette::miette!("the disk was not examined")),
         }
     }
 
@@ -174,13 +172,13 @@ impl Session {
 }
 
 /// A configuration that opens the disks, and the names of their volumes.
-fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Vec<String>)> {
+fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiArgs, Vec<String>)> {
     let defaults = Defaults::of_this_machine();
-    let mut args = HiArgs::new(server(wish, &defaults));
+    let mut args = HiArgs::new(server(opening, &defaults));
     let mut names = Vec::new();
-    for (index, uri) in wish.disks.iter().enumerate() {
+    for (index, uri) in opening.disks.iter().enumerate() {
         if let DiskUri::Volume { name } = uri {
-            names.push(take_volume(wish.config, name, &defaults, &mut args)?);
+            names.push(take_volume(opening.config, name, &defaults, &mut args)?);
             continue;
         }
         // Names that no configuration can have, so that they meet none; the place tells two alike (two RAM disks) apart.
@@ -201,14 +199,14 @@ fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Ve
 }
 
 /// Threads from the last CPU down: a server on the same machine begins with the first.
-fn server(wish: &Wish<'_>, defaults: &Defaults) -> Server {
-    let count = wish.shards.clamp(1, defaults.cpus.len());
+fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
+    let count = opening.shards.clamp(1, defaults.cpus.len());
     let shards = defaults.cpus.iter().rev().take(count).copied().collect();
     // Half as much again as is in flight, because the pool keeps a reserve.
     let least = MEMORY_PER_SHARD_MIN * count as u64 * 2;
     Server {
         shards,
-        memory_bytes: MEMORY_DEFAULT.max(least).max(wish.in_flight.saturating_mul(3) / 2),
+        memory_bytes: MEMORY_DEFAULT.max(least).max(opening.in_flight.saturating_mul(3) / 2),
         control: defaults.control.clone(),
         state: defaults.state.clone(),
         driver: DriverChoice::Auto,

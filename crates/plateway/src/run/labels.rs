@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::error::RunError;
 use super::shape::Part;
-use super::shards::{Shards, VISIT_LIMIT};
+use super::shards::{ACCESS_LIMIT, Shards};
 use crate::config::disk::disk_title;
 use crate::config::volume::{Layout, VolumeConfig};
 
@@ -232,7 +232,7 @@ pub(super) fn form(
             }
         }
         for (part, whole) in members {
-            shards.flush(*whole, VISIT_LIMIT).map_err(|why| {
+            shards.flush(*whole, ACCESS_LIMIT).map_err(|why| {
                 RunError::new(format!("disk {}: cannot flush its label: {why}", part.name))
             })?;
         }

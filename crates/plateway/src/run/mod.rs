@@ -5,12 +5,12 @@
 //! Numbers are never used again, so that what is late finds nothing. Not here: what a configuration means (`config`), the control socket (`control`),
 //! signals (`commands/serve`). Read `apply` next, then `members`.
 
+mod access;
 mod apply;
 mod error;
 mod event_log;
 mod exports;
 mod follow;
-mod guests;
 pub(crate) mod identity;
 mod inspect;
 pub(crate) mod labels;
@@ -25,29 +25,26 @@ mod shards;
 pub(crate) mod state;
 pub(crate) mod store;
 mod unmade;
-mod visitor;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use ::volume::Layout;
 use block::{PAGE_SIZE, ShardId, VolumeId, limits};
-use contract::{DiskFacts, DiskId, LinkId, ListenerId, Machine};
+use contract::{DiskFacts, DiskId, LinkId, ListenerId};
 use indexmap::IndexMap;
 use reactor::disk::Disk;
 use reactor::memory::Arena;
 use reactor::{Choice, Config, ConnectionLimits, Preference, Reactor};
-use shard::{Mail, Order, Settings, Shard};
+use shard::{InternalClient, Order, Settings, Shard};
 use uuid::Uuid;
 
 pub(crate) use apply::Applied;
 pub(crate) use error::RunError;
 pub(crate) use event_log::log;
-pub(crate) use guests::Site;
-pub(crate) use visitor::Visited;
 
 use crate::config::disk::DiskConfig;
 use crate::config::link::Ethernet;
@@ -180,18 +177,6 @@ impl Running {
         args: &HiArgs,
         overwrite: &[String],
     ) -> Result<(Running, Vec<String>), RunError> {
-        Running::start_with(args, overwrite, |_, visited| visited)
-    }
-
-    /// As [`start`](Self::start), with shards that carry something more.
-    pub(crate) fn start_with<M>(
-        args: &HiArgs,
-        overwrite: &[String],
-        wrap: impl Fn(ShardId, Visited) -> M + Send + Sync + 'static,
-    ) -> Result<(Running, Vec<String>), RunError>
-    where
-        M: Machine<Mail = Mail> + 'static,
-    {
         check_overwrite(args, overwrite)?;
         let server = &args.server;
         let config = reactor_config(server);
@@ -199,22 +184,16 @@ impl Running {
             Arena::new(config.cpus.len()).map_err(|error| RunError::new(error.to_string()))?;
         let arena = Arc::new(arena);
         let (pages, count) = (config.pool_pages, config.cpus.len() as u16);
-        let (visits, door) = mpsc::channel();
-        let door = Mutex::new(Some(door));
         let seed = Uuid::new_v4().as_u64_pair().0;
         // The shards' clocks begin with the driver's, which counts from its own start.
         let handle = Reactor::start(&config, &arena, move |shard| {
             let settings =
                 Settings { shard, shards: count, pages, seed: seed ^ u64::from(shard.0) };
-            let door = match shard.0 {
-                0 => door.lock().unwrap_or_else(PoisonError::into_inner).take(),
-                _ => None,
-            };
-            wrap(shard, Visited::new(Shard::new(block::Instant::default(), settings), door))
+            Shard::new(block::Instant::default(), settings)
         })
         .map_err(|error| RunError::new(format!("cannot start the shards: {error}")))?;
         let mut warnings = handle.warnings().to_vec();
-        let shards = Shards::new(handle, visits)
+        let shards = Shards::new(handle)
             .map_err(|error| RunError::new(format!("cannot start a thread: {error}")))?;
         let mut running = Running {
             server: server.clone(),
@@ -242,6 +221,11 @@ impl Running {
         running.overwritten.clear();
         running.order("complete the configuration", || Order::ConfigurationComplete)?;
         Ok((running, warnings))
+    }
+
+    /// Lets somebody work on volumes, on one shard.
+    pub(crate) fn add_client(&self, shard: ShardId, client: impl InternalClient + 'static) {
+        self.shards.add_client(shard, client);
     }
 
     /// What is served.

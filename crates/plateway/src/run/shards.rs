@@ -1,10 +1,10 @@
-//! The shards as the control thread sees them: orders to all of them, each answered by all before the next; visits; and news.
+//! The shards as the control thread sees them: orders to all of them, each answered by all before the next; accesses to volumes; and news.
 //!
 //! A thread of its own takes the mail: answers go to the control thread, news are told at once, whatever the control thread is doing; what is to be stored
 //! goes to a third one, so that neither waits for a disk. All sleep while nothing happens. Errors: an order that is not answered in time names the order and the shard.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use block::{Extent, Outcome, ShardId, VolumeId};
 use contract::DiskId;
 use reactor::Handle;
-use shard::{Answer, Mail, News, Order, Report};
+use shard::{Answer, InternalClient, Mail, News, Order, Report};
 
+use super::access::{Access, Request};
 use super::error::RunError;
 use super::event_log::EventLog;
 use super::store::{Job, Store};
-use super::visitor::{Visit, Wish};
 
 /// How long an order may take that waits for nothing below: long, since a machine may be loaded, and yet an end.
 pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(60);
-/// How long a visit may take: as long as a disk may take before it is stuck, and some more.
-pub(super) const VISIT_LIMIT: Duration = Duration::from_secs(90);
+/// How long an access may take: as long as a disk may take before it is stuck, and some more.
+pub(super) const ACCESS_LIMIT: Duration = Duration::from_secs(90);
 
 /// Who is called when a remote disk changed, in the thread of the mail.
 type Listener = Arc<Mutex<Option<Box<dyn Fn() + Send>>>>;
@@ -31,7 +31,6 @@ type Listener = Arc<Mutex<Option<Box<dyn Fn() + Send>>>>;
 pub(super) struct Shards {
     handle: Option<Arc<Handle<Mail>>>,
     answers: Receiver<(ShardId, u64, Answer)>,
-    visits: Sender<Visit>,
     number: AtomicU64,
     event_log: Arc<Mutex<EventLog>>,
     listener: Listener,
@@ -44,8 +43,8 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// Takes over a reactor that runs, and the way to the visitor of its shard 0.
-    pub(super) fn new(handle: Handle<Mail>, visits: Sender<Visit>) -> std::io::Result<Shards> {
+    /// Takes over a reactor that runs.
+    pub(super) fn new(handle: Handle<Mail>) -> std::io::Result<Shards> {
         let handle = Arc::new(handle);
         let event_log = Arc::new(Mutex::new(EventLog::default()));
         let stopping = Arc::new(AtomicBool::new(false));
@@ -86,7 +85,6 @@ impl Shards {
         Ok(Shards {
             handle,
             answers,
-            visits,
             number,
             event_log,
             listener,
@@ -184,26 +182,34 @@ impl Shards {
 
     /// Bytes of a volume.
     pub(super) fn read(&self, volume: VolumeId, extent: Extent) -> Result<Vec<u8>, String> {
-        self.visit(volume, Wish::Read(extent), VISIT_LIMIT)
+        self.access(volume, Request::Read(extent), ACCESS_LIMIT)
     }
 
     /// Puts bytes to a volume, durably.
     pub(super) fn write(&self, volume: VolumeId, at: u64, bytes: Vec<u8>) -> Result<(), String> {
-        self.visit(volume, Wish::Write(at, bytes), VISIT_LIMIT).map(drop)
+        self.access(volume, Request::Write(at, bytes), ACCESS_LIMIT).map(drop)
     }
 
     /// Makes durable what a volume was given.
     pub(super) fn flush(&self, volume: VolumeId, limit: Duration) -> Result<(), String> {
-        self.visit(volume, Wish::Flush, limit).map(drop)
+        self.access(volume, Request::Flush, limit).map(drop)
     }
 
-    fn visit(&self, volume: VolumeId, wish: Wish, limit: Duration) -> Result<Vec<u8>, String> {
-        let (answer, told) = mpsc::channel();
-        let closed = |_| "the shard is gone".to_owned();
-        self.visits.send(Visit { volume, wish, answer }).map_err(closed)?;
-        // Any order wakes the shard, which then looks at its door; the answer is of no interest.
+    /// Lets an internal client work on a shard; what it comes to it tells by itself.
+    pub(super) fn add_client(&self, shard: ShardId, client: impl InternalClient + 'static) {
         let number = self.number.fetch_add(1, Relaxed);
-        self.handle().send(ShardId(0), Mail::Order { number, order: Box::new(Order::Report) });
+        let order = Box::new(Order::AddClient(Box::new(client)));
+        self.handle().send(shard, Mail::Order { number, order });
+    }
+
+    fn access(
+        &self,
+        volume: VolumeId,
+        request: Request,
+        limit: Duration,
+    ) -> Result<Vec<u8>, String> {
+        let (answer, told) = mpsc::channel();
+        self.add_client(ShardId(0), Access::new(volume, request, answer));
         match told.recv_timeout(limit) {
             Ok((Outcome::Done, bytes)) => Ok(bytes),
             Ok((outcome, _)) => Err(outcome.to_string()),

@@ -95,6 +95,7 @@ impl Shard {
                 self.imports.close_all();
                 return;
             }
+            Order::AddClient(client) => self.clients.push(client),
             Order::Report => {
                 let report = Box::new(self.report());
                 self.answer(number, Answer::Report(report));

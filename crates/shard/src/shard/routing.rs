@@ -173,7 +173,7 @@ impl Shard {
             machine::TARGET => self.with_protocols(now, memory, |protocols, context| {
                 protocols.handle_completion(completion, context);
             }),
-            machine::VISITOR => self.visits.push_back(completion),
+            machine::CLIENT => self.answers.push_back(completion),
             other => unreachable!("a volume completed a request of machine kind {other}"),
         }
     }
