@@ -1,4 +1,4 @@
-//! Labels as a disk may hold them, and what a survey of up to four disks says.
+//! Labels as a disk may hold them, and whether a volume of up to four disks is assembled.
 //!
 //! The input is cut into what the disks hold; a field of a good label may be changed and its checksum made right again, so that more than
 //! the checksum is searched.
@@ -7,8 +7,8 @@
 use block::checksum::crc32c;
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::Choices;
+use volume::assemble::{self, Found, Verdict};
 use volume::label::{LABEL_AREA, LABEL_SIZE, Label, LabelError, LabelLayout, SetLabel};
-use volume::survey::{Found, Verdict, survey};
 
 fuzz_target!(|input: &[u8]| {
     let mut choices = Choices::new(input);
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
             _ => None,
         })
     };
-    match survey(&found, &wanted, given, overwrite) {
+    match assemble::judge(&found, &wanted, given, overwrite) {
         Ok(Verdict::Assemble { uuid }) => {
             assert_eq!(labels().count(), found.len(), "a volume of unlabelled disks");
             for (index, label) in labels().enumerate() {

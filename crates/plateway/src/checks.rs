@@ -1,5 +1,5 @@
-//! What has to hold of any configuration and of any word of one, whoever wrote it. The fuzz targets ask for it; it is
-//! here because it looks inside. A breach is a panic.
+//! What has to hold of any configuration and of any word of one, whoever wrote it. The fuzz targets
+//! ask for it; it is here because it looks inside. A breach is a panic.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -20,9 +20,10 @@ use crate::config::{self, Checked};
 use crate::protocols::nvme_tcp::nqn::Nqn;
 use crate::protocols::parse_target;
 
-/// A configuration, or two with a NUL between them: every mistake can be shown, on one line and in a report with the
-/// text around it; one that is written out reads back as the same; there is nothing to do from it to itself; and the
-/// steps from one to the other can be carried out in their order, lead to the other, and lead back when undone.
+/// A configuration, or two with a NUL between them: every mistake can be shown, on one line and in
+/// a report with the text around it; one that is written out reads back as the same; there is
+/// nothing to do from it to itself; and the steps from one to the other can be carried out in their
+/// order, lead to the other, and lead back when undone.
 pub fn configuration(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut texts = text.splitn(2, '\0').filter_map(read);
@@ -34,8 +35,9 @@ pub fn configuration(input: &[u8]) {
     }
 }
 
-/// Disk URIs, sizes, addresses, NQNs and UUIDs: what parses is printed on one line and parses back to the same, and is
-/// printed the same then; a mistake names a place within the text and can be shown.
+/// Disk URIs, sizes, addresses, NQNs and UUIDs: what parses is printed on one line and parses back
+/// to the same, and is printed the same then; a mistake names a place within the text and can be
+/// shown.
 pub fn words(text: &str) {
     match round_trip::<DiskUri>(text) {
         Ok(uri) => {
@@ -122,7 +124,8 @@ fn difference(from: &HiArgs, to: &HiArgs) {
     are(&perform(there, &back), &from.things().collect::<Vec<_>>());
 }
 
-/// Carries steps out on values, each of which must find what it needs: the things that result, by title.
+/// Carries steps out on values, each of which must find what it needs: the things that result, by
+/// title.
 pub(crate) fn perform(mut things: Vec<Thing>, steps: &[Step]) -> Vec<Thing> {
     for step in steps {
         let stands = |title: &String| things.iter().any(|thing| thing.title() == *title);
@@ -150,7 +153,8 @@ pub(crate) fn perform(mut things: Vec<Thing>, steps: &[Step]) -> Vec<Thing> {
     things
 }
 
-/// Whether these are the wanted ones, in whatever order; what says nothing of a thing that is there does not matter.
+/// Whether these are the wanted ones, in whatever order; what says nothing of a thing that is there
+/// does not matter.
 fn are(seen: &[Thing], wanted: &[Thing]) {
     assert_eq!(seen.len(), wanted.len(), "{seen:#?} {wanted:#?}");
     for one in wanted {

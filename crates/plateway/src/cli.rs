@@ -1,8 +1,8 @@
 //! The command line: every command, its flags and its help.
 //!
 //! What is parsed here is still what the user typed; `serve` turns it into a configuration through
-//! [`crate::config::quick`]. Sizes of `bench` and `copy` speak fio's dialect, as do `--rw` and `--bs`.
-//! Errors: clap's, with exit code 2; a disk URI says its column.
+//! [`crate::config::quick`]. Sizes of `bench` and `copy` speak fio's dialect, as do `--rw` and
+//! `--bs`. Errors: clap's, with exit code 2; a disk URI says its column.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ use crate::protocols::{DiscoverFlags, DiscoveryTarget, StreamTalk, parse_target}
 /// The configuration that `check` and `apply` take where none is named.
 const CONFIG_DEFAULT: &str = "plateway.toml";
 
-/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP and ATA over Ethernet.
+/// Block storage over every wire: serves disks and arrays of a Linux machine over NVMe/TCP and ATA
+/// over Ethernet.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -42,7 +43,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// A command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve disks, or the volumes of a configuration, until SIGTERM
@@ -61,7 +61,8 @@ pub(crate) enum Command {
     Copy(CopyArgs),
     /// Ask a target which subsystems it has, or an Ethernet which targets of AoE answer there
     Discover(DiscoverArgs),
-    /// Serve, write, verify and measure a striped volume on this machine, in a minute; as root over AoE, too
+    /// Serve, write, verify and measure a striped volume on this machine, in a minute; as root over
+    /// AoE, too
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
@@ -84,7 +85,8 @@ pub(crate) struct ServeArgs {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) flags: Flags,
-    /// Label the disks of this concat or stripe whatever they hold; may be given again for another volume
+    /// Label the disks of this concat or stripe whatever they hold; may be given again for another
+    /// volume
     #[arg(long, value_name = "VOLUME", requires = "config")]
     pub(crate) overwrite: Vec<String>,
 }
@@ -101,7 +103,8 @@ pub(crate) struct CheckArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
     pub(crate) file: PathBuf,
-    /// Show what labelling the disks of this concat or stripe anew would give up; may be given again for another volume
+    /// Show what labelling the disks of this concat or stripe anew would give up; may be given
+    /// again for another volume
     #[arg(long, value_name = "VOLUME")]
     pub(crate) overwrite: Vec<String>,
     /// The control socket of the server to compare with [default: the configuration's]
@@ -122,7 +125,8 @@ pub(crate) struct ApplyArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
     pub(crate) file: PathBuf,
-    /// Label the disks of this concat or stripe whatever they hold; may be given again for another volume
+    /// Label the disks of this concat or stripe whatever they hold; may be given again for another
+    /// volume
     #[arg(long, value_name = "VOLUME")]
     pub(crate) overwrite: Vec<String>,
     /// The control socket of the server [default: the configuration's]

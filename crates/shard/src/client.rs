@@ -1,10 +1,10 @@
-//! Internal clients: who asks volumes on a shard without a protocol. The control thread, for labels and flushes; what
-//! `bench` and `copy` let work.
+//! Internal clients: who asks volumes on a shard without a protocol. The control thread, for labels
+//! and flushes; what `bench` and `copy` let work.
 //!
-//! A client comes by [`Order::AddClient`](crate::Order::AddClient) and works at the end of each turn, after the machines
-//! that serve hosts: what it asks takes the way of data, through gates and instruments, and no second path to the media
-//! exists. It tells by itself what it came to, and is dropped once it is over. A shard without one pays one comparison a
-//! turn.
+//! A client comes by [`Order::AddClient`](crate::Order::AddClient) and works at the end of each
+//! turn, after the machines that serve hosts: what it asks takes the way of data, through gates and
+//! instruments, and no second path to the media exists. It tells by itself what it came to, and is
+//! dropped once it is over. A shard without one pays one comparison a turn.
 
 use core::fmt::Debug;
 use std::collections::VecDeque;
@@ -40,7 +40,6 @@ pub trait InternalClient: Debug + Send {
 pub struct ClientContext<'a> {
     /// The time of this turn.
     pub now: Instant,
-    /// The shard.
     pub shard: ShardId,
     /// The memory behind buffers.
     pub memory: &'a mut dyn Memory,
@@ -52,7 +51,8 @@ pub struct ClientContext<'a> {
 }
 
 impl ClientContext<'_> {
-    /// A buffer of `length` bytes at `phase`, charged to `account`, or `None` where memory is short at present.
+    /// A buffer of `length` bytes at `phase`, charged to `account`, or `None` where memory is short
+    /// at present.
     #[inline]
     pub fn take(&mut self, account: &mut Account, length: u32, phase: u32) -> Option<Buffer> {
         self.pool.take(account, Class::Transfer, length, phase)
@@ -93,7 +93,8 @@ impl InternalClients {
         self.all.is_empty()
     }
 
-    /// Hands out `completions` and lets each work; whether there is something to carry now, or memory came back.
+    /// Hands out `completions` and lets each work; whether there is something to carry now, or
+    /// memory came back.
     pub(crate) fn work(
         &mut self,
         completions: &mut VecDeque<Completion>,

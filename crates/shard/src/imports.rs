@@ -1,12 +1,15 @@
 //! Imports: remote disks, each reached by an initiator of this shard's own.
 //!
-//! In: requests of volumes, events of the connections that the initiators asked for. Out: completions, effects for the driver, answers to
-//! the orders that added imports, news. Times: the shard clock. Errors: an import that cannot be reached within its `connect_deadline` answers its
-//! order with the address and what was seen there, and is gone; one that is lost later is sought again for as long as it exists.
+//! In: requests of volumes, events of the connections that the initiators asked for. Out:
+//! completions, effects for the driver, answers to the orders that added imports, news. Times: the
+//! shard clock. Errors: an import that cannot be reached within its `connect_deadline` answers its
+//! order with the address and what was seen there, and is gone; one that is lost later is sought
+//! again for as long as it exists.
 //!
-//! Every shard has an association of its own with each remote disk, so no request changes shards; what that means for durability and for requests
-//! in flight at a break is written down in docs/decisions/0006-imports-per-shard.md.
-//! An import that was removed lives on among the *retired* until the driver has closed its connections, so that no event comes too late for it.
+//! Every shard has an association of its own with each remote disk, so no request changes shards;
+//! what that means for durability and for requests in flight at a break is written down in
+//! docs/decisions/0006-imports-per-shard.md. An import that was removed lives on among the
+//! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,7 +40,8 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// An import that begins to connect at once; order `number` is answered once it is connected or has given up.
+    /// An import that begins to connect at once; order `number` is answered once it is connected or
+    /// has given up.
     pub(crate) fn new(
         now: Instant,
         disk: DiskId,
@@ -162,7 +166,8 @@ impl Imports {
         }
     }
 
-    /// The shard drains: what is under way is finished, but nobody waits for a remote disk that is not there.
+    /// The shard drains: what is under way is finished, but nobody waits for a remote disk that is
+    /// not there.
     pub(crate) fn close_all(&mut self) {
         self.live.values_mut().for_each(|import| import.remote.drain());
         self.unsettled = true;
@@ -195,7 +200,8 @@ impl Imports {
         owner.expect("an import stays until its connections are closed")
     }
 
-    /// A connection that was asked for is there. Returns whose it is; `None` if nobody wants it any more.
+    /// A connection that was asked for is there. Returns whose it is; `None` if nobody wants it any
+    /// more.
     pub(crate) fn connected(
         &mut self,
         now: Instant,
@@ -252,7 +258,8 @@ impl Imports {
         wanted
     }
 
-    /// Frames of the import with this serial number have left. A batch of one that is gone has no buffers any more.
+    /// Frames of the import with this serial number have left. A batch of one that is gone has no
+    /// buffers any more.
     pub(crate) fn frames_sent(&mut self, now: Instant, serial: u32, batch: FrameBatch) {
         if let Some(initiator) = self.of_serial(serial).and_then(Import::frame) {
             initiator.handle_sent(now, batch);
@@ -315,7 +322,8 @@ impl Imports {
         self.effects.drain(..)
     }
 
-    /// Answers to the orders that added imports: the order's number, the disk, its facts or why there are none.
+    /// Answers to the orders that added imports: the order's number, the disk, its facts or why
+    /// there are none.
     pub(crate) fn take_ready(&mut self) -> Vec<(u64, DiskId, Result<DiskFacts, String>)> {
         core::mem::take(&mut self.ready)
     }
@@ -346,8 +354,9 @@ impl Imports {
         completion
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. At once while something waits for a settle, so that a
-    /// request that came after the settle of its turn is not forgotten.
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. At once while something
+    /// waits for a settle, so that a request that came after the settle of its turn is not
+    /// forgotten.
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.needs_settle() {

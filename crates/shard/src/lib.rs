@@ -1,9 +1,11 @@
 //! The shard: one core's machines behind one [`contract::Machine`]. Events in, effects out, no I/O.
 //!
-//! What lives here: the ways from bytes to sessions and from frames to targets, of requests to volumes and of completions back; the line of those who
-//! wait for memory; timers; imports (initiators that stand in for disks); mail between shards and orders of the control thread.
-//! What does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and clocks (`reactor`, `sim`).
-//! Read [`shard`] first, then `mail`. Which protocols there are is said in [`protocols`] and, for disks that are reached by one, in `remote`.
+//! What lives here: the ways from bytes to sessions and from frames to targets, of requests to
+//! volumes and of completions back; the line of those who wait for memory; timers; imports
+//! (initiators that stand in for disks); mail between shards and orders of the control thread. What
+//! does not: protocol meaning (a crate for each), what a volume does (`volume`), sockets, disks and
+//! clocks (`reactor`, `sim`). Read [`shard`] first, then `mail`. Which protocols there are is said
+//! in [`protocols`] and, for disks that are reached by one, in `remote`.
 
 pub mod client;
 mod imports;
@@ -31,7 +33,8 @@ pub mod machine {
     pub const FLIGHTS: MachineId = MachineId(1 << 28);
     /// Flushes of the gates.
     pub const GATES: MachineId = MachineId(2 << 28);
-    /// Requests of internal clients; the rest of the number is the client's, or 0 for whoever asks the shard from outside.
+    /// Requests of internal clients; the rest of the number is the client's, or 0 for whoever asks
+    /// the shard from outside.
     pub const CLIENT: u32 = 3;
     /// So many numbers of clients there are.
     pub(crate) const CLIENTS_MAX: u32 = 1 << 28;

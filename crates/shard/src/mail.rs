@@ -1,8 +1,10 @@
 //! Mail: what shards write to each other, and what the control thread orders and is told.
 //!
-//! Mail is first in, first out between two writers. An [`Order`] is answered exactly once, with its number; a shard that cannot carry it out says why.
-//! A change of the configuration is a sequence of orders, each sent to all shards and answered by all before the next (see
-//! docs/decisions/0005-apply.md): so no shard uses what another does not know yet, except for mail that was under way, which every room tolerates.
+//! Mail is first in, first out between two writers. An [`Order`] is answered exactly once, with its
+//! number; a shard that cannot carry it out says why. A change of the configuration is a sequence
+//! of orders, each sent to all shards and answered by all before the next (see
+//! docs/decisions/0005-apply.md): so no shard uses what another does not know yet, except for mail
+//! that was under way, which every room tolerates.
 
 use block::VolumeId;
 use contract::{DiskFacts, DiskId, ListenerId};
@@ -64,7 +66,6 @@ pub enum Order {
     AddImport {
         /// Its number.
         disk: DiskId,
-        /// Where it is.
         settings: Box<ImportSettings>,
     },
     /// A disk was reopened or has another size.
@@ -96,9 +97,11 @@ pub enum Order {
     ForgetVolume(VolumeId),
     /// Hosts are shown something, or are shown it differently; refused where its name is taken.
     SetExport(Export),
-    /// Hosts are shown something no more; answered when nothing of it is below that its removal waits for.
+    /// Hosts are shown something no more; answered when nothing of it is below that its removal
+    /// waits for.
     RemoveExport(ExportKey),
-    /// All of the first configuration has been ordered: from now on what hosts do not find is refused for good.
+    /// All of the first configuration has been ordered: from now on what hosts do not find is
+    /// refused for good.
     ConfigurationComplete,
     /// A listener is about to listen; its connections speak this.
     AddListener { listener: ListenerId, protocol: Protocol },
@@ -134,15 +137,16 @@ pub enum News {
     DiskProtected(DiskId, block::Failure),
     /// A remote disk was lost, is back, or has another size.
     Import(DiskId, String),
-    /// What this shard knows of a remote disk now, which is not what it knew before: volumes on it may have to follow.
+    /// What this shard knows of a remote disk now, which is not what it knew before: volumes on it
+    /// may have to follow.
     DiskChanged(DiskId, DiskFacts),
-    /// A value that initiators changed is to be made durable; then [`Mail::Stored`] is to be sent to the shard that tells.
+    /// A value that initiators changed is to be made durable; then [`Mail::Stored`] is to be sent
+    /// to the shard that tells.
     Store {
         /// Which value.
         key: StoreKey,
         /// Which version of it.
         version: u64,
-        /// The value.
         value: StoredValue,
     },
     /// Something about what hosts are shown that people should look at.

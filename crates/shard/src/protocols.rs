@@ -1,10 +1,12 @@
-//! Protocols: the one file of the shard that names all that are served. To serve another, it gets an arm in each `match` here, and nothing else on
-//! the shard changes.
+//! Protocols: the one file of the shard that names all that are served. To serve another, it gets
+//! an arm in each `match` here, and nothing else on the shard changes.
 //!
-//! A [`Session`] is one accepted connection, whatever it speaks; the shard gives it bytes, completions and time, and takes what it wants. [`Protocols`]
-//! holds what is not one connection's: NVMe's controllers, and targets that have no connections. The shard carries between them: messages to their
-//! like on other shards, events for sessions, values that are to be stored. What all of it means stands in the protocols' crates.
-//! Disks that are reached by a protocol are `remote`'s.
+//! A [`Session`] is one accepted connection, whatever it speaks; the shard gives it bytes,
+//! completions and time, and takes what it wants. [`Protocols`] holds what is not one connection's:
+//! NVMe's controllers, and targets that have no connections. The shard carries between them:
+//! messages to their like on other shards, events for sessions, values that are to be stored. What
+//! all of it means stands in the protocols' crates. Disks that are reached by a protocol are
+//! `remote`'s.
 
 mod aoe;
 
@@ -47,7 +49,8 @@ pub struct AoeExport {
     pub export: ::aoe::Export,
     /// Its stored config string and mask. What is in force since it was exported before stays.
     pub control: Control,
-    /// The stored reservation of its volume. What is in force since the volume was exported before stays.
+    /// The stored reservation of its volume. What is in force since the volume was exported before
+    /// stays.
     pub reservation: Reservation,
 }
 
@@ -252,7 +255,8 @@ impl Session {
         each!(self, machine => machine.pages())
     }
 
-    /// Commands that its peer may have outstanding, and bytes that it holds outside the pool for answers that were not given to the driver.
+    /// Commands that its peer may have outstanding, and bytes that it holds outside the pool for
+    /// answers that were not given to the driver.
     pub(crate) fn unsent(&self) -> (u16, usize) {
         each!(self, machine => {
             (machine.queue().map_or(1, |queue| queue.depth), machine.bytes_gathered())
@@ -273,8 +277,8 @@ impl Protocols {
         Protocols { nvme: Controllers::new(now, shard, shards), aoe: AoeTarget::new(shard, shards) }
     }
 
-    /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken; then nothing is changed.
-    /// `reservation` is the one that is in force on its volume.
+    /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken;
+    /// then nothing is changed. `reservation` is the one that is in force on its volume.
     pub(crate) fn set_export(
         &mut self,
         now: Instant,
@@ -288,7 +292,8 @@ impl Protocols {
         Ok(())
     }
 
-    /// Shows hosts something no more. Returns the volume whose reservation concerned this export alone.
+    /// Shows hosts something no more. Returns the volume whose reservation concerned this export
+    /// alone.
     pub(crate) fn remove_export(
         &mut self,
         key: &ExportKey,
@@ -356,7 +361,8 @@ impl Protocols {
         self.aoe.target.poll_notice().map(|notice| notice.to_string())
     }
 
-    /// Values that are to be stored, and their versions; each is answered by [`handle_stored`](Self::handle_stored).
+    /// Values that are to be stored, and their versions; each is answered by
+    /// [`handle_stored`](Self::handle_stored).
     pub(crate) fn take_stores(&mut self) -> Vec<(StoreKey, u64, StoredValue)> {
         let aoe = core::mem::take(&mut self.aoe.outbox.store).into_iter();
         let store = |(export, version, value)| {
@@ -378,7 +384,8 @@ impl Protocols {
         self.aoe.agree();
     }
 
-    /// A change of a reservation, and its number; answered by [`handle_reservation_answer`](Self::handle_reservation_answer).
+    /// A change of a reservation, and its number; answered by
+    /// [`handle_reservation_answer`](Self::handle_reservation_answer).
     pub(crate) fn poll_reservation_change(
         &mut self,
     ) -> Option<(VolumeId, u64, reservation::Change)> {
@@ -393,7 +400,8 @@ impl Protocols {
         self.aoe.target.handle_reservation_answer(number, answer);
     }
 
-    /// A reservation is in force. [`poll_drained`](Self::poll_drained) tells when nothing is below that it forbids.
+    /// A reservation is in force. [`poll_drained`](Self::poll_drained) tells when nothing is below
+    /// that it forbids.
     pub(crate) fn install_reservation(
         &mut self,
         volume: VolumeId,

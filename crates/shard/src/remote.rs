@@ -1,8 +1,8 @@
-//! A remote disk's initiator, by whichever protocol it is reached: the one file of the shard that names those protocols. To reach disks by another, it
-//! gets an arm in each `match` here.
+//! A remote disk's initiator, by whichever protocol it is reached: the one file of the shard that
+//! names those protocols. To reach disks by another, it gets an arm in each `match` here.
 //!
-//! Imports treat all of them alike: requests in, completions out. They differ in what they say to the driver: a [`StreamInitiator`] opens connections,
-//! a [`FrameInitiator`] sends frames on links.
+//! Imports treat all of them alike: requests in, completions out. They differ in what they say to
+//! the driver: a [`StreamInitiator`] opens connections, a [`FrameInitiator`] sends frames on links.
 
 use core::time::Duration;
 
@@ -25,7 +25,8 @@ const AOE_CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 pub enum ImportSettings {
     /// A namespace over NVMe/TCP.
     NvmeTcp(nvme_tcp::Settings),
-    /// A shelf.slot on links that are there or will be. `sharers` and `lane` are the shard's to set.
+    /// A shelf.slot on links that are there or will be. `sharers` and `lane` are the shard's to
+    /// set.
     Aoe(aoe::initiator::Settings),
 }
 

@@ -25,7 +25,6 @@ pub struct Report {
     pub misbehaved: u64,
     /// What all sessions did since the start, also those that are gone.
     pub served: SessionCounters,
-    /// Imports.
     pub imports: Vec<ImportReport>,
     /// Frames that came on links and were for nobody here, by the reason.
     pub misfits: Misfits,
@@ -33,12 +32,10 @@ pub struct Report {
     pub aoe: AoeReport,
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionReport {
     /// Its name with the driver.
     pub connection: ConnectionId,
-    /// Its listener.
     pub listener: ListenerId,
     /// Its other side.
     pub peer: std::net::SocketAddr,
@@ -46,7 +43,6 @@ pub struct ConnectionReport {
     pub pages: u32,
 }
 
-/// A disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskReport {
     /// Its number.

@@ -1,12 +1,17 @@
-//! The shard: routes what happens on one core to the machines that it concerns, and gathers what they want.
+//! The shard: routes what happens on one core to the machines that it concerns, and gathers what
+//! they want.
 //!
-//! The way of a read: the driver shows bytes ([`Machine::handle_received`]); the session parses them and either has the data lent at once or asks the
-//! volume (`routing`), which wants a disk asked; the driver takes those requests in bulk. Up again: [`Event::Completed`] goes to the volumes by its ticket, the
-//! volume's completion to the session by its own, and when the turn settles the session's replies leave as one batch.
+//! The way of a read: the driver shows bytes ([`Machine::handle_received`]); the session parses
+//! them and either has the data lent at once or asks the volume (`routing`), which wants a disk
+//! asked; the driver takes those requests in bulk. Up again: [`Event::Completed`] goes to the
+//! volumes by its ticket, the volume's completion to the session by its own, and when the turn
+//! settles the session's replies leave as one batch.
 //!
-//! Only machines that were touched in a turn are settled. Who waits for memory stands in a line that is served round robin.
-//! Names: a *connection* is the driver's, and has its [`ConnectionId`] while its socket lives. What serves it is a *session* ([`crate::protocols`]),
-//! which has a place, its machine number, until nothing of it is below any more; the driver may use its name for the connection again before that.
+//! Only machines that were touched in a turn are settled. Who waits for memory stands in a line
+//! that is served round robin. Names: a *connection* is the driver's, and has its [`ConnectionId`]
+//! while its socket lives. What serves it is a *session* ([`crate::protocols`]), which has a place,
+//! its machine number, until nothing of it is below any more; the driver may use its name for the
+//! connection again before that.
 
 mod frames;
 mod orders;
@@ -133,7 +138,8 @@ impl Shard {
         }
     }
 
-    /// A request from outside, whose machine is `machine::client(0)`; answered by [`poll_answer`](Self::poll_answer).
+    /// A request from outside, whose machine is `machine::client(0)`; answered by
+    /// [`poll_answer`](Self::poll_answer).
     pub fn ask(&mut self, now: Instant, volume: VolumeId, request: Request) {
         debug_assert_eq!(request.ticket.machine, machine::client(0));
         self.volumes.handle_request(now, volume, request, &mut self.outbox);
@@ -154,13 +160,14 @@ impl Shard {
         self.volumes.size(volume)
     }
 
-    /// Pages of the pool, those lent out, and requests in flight: all lent pages must be back when nothing is connected.
+    /// Pages of the pool, those lent out, and requests in flight: all lent pages must be back when
+    /// nothing is connected.
     pub fn pages_used(&self) -> u32 {
         self.pool.used()
     }
 
-    /// Of each session the commands that its peer may have outstanding, and the bytes that it holds outside the pool for answers that were not
-    /// given to the driver.
+    /// Of each session the commands that its peer may have outstanding, and the bytes that it holds
+    /// outside the pool for answers that were not given to the driver.
     pub fn unsent(&self) -> impl Iterator<Item = (u16, usize)> {
         self.places.iter().map(|(_, place)| place.session.unsent())
     }

@@ -1,5 +1,6 @@
-//! Deadlines of many machines, of which few ever come: a heap in which a deadline that moved later is found out only when the old one comes.
-//! So a busy connection, whose deadline moves with every PDU, costs nothing per PDU.
+//! Deadlines of many machines, of which few ever come: a heap in which a deadline that moved later
+//! is found out only when the old one comes. So a busy connection, whose deadline moves with every
+//! PDU, costs nothing per PDU.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +14,8 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Makes sure that `machine` is woken at `deadline` or before. `armed` is the machine's earliest wake-up in the heap.
+    /// Makes sure that `machine` is woken at `deadline` or before. `armed` is the machine's
+    /// earliest wake-up in the heap.
     pub(crate) fn arm(
         &mut self,
         machine: Slot,

@@ -6,6 +6,7 @@
 //! Read [`volumes`] first: it is a shard's part of all volumes.
 
 pub mod agreement;
+pub mod assemble;
 mod flight;
 pub mod gate;
 pub mod hold;
@@ -13,7 +14,6 @@ pub mod label;
 pub mod layout;
 pub mod message;
 pub mod reservation;
-pub mod survey;
 pub mod volumes;
 
 pub use agreement::{Agreed, Agreement};

@@ -1,9 +1,10 @@
 //! `plateway bench`: puts a load on a disk of any kind and says what it did and what it cost.
 //!
-//! The jobs run on shards of this process, at most one a CPU; a remote disk gets a connection for each job. Warm-up and window are the load's own
-//! (`lab::load`); processor time is read at the edges of the window, here by the shards and at the target over its control socket. Where a
-//! thread of the bench was busy for more than 90% of the window, the report says that it may have measured itself.
-//! Exit code 1: an error, a request that failed, or data that were wrong.
+//! The jobs run on shards of this process, at most one a CPU; a remote disk gets a connection for
+//! each job. Warm-up and window are the load's own (`lab::load`); processor time is read at the
+//! edges of the window, here by the shards and at the target over its control socket. Where a
+//! thread of the bench was busy for more than 90% of the window, the report says that it may have
+//! measured itself. Exit code 1: an error, a request that failed, or data that were wrong.
 
 mod environment;
 
@@ -280,7 +281,8 @@ struct Target {
 }
 
 impl Target {
-    /// The server behind `--control`, or on this machine's usual socket if it listens where the disk is.
+    /// The server behind `--control`, or on this machine's usual socket if it listens where the
+    /// disk is.
     fn of(args: &BenchArgs) -> Option<Target> {
         if let Some(path) = &args.control {
             let client = control::Client::new(path);

@@ -1,6 +1,8 @@
-//! `plateway check`: whether a configuration can be used, what a start would find, and what it would do: to the server that runs, or from nothing.
+//! `plateway check`: whether a configuration can be used, what a start would find, and what it
+//! would do: to the server that runs, or from nothing.
 //!
-//! First what was found (disks, volumes, members, listeners, links), then the steps; what would be refused ends it with exit code 1, each at its line.
+//! First what was found (disks, volumes, members, listeners, links), then the steps; what would be
+//! refused ends it with exit code 1, each at its line.
 
 use serde::Serialize;
 
@@ -25,7 +27,6 @@ struct Answer {
     mistakes: Vec<String>,
 }
 
-/// Checks.
 pub(crate) fn run(args: &CheckArgs) -> miette::Result<()> {
     let defaults = Defaults::of_this_machine();
     let checked = config::load(&args.file, &defaults)?;

@@ -1,10 +1,14 @@
-//! `plateway demo`: a striped volume on four files, served over NVMe/TCP on loopback by a server of its own, written, verified and measured
-//! through our own initiator, in half a minute, as an ordinary user and without a configuration.
+//! `plateway demo`: a striped volume on four files, served over NVMe/TCP on loopback by a server of
+//! its own, written, verified and measured through our own initiator, in half a minute, as an
+//! ordinary user and without a configuration.
 //!
-//! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is held against the other (`demo/lan.rs`).
+//! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is
+//! held against the other (`demo/lan.rs`).
 //!
-//! The server is this program again, as `plateway serve`, so that its processor time is counted apart and everything is what a user would run.
-//! Everything lies in one temporary directory, which is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left running until Ctrl-C.
+//! The server is this program again, as `plateway serve`, so that its processor time is counted
+//! apart and everything is what a user would run. Everything lies in one temporary directory, which
+//! is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left
+//! running until Ctrl-C.
 
 mod lan;
 
@@ -250,7 +254,8 @@ impl Home {
         self.path.join("plateway.toml")
     }
 
-    /// Writes the configuration: the server on the first half of the CPUs, so that the bench has the rest.
+    /// Writes the configuration: the server on the first half of the CPUs, so that the bench has
+    /// the rest.
     fn configure(&self, cpus: &[u32], port: u16) -> miette::Result<()> {
         let shards = &cpus[..(cpus.len() / 2).clamp(1, 4)];
         let path = |path: &Path| quoted(&path.display().to_string());

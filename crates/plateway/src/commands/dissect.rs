@@ -1,8 +1,12 @@
-//! `plateway dissect`: the NVMe/TCP PDUs and AoE messages of a capture, one a line, with what each command came to and how long that took.
+//! `plateway dissect`: the NVMe/TCP PDUs and AoE messages of a capture, one a line, with what each
+//! command came to and how long that took.
 //!
-//! The file is read in pieces; each direction of a TCP connection is put in order ([`reassembly`]) and cut into PDUs ([`StreamTalk`]), of which only headers
-//! and what is decoded of their data are kept, so memory is bounded whatever the capture holds. AoE messages ([`FrameTalk`]) are frames, each whole. Both pcap and pcapng are read. Times are seconds
-//! since the first packet. What is missing from the capture is said in a line, and reading goes on at the next segment that begins with a PDU.
+//! The file is read in pieces; each direction of a TCP connection is put in order ([`reassembly`])
+//! and cut into PDUs ([`StreamTalk`]), of which only headers and what is decoded of their data are
+//! kept, so memory is bounded whatever the capture holds. AoE messages ([`FrameTalk`]) are frames,
+//! each whole. Both pcap and pcapng are read. Times are seconds since the first packet. What is
+//! missing from the capture is said in a line, and reading goes on at the next segment that begins
+//! with a PDU.
 
 mod reassembly;
 
@@ -35,7 +39,6 @@ struct Line<'a> {
     connection: usize,
     /// Whether the host sent it.
     from_host: bool,
-    /// What it is.
     #[serde(flatten)]
     said: &'a Said,
 }
@@ -52,7 +55,6 @@ pub(crate) struct Said {
     pub(crate) latency_ns: Option<u64>,
 }
 
-/// Dissects.
 pub(crate) fn run(args: &DissectArgs) -> miette::Result<()> {
     let path = args.file.display();
     let mut file = File::open(&args.file).map_err(|error| {

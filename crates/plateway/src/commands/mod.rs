@@ -1,6 +1,7 @@
 //! The commands: one file each, with one entry point that takes what the command line said.
 //!
-//! A command prints its result to standard output and its errors, as a [`miette::Report`], to standard error with exit code 1.
+//! A command prints its result to standard output and its errors, as a [`miette::Report`], to
+//! standard error with exit code 1.
 
 mod apply;
 mod bench;

@@ -1,8 +1,10 @@
 //! `plateway serve`: from flags or a file to a server that runs until SIGTERM.
 //!
-//! The main thread is the control thread: it sleeps until a signal or somebody on the control socket wants something, and does one thing after the
-//! other. Standard output has what is served, ending in a line `ready: nvme ADDRESS` for each address and `ready: aoe INTERFACE` for each interface; standard error has the log.
-//! SIGTERM or SIGINT drains, flushes and ends with code 0, a second one ends at once with 130; SIGHUP reads the configuration again.
+//! The main thread is the control thread: it sleeps until a signal or somebody on the control
+//! socket wants something, and does one thing after the other. Standard output has what is served,
+//! ending in a line `ready: nvme ADDRESS` for each address and `ready: aoe INTERFACE` for each
+//! interface; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code 0, a
+//! second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
 use std::sync::mpsc::{self, Sender};
@@ -101,7 +103,8 @@ impl Server<'_> {
         }
     }
 
-    /// A configuration that came over the control socket; flags of `[server]` stand as they did at the start, disks on the command line do not.
+    /// A configuration that came over the control socket; flags of `[server]` stand as they did at
+    /// the start, disks on the command line do not.
     fn read(&self, name: &str, text: &str) -> Result<Checked, String> {
         config::check_with_flags(name, text, &self.flags.of_the_server(), &self.defaults)
             .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
@@ -208,7 +211,8 @@ fn watch_signals(inputs: Sender<Input>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A server with a broken part would serve wrong answers or none: it ends, with a message, and is started again.
+/// A server with a broken part would serve wrong answers or none: it ends, with a message, and is
+/// started again.
 fn abort_on_panic() {
     let message = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,7 +1,9 @@
-//! Disks and volumes opened in this process for `bench` and `copy`, and tasks of the lab sent to them.
+//! Disks and volumes opened in this process for `bench` and `copy`, and tasks of the lab sent to
+//! them.
 //!
-//! A disk of any URI is opened as a `single` volume of a configuration without exports, so everything between a request and the media is what hosts get
-//! too; `volume:NAME` takes its volume and the disks of it out of the configuration that names them, unless a server has them open.
+//! A disk of any URI is opened as a `single` volume of a configuration without exports, so
+//! everything between a request and the media is what hosts get too; `volume:NAME` takes its volume
+//! and the disks of it out of the configuration that names them, unless a server has them open.
 //! Units: bytes. Errors name the disk and what was seen.
 
 use std::path::Path;
@@ -31,7 +33,6 @@ use crate::run::{RunError, Running, log};
 /// How often a waiting command reads progress and signals.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What to open.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     /// The disks, in the order of their places.
@@ -98,7 +99,8 @@ impl Session {
         self.running.driver().reason.clone()
     }
 
-    /// Sends a task to each shard, from shard 0 on, and waits until all are done. `watch` is called at every tick, and with every reading.
+    /// Sends a task to each shard, from shard 0 on, and waits until all are done. `watch` is called
+    /// at every tick, and with every reading.
     pub(crate) fn run(
         &self,
         tasks: Vec<Task>,
@@ -181,7 +183,8 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
             names.push(take_volume(opening.config, name, &defaults, &mut args)?);
             continue;
         }
-        // Names that no configuration can have, so that they meet none; the place tells two alike (two RAM disks) apart.
+        // Names that no configuration can have, so that they meet none; the place tells two alike
+        // (two RAM disks) apart.
         let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
         args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone() });

@@ -1,7 +1,9 @@
-//! `plateway sim`: runs seeds of the simulator on all CPUs and says which fail, and how to run one again.
+//! `plateway sim`: runs seeds of the simulator on all CPUs and says which fail, and how to run one
+//! again.
 //!
-//! Exit code 0: every seed passed, or a planted bug was found. 1: a seed failed, two runs of one seed differed, or a planted bug was not found.
-//! The hash that is printed is that of all traces together, whatever the order in which they ran.
+//! Exit code 0: every seed passed, or a planted bug was found. 1: a seed failed, two runs of one
+//! seed differed, or a planted bug was not found. The hash that is printed is that of all traces
+//! together, whatever the order in which they ran.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -62,7 +64,8 @@ struct Found {
 /// Runs seeds.
 pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
     let plan = Plan::of(args)?;
-    // A panic in a simulated host is a finding, with its words in the report; only a replay shows where it happened at once.
+    // A panic in a simulated host is a finding, with its words in the report; only a replay shows
+    // where it happened at once.
     if !args.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
@@ -147,7 +150,8 @@ impl Plan<'_> {
         found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a seed, twice where asked. The trace of one that fails is in its failure; that of one that passes is returned beside it.
+    /// Runs a seed, twice where asked. The trace of one that fails is in its failure; that of one
+    /// that passes is returned beside it.
     fn seed(&self, seed: u64) -> ((u64, Result<Passed, Failure>), Vec<String>) {
         let (result, trace) = match self.args.trace {
             true => sim::trace_seed(seed, self.scenario, self.plant),

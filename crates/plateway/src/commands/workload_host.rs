@@ -1,8 +1,8 @@
-//! What lets a [`lab::Task`] of `bench` or `copy` work on a shard, as an internal client: through the machines that
-//! serve hosts.
+//! What lets a [`lab::Task`] of `bench` or `copy` work on a shard, as an internal client: through
+//! the machines that serve hosts.
 //!
-//! At every change of a task's phase it reads the processor time, so that what a window cost is known to the turn.
-//! Units: nanoseconds. Errors: none; what requests came to is in the task.
+//! At every change of a task's phase it reads the processor time, so that what a window cost is
+//! known to the turn. Units: nanoseconds. Errors: none; what requests came to is in the task.
 
 use std::sync::mpsc::Sender;
 
@@ -22,7 +22,6 @@ pub(crate) enum Told {
 /// What the clock and the processor said when a task changed its phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// Whose.
     pub(crate) shard: ShardId,
     /// The phase that begins.
     pub(crate) phase: Phase,
@@ -43,8 +42,9 @@ pub(crate) struct WorkloadHost {
     volumes: Vec<VolumeId>,
     phase: Phase,
     told: Sender<Told>,
-    /// The driver's time at the first turn, and when that was. The driver reads its clock once a turn, and a disk that
-    /// answers at once answers many times in a turn: to a task that measures, each round has its own time.
+    /// The driver's time at the first turn, and when that was. The driver reads its clock once a
+    /// turn, and a disk that answers at once answers many times in a turn: to a task that measures,
+    /// each round has its own time.
     clock: Option<(Instant, std::time::Instant)>,
     /// The time of this round, once it was read.
     now: Option<Instant>,

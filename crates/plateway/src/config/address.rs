@@ -1,7 +1,7 @@
 //! `host:port` as listeners and remote disks are named: `127.0.0.1:4420`, `[::]:4420`, `nas:4420`.
 //!
-//! An IPv6 address stands in brackets and may carry a zone (`[fe80::1%eth0]:4420`). Names are kept as
-//! names; whoever binds or connects resolves them. Errors name what was expected at which byte.
+//! An IPv6 address stands in brackets and may carry a zone (`[fe80::1%eth0]:4420`). Names are kept
+//! as names; whoever binds or connects resolves them. Errors name what was expected at which byte.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

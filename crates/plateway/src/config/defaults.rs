@@ -1,8 +1,8 @@
 //! What this machine and this user supply where the configuration is silent.
 //!
-//! The only place of the configuration that looks at the environment: CPUs of the process, systemd's
-//! `STATE_DIRECTORY` and `RUNTIME_DIRECTORY`, the user's own directories. Everything else takes a
-//! [`Defaults`] as a value, so that tests are the same on every machine.
+//! The only place of the configuration that looks at the environment: CPUs of the process,
+//! systemd's `STATE_DIRECTORY` and `RUNTIME_DIRECTORY`, the user's own directories. Everything else
+//! takes a [`Defaults`] as a value, so that tests are the same on every machine.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,8 @@ fn cpus() -> Vec<u32> {
     if cpus.is_empty() { vec![0] } else { cpus }
 }
 
-/// The control socket and the state directory: systemd's first, then the system's for root, then the user's.
+/// The control socket and the state directory: systemd's first, then the system's for root, then
+/// the user's.
 fn directories(root: bool, get: impl Fn(&str) -> Option<PathBuf>) -> (PathBuf, PathBuf) {
     // systemd separates several directories by colons; the first is ours.
     let first = |path: PathBuf| match path.to_str().and_then(|text| text.split_once(':')) {

@@ -1,7 +1,8 @@
 //! `[[disk]]`: a name for a disk URI.
 //!
-//! No two disks may lead to the same blocks. In place a `file:` grows and a `null:` gets any size; a `ram:` of another size and a
-//! smaller file would lose data. What is behind a URI is known only once somebody looks.
+//! No two disks may lead to the same blocks. In place a `file:` grows and a `null:` gets any size;
+//! a `ram:` of another size and a smaller file would lose data. What is behind a URI is known only
+//! once somebody looks.
 
 use toml::Spanned;
 
@@ -85,7 +86,8 @@ impl Configured for DiskConfig {
 }
 
 impl DiskConfig {
-    /// The size from which `apply` grows its file, if it does; a file that has another size by then is left alone.
+    /// The size from which `apply` grows its file, if it does; a file that has another size by then
+    /// is left alone.
     pub(crate) fn grows(&self, to: &DiskConfig) -> Option<u64> {
         let change = self.change(&Thing::Disk(to.clone()));
         match (change, self.uri.innermost(), to.uri.innermost()) {

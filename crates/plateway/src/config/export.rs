@@ -1,7 +1,7 @@
 //! `[[export]]`: a volume, and for each protocol how it shows it and to whom.
 //!
-//! Nobody may use an export unless `hosts` says so. Here: what all protocols share; the keys of each, and what they mean, are in its
-//! room below `protocols`.
+//! Nobody may use an export unless `hosts` says so. Here: what all protocols share; the keys of
+//! each, and what they mean, are in its room below `protocols`.
 
 use std::collections::BTreeSet;
 use std::fmt;

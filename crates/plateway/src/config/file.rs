@@ -1,10 +1,11 @@
 //! What the user wrote: `plateway.toml` as it stands, every value with its span.
 //!
-//! This is the first of two types (`LowArgs`, then [`super::model::HiArgs`]): nothing is defaulted or
-//! resolved here, and sizes, URIs and names are still texts. The keys, which stand with the things they belong to, are the interface
-//! that configurations rely on: keys are added, never renamed. Each table is read key by key, so that one
-//! run reports every unknown key and every wrong type, not only the first.
-//! Errors: pushed as [`Mistake`]s; what could be read is returned all the same.
+//! This is the first of two types (`LowArgs`, then [`super::model::HiArgs`]): nothing is defaulted
+//! or resolved here, and sizes, URIs and names are still texts. The keys, which stand with the
+//! things they belong to, are the interface that configurations rely on: keys are added, never
+//! renamed. Each table is read key by key, so that one run reports every unknown key and every
+//! wrong type, not only the first. Errors: pushed as [`Mistake`]s; what could be read is returned
+//! all the same.
 
 use std::fmt;
 
@@ -46,7 +47,8 @@ pub(crate) trait Written: Sized {
     fn read(table: &mut TableReader<'_, '_>) -> Self;
 }
 
-/// Declares a table: its title, its keys, their types, and what a message expects where something else is seen.
+/// Declares a table: its title, its keys, their types, and what a message expects where something
+/// else is seen.
 macro_rules! table {
     ($(#[$meta:meta])* $name:ident = $title:literal { $($key:ident: $type:ty = $expected:expr,)* }) => {
         #[doc = concat!("`", $title, "` as written.")]
@@ -80,7 +82,8 @@ pub(crate) enum LowSize {
     Bytes(i64),
 }
 
-/// One word or a list of words: hosts are the word `any` or a list of their names, interfaces are one or several.
+/// One word or a list of words: hosts are the word `any` or a list of their names, interfaces are
+/// one or several.
 #[derive(Clone, Debug)]
 pub(crate) enum LowWords {
     /// As it stands.
@@ -90,8 +93,9 @@ pub(crate) enum LowWords {
 }
 
 impl LowArgs {
-    /// Reads a file's text. Every mistake is pushed; what could be read comes back, or `None` where the
-    /// text is no TOML: what a damaged text holds is a guess, and mistakes found in it would mislead.
+    /// Reads a file's text. Every mistake is pushed; what could be read comes back, or `None` where
+    /// the text is no TOML: what a damaged text holds is a guess, and mistakes found in it would
+    /// mislead.
     pub(crate) fn parse(text: &str, mistakes: &mut Vec<Mistake>) -> Option<Self> {
         let (root, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {

@@ -1,8 +1,9 @@
 //! `[[link]]`: where frames come and go. Exports of protocols that live on frames stand on it.
 //!
-//! Today every link is an Ethernet interface, or a VLAN of one; its key says so, since a link may be something else one day. A link that
-//! nobody wrote is made with the defaults by the export that names its interface. A `[[listener]]` with `aoe` is the former spelling of one:
-//! `aoe` its interface and `link` its `access`. Not here: whether an interface is there.
+//! Today every link is an Ethernet interface, or a VLAN of one; its key says so, since a link may
+//! be something else one day. A link that nobody wrote is made with the defaults by the export that
+//! names its interface. A `[[listener]]` with `aoe` is the former spelling of one: `aoe` its
+//! interface and `link` its `access`. Not here: whether an interface is there.
 
 use std::fmt::{self, Write as _};
 
@@ -200,7 +201,8 @@ impl Resolver<'_> {
         links.0.push((link, at));
     }
 
-    /// The name of the link on an interface, which is added with the defaults where nobody wrote one.
+    /// The name of the link on an interface, which is added with the defaults where nobody wrote
+    /// one.
     pub(crate) fn link_on(&mut self, ethernet: Ethernet, at: Span, links: &mut Links) -> String {
         if let Some(link) = links.iter().find(|link| link.ethernet == ethernet) {
             return link.name.clone();

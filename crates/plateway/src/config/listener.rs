@@ -1,6 +1,7 @@
 //! `[[listener]]`: an address at which a protocol of connections is answered.
 //!
-//! The key of the address is the protocol's. A listener with `aoe` is a link in its former spelling (`link`).
+//! The key of the address is the protocol's. A listener with `aoe` is a link in its former spelling
+//! (`link`).
 
 use std::fmt::Write as _;
 

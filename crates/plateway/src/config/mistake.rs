@@ -1,9 +1,9 @@
 //! Mistakes in what the user wrote: collected, not thrown, and shown each at its line.
 //!
-//! A [`Mistake`] holds a span into the *sources*: the configuration file and the command line laid end
-//! to end, so that every value knows where it came from whichever way it was given. [`Mistakes`] is what
-//! a caller shows: a `miette` diagnostic for a terminal, [`Mistakes::lines`] for a log or a socket.
-//! Units: spans are byte offsets; lines and columns count from 1.
+//! A [`Mistake`] holds a span into the *sources*: the configuration file and the command line laid
+//! end to end, so that every value knows where it came from whichever way it was given.
+//! [`Mistakes`] is what a caller shows: a `miette` diagnostic for a terminal, [`Mistakes::lines`]
+//! for a log or a socket. Units: spans are byte offsets; lines and columns count from 1.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,7 +21,6 @@ pub(crate) struct Mistake {
     pub(crate) severity: Severity,
     /// What is wrong: the object, what was expected, what was seen.
     pub(crate) message: String,
-    /// Where.
     pub(crate) span: Span,
     /// What to write under the place.
     label: &'static str,
@@ -248,8 +247,8 @@ impl Diagnostic for Located {
     }
 }
 
-/// The candidate that was probably meant: the fewest edits away, and no more than a third of the word
-/// (at least one), so that `vol0` is offered for `vol1` but `a` is not offered for `b`.
+/// The candidate that was probably meant: the fewest edits away, and no more than a third of the
+/// word (at least one), so that `vol0` is offered for `vol1` but `a` is not offered for `b`.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

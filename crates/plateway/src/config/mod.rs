@@ -5,11 +5,13 @@
 //! flags of serve --quick-----^
 //! ```
 //!
-//! Read `model.rs` first: it says what a configuration is, and then `thing.rs`. Each kind of thing has a room (`disk.rs`, `volume.rs`,
-//! `listener.rs`, `link.rs`, `export.rs`, and `server.rs` beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
-//! `resolve.rs` has what all checks need, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of
-//! two configurations, `text.rs` how one is written out; `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md.
-//! Not here: what belongs to one protocol (`protocols`); opening, serving or changing anything.
+//! Read `model.rs` first: it says what a configuration is, and then `thing.rs`. Each kind of thing
+//! has a room (`disk.rs`, `volume.rs`, `listener.rs`, `link.rs`, `export.rs`, and `server.rs`
+//! beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
+//! `resolve.rs` has what all checks need, `mistake.rs` how they are shown, `places.rs` where things
+//! were written, `plan.rs` the difference of two configurations, `text.rs` how one is written out;
+//! `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md. Not here:
+//! what belongs to one protocol (`protocols`); opening, serving or changing anything.
 
 pub(crate) mod address;
 pub(crate) mod defaults;
@@ -96,7 +98,8 @@ pub(crate) fn check(name: &str, text: &str, defaults: &Defaults) -> Result<Check
     check_texts(Some((name, text)), &Flags::default(), defaults)
 }
 
-/// Checks a configuration that is held as a text beside flags that override its `[server]`; `name` is what messages call it.
+/// Checks a configuration that is held as a text beside flags that override its `[server]`; `name`
+/// is what messages call it.
 pub(crate) fn check_with_flags(
     name: &str,
     text: &str,

@@ -1,9 +1,10 @@
 //! What a configuration means: every default filled in, every name resolved.
 //!
-//! [`HiArgs`] is the second of two types (see [`super::file::LowArgs`]); only this one reaches the rest
-//! of the program. It comes from a file, from the flags of `serve`, or from both, and it is always
-//! consistent: names refer to things that exist, no disk is used twice, no two listeners share an
-//! address. Units: bytes, microseconds, counts, as the names say. How it is checked: `resolve.rs`.
+//! [`HiArgs`] is the second of two types (see [`super::file::LowArgs`]); only this one reaches the
+//! rest of the program. It comes from a file, from the flags of `serve`, or from both, and it is
+//! always consistent: names refer to things that exist, no disk is used twice, no two listeners
+//! share an address. Units: bytes, microseconds, counts, as the names say. How it is checked:
+//! `resolve.rs`.
 
 use super::disk::DiskConfig;
 use super::link::LinkConfig;

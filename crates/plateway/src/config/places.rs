@@ -1,7 +1,9 @@
-//! Where the things of a configuration were written, for what is found wrong with them only once the machine is looked at.
+//! Where the things of a configuration were written, for what is found wrong with them only once
+//! the machine is looked at.
 //!
-//! A place is found by a thing's title and the key that something contradicts (a volume's `size`, one of its disks); what was not written
-//! is at the place of the thing itself, which is where its name, its URI or its address is. Spans are byte offsets into the sources.
+//! A place is found by a thing's title and the key that something contradicts (a volume's `size`,
+//! one of its disks); what was not written is at the place of the thing itself, which is where its
+//! name, its URI or its address is. Spans are byte offsets into the sources.
 
 use std::collections::BTreeMap;
 

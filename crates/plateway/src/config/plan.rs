@@ -1,12 +1,12 @@
 //! The difference between two configurations, as steps in the order in which they are carried out.
 //!
-//! New things come from the bottom up: disks, volumes, listeners, links, exports; old things go from the top
-//! down. What is new comes first, so that a step that fails leaves what was served untouched, unless
-//! something new excludes something old (by a disk, an address, a namespace): then all
-//! removals come first. A thing that cannot be changed in place (another disk under the same name) is
-//! removed and added again, with everything that stands on it; exports that no step names notice
-//! nothing. Each step has an inverse, by which `apply` undoes the steps before a failing one.
-//! Errors: [`Refused`], for what takes a restart or would lose data.
+//! New things come from the bottom up: disks, volumes, listeners, links, exports; old things go
+//! from the top down. What is new comes first, so that a step that fails leaves what was served
+//! untouched, unless something new excludes something old (by a disk, an address, a namespace):
+//! then all removals come first. A thing that cannot be changed in place (another disk under the
+//! same name) is removed and added again, with everything that stands on it; exports that no step
+//! names notice nothing. Each step has an inverse, by which `apply` undoes the steps before a
+//! failing one. Errors: [`Refused`], for what takes a restart or would lose data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

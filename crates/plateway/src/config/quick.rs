@@ -1,10 +1,11 @@
 //! The quick way: `plateway serve ram:1GiB --nvme 127.0.0.1:4420 --hosts any`.
 //!
-//! Flags become the same [`LowArgs`] as a file, with spans into the command line, so that they pass the
-//! same checks and their mistakes are shown in the same way. Each disk becomes a volume of its own:
-//! disk `d0`, volume `v0`, subsystem `nqn.2026-11.net.plateway:v0`, namespace 1; the next ones `d1`, `v1`.
-//! `--aoe eth1/7.0` exports the first disk at 7.0, the next at 7.1 and so on; `--hosts` names hosts of both protocols, told apart by how they are written.
-//! Beside a file, flags override keys of `[server]` and `poll_us`, nothing else.
+//! Flags become the same [`LowArgs`] as a file, with spans into the command line, so that they pass
+//! the same checks and their mistakes are shown in the same way. Each disk becomes a volume of its
+//! own: disk `d0`, volume `v0`, subsystem `nqn.2026-11.net.plateway:v0`, namespace 1; the next ones
+//! `d1`, `v1`. `--aoe eth1/7.0` exports the first disk at 7.0, the next at 7.1 and so on; `--hosts`
+//! names hosts of both protocols, told apart by how they are written. Beside a file, flags override
+//! keys of `[server]` and `poll_us`, nothing else.
 
 use clap::Args;
 use toml::Spanned;
@@ -26,7 +27,8 @@ pub(crate) struct Flags {
     pub(crate) disks: Vec<String>,
     #[command(flatten)]
     pub(crate) protocols: protocols::Flags,
-    /// Who may connect: "any", or NQNs of hosts (for AoE, MAC addresses) separated by commas; nobody unless given
+    /// Who may connect: "any", or NQNs of hosts (for AoE, MAC addresses) separated by commas;
+    /// nobody unless given
     #[arg(long, value_name = "any|NQN[,NQN]", conflicts_with = "config")]
     pub(crate) hosts: Option<String>,
     /// How I/O is done; auto takes io_uring where it works
@@ -44,7 +46,8 @@ pub(crate) struct Flags {
     /// The control socket [default: /run/plateway/control.sock, or in the user's runtime directory]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<String>,
-    /// The directory of identities, and of what initiators of AoE set [default: /var/lib/plateway, or the user's state directory]
+    /// The directory of identities, and of what initiators of AoE set [default: /var/lib/plateway,
+    /// or the user's state directory]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state: Option<String>,
 }
@@ -153,7 +156,8 @@ fn add_volume(low: &mut LowArgs, i: usize, uri: Spanned<String>) {
     low.disks.push(LowDisk { span: span.clone(), name, uri: Some(uri) });
 }
 
-/// `any`, or of the names separated by commas those of the hosts of one way; what nobody takes for a host is the first's, and so is shown once.
+/// `any`, or of the names separated by commas those of the hosts of one way; what nobody takes for
+/// a host is the first's, and so is shown once.
 fn hosts_for(
     written: &Spanned<String>,
     way: usize,

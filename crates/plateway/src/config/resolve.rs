@@ -1,9 +1,10 @@
 //! From what was written to what it means: defaults, names, and every check.
 //!
-//! Checks do not stop at the first mistake: each part is resolved as far as it can be, a thing that is
-//! wrong keeps its name so that what refers to it is not reported as well, and a [`HiArgs`] comes out
-//! only if nothing was wrong. Warnings do not prevent that. Here: what all kinds of things need; each is resolved where
-//! it lives. Not here: anything that must look at the machine, such as the size of a file or its block size.
+//! Checks do not stop at the first mistake: each part is resolved as far as it can be, a thing that
+//! is wrong keeps its name so that what refers to it is not reported as well, and a [`HiArgs`]
+//! comes out only if nothing was wrong. Warnings do not prevent that. Here: what all kinds of
+//! things need; each is resolved where it lives. Not here: anything that must look at the machine,
+//! such as the size of a file or its block size.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,8 +22,8 @@ use super::places::Places;
 use super::size::parse_size;
 use super::uri::check_name;
 
-/// Resolves a configuration; `None` if any mistake (other than a warning) was pushed, now or before.
-/// `text` holds the bytes that spans point into.
+/// Resolves a configuration; `None` if any mistake (other than a warning) was pushed, now or
+/// before. `text` holds the bytes that spans point into.
 pub(crate) fn resolve(
     low: &LowArgs,
     text: &str,

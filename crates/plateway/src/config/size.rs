@@ -1,10 +1,10 @@
 //! Sizes as people write them, in two dialects, and the one spelling in which we print them.
 //!
-//! Configuration and URIs: a whole number with an optional unit. `KiB MiB GiB TiB PiB` count in powers
-//! of 1024, `kB MB GB TB PB` in powers of 1000, `B` or nothing is bytes. `256M` is refused: it means
-//! either, and a disk of the wrong size is found out too late. Arguments of `bench` and `copy` speak
-//! fio's dialect besides, where `4k`, `1m` and `1g` are powers of 1024.
-//! Units: every result is in bytes. Errors say what was expected and what was seen.
+//! Configuration and URIs: a whole number with an optional unit. `KiB MiB GiB TiB PiB` count in
+//! powers of 1024, `kB MB GB TB PB` in powers of 1000, `B` or nothing is bytes. `256M` is refused:
+//! it means either, and a disk of the wrong size is found out too late. Arguments of `bench` and
+//! `copy` speak fio's dialect besides, where `4k`, `1m` and `1g` are powers of 1024. Units: every
+//! result is in bytes. Errors say what was expected and what was seen.
 
 use std::fmt;
 
@@ -43,7 +43,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
-/// Parses a size in fio's dialect (`4k`, `128K`, `1m`), or in that of the configuration, into bytes.
+/// Parses a size in fio's dialect (`4k`, `128K`, `1m`), or in that of the configuration, into
+/// bytes.
 pub(crate) fn parse_fio_size(text: &str) -> Result<u64, SizeError> {
     let (number, unit) = split(text)?;
     match FIO_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {

@@ -1,4 +1,5 @@
-//! The configuration as a user meets it: the example of the documentation, the picture of a mistake.
+//! The configuration as a user meets it: the example of the documentation, the picture of a
+//! mistake.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 

@@ -1,8 +1,10 @@
-//! What a configuration consists of: disks, volumes, listeners, links and exports; and a step, which adds, removes or changes one.
+//! What a configuration consists of: disks, volumes, listeners, links and exports; and a step,
+//! which adds, removes or changes one.
 //!
-//! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others cannot be there beside it, and what
-//! becomes of it where it is to be otherwise. So there is one difference of two configurations (`plan`), one inverse of a step and
-//! one line for people. A step holds whole values: it needs neither configuration to be carried out or undone.
+//! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others
+//! cannot be there beside it, and what becomes of it where it is to be otherwise. So there is one
+//! difference of two configurations (`plan`), one inverse of a step and one line for people. A step
+//! holds whole values: it needs neither configuration to be carried out or undone.
 
 use std::fmt;
 use std::ops::Deref;

@@ -6,12 +6,13 @@
 //! nvme+tcp://...    aoe://...    (each in the room of its protocol)
 //! ```
 //!
-//! Odd characters: in a path, an NQN or the name of an interface, `%XX` is the byte XX. `%` and `?` must be written so (in an NQN
-//! also `/` and `&`, in an interface also `,`); everything else may stand as it is, blanks and commas included, since `delay:` and
-//! `faulty:` end at their first comma and their inner URI takes the rest.
-//! `Display` is the canonical spelling, which parses back to the same value; options at their default
-//! are left out. Units: bytes, microseconds, or what the option's name ends in.
-//! Errors: what was expected, what was seen, and the column. Parsing is in `uri/parse.rs`. Not here: opening a disk.
+//! Odd characters: in a path, an NQN or the name of an interface, `%XX` is the byte XX. `%` and `?`
+//! must be written so (in an NQN also `/` and `&`, in an interface also `,`); everything else may
+//! stand as it is, blanks and commas included, since `delay:` and `faulty:` end at their first
+//! comma and their inner URI takes the rest. `Display` is the canonical spelling, which parses back
+//! to the same value; options at their default are left out. Units: bytes, microseconds, or what
+//! the option's name ends in. Errors: what was expected, what was seen, and the column. Parsing is
+//! in `uri/parse.rs`. Not here: opening a disk.
 
 mod parse;
 
@@ -28,7 +29,8 @@ pub(crate) use parse::Parser;
 /// VLANs that frames may be in: 0 and 4095 are none (802.1Q).
 pub(crate) const VLANS: RangeInclusive<u64> = 1..=4094;
 
-/// Declares the options of a URI that are numbers: what each is where the URI says nothing, and what it may be.
+/// Declares the options of a URI that are numbers: what each is where the URI says nothing, and
+/// what it may be.
 macro_rules! options {
     ($name:ident { $($(#[$meta:meta])* $key:ident: $type:ty = $usual:expr, $range:expr;)* }) => {
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +204,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Checks the name of an interface as the kernel does (`dev_valid_name`, up to `IFNAMSIZ`); the error is what was expected.
+/// Checks the name of an interface as the kernel does (`dev_valid_name`, up to `IFNAMSIZ`); the
+/// error is what was expected.
 pub(crate) fn check_interface(name: &str) -> Result<(), &'static str> {
     let illegal = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     match (1..=15).contains(&name.len()) && name != "." && name != ".." && !name.contains(illegal) {

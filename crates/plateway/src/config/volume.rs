@@ -1,7 +1,7 @@
 //! `[[volume]]`: layouts, their disks, chunk and block sizes.
 //!
-//! Whether the disks are large enough, and whether what they write atomically allows the block size, is known only once they are
-//! open; that is checked there.
+//! Whether the disks are large enough, and whether what they write atomically allows the block
+//! size, is known only once they are open; that is checked there.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -63,7 +63,8 @@ pub(crate) enum Layout {
     Single { disk: String },
     /// Disks end to end; one or more.
     Concat { disks: Vec<String> },
-    /// Chunks in turn, on one disk or more; a chunk is a power of two between [`CHUNK_MIN`] and [`CHUNK_MAX`].
+    /// Chunks in turn, on one disk or more; a chunk is a power of two between [`CHUNK_MIN`] and
+    /// [`CHUNK_MAX`].
     Stripe { disks: Vec<String>, chunk_bytes: u64 },
 }
 

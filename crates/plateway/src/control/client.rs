@@ -1,6 +1,7 @@
 //! The client's side of the control socket: one request, one answer, one connection.
 //!
-//! Errors say whether nobody answers there (a server may not be running, or under another path) or the server refused, with its words.
+//! Errors say whether nobody answers there (a server may not be running, or under another path) or
+//! the server refused, with its words.
 
 use std::path::{Path, PathBuf};
 
@@ -60,7 +61,8 @@ impl Client {
         self.json(Method::POST, &format!("/v1/check?name={}", escaped(name)), text)
     }
 
-    /// Brings the server to this configuration; disks of the volumes in `overwrite` are labelled whatever they hold.
+    /// Brings the server to this configuration; disks of the volumes in `overwrite` are labelled
+    /// whatever they hold.
     pub(crate) fn apply(
         &self,
         name: &Path,

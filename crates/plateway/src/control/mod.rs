@@ -1,16 +1,19 @@
-//! The control socket: HTTP over a Unix socket that only its owner may use, on which `status`, `apply`, `check` and `disks` talk to a server.
+//! The control socket: HTTP over a Unix socket that only its owner may use, on which `status`,
+//! `apply`, `check` and `disks` talk to a server.
 //!
 //! ```text
 //!   GET  /v1/status                    Status as JSON
 //!   GET  /v1/config                    what is served, as a configuration
 //!   POST /v1/check?name=FILE           a configuration; Changes as JSON: what apply would do
-//!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done; &overwrite=V,W gives up what
-//!                                      the disks of these volumes hold
+//!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done;
+//!                                      &overwrite=V,W gives up what the disks of these volumes hold
 //!   POST /v1/disks/{name}/reopen       what was done, as a line
 //! ```
 //!
-//! Errors are texts for people, with code 409 (it cannot be done), 400 (no such request) or 503 (the server is ending). Requests are carried out by the control thread
-//! one after the other. `socket` is where they come, `server` the requests, `client` the other side, `status` what is said.
+//! Errors are texts for people, with code 409 (it cannot be done), 400 (no such request) or 503
+//! (the server is ending). Requests are carried out by the control thread one after the other.
+//! `socket` is where they come, `server` the requests, `client` the other side, `status` what is
+//! said.
 
 mod client;
 mod server;

@@ -1,6 +1,7 @@
 //! The server's side of the control socket: one thread, asleep until somebody connects.
 //!
-//! A request becomes an [`Ask`] for the control thread, which answers with a [`Reply`] when it comes to it. Configurations are bounded to 4 MiB.
+//! A request becomes an [`Ask`] for the control thread, which answers with a [`Reply`] when it
+//! comes to it. Configurations are bounded to 4 MiB.
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The control socket: one server behind each path, and nobody but its owner in front of it.
 //!
-//! A lock beside the socket (`PATH.lock`) is held for as long as the server lives and ends with it, however it ends; a socket whose lock is free
-//! is stale and is replaced. The socket is made with mode 0600. Errors name the path, what was seen and what to do.
+//! A lock beside the socket (`PATH.lock`) is held for as long as the server lives and ends with it,
+//! however it ends; a socket whose lock is free is stale and is replaced. The socket is made with
+//! mode 0600. Errors name the path, what was seen and what to do.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -88,7 +89,8 @@ impl ControlSocket {
         Ok(ControlSocket { listener, owned })
     }
 
-    /// Answers from now on, in a thread of its own: `ask` takes each request to the control thread and says whether it is there.
+    /// Answers from now on, in a thread of its own: `ask` takes each request to the control thread
+    /// and says whether it is there.
     pub(crate) fn serve(
         self,
         ask: impl Fn(Ask, Answering) -> bool + Clone + Send + Sync + 'static,

@@ -1,6 +1,8 @@
-//! How a server is, as the control socket and `--json` say it. Keys stay: later versions add keys and rename none.
+//! How a server is, as the control socket and `--json` say it. Keys stay: later versions add keys
+//! and rename none.
 //!
-//! Units: bytes, nanoseconds and counts, as the names end. Counters begin with the object, and are sums over shards.
+//! Units: bytes, nanoseconds and counts, as the names end. Counters begin with the object, and are
+//! sums over shards.
 
 use std::collections::BTreeMap;
 
@@ -46,9 +48,7 @@ pub(crate) struct Status {
     pub(crate) misbehaved: u64,
     /// Connections that a bound refused.
     pub(crate) refused: u64,
-    /// Volumes.
     pub(crate) volumes: Vec<Volume>,
-    /// Disks.
     pub(crate) disks: Vec<Disk>,
     /// What each shard has done.
     pub(crate) work: Vec<Work>,
@@ -69,7 +69,8 @@ pub(crate) struct Memory {
     pub(crate) waits: u64,
     /// Connections that wait for memory now.
     pub(crate) waiting: u64,
-    /// What sockets may make the kernel hold at most, of `max_connections` connections; none where the system does not let it be bounded.
+    /// What sockets may make the kernel hold at most, of `max_connections` connections; none where
+    /// the system does not let it be bounded.
     pub(crate) sockets_max_bytes: Option<u64>,
 }
 
@@ -107,7 +108,8 @@ pub(crate) struct Link {
     pub(crate) method: String,
     /// Frames that its receive rings hold, of all shards together.
     pub(crate) ring_frames: u64,
-    /// Commands that exports on it say they hold: where these are more than the ring's frames, a burst of all initiators loses some.
+    /// Commands that exports on it say they hold: where these are more than the ring's frames, a
+    /// burst of all initiators loses some.
     pub(crate) promised: u64,
     /// Exports on it, or remote disks.
     pub(crate) uses: u64,
@@ -129,7 +131,6 @@ pub(crate) struct Link {
     pub(crate) send_waits: u64,
 }
 
-/// A connection.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Connection {
     /// Its other side.
@@ -138,7 +139,6 @@ pub(crate) struct Connection {
     pub(crate) listener: String,
     /// The shard that it is on.
     pub(crate) shard: u16,
-    /// Of the pool.
     pub(crate) pool_bytes: u64,
 }
 
@@ -151,7 +151,6 @@ pub(crate) struct Counters {
     pub(crate) writes: u64,
     /// Of disks: those that were really made.
     pub(crate) flushes: u64,
-    /// Read.
     pub(crate) read_bytes: u64,
     /// Written.
     pub(crate) write_bytes: u64,
@@ -159,16 +158,13 @@ pub(crate) struct Counters {
     pub(crate) errors: u64,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Volume {
-    /// Its name.
     pub(crate) name: String,
     /// Layout and disks.
     pub(crate) layout: String,
     /// What hosts see.
     pub(crate) bytes: u64,
-    /// Of a block.
     pub(crate) block_size: u32,
     /// Its identity.
     pub(crate) uuid: String,
@@ -179,10 +175,8 @@ pub(crate) struct Volume {
     pub(crate) counters: Counters,
 }
 
-/// A disk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Disk {
-    /// Its name.
     pub(crate) name: String,
     /// Where its blocks are.
     pub(crate) uri: String,
@@ -213,11 +207,8 @@ pub(crate) struct Work {
     pub(crate) shard: u16,
     /// Turns of its loop.
     pub(crate) turns: u64,
-    /// System calls.
     pub(crate) system_calls: u64,
-    /// Received.
     pub(crate) received_bytes: u64,
-    /// Sent.
     pub(crate) sent_bytes: u64,
     /// Received straight into block buffers.
     pub(crate) direct_bytes: u64,

@@ -19,7 +19,6 @@ use crate::run::{RunError, open};
 /// A disk, as it would be found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct DiskRow {
-    /// Its name.
     pub(crate) name: String,
     /// Where its blocks are.
     pub(crate) uri: String,
@@ -61,7 +60,6 @@ pub(super) enum Content {
     Zeros,
     /// Zeros, once its file is made.
     Unmade,
-    /// What is there.
     There(Box<Probe>),
     /// It was not asked, for this reason.
     Unknown(&'static str),
@@ -145,7 +143,8 @@ impl super::Examined<'_> {
         self.served.is_some_and(|served| served.disks.iter().any(is_it))
     }
 
-    /// Whether the server that answers would bring this disk from `seen` bytes to what `create` says now.
+    /// Whether the server that answers would bring this disk from `seen` bytes to what `create`
+    /// says now.
     fn grows(&self, disk: &DiskConfig, seen: u64) -> bool {
         let now = self.served.and_then(|served| served.disks.iter().find(|d| d.name == disk.name));
         now.is_some_and(|now| now.grows(disk) == Some(seen))

@@ -1,4 +1,5 @@
-//! Links: whether each interface is there and up, and whether this user may open it. Nothing is bound, received or sent.
+//! Links: whether each interface is there and up, and whether this user may open it. Nothing is
+//! bound, received or sent.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Listeners: whether each address can be had. It is bound for a moment and never listened at, so no host is answered.
+//! Listeners: whether each address can be had. It is bound for a moment and never listened at, so
+//! no host is answered.
 
 use std::io;
 use std::net::SocketAddr;

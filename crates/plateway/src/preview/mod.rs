@@ -1,10 +1,13 @@
 //! What a start would find, found without starting anything: for `plateway check`.
 //!
-//! The things of a configuration are taken one after the other, as a start takes them, and each is judged as there (`run`: the rule of blocks,
-//! what labels come to, sizes), so that what passes here passes there, as far as nobody changes anything in between. What a start would open is
-//! only looked at: disks through [`reactor::disk::probe`], never opened for writing, made or labelled; remote disks are not contacted; an address is
-//! bound for a moment and not listened at, an interface looked up. In: a configuration, where it was written, and what a server that answers
-//! serves already. Out: a [`Preview`]: a row for each thing, and a mistake at its line for each that a start would refuse.
+//! The things of a configuration are taken one after the other, as a start takes them, and each is
+//! judged as there (`run`: the rule of blocks, what labels come to, sizes), so that what passes
+//! here passes there, as far as nobody changes anything in between. What a start would open is only
+//! looked at: disks through [`reactor::disk::probe`], never opened for writing, made or labelled;
+//! remote disks are not contacted; an address is bound for a moment and not listened at, an
+//! interface looked up. In: a configuration, where it was written, and what a server that answers
+//! serves already. Out: a [`Preview`]: a row for each thing, and a mistake at its line for each
+//! that a start would refuse.
 
 mod disks;
 mod links;
@@ -61,7 +64,8 @@ pub(crate) struct Served {
 
 /// Looks at everything that a configuration names.
 ///
-/// `served` is the server that answers, if any, `overwrite` the volumes whose disks may be labelled whatever they hold.
+/// `served` is the server that answers, if any, `overwrite` the volumes whose disks may be labelled
+/// whatever they hold.
 pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[String]) -> Preview {
     let directory = served.map_or(Path::new(""), |served| &served.directory);
     let served = served.map(|served| &served.args);

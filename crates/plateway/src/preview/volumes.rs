@@ -1,7 +1,7 @@
 //! Volumes: the rule of blocks, what the labels of members say, sizes and identities.
 
+use ::volume::assemble::{Found, is_member};
 use ::volume::label::{Label, SetLabel};
-use ::volume::survey::{Found, is_member};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -17,7 +17,6 @@ use crate::run::state::StateDirectory;
 /// A volume, as it would be found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct VolumeRow {
-    /// Its name.
     pub(crate) name: String,
     /// Layout and disks.
     pub(crate) layout: String,

@@ -1,8 +1,10 @@
-//! Every protocol by which volumes are exported and disks are reached. Outside this folder nobody names one.
+//! Every protocol by which volumes are exported and disks are reached. Outside this folder nobody
+//! names one.
 //!
-//! A protocol is a folder: its keys in the configuration and what they mean (`config`), the URI of its disks (`uri`), its flags, what
-//! its exports and disks are to the shards, whom `discover` asks. Here is what the rest of the program knows of them all; a new
-//! protocol is its folder and a line in each list of this file.
+//! A protocol is a folder: its keys in the configuration and what they mean (`config`), the URI of
+//! its disks (`uri`), its flags, what its exports and disks are to the shards, whom `discover`
+//! asks. Here is what the rest of the program knows of them all; a new protocol is its folder and a
+//! line in each list of this file.
 
 pub(crate) mod aoe;
 pub(crate) mod nvme_tcp;
@@ -90,7 +92,8 @@ pub(crate) trait Exported: Configured {
     /// The volume, which exists.
     fn volume(&self) -> &str;
 
-    /// Whether its volume is held before it is hidden for good: hosts then get errors, which tell them more than silence.
+    /// Whether its volume is held before it is hidden for good: hosts then get errors, which tell
+    /// them more than silence.
     fn is_held_first(&self) -> bool;
 
     /// Commands of initiators that it says it holds, where it says so.
@@ -101,7 +104,8 @@ pub(crate) trait Exported: Configured {
     /// For a table: what it is in, where it is there, and who may use it.
     fn shown(&self) -> [String; 3];
 
-    /// Shows it to hosts, or once more, as it is now, where it `is_new` no longer. After an error some shards may show it.
+    /// Shows it to hosts, or once more, as it is now, where it `is_new` no longer. After an error
+    /// some shards may show it.
     fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError>;
 
     /// Hides it from hosts that are shown it or are not. After an error some shards may show it.
@@ -178,7 +182,8 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// The ways in which disks are exported: NVMe/TCP where none is named. Addresses to listen at are added to `low`.
+    /// The ways in which disks are exported: NVMe/TCP where none is named. Addresses to listen at
+    /// are added to `low`.
     pub(crate) fn ways(
         &self,
         low: &mut LowArgs,
@@ -229,7 +234,8 @@ pub(crate) trait Remote: fmt::Display {
     /// What to do about one that cannot be reached.
     fn who_answers(&self) -> String;
 
-    /// With so many connections from each shard where it has some, and room for the requests of all of them.
+    /// With so many connections from each shard where it has some, and room for the requests of all
+    /// of them.
     fn widened(&self, connections: u16, depth: u16) -> RemoteUri;
 }
 

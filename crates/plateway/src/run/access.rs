@@ -1,8 +1,9 @@
-//! One access of the control thread to a volume: how labels are read and written and volumes are flushed.
+//! One access of the control thread to a volume: how labels are read and written and volumes are
+//! flushed.
 //!
-//! It is an internal client of a shard, so a label travels alike to a file, a RAM disk and a remote disk. Bytes are
-//! copied here, since labels and checks for blankness are small. Units: bytes of the volume. Errors: the request's
-//! [`Outcome`].
+//! It is an internal client of a shard, so a label travels alike to a file, a RAM disk and a remote
+//! disk. Bytes are copied here, since labels and checks for blankness are small. Units: bytes of
+//! the volume. Errors: the request's [`Outcome`].
 
 use std::sync::mpsc::Sender;
 

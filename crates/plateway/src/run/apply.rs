@@ -1,7 +1,9 @@
-//! Carrying out a difference: steps in their order, each answered by all shards before the next; a step that fails is undone with those before it.
+//! Carrying out a difference: steps in their order, each answered by all shards before the next; a
+//! step that fails is undone with those before it.
 //!
-//! What may go wrong in an undoing (a file that is gone by then) is reported beside the failure, and what is served then is what `status` says.
-//! The order and its reasons: docs/decisions/0005-apply.md.
+//! What may go wrong in an undoing (a file that is gone by then) is reported beside the failure,
+//! and what is served then is what `status` says. The order and its reasons:
+//! docs/decisions/0005-apply.md.
 
 use super::Running;
 use super::error::RunError;
@@ -31,9 +33,7 @@ pub(crate) enum ApplyError {
     /// A step failed; those before it were undone.
     #[error("{step}: {}{}", why.line(), undone(not_undone))]
     Failed {
-        /// The step.
         step: String,
-        /// Why.
         why: Box<RunError>,
         /// What could not be undone, and why.
         not_undone: Vec<String>,
@@ -58,8 +58,8 @@ impl Running {
         plan(&self.args(), to).map_err(ApplyError::Refused)
     }
 
-    /// Brings the server to `to`, and volumes to sizes that their disks were given from outside. `overwrite` names volumes whose disks may be
-    /// labelled whatever they hold.
+    /// Brings the server to `to`, and volumes to sizes that their disks were given from outside.
+    /// `overwrite` names volumes whose disks may be labelled whatever they hold.
     pub(crate) fn apply(
         &mut self,
         to: &HiArgs,
@@ -120,8 +120,8 @@ impl Running {
         not_undone
     }
 
-    /// Carries out one step. `going` are volumes that a later step removes: they are held before hosts hear that their namespace is gone.
-    /// Returns what deserves to be told.
+    /// Carries out one step. `going` are volumes that a later step removes: they are held before
+    /// hosts hear that their namespace is gone. Returns what deserves to be told.
     pub(super) fn carry_out(
         &mut self,
         step: &Step,

@@ -1,4 +1,5 @@
-//! Why something of a running server could not be done: the object, what was expected, what was seen, and what to do next.
+//! Why something of a running server could not be done: the object, what was expected, what was
+//! seen, and what to do next.
 
 use crate::config::mistake::Mistake;
 use crate::config::places::Places;
@@ -46,7 +47,8 @@ impl RunError {
         self
     }
 
-    /// As a mistake of the configuration in the thing of this title, at the place that is to be mended.
+    /// As a mistake of the configuration in the thing of this title, at the place that is to be
+    /// mended.
     pub(crate) fn at(self, places: &Places, title: &str) -> Mistake {
         let mistake = Mistake::error(places.find(title, &self.key), self.message).meant(self.help);
         match self.beside {

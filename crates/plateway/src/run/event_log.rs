@@ -1,7 +1,8 @@
 //! News of the shards as log lines on standard error, and what they say of disks.
 //!
-//! Every shard tells its own view: a disk that three shards see slow is told once. Peers that misbehave are told of at a bounded rate,
-//! and what was left out is counted. Units: none; times by the system's clock.
+//! Every shard tells its own view: a disk that three shards see slow is told once. Peers that
+//! misbehave are told of at a bounded rate, and what was left out is counted. Units: none; times by
+//! the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -82,8 +83,8 @@ impl EventLog {
         self.remote.remove(&disk);
     }
 
-    /// What may be relied on of a remote disk: what the shard knows that knows the smallest. So a volume grows once all shards take requests to
-    /// what is new, and shrinks at once.
+    /// What may be relied on of a remote disk: what the shard knows that knows the smallest. So a
+    /// volume grows once all shards take requests to what is new, and shrinks at once.
     pub(super) fn remote_facts(&self, disk: DiskId) -> Option<DiskFacts> {
         self.remote.get(&disk)?.values().min_by_key(|facts| facts.size).cloned()
     }

@@ -1,7 +1,8 @@
 //! Exports: shown to hosts, shown otherwise, and hidden, each by the orders of its protocol.
 //!
-//! Here is what all protocols have in common: a volume that was held is let go on before it is shown, one that is about to be removed is held
-//! before hosts hear of it, and the book changes when all shards have answered. If not all do, all are told again what is in the book.
+//! Here is what all protocols have in common: a volume that was held is let go on before it is
+//! shown, one that is about to be removed is held before hosts hear of it, and the book changes
+//! when all shards have answered. If not all do, all are told again what is in the book.
 
 use super::error::RunError;
 use super::shape::{self, VolumeFacts};

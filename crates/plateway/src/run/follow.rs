@@ -1,21 +1,25 @@
-//! Volumes follow their disks: a device that was grown, a file, and a remote disk whose target says that it has another size.
+//! Volumes follow their disks: a device that was grown, a file, and a remote disk whose target says
+//! that it has another size.
 //!
-//! A local disk is asked at each `apply`. A remote one tells by itself: each shard hears of it, and what may be relied on is the smallest size that a
-//! shard knows, so a volume grows when all shards reach what is new and shrinks with the first. A volume of one disk is resized, and hosts get the
-//! event; a concat or stripe grows where its layout lets it, and is never cut: a member that became too small is told in the log and in the
-//! status until it is large enough again. Units: bytes.
+//! A local disk is asked at each `apply`. A remote one tells by itself: each shard hears of it, and
+//! what may be relied on is the smallest size that a shard knows, so a volume grows when all shards
+//! reach what is new and shrinks with the first. A volume of one disk is resized, and hosts get the
+//! event; a concat or stripe grows where its layout lets it, and is never cut: a member that became
+//! too small is told in the log and in the status until it is large enough again. Units: bytes.
 
 use super::error::RunError;
 use super::{OpenVolume, Running, shape};
 use crate::config::size::Size;
 
 impl Running {
-    /// Has `call` called, in another thread, whenever [`follow_remote_disks`](Self::follow_remote_disks) may have something to do.
+    /// Has `call` called, in another thread, whenever
+    /// [`follow_remote_disks`](Self::follow_remote_disks) may have something to do.
     pub(crate) fn when_a_disk_changes(&self, call: impl Fn() + Send + 'static) {
         self.shards.when_a_disk_changes(call);
     }
 
-    /// Brings volumes to the sizes that their remote disks have now. Returns what was done and what could not be, a line each.
+    /// Brings volumes to the sizes that their remote disks have now. Returns what was done and what
+    /// could not be, a line each.
     pub(crate) fn follow_remote_disks(&mut self) -> Vec<String> {
         let remote = self.disks.values().filter(|disk| disk.is_remote());
         let names: Vec<String> = remote.map(|disk| disk.config.name.clone()).collect();
@@ -75,7 +79,8 @@ impl Running {
         self.resize_volume(&config)
     }
 
-    /// What keeps a volume from being whole, if its disks do not hold any more what it is laid out over.
+    /// What keeps a volume from being whole, if its disks do not hold any more what it is laid out
+    /// over.
     pub(super) fn problem(&self, volume: &OpenVolume) -> Option<String> {
         let members = volume.config.layout.disks().iter().zip(volume.layout.members());
         let mut short = members.filter_map(|(name, member)| {

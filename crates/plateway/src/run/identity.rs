@@ -1,9 +1,10 @@
 //! Identities of volumes that carry no label: `identities.toml` in the state directory.
 //!
-//! A UUID belongs to blocks, so it is kept by what holds them (`backing`): the same file or device is the same volume whatever it is called, and
-//! another one under the same name is another volume. A disk that was made a moment ago, and memory, get a new one: zeros under an old identity would be wrong
-//! data to whoever remembers it. The file is replaced as a whole (`state`) under a lock on the directory, so that servers may share it.
-//! Errors name the file and what was seen.
+//! A UUID belongs to blocks, so it is kept by what holds them (`backing`): the same file or device
+//! is the same volume whatever it is called, and another one under the same name is another volume.
+//! A disk that was made a moment ago, and memory, get a new one: zeros under an old identity would
+//! be wrong data to whoever remembers it. The file is replaced as a whole (`state`) under a lock on
+//! the directory, so that servers may share it. Errors name the file and what was seen.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -43,7 +44,8 @@ impl Identities {
         Identities(state)
     }
 
-    /// The identity of the blocks behind `backing`, drawn and stored if there is none or if they are `fresh`.
+    /// The identity of the blocks behind `backing`, drawn and stored if there is none or if they
+    /// are `fresh`.
     pub(crate) fn of(&self, backing: &str, name: &str, fresh: bool) -> Result<Uuid, RunError> {
         let fail = |doing: &str, error: io::Error| self.failed(name, doing, &error.to_string());
         self.0.make().map_err(|error| fail("make the directory of", error))?;

@@ -1,4 +1,5 @@
-//! How a running server is: the reports of all shards, added up, under the names of the configuration.
+//! How a running server is: the reports of all shards, added up, under the names of the
+//! configuration.
 
 use std::net::SocketAddr;
 

@@ -1,14 +1,17 @@
-//! Labels of the members of a concat or stripe: examined before a volume is assembled, written when it is formed.
+//! Labels of the members of a concat or stripe: examined before a volume is assembled, written when
+//! it is formed.
 //!
-//! What a set of labels comes to is judged here for a start, which then does what is due, and for `check`, which only says it. A start reads and writes
-//! through a volume of its own over each member, so a label takes the same way as data. Forming has two
-//! steps, each durable before the next: all members say *forming*, then all say *complete*. Units: bytes. Errors name the disk, what was
-//! expected and what was seen; nothing was written then, but for an interrupted forming, which the next start goes on with.
+//! What a set of labels comes to is judged here for a start, which then does what is due, and for
+//! `check`, which only says it. A start reads and writes through a volume of its own over each
+//! member, so a label takes the same way as data. Forming has two steps, each durable before the
+//! next: all members say *forming*, then all say *complete*. Units: bytes. Errors name the disk,
+//! what was expected and what was seen; nothing was written then, but for an interrupted forming,
+//! which the next start goes on with.
 
+use ::volume::assemble::{self, Found, Verdict};
 use ::volume::label::{
     LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, LabelLayout, SetLabel,
 };
-use ::volume::survey::{Found, Verdict, survey};
 use block::VolumeId;
 use std::fmt::Display;
 use uuid::Uuid;
@@ -54,16 +57,16 @@ pub(crate) fn set_label(volume: &VolumeConfig, uuid: Uuid) -> Option<SetLabel> {
     Some(SetLabel { uuid, name, layout, count, chunk, generation: 1 })
 }
 
-/// Whether what was found on the members is the set that the volume wants, or may be made it. `overwrite` gives up what they hold; a disk that
-/// `is_unmade` is a file that is not there.
-pub(super) fn survey_set(
+/// Whether what was found on the members is the set that the volume wants, or may be made it.
+/// `overwrite` gives up what they hold; a disk that `is_unmade` is a file that is not there.
+pub(super) fn verdict(
     volume: &VolumeConfig,
     wanted: &SetLabel,
     found: &[Found],
     overwrite: bool,
     is_unmade: impl Fn(&str) -> bool,
 ) -> Result<Verdict, RunError> {
-    survey(found, wanted, volume.uuid.is_some(), overwrite).map_err(|refusal| {
+    assemble::judge(found, wanted, volume.uuid.is_some(), overwrite).map_err(|refusal| {
         let (name, expected) = (&volume.name, refusal.expected);
         let disk = volume.layout.disks().get(refusal.index).map_or("?", String::as_str);
         let (seen, help) = match is_unmade(disk) {
@@ -89,7 +92,8 @@ pub(super) fn survey_set(
     })
 }
 
-/// Judges what was found on the members: their identity, the lengths of their data, and what is due.
+/// Judges what was found on the members: their identity, the lengths of their data, and what is
+/// due.
 pub(crate) fn judge(
     volume: &VolumeConfig,
     wanted: &SetLabel,
@@ -99,7 +103,7 @@ pub(crate) fn judge(
     is_unmade: impl Fn(&str) -> bool,
 ) -> Result<Set, RunError> {
     let name = &volume.name;
-    let verdict = survey_set(volume, wanted, found, overwrite, is_unmade)?;
+    let verdict = verdict(volume, wanted, found, overwrite, is_unmade)?;
     let uuid = match verdict {
         Verdict::Assemble { uuid } => {
             let lengths: Vec<u64> = found.iter().map(labelled_length).collect();
@@ -134,7 +138,8 @@ pub(crate) fn judge(
     Ok(Set { uuid: uuid.or(volume.uuid), lengths, due })
 }
 
-/// What is where a label should be on a disk; `read` gives so many bytes from an offset on, both whole pages.
+/// What is where a label should be on a disk; `read` gives so many bytes from an offset on, both
+/// whole pages.
 pub(crate) fn examine<E: Display>(
     volume: &VolumeConfig,
     Part { name, facts, .. }: &Part,

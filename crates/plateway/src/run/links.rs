@@ -1,9 +1,11 @@
 //! Links that are open: those that exports are on, and those that remote disks are reached on.
 //!
-//! The first are things of the configuration: a link is there before exports on it and closed after them. One of the second is opened by the first remote
-//! disk that names its interface, and closed with the last. They are two also on one interface, since each takes other frames: which, and which
-//! shard gets them, the protocol says. Links of remote disks are always packet sockets.
-//! Units: bytes. Errors name the interface, what was expected there, and who may grant what is missing.
+//! The first are things of the configuration: a link is there before exports on it and closed after
+//! them. One of the second is opened by the first remote disk that names its interface, and closed
+//! with the last. They are two also on one interface, since each takes other frames: which, and
+//! which shard gets them, the protocol says. Links of remote disks are always packet sockets.
+//! Units: bytes. Errors name the interface, what was expected there, and who may grant what is
+//! missing.
 
 use contract::{Intake, LinkFacts, LinkId};
 use reactor::LinkOptions;

@@ -1,4 +1,5 @@
-//! Listeners: names to addresses, sockets to numbers, and a change of behaviour that no connection notices.
+//! Listeners: names to addresses, sockets to numbers, and a change of behaviour that no connection
+//! notices.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,7 +1,8 @@
 //! Disks and volumes: opened, assembled, resized and taken apart, each as orders to all shards.
 //!
-//! A volume is removed by a hold: no shard lets anything new below, and when what is below has come back on all of them, it is forgotten.
-//! Errors name the object; whatever a failing step had begun is undone here before it is reported.
+//! A volume is removed by a hold: no shard lets anything new below, and when what is below has come
+//! back on all of them, it is forgotten. Errors name the object; whatever a failing step had begun
+//! is undone here before it is reported.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,10 +33,12 @@ use crate::protocols::RemoteUri;
 
 /// How long what is below may take to come back when a volume is removed.
 const HOLD_LIMIT: Duration = Duration::from_secs(30);
-/// How long a disk that is removed may take to become durable, and then to give back what it was asked.
+/// How long a disk that is removed may take to become durable, and then to give back what it was
+/// asked.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
-/// A disk by its name, and its URI where that is not the name (a disk of the command line has no other).
+/// A disk by its name, and its URI where that is not the name (a disk of the command line has no
+/// other).
 fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
     let uri = uri.to_string();
     if *name == uri { format!("disk {name}") } else { format!("disk {name} ({uri})") }
@@ -252,7 +255,8 @@ impl Running {
         Ok(true)
     }
 
-    /// A null disk of another size is another disk, which its volume takes over between two requests.
+    /// A null disk of another size is another disk, which its volume takes over between two
+    /// requests.
     fn replace_null(&mut self, to: &DiskConfig) -> Result<Option<String>, RunError> {
         let name = &to.name;
         let new = self.open_disk(to)?;
@@ -321,7 +325,8 @@ impl Running {
         }
     }
 
-    /// The identity of a volume whose members carry labels, and the lengths of their data; `wholes` are volumes over the members.
+    /// The identity of a volume whose members carry labels, and the lengths of their data; `wholes`
+    /// are volumes over the members.
     fn labels(
         &mut self,
         config: &VolumeConfig,
@@ -393,7 +398,8 @@ impl Running {
         Ok(())
     }
 
-    /// A volume that was held is served again, under a new number: what is late for the old one finds nothing.
+    /// A volume that was held is served again, under a new number: what is late for the old one
+    /// finds nothing.
     pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
         if !volume.quiesced {

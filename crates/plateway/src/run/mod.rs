@@ -1,9 +1,11 @@
-//! A running server as its control thread sees it: which disks, volumes, listeners and exports there are, and by which numbers the shards know them.
+//! A running server as its control thread sees it: which disks, volumes, listeners and exports
+//! there are, and by which numbers the shards know them.
 //!
-//! [`Running::start`] brings up the shards and carries out the first configuration; `apply` changes it, `inspect` tells how it stands,
-//! [`Running::shut_down`] ends it. Every change is an order to all shards that all have answered before the next (`shards`).
-//! Numbers are never used again, so that what is late finds nothing. Not here: what a configuration means (`config`), the control socket (`control`),
-//! signals (`commands/serve`). Read `apply` next, then `members`.
+//! [`Running::start`] brings up the shards and carries out the first configuration; `apply` changes
+//! it, `inspect` tells how it stands, [`Running::shut_down`] ends it. Every change is an order to
+//! all shards that all have answered before the next (`shards`). Numbers are never used again, so
+//! that what is late finds nothing. Not here: what a configuration means (`config`), the control
+//! socket (`control`), signals (`commands/serve`). Read `apply` next, then `members`.
 
 mod access;
 mod apply;
@@ -66,8 +68,9 @@ const LAST_FLUSH: Duration = Duration::from_secs(30);
 
 /// A server that runs. Dropping it stops the shards without a word to hosts.
 ///
-/// The maps are the one book of what runs, each in the order of the configuration. A thing is in them once all shards have it, and until
-/// all have let it go; its configuration is what they were last told and have all answered.
+/// The maps are the one book of what runs, each in the order of the configuration. A thing is in
+/// them once all shards have it, and until all have let it go; its configuration is what they were
+/// last told and have all answered.
 pub(crate) struct Running {
     server: Server,
     shards: Shards,
@@ -84,7 +87,8 @@ pub(crate) struct Running {
     /// Those that remote disks are reached on.
     import_links: BTreeMap<Ethernet, ImportLink>,
     numbers: Numbers,
-    /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for which somebody said so.
+    /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for
+    /// which somebody said so.
     overwrite: Vec<String>,
     /// What was given up in that change, a line for each disk.
     overwritten: Vec<String>,
@@ -93,7 +97,6 @@ pub(crate) struct Running {
     started: Instant,
 }
 
-/// An open disk.
 #[derive(Debug)]
 struct OpenDisk {
     id: DiskId,
@@ -171,8 +174,9 @@ impl Numbers {
 }
 
 impl Running {
-    /// Starts the shards and carries out the whole of `args`. What fails ends the start; what could not be had and is done without is
-    /// among the warnings. `overwrite` names volumes whose disks may be labelled whatever they hold.
+    /// Starts the shards and carries out the whole of `args`. What fails ends the start; what could
+    /// not be had and is done without is among the warnings. `overwrite` names volumes whose disks
+    /// may be labelled whatever they hold.
     pub(crate) fn start(
         args: &HiArgs,
         overwrite: &[String],
@@ -262,13 +266,15 @@ impl Running {
         self.shards.handle().choice()
     }
 
-    /// Drains for at most [`limits::SHUTDOWN_DRAIN`], makes all volumes durable and ends the shards. What could not be done is returned.
+    /// Drains for at most [`limits::SHUTDOWN_DRAIN`], makes all volumes durable and ends the
+    /// shards. What could not be done is returned.
     pub(crate) fn shut_down(mut self) -> Vec<String> {
         let mut missed = Vec::new();
         for listener in std::mem::take(&mut self.listeners).into_values() {
             listener.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
         }
-        // Draining lets go of remote disks, so their volumes are made durable before; what was written there since is with their target, which stays.
+        // Draining lets go of remote disks, so their volumes are made durable before; what was
+        // written there since is with their target, which stays.
         let is_remote = |running: &Running, volume: &OpenVolume| {
             volume.config.layout.disks().iter().any(|disk| running.is_remote(disk))
         };
@@ -329,7 +335,8 @@ pub(crate) fn check_overwrite(args: &HiArgs, names: &[String]) -> Result<(), Run
     ))
 }
 
-/// The budget of the data path, split over shards: receive buffers take at most an eighth of it, the pool the rest.
+/// The budget of the data path, split over shards: receive buffers take at most an eighth of it,
+/// the pool the rest.
 fn reactor_config(server: &Server) -> Config {
     let count = server.shards.len().max(1);
     let each = server.memory_bytes / count as u64;

@@ -1,6 +1,8 @@
-//! From a disk's URI to what the reactor opens; and from a host's name to its addresses, by the system's resolver, so that no shard ever waits for it.
+//! From a disk's URI to what the reactor opens; and from a host's name to its addresses, by the
+//! system's resolver, so that no shard ever waits for it.
 //!
-//! Errors name the disk, its URI and what was seen. How a remote disk is reached, its protocol says.
+//! Errors name the disk, its URI and what was seen. How a remote disk is reached, its protocol
+//! says.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 

@@ -1,7 +1,9 @@
-//! Reopening a disk that a failure has protected: the one way back to writes, and taken by a person.
+//! Reopening a disk that a failure has protected: the one way back to writes, and taken by a
+//! person.
 //!
-//! Where the descriptor still works the disk keeps it, so that reads see no gap; else the disk is closed and opened anew, and in between its
-//! requests are answered as removed. What was acknowledged since the last good flush may be lost: see docs/faults.md.
+//! Where the descriptor still works the disk keeps it, so that reads see no gap; else the disk is
+//! closed and opened anew, and in between its requests are answered as removed. What was
+//! acknowledged since the last good flush may be lost: see docs/faults.md.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Trying again what is in use: what a killed process held may be held a moment longer.
 //!
-//! The kernel closes the sockets and files of a ring that died with its process in the background, so a server that is started again at once can find its
-//! address in use and its disks locked. It tries again for [`RETRIED_FOR`] before it believes that somebody else has them.
+//! The kernel closes the sockets and files of a ring that died with its process in the background,
+//! so a server that is started again at once can find its address in use and its disks locked. It
+//! tries again for [`RETRIED_FOR`] before it believes that somebody else has them.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ const RETRIED_FOR: Duration = Duration::from_secs(3);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Attempts something until it succeeds, fails otherwise than `is_in_use` names, or has been in use for [`RETRIED_FOR`].
+/// Attempts something until it succeeds, fails otherwise than `is_in_use` names, or has been in use
+/// for [`RETRIED_FOR`].
 pub(super) fn retry_in_use<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,

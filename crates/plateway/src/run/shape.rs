@@ -1,8 +1,10 @@
-//! What a volume is like, derived from its disks: whether its blocks can be kept whole, its layout, and what hosts are told of it.
+//! What a volume is like, derived from its disks: whether its blocks can be kept whole, its layout,
+//! and what hosts are told of it.
 //!
-//! The rule of blocks: for each disk, logical block <= block size <= what it writes atomically, so that nothing is ever read to be written
-//! back and no block is torn. A volume is as volatile as its most volatile disk and discards only what all of them discard.
-//! Units: bytes. Nothing here does I/O.
+//! The rule of blocks: for each disk, logical block <= block size <= what it writes atomically, so
+//! that nothing is ever read to be written back and no block is torn. A volume is as volatile as
+//! its most volatile disk and discards only what all of them discard. Units: bytes. Nothing here
+//! does I/O.
 
 use ::volume::label::LABEL_AREA;
 use ::volume::{Layout, Member};
@@ -17,7 +19,6 @@ use crate::config::volume::{self, VolumeConfig};
 /// A disk of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Its name.
     pub(crate) name: String,
     /// Its number.
     pub(crate) disk: DiskId,
@@ -58,7 +59,8 @@ pub(crate) fn check_blocks(volume: &VolumeConfig, parts: &[Part]) -> Result<(), 
     Ok(())
 }
 
-/// The layout over disks as they are now. `labelled` has the lengths of the members' data when they were labelled; `None` for a volume without labels.
+/// The layout over disks as they are now. `labelled` has the lengths of the members' data when they
+/// were labelled; `None` for a volume without labels.
 pub(crate) fn layout(
     volume: &VolumeConfig,
     parts: &[Part],

@@ -1,7 +1,10 @@
-//! The shards as the control thread sees them: orders to all of them, each answered by all before the next; accesses to volumes; and news.
+//! The shards as the control thread sees them: orders to all of them, each answered by all before
+//! the next; accesses to volumes; and news.
 //!
-//! A thread of its own takes the mail: answers go to the control thread, news are told at once, whatever the control thread is doing; what is to be stored
-//! goes to a third one, so that neither waits for a disk. All sleep while nothing happens. Errors: an order that is not answered in time names the order and the shard.
+//! A thread of its own takes the mail: answers go to the control thread, news are told at once,
+//! whatever the control thread is doing; what is to be stored goes to a third one, so that neither
+//! waits for a disk. All sleep while nothing happens. Errors: an order that is not answered in time
+//! names the order and the shard.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -19,7 +22,8 @@ use super::error::RunError;
 use super::event_log::EventLog;
 use super::store::{Job, Store};
 
-/// How long an order may take that waits for nothing below: long, since a machine may be loaded, and yet an end.
+/// How long an order may take that waits for nothing below: long, since a machine may be loaded,
+/// and yet an end.
 pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(60);
 /// How long an access may take: as long as a disk may take before it is stuck, and some more.
 pub(super) const ACCESS_LIMIT: Duration = Duration::from_secs(90);
@@ -116,7 +120,8 @@ impl Shards {
         *lock(&self.listener) = Some(Box::new(call));
     }
 
-    /// Sends an order to every shard and waits for every answer, in the order of the shards. A refusal is an error.
+    /// Sends an order to every shard and waits for every answer, in the order of the shards. A
+    /// refusal is an error.
     pub(super) fn order(
         &self,
         what: &str,

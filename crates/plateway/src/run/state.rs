@@ -1,8 +1,10 @@
-//! The state directory: what must outlive a restart, each file replaced as a whole, and who this machine is to others.
+//! The state directory: what must outlive a restart, each file replaced as a whole, and who this
+//! machine is to others.
 //!
-//! A target knows a host by its HOSTID and HOSTNQN, and admits it by them, so both follow from one UUID that never changes once it
-//! is stored (`host`). It is made of `/etc/machine-id` by SHA-256, since the machine's own identity is not to be shown to others
-//! (machine-id(5)); the same is so found again where nothing could be stored. Errors name the file and what was seen.
+//! A target knows a host by its HOSTID and HOSTNQN, and admits it by them, so both follow from one
+//! UUID that never changes once it is stored (`host`). It is made of `/etc/machine-id` by SHA-256,
+//! since the machine's own identity is not to be shown to others (machine-id(5)); the same is so
+//! found again where nothing could be stored. Errors name the file and what was seen.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,7 +20,8 @@ use crate::config::volume::parse_uuid;
 /// The file of the machine's identity.
 const HOST: &str = "host";
 const HOST_HEAD: &str = "# Who this machine is to the targets of its remote disks, kept by plateway. They may admit it by this.\n";
-/// What versions before the file `host` left here; whoever ran one is known by the name that it made.
+/// What versions before the file `host` left here; whoever ran one is known by the name that it
+/// made.
 const OLDER: [&str; 3] = ["identities.toml", "aoe", "reservations"];
 
 /// A directory, which need not exist yet.
@@ -36,8 +39,9 @@ impl StateDirectory {
 
     /// Replaces a file of the directory durably; a crash leaves the old or the new one, whole.
     ///
-    /// The order is the point. The new file is synced under a name of its own first: a name that people read never leads to half of
-    /// it. The rename is one step. The directory is synced last, since until then a crash may bring the old name back.
+    /// The order is the point. The new file is synced under a name of its own first: a name that
+    /// people read never leads to half of it. The rename is one step. The directory is synced last,
+    /// since until then a crash may bring the old name back.
     pub(crate) fn replace(&self, name: &Path, text: &str) -> io::Result<()> {
         if !self.0.join(HOST).exists() {
             // First, so that what is stored here is never taken for that of an older version.
@@ -80,7 +84,8 @@ impl StateDirectory {
         Ok(directory)
     }
 
-    /// Who this machine is to targets. It is stored where it can be: from then on it stays, whatever it is made of changes to.
+    /// Who this machine is to targets. It is stored where it can be: from then on it stays,
+    /// whatever it is made of changes to.
     pub(crate) fn host(&self) -> Result<Uuid, RunError> {
         let path = self.0.join(HOST);
         let fail = |doing: &str, seen: String| {
@@ -124,7 +129,8 @@ fn host_of(seed: &[u8]) -> Uuid {
     Uuid::new_v8(*hash.first_chunk().expect("16 of 32 bytes"))
 }
 
-/// As versions made it that stored none. The words of such a name follow from one of them, so two machines in 2^32 are one.
+/// As versions made it that stored none. The words of such a name follow from one of them, so two
+/// machines in 2^32 are one.
 fn host_of_older(seed: &[u8]) -> Uuid {
     let mut id = [0; 16];
     for (part, place) in id.chunks_exact_mut(4).enumerate() {

@@ -1,15 +1,21 @@
-//! What initiators change and a restart must not: config strings and MAC masks of AoE exports, reservations of volumes.
+//! What initiators change and a restart must not: config strings and MAC masks of AoE exports,
+//! reservations of volumes.
 //!
-//! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT` and `reservations/UUID` in the state directory; a
-//! value that says nothing has none. A file is replaced as a whole (`state`). A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
-//! mask or reservation that is forgotten would let in whom it kept out.
+//! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT`
+//! and `reservations/UUID` in the state directory; a value that says nothing has none. A file is
+//! replaced as a whole (`state`). A file that is not understood is left alone, and its export is
+//! refused until somebody has looked at it: a mask or reservation that is forgotten would let in
+//! whom it kept out.
 //!
 //! ```text
-//!   shard --News::Store--> mail thread --channel--> this thread: write, sync --Mail::Stored--> shard, which then answers the initiator
+//!   shard --News::Store--> mail thread --channel--> this thread: write, sync
+//!     --Mail::Stored--> shard, which then answers the initiator
 //! ```
 //!
-//! A thread of its own does it, which waits for nothing but the disk of the directory: neither the mail nor an order of the control thread ever waits for it,
-//! and while the control thread waits for a shard, the shard may wait for this. Errors are logged once for each file until it can be written again.
+//! A thread of its own does it, which waits for nothing but the disk of the directory: neither the
+//! mail nor an order of the control thread ever waits for it, and while the control thread waits
+//! for a shard, the shard may wait for this. Errors are logged once for each file until it can be
+//! written again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -40,7 +46,8 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 enum At {
     File(StateDirectory, PathBuf),
-    /// Of volumes that have another identity after a restart: as long as the process, so that an export may move to other interfaces.
+    /// Of volumes that have another identity after a restart: as long as the process, so that an
+    /// export may move to other interfaces.
     Memory(Arc<Mutex<Option<String>>>),
 }
 
@@ -49,7 +56,8 @@ impl Running {
         self.shards.store()
     }
 
-    /// Where a value of a volume's export is stored: in a file of the state directory, if the volume is the same after a restart.
+    /// Where a value of a volume's export is stored: in a file of the state directory, if the
+    /// volume is the same after a restart.
     pub(crate) fn place(&self, volume: &str, file: PathBuf, what: String) -> Place {
         self.store().place(file, &self.state, what, !self.is_lasting(volume))
     }
@@ -123,7 +131,6 @@ pub(super) struct Job {
     pub(super) key: StoreKey,
     /// Which version of it.
     pub(super) version: u64,
-    /// The value.
     pub(super) value: StoredValue,
 }
 

@@ -1,4 +1,5 @@
-//! The book of what runs, while orders fail: whatever was told to some shards only, the book says what was before, and `apply` finds it again.
+//! The book of what runs, while orders fail: whatever was told to some shards only, the book says
+//! what was before, and `apply` finds it again.
 
 use super::*;
 use crate::config::defaults::Defaults;
@@ -34,7 +35,8 @@ fn sorted(args: &HiArgs) -> Vec<crate::config::thing::Thing> {
     things
 }
 
-/// Brings the server to `to`, with the first, the second and every later order failing once: how many there were.
+/// Brings the server to `to`, with the first, the second and every later order failing once: how
+/// many there were.
 fn apply_with_failures(running: &mut Running, to: &HiArgs) -> u32 {
     let before = running.args();
     for orders in 0.. {
@@ -87,7 +89,8 @@ fn an_order_that_fails_leaves_the_book_as_it_was_and_the_next_apply_does_it() {
     let first = args(directory.path(), &first.concat());
     let (mut running, _) = Running::start(&first, &[]).unwrap();
     assert_eq!(running.args(), first);
-    // A host is revoked, a disk and a volume get other sizes, a volume and its export go, others come.
+    // A host is revoked, a disk and a volume get other sizes, a volume and its export go, others
+    // come.
     let one = "[\"nqn.2026-11.a:one\"]";
     let second = [
         listener.replace("127.0.0.1", "localhost"),

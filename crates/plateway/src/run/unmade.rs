@@ -1,11 +1,11 @@
 //! Files that are not there: whether `create` may make one for a member of a set.
 //!
 //! A blank file beside members that carry labels is a lost member, and never one to be made: the
-//! survey refuses the set then, and here it is asked before there is a file. So what is there is
+//! set is refused then, and here it is judged before there is a file. So what is there is
 //! opened first, and what is missing last. A volume without labels cannot tell; its file is made,
 //! and it gets an identity of its own (docs/faults.md).
 
-use ::volume::survey::Found;
+use ::volume::assemble::Found;
 use block::Extent;
 use reactor::disk::file::is_missing;
 
@@ -60,7 +60,7 @@ impl Running {
         let found: Vec<Found> = found.collect::<Result<_, _>>()?;
         let overwrite = self.overwrite.contains(&config.name);
         let is_unmade = |name: &str| !self.disks.contains_key(name);
-        labels::survey_set(config, &wanted, &found, overwrite, is_unmade).map(drop)
+        labels::verdict(config, &wanted, &found, overwrite, is_unmade).map(drop)
     }
 
     fn examine(&self, volume: &VolumeConfig, disk: &OpenDisk) -> Result<Found, RunError> {

@@ -1,4 +1,5 @@
-//! What imports do with connections, orders and time, whichever protocol reaches them: here one over NVMe/TCP.
+//! What imports do with connections, orders and time, whichever protocol reaches them: here one
+//! over NVMe/TCP.
 
 use core::time::Duration;
 

@@ -1,7 +1,8 @@
 //! AoE on a shard: its target, and how config strings and MAC masks are agreed on.
 //!
-//! Both are changed by agreement ([`volume::agreement`]): asks leave as messages for the key's owner, values go to the control thread to be stored, then to
-//! all shards, then the frame is answered. Changes of reservations are handed on: they belong to volumes, whatever exports them.
+//! Both are changed by agreement ([`volume::agreement`]): asks leave as messages for the key's
+//! owner, values go to the control thread to be stored, then to all shards, then the frame is
+//! answered. Changes of reservations are handed on: they belong to volumes, whatever exports them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -91,7 +92,8 @@ impl AoeTarget {
         self.controls.handle_stored(export.0, version, stored, &mut self.outbox);
     }
 
-    /// Carries asks, values and answers between the target and the agreement, until nothing follows from it.
+    /// Carries asks, values and answers between the target and the agreement, until nothing follows
+    /// from it.
     pub(super) fn agree(&mut self) {
         loop {
             while let Some(ask) = self.target.poll_ask() {

@@ -1,12 +1,14 @@
 //! Frames: links, and what all shards agree on for those who are reached through them.
 //!
-//! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a virtual link, is taken out before. What is for nobody is
-//! counted. An answer goes to the imports that want it, everything else to the targets. Batches come back by their mark: the targets', or the serial number
-//! of the import that sent them.
+//! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a
+//! virtual link, is taken out before. What is for nobody is counted. An answer goes to the imports
+//! that want it, everything else to the targets. Batches come back by their mark: the targets', or
+//! the serial number of the import that sent them.
 //!
-//! Reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's owner, values go to the control
-//! thread to be stored ([`News::Store`], [`Mail::Stored`]), then to all shards, then whoever asked is answered. A reservation belongs to a
-//! volume, whatever exports it: this shard's copy is kept here while there is an export.
+//! Reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's
+//! owner, values go to the control thread to be stored ([`News::Store`], [`Mail::Stored`]), then to
+//! all shards, then whoever asked is answered. A reservation belongs to a volume, whatever exports
+//! it: this shard's copy is kept here while there is an export.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +58,8 @@ impl Frames {
         self.touched
     }
 
-    /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is not for us.
+    /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is
+    /// not for us.
     #[inline]
     fn open<'a>(&mut self, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
         let opened = self.links.open(frame)?;
@@ -113,7 +116,8 @@ impl Shard {
         self.route_virtual_links(now);
     }
 
-    /// From now on this machine carries virtual links over those of the driver. There is one, given before anybody uses its links.
+    /// From now on this machine carries virtual links over those of the driver. There is one, given
+    /// before anybody uses its links.
     pub fn set_virtual_links(&mut self, now: Instant, mut carrier: Box<dyn VirtualLinks>) {
         self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
         let before = self.frames.virtual_links.replace(carrier);

@@ -1,6 +1,8 @@
-//! What the control thread orders and is told: changes of disks, volumes, exports and listeners, draining, reports.
+//! What the control thread orders and is told: changes of disks, volumes, exports and listeners,
+//! draining, reports.
 //!
-//! An order is answered exactly once, most at once; those that wait for something to drain are [`Pending`].
+//! An order is answered exactly once, most at once; those that wait for something to drain are
+//! [`Pending`].
 
 use block::{Instant, Memory, ShardId, Slot, VolumeId};
 use contract::{Effect, SessionEnd};

@@ -1,8 +1,9 @@
-//! The ways between a shard's machines: requests to volumes, what volumes and protocols want, completions to their askers, and the settling of
-//! those that were touched.
+//! The ways between a shard's machines: requests to volumes, what volumes and protocols want,
+//! completions to their askers, and the settling of those that were touched.
 //!
-//! Everything here carries; what is carried means something only to the machines at both ends. Whoever asked a volume is found by the ticket of the
-//! completion, which must name a machine that is there: a session stays until nothing of it is below.
+//! Everything here carries; what is carried means something only to the machines at both ends.
+//! Whoever asked a volume is found by the ticket of the completion, which must name a machine that
+//! is there: a session stays until nothing of it is below.
 
 use block::{
     ByteCount, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket, VolumeId,
@@ -201,7 +202,8 @@ impl Shard {
         volumes.map(|(volume, _)| VolumeId(*volume)).collect()
     }
 
-    /// Carries what the protocols want: messages, what sessions are to hear, what is to be stored and told.
+    /// Carries what the protocols want: messages, what sessions are to hear, what is to be stored
+    /// and told.
     pub(super) fn route_protocols(&mut self, now: Instant, memory: &mut dyn Memory) {
         let messages = self.protocols.take_messages();
         let mail = |(to, message)| Effect::Mail { to, mail: Mail::Protocol(message) };
@@ -241,7 +243,8 @@ impl Shard {
             if place.session.waits_for_memory() && !place.in_line {
                 place.in_line = true;
                 self.line.push_back(slot);
-                // Memory may have come back since it tried: the line is served at once, whatever the pool's use was.
+                // Memory may have come back since it tried: the line is served at once, whatever
+                // the pool's use was.
                 self.line_served_at = u32::MAX;
             }
             self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
@@ -253,7 +256,8 @@ impl Shard {
         self.touched = touched;
     }
 
-    /// Lets those who wait for memory try again, the longest waiting first, when there is more of it than when they last tried.
+    /// Lets those who wait for memory try again, the longest waiting first, when there is more of
+    /// it than when they last tried.
     pub(super) fn serve_line(&mut self, now: Instant, memory: &mut dyn Memory) {
         if self.line.is_empty() || self.pool.used() >= self.line_served_at {
             self.line_served_at = self.line_served_at.max(self.pool.used());

@@ -1,4 +1,5 @@
-//! Where and with what something was measured: asked of the system, for reports that are read years later.
+//! Where and with what something was measured: asked of the system, for reports that are read years
+//! later.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +29,8 @@ fn kernel() -> String {
     [word(uname.sysname()), word(uname.release()), word(uname.machine())].join(" ")
 }
 
-/// The model's name of the first processor; machines that name none (many of ARM) give their architecture alone.
+/// The model's name of the first processor; machines that name none (many of ARM) give their
+/// architecture alone.
 fn cpu_model() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
@@ -36,7 +38,8 @@ fn cpu_model() -> String {
     name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// `2026-11-21T17:13:06Z` (RFC 3339), by the algorithm of Hinnant's "chrono-compatible low-level date algorithms".
+/// `2026-11-21T17:13:06Z` (RFC 3339), by the algorithm of Hinnant's "chrono-compatible low-level
+/// date algorithms".
 fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01, in eras of 400 years.

@@ -1,4 +1,5 @@
-//! The part of the demo that needs a right: a volume over NVMe/TCP and AoE at once, across an Ethernet that is made for it.
+//! The part of the demo that needs a right: a volume over NVMe/TCP and AoE at once, across an
+//! Ethernet that is made for it.
 //!
 //! ```text
 //!   namespace plateway-demo-PID-t              namespace plateway-demo-PID-i
@@ -6,8 +7,10 @@
 //!   copy: nvme+tcp://127.0.0.1
 //! ```
 //!
-//! What is written over one protocol must read back the same over the other, byte for byte, both ways. The namespaces, and with them the Ethernet, are
-//! removed at the end, also of a demo that failed or was interrupted. Who may not make namespaces is told so in one line, with what to do; nothing else changes.
+//! What is written over one protocol must read back the same over the other, byte for byte, both
+//! ways. The namespaces, and with them the Ethernet, are removed at the end, also of a demo that
+//! failed or was interrupted. Who may not make namespaces is told so in one line, with what to do;
+//! nothing else changes.
 
 use std::fs;
 use std::io;

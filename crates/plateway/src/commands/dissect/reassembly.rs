@@ -1,7 +1,9 @@
-//! One direction of a TCP connection put in order: repeated bytes are dropped, early ones are kept for a while, and what never came is a gap.
+//! One direction of a TCP connection put in order: repeated bytes are dropped, early ones are kept
+//! for a while, and what never came is a gap.
 //!
-//! Sequence numbers wrap at 2^32, so distances are taken modulo that (RFC 9293, 3.4). At most [`EARLY_MAX`] bytes wait for what is before them; then the
-//! first of them is gone on with and the hole is told.
+//! Sequence numbers wrap at 2^32, so distances are taken modulo that (RFC 9293, 3.4). At most
+//! [`EARLY_MAX`] bytes wait for what is before them; then the first of them is gone on with and the
+//! hole is told.
 
 use std::collections::VecDeque;
 
@@ -21,7 +23,6 @@ pub(super) enum Given {
     Gap(u32),
 }
 
-/// A direction.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
     /// The next byte's number; unknown before the first segment.

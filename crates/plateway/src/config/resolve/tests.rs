@@ -552,7 +552,8 @@ fn aoe(keys: &str) -> String {
     format!("volume = \"v0\"\naoe = {{ {keys} }}")
 }
 
-/// Asserts that an AoE export in place of the namespace of `GOOD` gives exactly one mistake at its line.
+/// Asserts that an AoE export in place of the namespace of `GOOD` gives exactly one mistake at its
+/// line.
 fn one_aoe(keys: &str, expected: &str) {
     assert_eq!(
         found(&with(18, "").replace("volume = \"v0\"\n", &(aoe(keys) + "\n"))),

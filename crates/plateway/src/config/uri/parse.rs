@@ -1,6 +1,8 @@
-//! From a text to a [`DiskUri`]: one pass, every part with its place, so that an error can point at it.
+//! From a text to a [`DiskUri`]: one pass, every part with its place, so that an error can point at
+//! it.
 //!
-//! In: the text. Out: the value, or a [`UriError`] with what was expected, what was seen and the bytes that are wrong. Sizes in bytes.
+//! In: the text. Out: the value, or a [`UriError`] with what was expected, what was seen and the
+//! bytes that are wrong. Sizes in bytes.
 
 use std::ffi::OsString;
 use std::ops::Range;

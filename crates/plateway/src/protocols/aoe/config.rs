@@ -1,9 +1,11 @@
 //! The AoE targets of a configuration: `aoe` of an `[[export]]`.
 //!
-//! An export says on which links it answers. It may name interfaces instead, and their VLAN; where it does not, the interface's only link
-//! decides, so that one word there is enough, and an interface without a link gets one with the defaults. AoE counts in sectors of 512
-//! bytes and tells initiators of no other block, so a volume of larger blocks cannot be exported: parts of blocks would be asked for.
-//! Spec: AoEr11, 2.2 (shelf and slot). Not here: whether an interface is there.
+//! An export says on which links it answers. It may name interfaces instead, and their VLAN; where
+//! it does not, the interface's only link decides, so that one word there is enough, and an
+//! interface without a link gets one with the defaults. AoE counts in sectors of 512 bytes and
+//! tells initiators of no other block, so a volume of larger blocks cannot be exported: parts of
+//! blocks would be asked for. Spec: AoEr11, 2.2 (shelf and slot). Not here: whether an interface is
+//! there.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +75,8 @@ impl Configured for TargetConfig {
         [volume_title(&self.volume)].into_iter().chain(links).collect()
     }
 
-    /// What initiators set of it (its config string, its mask) is kept by address and volume, and so is the export.
+    /// What initiators set of it (its config string, its mask) is kept by address and volume, and
+    /// so is the export.
     fn excludes(&self, other: &Thing) -> bool {
         let Thing::Export(ExportConfig::Aoe(other)) = other else { return false };
         self.address == other.address
@@ -260,7 +263,8 @@ impl Resolver<'_> {
         (!words.is_empty()).then_some(names?)
     }
 
-    /// The VLAN of an export that names none: that of the interface's only link; frames without a tag where there is none, or one for such frames.
+    /// The VLAN of an export that names none: that of the interface's only link; frames without a
+    /// tag where there is none, or one for such frames.
     fn vlan_of(
         &mut self,
         interfaces: &[String],
@@ -325,7 +329,8 @@ impl Resolver<'_> {
         self.push(Mistake::error(new.volume_at.clone(), message).help(help));
     }
 
-    /// Compares an export with the first of its volume, and with those before it: `taken` has the addresses of each link.
+    /// Compares an export with the first of its volume, and with those before it: `taken` has the
+    /// addresses of each link.
     fn compare_targets(
         &mut self,
         new: &Seen,

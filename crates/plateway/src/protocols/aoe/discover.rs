@@ -1,8 +1,9 @@
 //! `plateway discover aoe://eth1`: asks all targets of some interfaces, and shows who answers.
 //!
-//! The machine of the initiator (`aoe::initiator::Discovery`) asks three times, evenly over the time; here it stands on a shard of a reactor, as
-//! every link does. Nobody answers for all, so the search ends with its time. Targets are silent to stations that they do not serve.
-//! Errors: an interface that is not there, is no Ethernet, is down, or may not be opened.
+//! The machine of the initiator (`aoe::initiator::Discovery`) asks three times, evenly over the
+//! time; here it stands on a shard of a reactor, as every link does. Nobody answers for all, so the
+//! search ends with its time. Targets are silent to stations that they do not serve. Errors: an
+//! interface that is not there, is no Ethernet, is down, or may not be opened.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};

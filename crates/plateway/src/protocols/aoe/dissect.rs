@@ -1,7 +1,8 @@
 //! The AoE messages of a capture: each is a frame, and an answer has the tag of its request.
 //!
-//! A *connection* here is what an initiator (its MAC address) says to one shelf.slot, or to all. Latencies are told of the answers to requests whose last copy was
-//! seen; how many requests are remembered is bounded.
+//! A *connection* here is what an initiator (its MAC address) says to one shelf.slot, or to all.
+//! Latencies are told of the answers to requests whose last copy was seen; how many requests are
+//! remembered is bounded.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,8 @@ use crate::run::RunError;
 use crate::run::state::StateDirectory;
 
 impl Remote for TargetUri {
-    /// Two interfaces may lead to one station, and then only one initiator may think that it owns the disk.
+    /// Two interfaces may lead to one station, and then only one initiator may think that it owns
+    /// the disk.
     fn same_backing(&self, other: &RemoteUri) -> bool {
         let RemoteUri::Aoe(other) = other else { return false };
         let shares = self.interfaces.iter().any(|name| other.interfaces.contains(name));

@@ -21,7 +21,8 @@ use config::LowTarget;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]
 pub(crate) struct Flags {
-    /// Where to answer AoE: the first disk is at this shelf and slot, the next at the next slot; may be given again
+    /// Where to answer AoE: the first disk is at this shelf and slot, the next at the next slot;
+    /// may be given again
     #[arg(long, value_name = "INTERFACE/SHELF.SLOT", conflicts_with = "config")]
     pub(crate) aoe: Vec<String>,
 }

@@ -1,8 +1,9 @@
 //! AoE targets on the shards: a volume at a shelf.slot, with what initiators had set there before.
 //!
-//! A target is taken away and added anew where its links or its volume change; hosts, buffers and size change in place. Its config string
-//! and mask, and its volume's reservation, are loaded from the state directory when it is added (`run/stored`); the shards have them from
-//! then on, and tell what is to be stored.
+//! A target is taken away and added anew where its links or its volume change; hosts, buffers and
+//! size change in place. Its config string and mask, and its volume's reservation, are loaded from
+//! the state directory when it is added (`run/stored`); the shards have them from then on, and tell
+//! what is to be stored.
 
 use std::path::PathBuf;
 
@@ -95,7 +96,8 @@ impl TargetConfig {
         })
     }
 
-    /// Where its values are stored: the config string and mask, the same on whatever links, and the volume's reservation.
+    /// Where its values are stored: the config string and mask, the same on whatever links, and the
+    /// volume's reservation.
     fn places(&self, running: &Running) -> Result<(Place, Place), RunError> {
         let (volume, address) = (&self.volume, self.address);
         let (control, reservation) = files(running.volume_facts(volume)?.uuid, address);

@@ -28,9 +28,7 @@ pub(crate) struct Status {
 /// A volume at a shelf and slot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Export {
-    /// Shelf.
     shelf: u16,
-    /// Slot.
     slot: u8,
     /// Where it answers.
     interfaces: Vec<String>,
@@ -46,7 +44,6 @@ struct Export {
     reads: u64,
     /// Commands.
     writes: u64,
-    /// Read.
     read_bytes: u64,
     /// Written.
     write_bytes: u64,

@@ -1,7 +1,7 @@
 //! `aoe://INTERFACE[,INTERFACE...]/SHELF.SLOT`: a target of AoE.
 //!
-//! `?window=N&vlan=N&deadline_s=N&quiesce_ms=N` may follow. In the name of an interface, `,` is written as `%XX`, too. Units: what the
-//! option's name ends in.
+//! `?window=N&vlan=N&deadline_s=N&quiesce_ms=N` may follow. In the name of an interface, `,` is
+//! written as `%XX`, too. Units: what the option's name ends in.
 
 use std::fmt;
 use std::ops::Range;
@@ -25,7 +25,8 @@ pub(crate) struct TargetUri {
 
 options! {
     TargetOptions {
-        /// Commands in flight on each shard, and together no more than the target holds: as many as the Linux driver has in flight.
+        /// Commands in flight on each shard, and together no more than the target holds: as many as
+        /// the Linux driver has in flight.
         window: u16 = 64, 1..=WINDOW_MAX.into();
         /// The VLAN on all interfaces; 0 is frames without a tag.
         vlan: u16 = 0, VLANS;

@@ -1,7 +1,7 @@
 //! The namespaces of a configuration: `nvme` of an `[[export]]`.
 //!
-//! A host connects to a subsystem and then sees all of its namespaces (NVMe Base 2.0, 3.1.2), so the
-//! exports of one subsystem must name the same hosts.
+//! A host connects to a subsystem and then sees all of its namespaces (NVMe Base 2.0, 3.1.2), so
+//! the exports of one subsystem must name the same hosts.
 
 use block::limits::NAMESPACES_MAX;
 use shard::Protocol;
@@ -77,7 +77,6 @@ struct Seen {
     hosts_at: Span,
 }
 
-/// Of hosts.
 const HOSTS: HostWords = HostWords {
     names: "host NQNs",
     nobody: "no host may connect",

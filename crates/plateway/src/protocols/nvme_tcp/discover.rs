@@ -1,7 +1,9 @@
-//! `plateway discover nvme+tcp://...`: asks a target's discovery subsystem which subsystems it has for this host.
+//! `plateway discover nvme+tcp://...`: asks a target's discovery subsystem which subsystems it has
+//! for this host.
 //!
-//! The machine of the initiator (`nvme::tcp::initiator::Discovery`) does the talking; here it is carried by one blocking socket, since there is one
-//! question and one answer. Times: its clock begins with the command. Errors: the address, the step and what was seen.
+//! The machine of the initiator (`nvme::tcp::initiator::Discovery`) does the talking; here it is
+//! carried by one blocking socket, since there is one question and one answer. Times: its clock
+//! begins with the command. Errors: the address, the step and what was seen.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -232,7 +234,8 @@ fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// The bytes of a batch that carries no buffers: commands of an admin queue and what they bring in their capsules.
+/// The bytes of a batch that carries no buffers: commands of an admin queue and what they bring in
+/// their capsules.
 fn bytes_of(batch: &SendBatch) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(batch.length as usize);
     for segment in &batch.segments {

@@ -1,8 +1,11 @@
-//! The PDUs of one NVMe/TCP connection, both ways: cut out of the streams, put into words, and commands tied to what completes them.
+//! The PDUs of one NVMe/TCP connection, both ways: cut out of the streams, put into words, and
+//! commands tied to what completes them.
 //!
-//! Of a PDU only its head is kept: the header, its digest, and of data what is decoded (Connect). The flags of each PDU say whether it carries digests, so the
-//! beginning of a connection need not be in the capture; whether the queue is an admin queue is then taken from the commands that are seen.
-//! Spec: NVM Express TCP Transport 1.0, "PDU format"; CCCID names the command in the other direction.
+//! Of a PDU only its head is kept: the header, its digest, and of data what is decoded (Connect).
+//! The flags of each PDU say whether it carries digests, so the beginning of a connection need not
+//! be in the capture; whether the queue is an admin queue is then taken from the commands that are
+//! seen. Spec: NVM Express TCP Transport 1.0, "PDU format"; CCCID names the command in the other
+//! direction.
 
 use std::collections::BTreeMap;
 
@@ -145,8 +148,9 @@ impl Conversation {
     /// Where no Connect was seen, commands that only one kind of queue knows tell which it is.
     fn guess(&mut self, command: &Command) {
         if self.admin.is_none() && !command.is_fabrics() {
-            // 06h Identify, 08h Abort, 0ah Get Features, 0ch Asynchronous Event Request, 18h Keep Alive; as I/O commands none is in use over fabrics but
-            // 08h Write Zeroes and 0ch Verify, which name a namespace.
+            // 06h Identify, 08h Abort, 0ah Get Features, 0ch Asynchronous Event Request, 18h Keep
+            // Alive; as I/O commands none is in use over fabrics but 08h Write Zeroes and 0ch
+            // Verify, which name a namespace.
             let only_admin = matches!(command.0[0], 0x06 | 0x0a | 0x18);
             let either = matches!(command.0[0], 0x08 | 0x0c) && command.nsid() == 0;
             if only_admin || either {
@@ -156,7 +160,6 @@ impl Conversation {
     }
 }
 
-/// What is answered.
 fn answer(under: Option<&Under>) -> String {
     under.map_or_else(
         || " to a command that was not seen".to_owned(),
@@ -176,7 +179,8 @@ impl Cutter {
             return None;
         }
         if self.lost {
-            // A PDU rarely begins elsewhere than at a segment's first byte once a sender has paused.
+            // A PDU rarely begins elsewhere than at a segment's first byte once a sender has
+            // paused.
             if !CommonHeader::parse(rest).is_ok_and(|common| believable(&common, from_host)) {
                 *rest = &[];
                 return None;

@@ -1,4 +1,5 @@
-//! From a URI to what the shards need to reach a namespace: addresses, who we are, and for how long to try.
+//! From a URI to what the shards need to reach a namespace: addresses, who we are, and for how long
+//! to try.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! NVMe Qualified Names: the names of subsystems and hosts.
 //!
-//! A name is `nqn.YYYY-MM.` and a reversed domain, a colon, and a string that the owner of the domain
-//! chose; at most 223 bytes of UTF-8 (NVMe Base 2.0, 4.5 "NVMe Qualified Names"). The one name without
-//! a colon is that of the discovery subsystem.
-//! [`wire::nvme::Nqn`] is more lenient, since hosts in the field are: it takes what it can carry. What a
-//! user writes to us is held to the syntax, because a slip in it would only show as a refused host.
-//! Errors: what was expected and at which byte, so that a URI or a configuration can point at it.
+//! A name is `nqn.YYYY-MM.` and a reversed domain, a colon, and a string that the owner of the
+//! domain chose; at most 223 bytes of UTF-8 (NVMe Base 2.0, 4.5 "NVMe Qualified Names"). The one
+//! name without a colon is that of the discovery subsystem. [`wire::nvme::Nqn`] is more lenient,
+//! since hosts in the field are: it takes what it can carry. What a user writes to us is held to
+//! the syntax, because a slip in it would only show as a refused host. Errors: what was expected
+//! and at which byte, so that a URI or a configuration can point at it.
 
 use std::fmt;
 use std::str::FromStr;

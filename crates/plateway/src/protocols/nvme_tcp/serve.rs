@@ -1,4 +1,5 @@
-//! Namespaces on the shards: a subsystem is shown with all of its namespaces, and hosts get the event from the difference.
+//! Namespaces on the shards: a subsystem is shown with all of its namespaces, and hosts get the
+//! event from the difference.
 
 use std::net::SocketAddr;
 
@@ -35,7 +36,8 @@ impl Exported for NamespaceConfig {
 }
 
 impl NamespaceConfig {
-    /// Shows the subsystem with `own` in the place of this export; without any namespace there is none.
+    /// Shows the subsystem with `own` in the place of this export; without any namespace there is
+    /// none.
     fn set(&self, running: &Running, number: u32, own: Option<&Self>) -> Result<(), RunError> {
         let others = running.exports().filter(|open| open.number != number);
         let others = others.filter_map(|open| open.config.as_nvme());
@@ -49,7 +51,8 @@ impl NamespaceConfig {
             let namespace = one.namespace(running)?;
             let all =
                 subsystem.unwrap_or_else(|| Subsystem::new(self.subsystem.to_wire(), Hosts::Any));
-            // Where hosts change, one export after the other, the last word is that of the one that changes.
+            // Where hosts change, one export after the other, the last word is that of the one that
+            // changes.
             subsystem = Some(Subsystem { hosts, ..all.with_namespace(namespace) });
         }
         running.order(&format!("show subsystem {}", self.subsystem), || match &subsystem {

@@ -1,7 +1,8 @@
 //! `nvme+tcp://host[:port]/NQN/NSID`: a namespace of a remote (or our own) NVMe/TCP target.
 //!
-//! `?queues=N&depth=D&hdgst=0|1&ddgst=0|1&host_nqn=NQN&keep_alive_ms=N&deadline_s=N&quiesce_ms=N` may follow. In an NQN, `/` and `&` are
-//! written as `%XX`, too. Units: what the option's name ends in.
+//! `?queues=N&depth=D&hdgst=0|1&ddgst=0|1&host_nqn=NQN&keep_alive_ms=N&deadline_s=N&quiesce_ms=N`
+//! may follow. In an NQN, `/` and `&` are written as `%XX`, too. Units: what the option's name ends
+//! in.
 
 use std::fmt;
 use std::ops::Range;
@@ -40,12 +41,14 @@ options! {
         hdgst: u8 = 1, 0..=1;
         /// Whether to ask for a CRC32C of each payload.
         ddgst: u8 = 1, 0..=1;
-        /// Keep-alive timeout asked for at Connect. What Linux asks for (`nvme_core.admin_timeout` aside): 5 s.
+        /// Keep-alive timeout asked for at Connect. What Linux asks for (`nvme_core.admin_timeout`
+        /// aside): 5 s.
         keep_alive_ms: u32 = 5_000, 100..=3_600_000;
-        /// How long to reconnect before requests end in an error: as long as a disk may be stuck before it is given up.
+        /// How long to reconnect before requests end in an error: as long as a disk may be stuck
+        /// before it is given up.
         deadline_s: u32 = 60, 1..=86_400;
-        /// Beyond the keep-alive timeout, how long a lost association may still write. A disk is slow after 5 s; a target that lost us
-        /// should have drained by then.
+        /// Beyond the keep-alive timeout, how long a lost association may still write. A disk is
+        /// slow after 5 s; a target that lost us should have drained by then.
         quiesce_ms: u32 = 5_000, 0..=3_600_000;
     }
 }

@@ -1,4 +1,4 @@
-//! The survey of a volume's members before it is assembled: do the labels on the disks make the set that the configuration names?
+//! Whether a volume can be assembled: do the labels on its members make the set that the configuration names?
 //!
 //! In: what was found on each disk. Out: a [`Verdict`], or a refusal that names the disk, what was expected and what was seen. Nothing is
 //! written here. Only blank disks are labelled, unless the user says to overwrite.
@@ -62,7 +62,7 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 
 /// Judges what was found on the members of the set that the configuration wants (`wanted.uuid` is looked at only if
 /// `uuid_is_given`; `wanted.generation` is not). `overwrite` takes disks that hold something else.
-pub fn survey(
+pub fn judge(
     found: &[Found],
     wanted: &SetLabel,
     uuid_is_given: bool,
@@ -167,23 +167,20 @@ mod tests {
 
     #[test]
     fn a_matching_set_is_assembled_under_its_own_uuid() {
-        assert_eq!(
-            survey(&set(), &wanted(), false, false),
-            Ok(Verdict::Assemble { uuid: [7; 16] })
-        );
+        assert_eq!(judge(&set(), &wanted(), false, false), Ok(Verdict::Assemble { uuid: [7; 16] }));
     }
 
     #[test]
     fn blank_disks_are_labelled() {
         let blank = vec![Found::Blank; 4];
-        assert_eq!(survey(&blank, &wanted(), false, false), Ok(Verdict::Form { uuid: None }));
+        assert_eq!(judge(&blank, &wanted(), false, false), Ok(Verdict::Form { uuid: None }));
     }
 
     #[test]
     fn swapped_disks_are_refused_with_expected_and_seen() {
         let mut found = set();
         found.swap(1, 2);
-        let refusal = survey(&found, &wanted(), false, false).unwrap_err();
+        let refusal = judge(&found, &wanted(), false, false).unwrap_err();
         assert_eq!(refusal.index, 1);
         assert!(refusal.to_string().contains("index 2"), "{refusal}");
     }
@@ -192,7 +189,7 @@ mod tests {
     fn a_lost_member_is_not_replaced_by_a_blank_disk() {
         let mut found = set();
         found[2] = Found::Blank;
-        let refusal = survey(&found, &wanted(), false, false).unwrap_err();
+        let refusal = judge(&found, &wanted(), false, false).unwrap_err();
         assert_eq!((refusal.index, refusal.seen.as_str()), (2, "a blank disk"));
     }
 
@@ -201,7 +198,7 @@ mod tests {
         let mut first = label(0);
         first.complete = false;
         let found = [Found::Label(first), Found::Blank, Found::Blank, Found::Blank];
-        let verdict = survey(&found, &wanted(), false, false);
+        let verdict = judge(&found, &wanted(), false, false);
         assert_eq!(verdict, Ok(Verdict::Form { uuid: Some([7; 16]) }));
     }
 
@@ -209,18 +206,18 @@ mod tests {
     fn foreign_data_need_the_word_overwrite() {
         let mut found = vec![Found::Blank; 4];
         found[3] = Found::Foreign;
-        assert_eq!(survey(&found, &wanted(), false, false).unwrap_err().seen, "other data");
-        assert_eq!(survey(&found, &wanted(), false, true), Ok(Verdict::Form { uuid: None }));
+        assert_eq!(judge(&found, &wanted(), false, false).unwrap_err().seen, "other data");
+        assert_eq!(judge(&found, &wanted(), false, true), Ok(Verdict::Form { uuid: None }));
     }
 
     #[test]
     fn another_chunk_is_another_set() {
         let other = SetLabel { chunk: 131_072, ..wanted() };
-        assert!(survey(&set(), &other, false, false).is_err());
+        assert!(judge(&set(), &other, false, false).is_err());
     }
 
     #[test]
     fn a_given_uuid_must_be_on_the_labels() {
-        assert!(survey(&set(), &wanted(), true, false).is_err());
+        assert!(judge(&set(), &wanted(), true, false).is_err());
     }
 }
