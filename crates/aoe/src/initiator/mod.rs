@@ -31,6 +31,7 @@ use remote::{PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
 use wire::ata::IdentifyDevice;
 
+pub(crate) use commands::PARTITION_SHIFT;
 use commands::{Commands, Disk};
 pub use discovery::{Discovery, Found};
 use paths::{Path, PathState};
@@ -47,10 +48,10 @@ pub struct Settings {
     pub address: Address,
     /// Commands outstanding, at most; the target may hold fewer.
     pub window: u16,
-    /// Initiators of this process that use the disk (one a shard), each with a lane of its own: they share what the target holds.
+    /// Initiators of this process that use the disk (one a shard), each with a tag partition of its own: they share what the target holds.
     pub sharers: u16,
-    /// Which of them this is, below [`LANES_MAX`]: initiators behind one MAC address tell their answers by it, since it is part of each tag.
-    pub lane: u8,
+    /// Which of them this is, below [`TAG_PARTITIONS_MAX`]: initiators behind one MAC address tell their answers by it, since it is part of each tag.
+    pub tag_partition: u8,
     /// A request that was not answered after so long ends.
     pub deadline: Duration,
     /// A frame that was sent is surely dead after so long.
@@ -68,7 +69,7 @@ impl Settings {
             address,
             window: 64,
             sharers: 1,
-            lane: 0,
+            tag_partition: 0,
             deadline: Duration::from_secs(60),
             stray: Duration::from_secs(1),
             quiesce: Duration::from_secs(10),
@@ -76,9 +77,9 @@ impl Settings {
     }
 }
 
-/// Lanes that tags tell apart: as many as there may be shards.
-pub const LANES_MAX: u8 = 64;
-const _: () = assert!(LANES_MAX as usize >= block::limits::SHARDS_MAX);
+/// Partitions that tags tell apart: as many as there may be shards.
+pub const TAG_PARTITIONS_MAX: u8 = 64;
+const _: () = assert!(TAG_PARTITIONS_MAX as usize >= block::limits::SHARDS_MAX);
 /// The most commands outstanding that an initiator may have.
 pub const WINDOW_MAX: u16 = 1024;
 /// Paths that one initiator follows.
@@ -153,7 +154,11 @@ impl Initiator {
     pub fn new(mut settings: Settings, seed: u64) -> Initiator {
         assert!(!settings.links.is_empty(), "a remote disk without a link");
         assert!(!settings.address.is_wildcard(), "{} is no disk", settings.address);
-        assert!(settings.lane < LANES_MAX, "lane {} of {LANES_MAX}", settings.lane);
+        assert!(
+            settings.tag_partition < TAG_PARTITIONS_MAX,
+            "tag partition {} of {TAG_PARTITIONS_MAX}",
+            settings.tag_partition
+        );
         settings.window = settings.window.clamp(1, WINDOW_MAX);
         let port = |id: &LinkId| Port { id: *id, up: None };
         Initiator {
@@ -163,7 +168,7 @@ impl Initiator {
             disk: Disk::default(),
             commands: Commands::new(
                 settings.window.into(),
-                settings.lane,
+                settings.tag_partition,
                 (seed ^ seed >> 32) as u32,
             ),
             active: VecDeque::new(),
@@ -180,7 +185,7 @@ impl Initiator {
     #[inline]
     pub fn wants(&self, address: Address, tag: u32) -> bool {
         address == self.settings.address
-            && (tag == 0 || Commands::lane_of(tag) == self.settings.lane)
+            && (tag == 0 || Commands::partition_of(tag) == self.settings.tag_partition)
     }
 
     /// Where the disk is.

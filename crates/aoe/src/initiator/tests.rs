@@ -274,7 +274,8 @@ fn not_more_than_window_and_buffer_count_are_under_way() {
 
 #[test]
 fn initiators_behind_one_address_tell_their_answers_by_their_tags() {
-    let mut world = World::with(&[1500], |settings| (settings.lane, settings.sharers) = (5, 4));
+    let mut world =
+        World::with(&[1500], |settings| (settings.tag_partition, settings.sharers) = (5, 4));
     let query = world.one();
     assert_eq!(tag_of(&query) >> 25, 5);
     // An answer to another shard's query, and an announcement, which is for all.
