@@ -1,14 +1,16 @@
-//! The commands of an initiator: what its jobs are cut into, one frame each, under the tags by which answers find them.
+//! The commands of an initiator: what its jobs are cut into, one frame each, under the tags by
+//! which answers find them.
 //!
 //! What becomes of a job is told in the crate `remote`; over frames this is added:
 //!
-//! **Overlap.** A change claims its sectors from its first command on. A command that was sent more often than it was answered
-//! may have a copy on the wire still: a stray, which claims its sectors until it is answered, too, or dead
-//! (`Settings::stray`). So no two overlapping writes of one initiator are ever on the wire.
+//! **Overlap.** A change claims its sectors from its first command on. A command that was sent more
+//! often than it was answered may have a copy on the wire still: a stray, which claims its sectors
+//! until it is answered, too, or dead (`Settings::stray`). So no two overlapping writes of one
+//! initiator are ever on the wire.
 //!
-//! **Unknown.** A change that fails while a copy of it may be on the wire, or that passes its deadline while it is sent, is
-//! *held*: no more commands are made of it, and it ends *unknown*, but not before its copies are dead. What was never sent ends
-//! *not done*.
+//! **Unknown.** A change that fails while a copy of it may be on the wire, or that passes its
+//! deadline while it is sent, is *held*: no more commands are made of it, and it ends *unknown*,
+//! but not before its copies are dead. What was never sent ends *not done*.
 
 use block::{Instant, Outcome};
 
@@ -81,14 +83,16 @@ pub(super) struct Commands {
     last_tag: u32,
 }
 
-/// Tags with the highest bit are for tools of the user; the next ones are its partition, the rest counts up.
+/// Tags with the highest bit are for tools of the user; the next ones are its partition, the rest
+/// counts up.
 pub(crate) const PARTITION_SHIFT: u32 = 25;
 const COUNT_MASK: u32 = (1 << PARTITION_SHIFT) - 1;
 /// So that one command of any size can become commands of one sector.
 const SLOTS_MIN: usize = 512;
 
 impl Commands {
-    /// Room for `limit` commands; tags of `partition`, which is below [`TAG_PARTITIONS_MAX`](super::TAG_PARTITIONS_MAX), count up from `first` on.
+    /// Room for `limit` commands; tags of `partition`, which is below
+    /// [`TAG_PARTITIONS_MAX`](super::TAG_PARTITIONS_MAX), count up from `first` on.
     pub(super) fn new(limit: u32, partition: u8, first: u32) -> Commands {
         let slots = vec![None; (4 * limit as usize).next_power_of_two().max(SLOTS_MIN)];
         Commands {

@@ -1,17 +1,23 @@
-//! The initiator: a remote shelf.slot that answers block requests like a disk. The mirror of [`target`](crate::target).
+//! The initiator: a remote shelf.slot that answers block requests like a disk. The mirror of
+//! [`target`](crate::target).
 //!
-//! In: requests, frames (lent for the call), batches that were sent, what links are, the present. Out: completions, batches, news. Pure: no socket, no clock.
-//! Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until they are empty. Units: bytes
-//! above, sectors of 512 bytes on the wire; times on the shard clock.
+//! In: requests, frames (lent for the call), batches that were sent, what links are, the present.
+//! Out: completions, batches, news. Pure: no socket, no clock. Order of calls: `handle_*` for
+//! everything that happened, then [`Initiator::settle`] once, then the `poll_*` until they are
+//! empty. Units: bytes above, sectors of 512 bytes on the wire; times on the shard clock.
 //!
-//! The target is asked for on every link; each station that answers is a path ([`paths`]), is asked who it is, and used if it is the disk that the
-//! others are. Requests are cut to frames ([`commands`]) and sent on the path with the most room ([`sending`]); a command that is not answered in time is sent again
-//! with its tag, which lets a target see that it is a copy. Replies come in any order and any number ([`receiving`]).
+//! The target is asked for on every link; each station that answers is a path ([`paths`]), is asked
+//! who it is, and used if it is the disk that the others are. Requests are cut to frames
+//! ([`commands`]) and sent on the path with the most room ([`sending`]); a command that is not
+//! answered in time is sent again with its tag, which lets a target see that it is a copy. Replies
+//! come in any order and any number ([`receiving`]).
 //!
-//! **Errors.** What the device cannot do ends at once; what is not answered ends at its deadline: *not done* if it was never sent or changes nothing, *unknown* if it may
-//! have been carried out, and then only when it surely will not be any more. What is not the protocol is counted and dropped: anybody can send frames.
-//! Writes to a target whose IDENTIFY says that it has a volatile cache on are flushed where durability is asked for; others promise that what they answered is durable.
-//! Not here: [`discovery`] of all targets of a link, which is a small machine of its own.
+//! **Errors.** What the device cannot do ends at once; what is not answered ends at its deadline:
+//! *not done* if it was never sent or changes nothing, *unknown* if it may have been carried out,
+//! and then only when it surely will not be any more. What is not the protocol is counted and
+//! dropped: anybody can send frames. Writes to a target whose IDENTIFY says that it has a volatile
+//! cache on are flushed where durability is asked for; others promise that what they answered is
+//! durable. Not here: [`discovery`] of all targets of a link, which is a small machine of its own.
 
 mod commands;
 mod discovery;
@@ -48,9 +54,11 @@ pub struct Settings {
     pub address: Address,
     /// Commands outstanding, at most; the target may hold fewer.
     pub window: u16,
-    /// Initiators of this process that use the disk (one a shard), each with a tag partition of its own: they share what the target holds.
+    /// Initiators of this process that use the disk (one a shard), each with a tag partition of its
+    /// own: they share what the target holds.
     pub sharers: u16,
-    /// Which of them this is, below [`TAG_PARTITIONS_MAX`]: initiators behind one MAC address tell their answers by it, since it is part of each tag.
+    /// Which of them this is, below [`TAG_PARTITIONS_MAX`]: initiators behind one MAC address tell
+    /// their answers by it, since it is part of each tag.
     pub tag_partition: u8,
     /// A request that was not answered after so long ends.
     pub deadline: Duration,
@@ -61,8 +69,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Usual settings: a window of 64, which the Linux driver has, a deadline of 60 s, a second for frames (twice what a bridge may hold one back is less,
-    /// and it is as long as our target knows copies), 10 s for targets.
+    /// Usual settings: a window of 64, which the Linux driver has, a deadline of 60 s, a second for
+    /// frames (twice what a bridge may hold one back is less, and it is as long as our target knows
+    /// copies), 10 s for targets.
     pub fn new(links: &[LinkId], address: Address) -> Settings {
         Settings {
             links: links.to_vec(),
@@ -150,7 +159,8 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// An initiator that asks for its target once a link is up. `seed` decides where its tags begin.
+    /// An initiator that asks for its target once a link is up. `seed` decides where its tags
+    /// begin.
     pub fn new(mut settings: Settings, seed: u64) -> Initiator {
         assert!(!settings.links.is_empty(), "a remote disk without a link");
         assert!(!settings.address.is_wildcard(), "{} is no disk", settings.address);
@@ -181,7 +191,8 @@ impl Initiator {
         }
     }
 
-    /// Whether a response from this address with this tag may be for this initiator: one of its own, or an announcement.
+    /// Whether a response from this address with this tag may be for this initiator: one of its
+    /// own, or an announcement.
     #[inline]
     pub fn wants(&self, address: Address, tag: u32) -> bool {
         address == self.settings.address
@@ -218,7 +229,8 @@ impl Initiator {
         self.disk.presence.is_closing()
     }
 
-    /// The process is about to end: requests are carried out while the disk answers, but do not wait for it.
+    /// The process is about to end: requests are carried out while the disk answers, but do not
+    /// wait for it.
     pub fn drain(&mut self) {
         self.disk.drain();
     }
@@ -330,7 +342,8 @@ impl Initiator {
         self.ask(now);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
+    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be
+    /// called.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.due_at, self.disk.poll_timeout(), self.ask_at()].into_iter().flatten().min()
