@@ -1,11 +1,13 @@
 //! Which frames which shard takes: programs that the kernel runs before a frame is copied for us, as values of the contract.
 //!
 //! A serving link takes requests, and announcements of others (they tell that an address is used twice), spread over the shards by source and address; an importing
-//! link takes responses, each shard those of its own lane. Frames that are too short to be AoE come through, so that the machine counts them. The programs
+//! link takes responses, each shard those of its own tag partition. Frames that are too short to be AoE come through, so that the machine counts them. The programs
 //! look at frames from their destination address on, without a VLAN tag, which the kernel has taken off.
 
 use block::ShardId;
 use contract::{EtherType, Instruction, Intake, Spread};
+
+use crate::initiator::PARTITION_SHIFT;
 
 /// The flags, where the AoE header begins.
 const FLAGS_AT: u32 = 14;
@@ -16,9 +18,7 @@ const HEADERS: u32 = 24;
 const RESPONSE: u32 = 0x08;
 /// The last four bytes of the source address.
 const SOURCE_AT: u32 = 8;
-/// Bits of a tag below its lane.
-const LANE_SHIFT: u32 = 25;
-const LANE_MASK: u32 = 0x3f;
+const PARTITION_MASK: u32 = 0x3f;
 /// All of the frame.
 const TAKE: u32 = u32::MAX;
 
@@ -62,16 +62,16 @@ pub fn target() -> Vec<Instruction> {
     ]
 }
 
-/// What the initiators of a lane take: responses with their tags, and announcements.
-fn initiator(lane: u8) -> Vec<Instruction> {
+/// What the initiators of a tag partition take: responses with their tags, and announcements.
+fn initiator(partition: u8) -> Vec<Instruction> {
     vec![
         Instruction::load_byte(FLAGS_AT),
         Instruction::if_any_bit(RESPONSE, 0, 6),
         Instruction::load_word(TAG_AT),
         Instruction::if_equal(0, 3, 0),
-        Instruction::shift_right(LANE_SHIFT),
-        Instruction::and(LANE_MASK),
-        Instruction::if_equal(lane.into(), 0, 1),
+        Instruction::shift_right(PARTITION_SHIFT),
+        Instruction::and(PARTITION_MASK),
+        Instruction::if_equal(partition.into(), 0, 1),
         Instruction::ret(TAKE),
         Instruction::ret(0),
     ]
@@ -107,7 +107,7 @@ mod tests {
     use contract::filter::{is_sound, run};
 
     use super::*;
-    use crate::initiator::LANES_MAX;
+    use crate::initiator::TAG_PARTITIONS_MAX;
 
     fn frame(flags: u8, source: u8, shelf: u16, slot: u8, tag: u32) -> Vec<u8> {
         let mut frame = vec![0; 60];
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn initiators_take_the_responses_of_their_lane() {
-        for lane in [0, 1, LANES_MAX - 1] {
-            let takes = |flags, tag| run(&initiator(lane), &frame(flags, 1, 7, 0, tag)) > 0;
-            let own = u32::from(lane) << LANE_SHIFT | 12345;
+    fn initiators_take_the_responses_of_their_tag_partition() {
+        for partition in [0, 1, TAG_PARTITIONS_MAX - 1] {
+            let takes = |flags, tag| run(&initiator(partition), &frame(flags, 1, 7, 0, tag)) > 0;
+            let own = u32::from(partition) << PARTITION_SHIFT | 12345;
             assert!(takes(8, own) && takes(8, 0));
             assert!(takes(12, own), "an error is a response");
-            assert!(!takes(0, own) && !takes(8, own ^ 1 << LANE_SHIFT));
+            assert!(!takes(0, own) && !takes(8, own ^ 1 << PARTITION_SHIFT));
         }
         assert!(run(&responses(), &frame(8, 1, 7, 0, 77)) > 0);
         assert_eq!(run(&responses(), &frame(0, 1, 7, 0, 77)), 0);

@@ -1,11 +1,13 @@
-//! Claims: bytes that may not be changed at present, because a change to them is under way or may still be carried out.
+//! Claims: bytes that may not be changed at present, because a change to them is under way or may
+//! still be carried out.
 //!
-//! A change that overlaps a claim of another is *blocked* until that is released. So no two overlapping changes of one
-//! initiator can overtake one another below. Whose changes claim is the protocol's to say: over frames, which may be held
-//! back and repeated, each change does from its first command on; over connections only what a break left in doubt.
+//! A change that overlaps a claim of another is *blocked* until that is released. So no two
+//! overlapping changes of one initiator can overtake one another below. Whose changes claim is the
+//! protocol's to say: over frames, which may be held back and repeated, each change does from its
+//! first command on; over connections only what a break left in doubt.
 //!
-//! A *stray* is a copy of a command that was answered already and may still be carried out: it claims its bytes until it is
-//! answered, too, or surely dead.
+//! A *stray* is a copy of a command that was answered already and may still be carried out: it
+//! claims its bytes until it is answered, too, or surely dead.
 
 use block::{Extent, Instant};
 

@@ -1,5 +1,5 @@
-//! A remote disk: its jobs, from the arrival of a request to its one completion, whatever becomes of connections and frames
-//! meanwhile. A job is in exactly one place:
+//! A remote disk: its jobs, from the arrival of a request to its one completion, whatever becomes
+//! of connections and frames meanwhile. A job is in exactly one place:
 //!
 //! ```text
 //!   admit --> waiting --start--> active --conclude--> (completed)
@@ -9,9 +9,9 @@
 //!              +------------------------------------+
 //! ```
 //!
-//! In: requests, verdicts on commands, the present. Out: jobs to make commands of, completions. A job whose payload is
-//! elsewhere cannot end; whoever took it gives it back first.
-//! Units: bytes of the disk; times on the shard clock.
+//! In: requests, verdicts on commands, the present. Out: jobs to make commands of, completions. A
+//! job whose payload is elsewhere cannot end; whoever took it gives it back first. Units: bytes of
+//! the disk; times on the shard clock.
 
 use std::collections::VecDeque;
 
@@ -105,8 +105,9 @@ impl<W: Default> Disk<W> {
         })
     }
 
-    /// The job whose turn it is; it stays in front until [`start`](Self::start) or [`split`](Self::split). Changes that
-    /// overlap a claim are blocked on the way, and flushes fail that have to.
+    /// The job whose turn it is; it stays in front until [`start`](Self::start) or
+    /// [`split`](Self::split). Changes that overlap a claim are blocked on the way, and flushes
+    /// fail that have to.
     #[inline]
     pub fn front(&mut self) -> Option<u32> {
         loop {

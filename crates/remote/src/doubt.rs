@@ -1,13 +1,15 @@
-//! What a break leaves: which jobs are asked again and when, which end *unknown*, and which flushes fail.
+//! What a break leaves: which jobs are asked again and when, which end *unknown*, and which flushes
+//! fail.
 //!
-//! **Doubt.** A change that may have left on a connection that broke may still be carried out by the old target. So it is
-//! asked again only when that is surely over (after the quiesce time, counted from the moment the last connection was
-//! closed); what it changes is claimed until then; and when its deadline passes first, it ends *unknown*, but not earlier.
-//! Reads, compares and verifies are simply asked again.
+//! **Doubt.** A change that may have left on a connection that broke may still be carried out by
+//! the old target. So it is asked again only when that is surely over (after the quiesce time,
+//! counted from the moment the last connection was closed); what it changes is claimed until then;
+//! and when its deadline passes first, it ends *unknown*, but not earlier. Reads, compares and
+//! verifies are simply asked again.
 //!
-//! **Flush doubt.** A target with a volatile cache that went away may have lost writes that it had completed. After a break
-//! the next flushes therefore fail once (`MediumWrite`) if a completed write was not covered by a flush, or if others write
-//! through connections of their own.
+//! **Flush doubt.** A target with a volatile cache that went away may have lost writes that it had
+//! completed. After a break the next flushes therefore fail once (`MediumWrite`) if a completed
+//! write was not covered by a flush, or if others write through connections of their own.
 
 use core::cmp::Reverse;
 
@@ -40,7 +42,8 @@ impl Flushes {
 }
 
 impl<W: Default> Disk<W> {
-    /// What becomes of jobs whose connection broke; their payloads are at home. Of each: whether its command may have left.
+    /// What becomes of jobs whose connection broke; their payloads are at home. Of each: whether
+    /// its command may have left.
     #[cold]
     pub fn recover(&mut self, now: Instant, mut lost: Vec<(u32, bool)>) {
         lost.sort_by_key(|(index, _)| Reverse(self[*index].number));
@@ -58,7 +61,8 @@ impl<W: Default> Disk<W> {
         self.wake_at(now);
     }
 
-    /// The last connection is closed: what was under way is dead at `dead_at`. `shared`: others write to the disk, too.
+    /// The last connection is closed: what was under way is dead at `dead_at`. `shared`: others
+    /// write to the disk, too.
     #[cold]
     pub fn all_closed(&mut self, dead_at: Instant, shared: bool) {
         for job in &mut self.table {

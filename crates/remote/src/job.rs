@@ -26,7 +26,8 @@ impl JobKind {
         matches!(self, JobKind::Write | JobKind::Discard | JobKind::Zeroes { .. })
     }
 
-    /// Whether it carries no payload: then it is not cut when it is too large, but goes as one command after the other.
+    /// Whether it carries no payload: then it is not cut when it is too large, but goes as one
+    /// command after the other.
     fn is_stepwise(self) -> bool {
         matches!(self, JobKind::Discard | JobKind::Zeroes { .. } | JobKind::Verify)
     }
@@ -61,7 +62,8 @@ pub enum PayloadPlace {
 }
 
 impl PayloadPlace {
-    /// Whether bytes of the payload can go into the batch of this number: it is at home, or in that batch already.
+    /// Whether bytes of the payload can go into the batch of this number: it is at home, or in that
+    /// batch already.
     #[inline]
     pub fn is_within_reach(self, batch: u32) -> bool {
         match self {
@@ -81,7 +83,8 @@ pub enum Verdict {
     Retry(Failure),
 }
 
-/// How far a job that goes as one command after the other has come: the extent that is next, and how many of its bytes are done.
+/// How far a job that goes as one command after the other has come: the extent that is next, and
+/// how many of its bytes are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     pub extent: usize,
@@ -97,8 +100,8 @@ impl Cursor {
     }
 }
 
-/// A request or a part of one. Its place in the table is used again and again: filled in place, because moving all of it
-/// costs more than most of its life.
+/// A request or a part of one. Its place in the table is used again and again: filled in place,
+/// because moving all of it costs more than most of its life.
 #[derive(Debug, Default)]
 pub struct Job<W> {
     pub(crate) ticket: Ticket,
@@ -132,8 +135,9 @@ pub struct Job<W> {
 }
 
 impl<W> Job<W> {
-    /// Takes in what is asked, with nothing of what was here before. A finished job has neither payload nor ranges nor verdict
-    /// nor claims. Panics for a compare-and-write, which is refused before.
+    /// Takes in what is asked, with nothing of what was here before. A finished job has neither
+    /// payload nor ranges nor verdict nor claims. Panics for a compare-and-write, which is refused
+    /// before.
     #[inline]
     pub(crate) fn begin(&mut self, request: Request, number: u64, deadline: Instant) {
         (self.ticket, self.number, self.deadline) = (request.ticket, number, deadline);

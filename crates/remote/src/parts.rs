@@ -1,5 +1,6 @@
-//! A request whose payload is larger than a command may carry: cut into jobs at the edges of pages, joined again when the
-//! last of them is over. The whole ends as the worst of its parts did. Units: bytes of the request's buffer.
+//! A request whose payload is larger than a command may carry: cut into jobs at the edges of pages,
+//! joined again when the last of them is over. The whole ends as the worst of its parts did. Units:
+//! bytes of the request's buffer.
 
 use block::{Buffer, Completion, Extent, Operation, Outcome, Request, Slot, Ticket};
 
@@ -17,7 +18,8 @@ pub(crate) struct Whole {
 }
 
 impl<W: Default> Disk<W> {
-    /// Cuts the job in front, whose payload is larger than `most` (a multiple of 4096), into parts, which wait in its place.
+    /// Cuts the job in front, whose payload is larger than `most` (a multiple of 4096), into parts,
+    /// which wait in its place.
     #[cold]
     pub fn split(&mut self, most: u32) {
         let index = *self.waiting.front().expect("the job that is cut is in front");

@@ -1,5 +1,5 @@
-//! Whether a remote disk is there, what is known of it, what is to become of requests that wait for it, and the words in
-//! which people are told.
+//! Whether a remote disk is there, what is known of it, what is to become of requests that wait for
+//! it, and the words in which people are told.
 
 use core::fmt::Display;
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! What happens to jobs because time has passed: deadlines, rests between tries, the end of doubt. Times: shard clock.
+//! What happens to jobs because time has passed: deadlines, rests between tries, the end of doubt.
+//! Times: shard clock.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -10,8 +11,8 @@ use crate::job::JobState;
 
 /// Tries of one command before "not now" becomes "not done".
 const TRIES: u8 = 8;
-/// The rests between them: 1, 2, 4 ... 64 ms. A digest that was wrong once is asked for again soon, a disk that is not ready is
-/// not flooded.
+/// The rests between them: 1, 2, 4 ... 64 ms. A digest that was wrong once is asked for again soon,
+/// a disk that is not ready is not flooded.
 const REST_FIRST: Duration = Duration::from_millis(1);
 const REST_LONGEST: Duration = Duration::from_millis(64);
 
@@ -41,9 +42,10 @@ impl<W: Default> Disk<W> {
         self.due
     }
 
-    /// Time has passed: who rested waits again, who waited for too long ends, changes in doubt whose commands are dead are asked
-    /// again or end *unknown*. Returns active jobs whose time is over, and why: they are past their deadline
-    /// ([`Failure::TimedOut`]), or nobody waits any longer. What becomes of those is the protocol's to say.
+    /// Time has passed: who rested waits again, who waited for too long ends, changes in doubt
+    /// whose commands are dead are asked again or end *unknown*. Returns active jobs whose time is
+    /// over, and why: they are past their deadline ([`Failure::TimedOut`]), or nobody waits any
+    /// longer. What becomes of those is the protocol's to say.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<(u32, Failure)> {
         let mut stuck = Vec::new();
         if self.due.is_none_or(|due| due > now) {

@@ -25,8 +25,8 @@ const AOE_CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 pub enum ImportSettings {
     /// A namespace over NVMe/TCP.
     NvmeTcp(nvme_tcp::Settings),
-    /// A shelf.slot on links that are there or will be. `sharers` and `lane` are the shard's to
-    /// set.
+    /// A shelf.slot on links that are there or will be. `sharers` and `tag_partition` are the
+    /// shard's to set.
     Aoe(aoe::initiator::Settings),
 }
 
@@ -93,7 +93,7 @@ impl Remote {
             }
             ImportSettings::Aoe(mut settings) => {
                 settings.sharers = shard.shards;
-                settings.lane = shard.shard.0 as u8;
+                settings.tag_partition = shard.shard.0 as u8;
                 let initiator = aoe::Initiator::new(settings, seed);
                 Remote::Frame(FrameInitiator::Aoe(Box::new(initiator)))
             }

@@ -3,7 +3,7 @@
 //! The address is 7.0 on every LAN. What initiators change (config string, mask, reservation) is stored by the control thread after a while, or not; what is stored
 //! survives kills and power cuts. Units: virtual nanoseconds, bytes of the volume.
 
-use aoe::initiator::LANES_MAX;
+use aoe::initiator::TAG_PARTITIONS_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::suite::Pipe;
@@ -92,7 +92,8 @@ impl Run {
                 }
                 false => filter::serving(self.setup.shards),
             };
-            let importing = filter::importing(self.setup.client_shards.min(LANES_MAX.into()));
+            let importing =
+                filter::importing(self.setup.client_shards.min(TAG_PARTITIONS_MAX.into()));
             let hosts = clients.iter().map(|host| (*host, importing.clone()));
             for (host, intake) in hosts.chain([(TARGET, serving)]) {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];

@@ -1,14 +1,16 @@
-//! The commands of an initiator: what its jobs are cut into, one frame each, under the tags by which answers find them.
+//! The commands of an initiator: what its jobs are cut into, one frame each, under the tags by
+//! which answers find them.
 //!
 //! What becomes of a job is told in the crate `remote`; over frames this is added:
 //!
-//! **Overlap.** A change claims its sectors from its first command on. A command that was sent more often than it was answered
-//! may have a copy on the wire still: a stray, which claims its sectors until it is answered, too, or dead
-//! (`Settings::stray`). So no two overlapping writes of one initiator are ever on the wire.
+//! **Overlap.** A change claims its sectors from its first command on. A command that was sent more
+//! often than it was answered may have a copy on the wire still: a stray, which claims its sectors
+//! until it is answered, too, or dead (`Settings::stray`). So no two overlapping writes of one
+//! initiator are ever on the wire.
 //!
-//! **Unknown.** A change that fails while a copy of it may be on the wire, or that passes its deadline while it is sent, is
-//! *held*: no more commands are made of it, and it ends *unknown*, but not before its copies are dead. What was never sent ends
-//! *not done*.
+//! **Unknown.** A change that fails while a copy of it may be on the wire, or that passes its
+//! deadline while it is sent, is *held*: no more commands are made of it, and it ends *unknown*,
+//! but not before its copies are dead. What was never sent ends *not done*.
 
 use block::{Instant, Outcome};
 
@@ -77,21 +79,28 @@ pub(super) struct Command {
 pub(super) struct Commands {
     slots: Vec<Option<Command>>,
     len: usize,
-    lane: u32,
+    partition: u32,
     last_tag: u32,
 }
 
-/// Tags with the highest bit are for tools of the user; the next ones are the lane, the rest counts up.
-const LANE_SHIFT: u32 = 25;
-const COUNT_MASK: u32 = (1 << LANE_SHIFT) - 1;
+/// Tags with the highest bit are for tools of the user; the next ones are its partition, the rest
+/// counts up.
+pub(crate) const PARTITION_SHIFT: u32 = 25;
+const COUNT_MASK: u32 = (1 << PARTITION_SHIFT) - 1;
 /// So that one command of any size can become commands of one sector.
 const SLOTS_MIN: usize = 512;
 
 impl Commands {
-    /// Room for `limit` commands; tags of `lane`, which is below [`LANES_MAX`](super::LANES_MAX), count up from `first` on.
-    pub(super) fn new(limit: u32, lane: u8, first: u32) -> Commands {
+    /// Room for `limit` commands; tags of `partition`, which is below
+    /// [`TAG_PARTITIONS_MAX`](super::TAG_PARTITIONS_MAX), count up from `first` on.
+    pub(super) fn new(limit: u32, partition: u8, first: u32) -> Commands {
         let slots = vec![None; (4 * limit as usize).next_power_of_two().max(SLOTS_MIN)];
-        Commands { slots, len: 0, lane: u32::from(lane) << LANE_SHIFT, last_tag: first }
+        Commands {
+            slots,
+            len: 0,
+            partition: u32::from(partition) << PARTITION_SHIFT,
+            last_tag: first,
+        }
     }
 
     /// Whether so many more commands find room.
@@ -111,16 +120,16 @@ impl Commands {
     pub(super) fn next_tag(&mut self) -> u32 {
         loop {
             let count = self.last_tag.wrapping_add(1) & COUNT_MASK;
-            self.last_tag = self.lane | count;
+            self.last_tag = self.partition | count;
             if self.slots[self.slot(self.last_tag)].is_none() {
                 return self.last_tag;
             }
         }
     }
 
-    /// The lane of a tag.
-    pub(super) fn lane_of(tag: u32) -> u8 {
-        (tag >> LANE_SHIFT) as u8
+    /// The partition of a tag.
+    pub(super) fn partition_of(tag: u32) -> u8 {
+        (tag >> PARTITION_SHIFT) as u8
     }
 
     /// Files a command under a tag of its own.
@@ -167,7 +176,7 @@ mod tests {
         for _ in 0..SLOTS_MIN - 1 {
             assert!(commands.has_room(1));
             let tag = commands.insert(Command::default());
-            assert_eq!((tag >> 31, Commands::lane_of(tag)), (0, 63));
+            assert_eq!((tag >> 31, Commands::partition_of(tag)), (0, 63));
             tags.push(tag);
         }
         tags.dedup();

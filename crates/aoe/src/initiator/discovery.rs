@@ -1,4 +1,5 @@
-//! Discovery: which targets there are on some links. A machine that asks all of them and gathers what answers, for a while.
+//! Discovery: which targets there are on some links. A machine that asks all of them and gathers
+//! what answers, for a while.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -99,7 +100,8 @@ impl Discovery {
         self.found.insert(key, found);
     }
 
-    /// The end of a turn, or the moment of [`poll_timeout`](Self::poll_timeout): asks again if it is time.
+    /// The end of a turn, or the moment of [`poll_timeout`](Self::poll_timeout): asks again if it
+    /// is time.
     pub fn settle(&mut self, now: Instant) {
         if self.left > 0 && self.next <= now {
             for (link, facts) in &self.links {
@@ -115,7 +117,8 @@ impl Discovery {
         self.outbox.hand_out();
     }
 
-    /// When [`settle`](Self::settle) wants to be called; when it is over, that is when nothing is asked any more.
+    /// When [`settle`](Self::settle) wants to be called; when it is over, that is when nothing is
+    /// asked any more.
     pub fn poll_timeout(&self) -> Instant {
         self.next
     }
@@ -135,8 +138,8 @@ impl Discovery {
         self.left == 0 && self.next <= now
     }
 
-    /// What answered, in the order of links and addresses. One address behind several stations is one target with several paths, or two
-    /// targets that should not have it.
+    /// What answered, in the order of links and addresses. One address behind several stations is
+    /// one target with several paths, or two targets that should not have it.
     pub fn found(&self) -> impl Iterator<Item = &Found> {
         self.found.values()
     }

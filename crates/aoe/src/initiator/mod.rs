@@ -1,17 +1,23 @@
-//! The initiator: a remote shelf.slot that answers block requests like a disk. The mirror of [`target`](crate::target).
+//! The initiator: a remote shelf.slot that answers block requests like a disk. The mirror of
+//! [`target`](crate::target).
 //!
-//! In: requests, frames (lent for the call), batches that were sent, what links are, the present. Out: completions, batches, news. Pure: no socket, no clock.
-//! Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until they are empty. Units: bytes
-//! above, sectors of 512 bytes on the wire; times on the shard clock.
+//! In: requests, frames (lent for the call), batches that were sent, what links are, the present.
+//! Out: completions, batches, news. Pure: no socket, no clock. Order of calls: `handle_*` for
+//! everything that happened, then [`Initiator::settle`] once, then the `poll_*` until they are
+//! empty. Units: bytes above, sectors of 512 bytes on the wire; times on the shard clock.
 //!
-//! The target is asked for on every link; each station that answers is a path ([`paths`]), is asked who it is, and used if it is the disk that the
-//! others are. Requests are cut to frames ([`commands`]) and sent on the path with the most room ([`sending`]); a command that is not answered in time is sent again
-//! with its tag, which lets a target see that it is a copy. Replies come in any order and any number ([`receiving`]).
+//! The target is asked for on every link; each station that answers is a path ([`paths`]), is asked
+//! who it is, and used if it is the disk that the others are. Requests are cut to frames
+//! ([`commands`]) and sent on the path with the most room ([`sending`]); a command that is not
+//! answered in time is sent again with its tag, which lets a target see that it is a copy. Replies
+//! come in any order and any number ([`receiving`]).
 //!
-//! **Errors.** What the device cannot do ends at once; what is not answered ends at its deadline: *not done* if it was never sent or changes nothing, *unknown* if it may
-//! have been carried out, and then only when it surely will not be any more. What is not the protocol is counted and dropped: anybody can send frames.
-//! Writes to a target whose IDENTIFY says that it has a volatile cache on are flushed where durability is asked for; others promise that what they answered is durable.
-//! Not here: [`discovery`] of all targets of a link, which is a small machine of its own.
+//! **Errors.** What the device cannot do ends at once; what is not answered ends at its deadline:
+//! *not done* if it was never sent or changes nothing, *unknown* if it may have been carried out,
+//! and then only when it surely will not be any more. What is not the protocol is counted and
+//! dropped: anybody can send frames. Writes to a target whose IDENTIFY says that it has a volatile
+//! cache on are flushed where durability is asked for; others promise that what they answered is
+//! durable. Not here: [`discovery`] of all targets of a link, which is a small machine of its own.
 
 mod commands;
 mod discovery;
@@ -31,6 +37,7 @@ use remote::{PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
 use wire::ata::IdentifyDevice;
 
+pub(crate) use commands::PARTITION_SHIFT;
 use commands::{Commands, Disk};
 pub use discovery::{Discovery, Found};
 use paths::{Path, PathState};
@@ -47,10 +54,12 @@ pub struct Settings {
     pub address: Address,
     /// Commands outstanding, at most; the target may hold fewer.
     pub window: u16,
-    /// Initiators of this process that use the disk (one a shard), each with a lane of its own: they share what the target holds.
+    /// Initiators of this process that use the disk (one a shard), each with a tag partition of its
+    /// own: they share what the target holds.
     pub sharers: u16,
-    /// Which of them this is, below [`LANES_MAX`]: initiators behind one MAC address tell their answers by it, since it is part of each tag.
-    pub lane: u8,
+    /// Which of them this is, below [`TAG_PARTITIONS_MAX`]: initiators behind one MAC address tell
+    /// their answers by it, since it is part of each tag.
+    pub tag_partition: u8,
     /// A request that was not answered after so long ends.
     pub deadline: Duration,
     /// A frame that was sent is surely dead after so long.
@@ -60,15 +69,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Usual settings: a window of 64, which the Linux driver has, a deadline of 60 s, a second for frames (twice what a bridge may hold one back is less,
-    /// and it is as long as our target knows copies), 10 s for targets.
+    /// Usual settings: a window of 64, which the Linux driver has, a deadline of 60 s, a second for
+    /// frames (twice what a bridge may hold one back is less, and it is as long as our target knows
+    /// copies), 10 s for targets.
     pub fn new(links: &[LinkId], address: Address) -> Settings {
         Settings {
             links: links.to_vec(),
             address,
             window: 64,
             sharers: 1,
-            lane: 0,
+            tag_partition: 0,
             deadline: Duration::from_secs(60),
             stray: Duration::from_secs(1),
             quiesce: Duration::from_secs(10),
@@ -76,9 +86,9 @@ impl Settings {
     }
 }
 
-/// Lanes that tags tell apart: as many as there may be shards.
-pub const LANES_MAX: u8 = 64;
-const _: () = assert!(LANES_MAX as usize >= block::limits::SHARDS_MAX);
+/// Partitions that tags tell apart: as many as there may be shards.
+pub const TAG_PARTITIONS_MAX: u8 = 64;
+const _: () = assert!(TAG_PARTITIONS_MAX as usize >= block::limits::SHARDS_MAX);
 /// The most commands outstanding that an initiator may have.
 pub const WINDOW_MAX: u16 = 1024;
 /// Paths that one initiator follows.
@@ -149,11 +159,16 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// An initiator that asks for its target once a link is up. `seed` decides where its tags begin.
+    /// An initiator that asks for its target once a link is up. `seed` decides where its tags
+    /// begin.
     pub fn new(mut settings: Settings, seed: u64) -> Initiator {
         assert!(!settings.links.is_empty(), "a remote disk without a link");
         assert!(!settings.address.is_wildcard(), "{} is no disk", settings.address);
-        assert!(settings.lane < LANES_MAX, "lane {} of {LANES_MAX}", settings.lane);
+        assert!(
+            settings.tag_partition < TAG_PARTITIONS_MAX,
+            "tag partition {} of {TAG_PARTITIONS_MAX}",
+            settings.tag_partition
+        );
         settings.window = settings.window.clamp(1, WINDOW_MAX);
         let port = |id: &LinkId| Port { id: *id, up: None };
         Initiator {
@@ -163,7 +178,7 @@ impl Initiator {
             disk: Disk::default(),
             commands: Commands::new(
                 settings.window.into(),
-                settings.lane,
+                settings.tag_partition,
                 (seed ^ seed >> 32) as u32,
             ),
             active: VecDeque::new(),
@@ -176,11 +191,12 @@ impl Initiator {
         }
     }
 
-    /// Whether a response from this address with this tag may be for this initiator: one of its own, or an announcement.
+    /// Whether a response from this address with this tag may be for this initiator: one of its
+    /// own, or an announcement.
     #[inline]
     pub fn wants(&self, address: Address, tag: u32) -> bool {
         address == self.settings.address
-            && (tag == 0 || Commands::lane_of(tag) == self.settings.lane)
+            && (tag == 0 || Commands::partition_of(tag) == self.settings.tag_partition)
     }
 
     /// Where the disk is.
@@ -213,7 +229,8 @@ impl Initiator {
         self.disk.presence.is_closing()
     }
 
-    /// The process is about to end: requests are carried out while the disk answers, but do not wait for it.
+    /// The process is about to end: requests are carried out while the disk answers, but do not
+    /// wait for it.
     pub fn drain(&mut self) {
         self.disk.drain();
     }
@@ -325,7 +342,8 @@ impl Initiator {
         self.ask(now);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
+    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be
+    /// called.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.due_at, self.disk.poll_timeout(), self.ask_at()].into_iter().flatten().min()

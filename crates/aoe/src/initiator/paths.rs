@@ -1,4 +1,5 @@
-//! Paths: a link of ours and a station of the target's behind it. How fast one answers, how much may be under way on it, and whether it may be used.
+//! Paths: a link of ours and a station of the target's behind it. How fast one answers, how much
+//! may be under way on it, and whether it may be used.
 //!
 //! ```text
 //!   query on a link --answered--> Asking --IDENTIFY answered: the same disk--> Live --4 time-outs in a row--> Asking
@@ -6,12 +7,14 @@
 //!                                   +--another disk--> Refused                   +--> Asking
 //! ```
 //!
-//! Nothing is sent to a path that is asked who it is: behind silence or an announcement a target may have restarted, and may serve another disk
-//! at the same address. Nor before it has told again what a frame may carry: the MTU of its link may be smaller now, and nobody heard it say so.
+//! Nothing is sent to a path that is asked who it is: behind silence or an announcement a target
+//! may have restarted, and may serve another disk at the same address. Nor before it has told again
+//! what a frame may carry: the MTU of its link may be smaller now, and nobody heard it say so.
 //!
-//! **Round trip**: srtt and its deviation with gains 1/8 and 1/4 (Jacobson, 1988), for reads and writes apart, since a write waits for the media; a command that was
-//! sent twice says nothing (Karn). **Window**: slow start to the threshold, then one more a round trip; at a time-out the threshold becomes half the window, and the
-//! window the threshold, or 1 at the second in a row.
+//! **Round trip**: srtt and its deviation with gains 1/8 and 1/4 (Jacobson, 1988), for reads and
+//! writes apart, since a write waits for the media; a command that was sent twice says nothing
+//! (Karn). **Window**: slow start to the threshold, then one more a round trip; at a time-out the
+//! threshold becomes half the window, and the window the threshold, or 1 at the second in a row.
 
 use core::time::Duration;
 
@@ -24,7 +27,8 @@ use wire::ethernet::MacAddress;
 const RTO_FIRST: Duration = Duration::from_millis(250);
 /// A busy target's scheduler may hold a read back for so long.
 const RTO_READ_MIN: Duration = Duration::from_millis(30);
-/// A disk may take so long for a write now and then, and a copy of a write costs a second in which its sectors cannot be written again.
+/// A disk may take so long for a write now and then, and a copy of a write costs a second in which
+/// its sectors cannot be written again.
 const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
 const RTO_MAX: Duration = Duration::from_secs(10);
 /// The longest rest between two IDENTIFY.
@@ -75,7 +79,8 @@ impl Rtt {
 /// How far a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathState {
-    /// It is asked who it is: so often up to now, and again at that moment. The last IDENTIFY has `tag`.
+    /// It is asked who it is: so often up to now, and again at that moment. The last IDENTIFY has
+    /// `tag`.
     Asking {
         asked: u32,
         again_at: Instant,
@@ -151,7 +156,8 @@ impl Path {
         }
     }
 
-    /// It is the disk. If it was asked once, the time that it took is the first that is known of it.
+    /// It is the disk. If it was asked once, the time that it took is the first that is known of
+    /// it.
     pub(super) fn identified(&mut self, now: Instant) {
         if let PathState::Asking { asked: 1, again_at, .. } = self.state {
             self.rtt[0].sample(RTO_FIRST.saturating_sub(again_at.since(now)));

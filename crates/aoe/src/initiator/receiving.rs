@@ -1,4 +1,5 @@
-//! What comes: answers to queries, to IDENTIFY and to commands, once, twice, late, or never asked for.
+//! What comes: answers to queries, to IDENTIFY and to commands, once, twice, late, or never asked
+//! for.
 
 use block::{Extent, Failure, Instant, Memory, Outcome};
 use contract::OpenedFrame;
@@ -12,7 +13,8 @@ use super::{Initiator, InitiatorNews, PATHS_MAX, facts};
 use crate::received::Received;
 
 impl Initiator {
-    /// A frame of our EtherType came. Its bytes are needed no more when this returns. Frames that are no responses of our target are counted and dropped.
+    /// A frame of our EtherType came. Its bytes are needed no more when this returns. Frames that
+    /// are no responses of our target are counted and dropped.
     #[inline]
     pub fn handle_frame(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
         let Some(received) = Received::parse(frame) else {
@@ -169,8 +171,8 @@ impl Initiator {
         self.try_finish(command.job, now);
     }
 
-    /// A command was aborted, perhaps since its frame, or the answer's, is larger than the target's link carries now: the path is asked what it takes, and the
-    /// command sent again; once.
+    /// A command was aborted, perhaps since its frame, or the answer's, is larger than the target's
+    /// link carries now: the path is asked what it takes, and the command sent again; once.
     #[cold]
     fn doubt(&mut self, now: Instant, tag: u32) {
         let Some(command) = self.commands.get_mut(tag) else { return };

@@ -219,7 +219,8 @@ impl Initiator {
                     let live = self.paths.iter().position(|path| path.state == PathState::Live);
                     let Some(live) = live else { continue };
                     if changes && now < sent + stray {
-                        // By another path the target cannot know it as a copy: the first must be dead.
+                        // By another path the target cannot know it as a copy: the first must be
+                        // dead.
                         self.watch(tag, sent + stray);
                         continue;
                     }
@@ -242,8 +243,9 @@ impl Initiator {
         }
     }
 
-    /// A command is too large for the path that is left: it becomes several, under tags of their own, at the end of those
-    /// that are to be sent. Of a change, all copies are dead. Returns how many they are.
+    /// A command is too large for the path that is left: it becomes several, under tags of their
+    /// own, at the end of those that are to be sent. Of a change, all copies are dead. Returns how
+    /// many they are.
     #[cold]
     fn split(&mut self, tag: u32, path: usize, now: Instant) -> usize {
         let sectors = self.paths[path].sectors.max(1);
@@ -338,7 +340,8 @@ impl Initiator {
         }
     }
 
-    /// Commands that were not answered in time are to be sent again, and paths that do not answer are asked who they are.
+    /// Commands that were not answered in time are to be sent again, and paths that do not answer
+    /// are asked who they are.
     #[cold]
     pub(super) fn note_lost(&mut self, now: Instant) {
         let mut next: Option<Instant> = None;
@@ -369,7 +372,8 @@ impl Initiator {
         self.note_life();
     }
 
-    /// Nothing counts as under way on a path any more: it is sent again when there is a path to do so.
+    /// Nothing counts as under way on a path any more: it is sent again when there is a path to do
+    /// so.
     pub(super) fn recall(&mut self, index: u32) {
         for command in self.commands.iter_mut().filter(|command| command.path == index) {
             command.due = None;

@@ -274,7 +274,8 @@ fn not_more_than_window_and_buffer_count_are_under_way() {
 
 #[test]
 fn initiators_behind_one_address_tell_their_answers_by_their_tags() {
-    let mut world = World::with(&[1500], |settings| (settings.lane, settings.sharers) = (5, 4));
+    let mut world =
+        World::with(&[1500], |settings| (settings.tag_partition, settings.sharers) = (5, 4));
     let query = world.one();
     assert_eq!(tag_of(&query) >> 25, 5);
     // An answer to another shard's query, and an announcement, which is for all.
@@ -365,7 +366,8 @@ fn what_a_dead_path_had_goes_by_another_and_writes_only_once_their_copies_are_de
     world.write(2, 20, 1, false);
     let sent = world.take();
     assert_ne!(sent[0].0, sent[1].0);
-    // Both were sent by different links; the one of the write goes down, then the one of the read comes alone.
+    // Both were sent by different links; the one of the write goes down, then the one of the read
+    // comes alone.
     let (write_link, write_at) = (sent[1].0, world.now);
     world.act(|initiator, now| initiator.link_down(now, write_link));
     world.settle();

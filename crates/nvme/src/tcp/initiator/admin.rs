@@ -1,9 +1,11 @@
-//! An admin queue on its connection: one question at a time, and beside it a Keep Alive and an Asynchronous Event Request.
+//! An admin queue on its connection: one question at a time, and beside it a Keep Alive and an
+//! Asynchronous Event Request.
 //!
-//! In: questions, received bytes, the present. Out: [`AdminNews`]. Data of answers are small (at most [`REPLY_MAX`]) and
-//! come as bytes. A status of the controller that has to change (CSTS.RDY) is asked for again until it did, or the time is over.
-//! Errors: a [`Fault`] for everything that a controller must not do, and for what it does not do in time.
-//! Both the initiator and the discovery use it. Spec: NVMe base, "Keep Alive", "Asynchronous Event Request".
+//! In: questions, received bytes, the present. Out: [`AdminNews`]. Data of answers are small (at
+//! most [`REPLY_MAX`]) and come as bytes. A status of the controller that has to change (CSTS.RDY)
+//! is asked for again until it did, or the time is over. Errors: a [`Fault`] for everything that a
+//! controller must not do, and for what it does not do in time. Both the initiator and the
+//! discovery use it. Spec: NVMe base, "Keep Alive", "Asynchronous Event Request".
 
 use core::time::Duration;
 
@@ -83,8 +85,8 @@ struct Question {
     again_at: Option<Instant>,
 }
 
-/// The Keep Alive timer, twice per KATO. A period in which a command was made and answered needs no Keep Alive if the
-/// controller counts traffic (TBKAS); then the next period is half as long.
+/// The Keep Alive timer, twice per KATO. A period in which a command was made and answered needs no
+/// Keep Alive if the controller counts traffic (TBKAS); then the next period is half as long.
 #[derive(Clone, Copy, Debug)]
 struct KeepAlive {
     timeout: Duration,
@@ -152,7 +154,8 @@ impl Admin {
         self.send(Purpose::Event, Command::async_event_request(), &[]);
     }
 
-    /// The controller counts from now on: it gives us up after `timeout` without a word, and we it. Zero for never.
+    /// The controller counts from now on: it gives us up after `timeout` without a word, and we it.
+    /// Zero for never.
     pub(super) fn keep_alive(&mut self, now: Instant, timeout: Duration) {
         let next_at = now + timeout / 2;
         self.keep_alive = (!timeout.is_zero()).then_some(KeepAlive { timeout, next_at, by: None });
@@ -208,7 +211,8 @@ impl Admin {
             return fault("the target does not answer Keep Alive");
         }
         if next_at <= now {
-            // The command may have been at the beginning of the period: another half would make a whole KATO of silence.
+            // The command may have been at the beginning of the period: another half would make a
+            // whole KATO of silence.
             let next_at = now + timeout / if counts { 4 } else { 2 };
             let sends = !counts && by.is_none();
             let by = if sends { Some(now + timeout) } else { by };

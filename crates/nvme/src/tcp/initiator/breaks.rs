@@ -1,8 +1,9 @@
-//! How an association ends, whatever the reason, and when the next one begins: every connection is closed, and when the
-//! driver has said so of the last one, the requests that were under way are decided about (`remote::Disk`) and the initiator
-//! rests before it comes again.
+//! How an association ends, whatever the reason, and when the next one begins: every connection is
+//! closed, and when the driver has said so of the last one, the requests that were under way are
+//! decided about (`remote::Disk`) and the initiator rests before it comes again.
 //!
-//! Errors: all of them end here. Times: shard clock; a rest doubles from 100 ms to 10 s, half of it jitter.
+//! Errors: all of them end here. Times: shard clock; a rest doubles from 100 ms to 10 s, half of it
+//! jitter.
 
 use core::time::Duration;
 
@@ -68,7 +69,8 @@ impl Initiator {
         self.end_of_break(now);
     }
 
-    /// Ends the association: every connection is closed. `culprit` is the one whose peer is told of its violation.
+    /// Ends the association: every connection is closed. `culprit` is the one whose peer is told of
+    /// its violation.
     #[cold]
     pub(super) fn break_off(&mut self, now: Instant, culprit: Option<ConnectionId>, fault: &Fault) {
         if matches!(self.state, State::Resting { .. } | State::Breaking { .. } | State::Gone) {

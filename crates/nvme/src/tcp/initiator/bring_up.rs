@@ -1,4 +1,5 @@
-//! Bringing an association up, step by step, and what the admin queue does later: identify again, shut down.
+//! Bringing an association up, step by step, and what the admin queue does later: identify again,
+//! shut down.
 //!
 //! ```text
 //!   greeted -> Connect -> CAP -> CC.EN=1 -> CSTS.RDY=1 -> Identify 01 -> [06] -> 00 -> [03] -> queues (07) -> events (0B)
@@ -7,9 +8,9 @@
 //!   live: an event "namespace changed" -> all is answered -> log 04 -> Identify 00 -> [03] -> new facts, and commands again
 //!   closing: CC.SHN=1 -> connections closed
 //! ```
-//! Steps in brackets may fail: targets before NVMe 2.0 lack them. A reconnect that finds another namespace under the old number
-//! is refused: its data are not ours.
-//! Errors: a [`Fault`] that says which step was answered how. Spec: NVMe base, "Fabrics controller initialization".
+//! Steps in brackets may fail: targets before NVMe 2.0 lack them. A reconnect that finds another
+//! namespace under the old number is refused: its data are not ours. Errors: a [`Fault`] that says
+//! which step was answered how. Spec: NVMe base, "Fabrics controller initialization".
 
 use core::time::Duration;
 
@@ -40,7 +41,8 @@ const ADMIN_SQ_SIZE: u16 = 31;
 /// CTRATT bit 6: any command counts as a Keep Alive.
 const TRAFFIC_COUNTS: u32 = 1 << 6;
 
-/// How far a controller is from the greeting of its admin queue to CSTS.RDY: the question under way, and what is known.
+/// How far a controller is from the greeting of its admin queue to CSTS.RDY: the question under
+/// way, and what is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Enabling {
     Connect,
@@ -169,8 +171,9 @@ impl Controller {
 
     /// Whether the answer to a reset proves that nothing of the old queues is carried out any more.
     ///
-    /// NVMe base, "Controller Level Reset", says that it always does; Linux's target clears CSTS.RDY while its disks still
-    /// write. So the answer of a target that is not known to drain first proves nothing, and the quiesce time stands.
+    /// NVMe base, "Controller Level Reset", says that it always does; Linux's target clears
+    /// CSTS.RDY while its disks still write. So the answer of a target that is not known to drain
+    /// first proves nothing, and the quiesce time stands.
     pub(super) fn drains_at_reset(&self) -> bool {
         drains(&self.identity.mn)
     }
@@ -201,8 +204,8 @@ fn enable(capabilities: Capabilities) -> Command {
 }
 
 impl Initiator {
-    /// Asks for the admin queue's connection. The driver has a time limit of its own for that; the greeting gets ours once
-    /// it stands.
+    /// Asks for the admin queue's connection. The driver has a time limit of its own for that; the
+    /// greeting gets ours once it stands.
     pub(super) fn open(&mut self) {
         self.admin = Admin::new(self.settings.digests);
         self.queues.clear();
@@ -399,7 +402,8 @@ impl Initiator {
         Ok(())
     }
 
-    /// An event came. Only that of changed namespaces is asked for; others wait for somebody to read their log.
+    /// An event came. Only that of changed namespaces is asked for; others wait for somebody to
+    /// read their log.
     fn handle_event(&mut self, mut live: Live, result: u32) -> State {
         self.admin.ask_for_event();
         if AsyncEvent::from_result(result) == AsyncEvent::NAMESPACE_CHANGED {

@@ -1,9 +1,10 @@
 //! Discovery: asks a discovery subsystem what there is to connect to.
 //!
-//! Greeting, Connect, CC.EN, RDY, then the log: its header, its entries page by page, its header again; if the generation counter changed
-//! meanwhile, all over. Ends with the entries or with a text that says which step was answered how. The whole of it has one time limit.
-//! Call as [`Initiator`](super::Initiator): `handle_*`, then `settle`, then `poll_*`.
-//! Spec: NVMe base, "Discovery Log Page" (70h).
+//! Greeting, Connect, CC.EN, RDY, then the log: its header, its entries page by page, its header
+//! again; if the generation counter changed meanwhile, all over. Ends with the entries or with a
+//! text that says which step was answered how. The whole of it has one time limit. Call as
+//! [`Initiator`](super::Initiator): `handle_*`, then `settle`, then `poll_*`. Spec: NVMe base,
+//! "Discovery Log Page" (70h).
 
 use core::time::Duration;
 use std::collections::VecDeque;

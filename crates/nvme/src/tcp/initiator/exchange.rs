@@ -1,4 +1,5 @@
-//! What the initiator keeps with each job of its disk: the command under way, and how far its data are.
+//! What the initiator keeps with each job of its disk: the command under way, and how far its data
+//! are.
 
 use super::framing::GRANTS;
 
@@ -13,7 +14,8 @@ pub(super) struct Grant {
     pub(super) length: u32,
 }
 
-/// A job's command and its data. What is left of the last one is overwritten when the next is submitted.
+/// A job's command and its data. What is left of the last one is overwritten when the next is
+/// submitted.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     /// The slot of its queue that it has, and the batch in which its command lies.

@@ -1,7 +1,9 @@
-//! What a controller and its namespace say about themselves, as facts of a disk and limits of commands.
+//! What a controller and its namespace say about themselves, as facts of a disk and limits of
+//! commands.
 //!
-//! Units: bytes, unless the name says blocks. Errors: a text, for a namespace that cannot stand in for a disk.
-//! Spec: NVMe base, "Identify Controller"; NVM command set, "Identify Namespace", "I/O Command Set specific Identify Controller".
+//! Units: bytes, unless the name says blocks. Errors: a text, for a namespace that cannot stand in
+//! for a disk. Spec: NVMe base, "Identify Controller"; NVM command set, "Identify Namespace", "I/O
+//! Command Set specific Identify Controller".
 
 use block::ByteCount;
 use block::limits::TRANSFER_MAX;
@@ -52,7 +54,8 @@ impl Limits {
     ) -> Result<Limits, String> {
         let block_shift = block_shift(namespace)?;
         let transfer = power(controller.mdts).min(TRANSFER_MAX.into()) as u32;
-        // NLB has 16 bits. Without CNS 06h, commands without data keep to MDTS, as hosts have long done.
+        // NLB has 16 bits. Without CNS 06h, commands without data keep to MDTS, as hosts have long
+        // done.
         let most = 65_536u64 << block_shift;
         let without_data = |limit: fn(&IdentifyNvmController) -> u8| match nvm {
             Some(nvm) => power(limit(nvm)).min(most),
@@ -101,7 +104,8 @@ pub(super) fn disk_facts(
         return Err(format!("its size overflows: {} blocks", namespace.nsze));
     };
     let block = 1u32 << limits.block_shift;
-    // A write of so many blocks is whole or not there after a power failure; only powers of two are of use as a block size.
+    // A write of so many blocks is whole or not there after a power failure; only powers of two are
+    // of use as a block size.
     let own = namespace.nsfeat & 1 << 1 != 0;
     let atomic = u32::from(if own { namespace.nawupf } else { controller.awupf }) + 1;
     let atomic = if atomic.is_power_of_two() && namespace.nabspf == 0 { atomic } else { 1 };
@@ -118,7 +122,8 @@ pub(super) fn disk_facts(
     })
 }
 
-/// Which namespace it is, wherever and whenever it is met: never again another's data under this one's number.
+/// Which namespace it is, wherever and whenever it is met: never again another's data under this
+/// one's number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) nguid: [u8; 16],

@@ -1,8 +1,9 @@
 //! One connection's framing: batches that leave, and the greeting (ICReq, ICResp) that opens it.
 //!
-//! One batch is with the driver at a time; what is pushed meanwhile gathers in the next. A payload is lent to its batch: its buffer moves into the batch
-//! and comes back when the batch does, to the job whose number was pushed with it. Errors: a [`Fault`] ends the connection, and with it the association.
-//! Times: shard clock. Spec: NVMe/TCP, "Connection establishment", "Digests".
+//! One batch is with the driver at a time; what is pushed meanwhile gathers in the next. A payload
+//! is lent to its batch: its buffer moves into the batch and comes back when the batch does, to the
+//! job whose number was pushed with it. Errors: a [`Fault`] ends the connection, and with it the
+//! association. Times: shard clock. Spec: NVMe/TCP, "Connection establishment", "Digests".
 
 use block::checksum::{Crc32c, crc32c};
 use block::limits::SEND_PROGRESS;
@@ -275,7 +276,8 @@ impl Framing {
         self.number
     }
 
-    /// A batch of its own that tells the target of its violation, if no batch is out. What gathered must have been dropped.
+    /// A batch of its own that tells the target of its violation, if no batch is out. What gathered
+    /// must have been dropped.
     pub(super) fn term_batch(&mut self, now: Instant, violation: &Violation) -> Option<SendBatch> {
         if self.out.is_some() {
             return None;

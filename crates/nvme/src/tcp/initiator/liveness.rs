@@ -1,18 +1,22 @@
-//! The liveness probe of I/O queues: one whose connection carries nothing any more, and nobody says so, is found and given up.
+//! The liveness probe of I/O queues: one whose connection carries nothing any more, and nobody says
+//! so, is found and given up.
 //!
-//! Keep Alive exists on admin queues only, and a command may take as long as its disk does. So a queue on which something is
-//! asked and nothing was heard for [`QUEUE_QUIET`](block::limits::QUEUE_QUIET) is sent a probe that takes no disk: a Property
-//! Get, which belongs on admin queues and is refused at once. Any byte is a sign of life. A queue that stays silent for
-//! [`QUEUE_SILENT`](block::limits::QUEUE_SILENT) more ends the association, in order, over the admin queue, which is well:
+//! Keep Alive exists on admin queues only, and a command may take as long as its disk does. So a
+//! queue on which something is asked and nothing was heard for
+//! [`QUEUE_QUIET`](block::limits::QUEUE_QUIET) is sent a probe that takes no disk: a Property Get,
+//! which belongs on admin queues and is refused at once. Any byte is a sign of life. A queue that
+//! stays silent for [`QUEUE_SILENT`](block::limits::QUEUE_SILENT) more ends the association, in
+//! order, over the admin queue, which is well:
 //!
 //! ```text
 //!   live --> resetting: CC.EN=0 --> answered, CSTS.RDY=0 --> breaking (nothing of the old queues is carried out any more)
 //!                 `---------------> no answer, or the admin queue breaks too --> breaking (known after the quiesce time)
 //! ```
-//! Why a reset: it is the one thing that a target answers *after* the commands of the silent queue are over, so that writes in
-//! doubt are asked again at once and not only after the quiesce time; from targets that answer sooner it is not believed.
-//! A silence soon after another doubles how long queues may be quiet: a target that is too slow for all is not helped by
-//! reconnects. Times: shard clock. Spec: NVMe base, "Controller Level Reset", "Property Get".
+//! Why a reset: it is the one thing that a target answers *after* the commands of the silent queue
+//! are over, so that writes in doubt are asked again at once and not only after the quiesce time;
+//! from targets that answer sooner it is not believed. A silence soon after another doubles how
+//! long queues may be quiet: a target that is too slow for all is not helped by reconnects. Times:
+//! shard clock. Spec: NVMe base, "Controller Level Reset", "Property Get".
 
 use block::Instant;
 use block::limits::{HANDSHAKE, SILENCE_AGAIN};
@@ -96,7 +100,8 @@ impl Initiator {
         ResetStep::Disable
     }
 
-    /// An answer while the controller is being reset. The last one ends in a break; `drains` tells whether it is believed.
+    /// An answer while the controller is being reset. The last one ends in a break; `drains` tells
+    /// whether it is believed.
     pub(super) fn reset_on(
         &mut self,
         now: Instant,

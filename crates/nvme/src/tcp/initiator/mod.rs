@@ -1,11 +1,13 @@
-//! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror of [`target`](super::target).
+//! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror
+//! of [`target`](super::target).
 //!
-//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`StreamEffect`]s, [`InitiatorNews`]. Pure: no
-//! socket, no clock. Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until
-//! they are empty. Units: bytes; times on the shard clock.
+//! In: requests, what the driver tells of connections, received bytes, the present. Out:
+//! completions, [`StreamEffect`]s, [`InitiatorNews`]. Pure: no socket, no clock. Order of calls:
+//! `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*`
+//! until they are empty. Units: bytes; times on the shard clock.
 //!
-//! One association at a time: an admin queue and `queues` I/O queues, each on a connection of its own. Its [`State`] says how
-//! far it is, and holds what only that state needs:
+//! One association at a time: an admin queue and `queues` I/O queues, each on a connection of its
+//! own. Its [`State`] says how far it is, and holds what only that state needs:
 //!
 //! ```text
 //!   resting --> opening --> enabling --> identifying --> joining --> live --> resetting
@@ -14,18 +16,26 @@
 //!      +-- when the driver has closed every connection -- breaking <---+--- a fault anywhere
 //! ```
 //!
-//! **Exactly one completion.** A request is a job of the [disk](remote::Disk) until it is over; a connection that breaks only
-//! takes its command away. A payload that is with the transport (in a batch that leaves, in a direct receive) must be back before
-//! its request is completed or asked again, even if the answer came earlier: so nothing is decided about the requests of a broken
+//! **Exactly one completion.** A request is a job of the [disk](remote::Disk) until it is over; a
+//! connection that breaks only takes its command away. A payload that is with the transport (in a
+//! batch that leaves, in a direct receive) must be back before its request is completed or asked
+//! again, even if the answer came earlier: so nothing is decided about the requests of a broken
 //! connection before the driver has said `Closed`, which returns everything.
-//! **Silence.** The admin queue has Keep Alive; an I/O queue has nothing of the kind, so it is [probed](liveness).
-//! **A break**: what is replayed, when, and what ends *unknown*, and which flushes fail, is told in the crate `remote`.
-//! **Errors**: a target that breaks the protocol is told so (TermReq) and left; we come back after a rest that doubles up to 10 s, for ever.
-//! What waits ends *not done* at its deadline. Compare-and-write is refused: volumes make it of compare and write.
 //!
-//! Here: [`queue`] (the hot path), [`exchange`] (what it keeps with a job), [`framing`] (batches, greeting), [`admin`], [`bring_up`]
-//! (the steps), [`facts`], [`plan`], [`outcome`] (statuses), [`breaks`], [`liveness`], and [`discovery`], a small machine of its
-//! own. Not here: authentication and TLS. Spec: NVMe/TCP transport; NVMe base, "Fabrics".
+//! **Silence.** The admin queue has Keep Alive; an I/O queue has nothing of the kind, so it is
+//! [probed](liveness).
+//!
+//! **A break**: what is replayed, when, and what ends *unknown*, and which flushes fail, is told in
+//! the crate `remote`.
+//!
+//! **Errors**: a target that breaks the protocol is told so (TermReq) and left; we come back after
+//! a rest that doubles up to 10 s, for ever. What waits ends *not done* at its deadline.
+//! Compare-and-write is refused: volumes make it of compare and write.
+//!
+//! Here: [`queue`] (the hot path), [`exchange`] (what it keeps with a job), [`framing`] (batches,
+//! greeting), [`admin`], [`bring_up`] (the steps), [`facts`], [`plan`], [`outcome`] (statuses),
+//! [`breaks`], [`liveness`], and [`discovery`], a small machine of its own. Not here:
+//! authentication and TLS. Spec: NVMe/TCP transport; NVMe base, "Fabrics".
 
 mod admin;
 mod breaks;
@@ -87,15 +97,16 @@ enum State {
     Live(Live),
     /// The controller is told that we leave.
     Leaving,
-    /// An I/O queue is silent: the controller is being reset. `drains`: its answer proves that nothing of the old queues is
-    /// carried out any more.
+    /// An I/O queue is silent: the controller is being reset. `drains`: its answer proves that
+    /// nothing of the old queues is carried out any more.
     Resetting {
         step: ResetStep,
         drains: bool,
     },
     /// A fault was found, and is about to be broken off for.
     Failed,
-    /// The connections are being closed. `drained`: the target said that no command of theirs is carried out any more.
+    /// The connections are being closed. `drained`: the target said that no command of theirs is
+    /// carried out any more.
     Breaking {
         drained: bool,
     },
@@ -110,13 +121,14 @@ struct Live {
     namespace: Namespace,
 }
 
-/// What is known of the namespace while the association stands. Only one that was identified and has not changed since gets
-/// commands: another one under its number would take them for its own.
+/// What is known of the namespace while the association stands. Only one that was identified and
+/// has not changed since gets commands: another one under its number would take them for its own.
 #[derive(Debug)]
 enum Namespace {
     Known,
-    /// It changed. What was sent before may still be on its way, so who it is is asked once all of that is answered: a target
-    /// may let nothing through until it was asked (ours does), and what comes late must not profit from that.
+    /// It changed. What was sent before may still be on its way, so who it is is asked once all of
+    /// that is answered: a target may let nothing through until it was asked (ours does), and what
+    /// comes late must not profit from that.
     Changed,
     /// It is being identified; `again`: it changed once more meanwhile.
     Asked {
@@ -150,8 +162,8 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// An initiator that connects. `shared` tells that others write to the same disk through associations of their own; `seed`
-    /// decides the jitter of its rests.
+    /// An initiator that connects. `shared` tells that others write to the same disk through
+    /// associations of their own; `seed` decides the jitter of its rests.
     pub fn new(mut settings: Settings, shared: bool, seed: u64) -> Initiator {
         assert!(!settings.addresses.is_empty(), "a remote disk without an address");
         settings.queues = settings.queues.clamp(1, IO_QUEUES_MAX);
@@ -206,7 +218,8 @@ impl Initiator {
         self.disk.presence.is_closing()
     }
 
-    /// The process is about to end: requests are carried out while the association stands, but do not wait for one.
+    /// The process is about to end: requests are carried out while the association stands, but do
+    /// not wait for one.
     pub fn drain(&mut self) {
         self.disk.drain();
     }
@@ -411,7 +424,8 @@ impl Initiator {
         if overdue.any(|at| at <= now) { fault("the target takes no more bytes") } else { Ok(()) }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
+    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be
+    /// called.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let slack = self.silences.slack();

@@ -1,7 +1,8 @@
 //! What a status means for the request: the one place where NVMe statuses become outcomes.
 //!
-//! A status never makes an outcome *unknown*: a target that answers has finished with the command. Statuses that say "not now" without DNR ask for
-//! another try, which is always safe, because a command that failed so was not carried out. Spec: NVMe base, "Status Field".
+//! A status never makes an outcome *unknown*: a target that answers has finished with the command.
+//! Statuses that say "not now" without DNR ask for another try, which is always safe, because a
+//! command that failed so was not carried out. Spec: NVMe base, "Status Field".
 
 use block::{Failure, Outcome};
 use remote::Verdict;

@@ -13,7 +13,8 @@ use super::facts::Limits;
 /// What to do next about a job.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// Send this command, which is followed by so many bytes of the job's payload, in its capsule or when asked for.
+    /// Send this command, which is followed by so many bytes of the job's payload, in its capsule
+    /// or when asked for.
     Command { command: Command, sends: u32 },
     /// It is too large for one command.
     Split,
@@ -86,7 +87,8 @@ fn plan_without_data(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
     Plan::Command { command, sends: 0 }
 }
 
-/// As many ranges as one command takes. A range that is not whole blocks is rounded inwards: what is left out merely stays.
+/// As many ranges as one command takes. A range that is not whole blocks is rounded inwards: what
+/// is left out merely stays.
 fn plan_discard(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
     if limits.ranges == 0 {
         return Plan::Finish(Outcome::NotDone(Failure::Unsupported));

@@ -1,12 +1,14 @@
 //! One I/O queue: its slots, and what comes in on its connection. This is the hot path.
 //!
-//! In: commands of jobs, received bytes. Out: jobs that are over, by [`Disk::conclude`]. A command's identifier is its slot (12 bits) and the slot's
-//! generation (4 bits), so that an answer that comes twice finds nothing. A slot is free again when its command was answered *and* the payload that was
-//! lent to a batch is back. Data of small reads are copied out of the stream; what is missing of a large one is received straight into its buffer.
+//! In: commands of jobs, received bytes. Out: jobs that are over, by [`Disk::conclude`]. A
+//! command's identifier is its slot (12 bits) and the slot's generation (4 bits), so that an answer
+//! that comes twice finds nothing. A slot is free again when its command was answered *and* the
+//! payload that was lent to a batch is back. Data of small reads are copied out of the stream; what
+//! is missing of a large one is received straight into its buffer.
 //!
-//! How data of reads are taken is in [`data`].
-//! Errors: a [`Fault`] for everything that a target must not do. A wrong data digest only has its command asked again.
-//! Spec: NVMe/TCP, "Command data transfer", "Data digest".
+//! How data of reads are taken is in [`data`]. Errors: a [`Fault`] for everything that a target
+//! must not do. A wrong data digest only has its command asked again. Spec: NVMe/TCP, "Command data
+//! transfer", "Data digest".
 
 mod data;
 
@@ -34,7 +36,8 @@ const SLOT_BITS: u32 = 12;
 const CONNECT_ID: u16 = u16::MAX;
 /// The identifier of the command that asks for a sign of life.
 const PROBE_ID: u16 = u16::MAX - 1;
-/// What may arrive beyond the header that we wait for while only large reads are under way: a response, a digest, the next header.
+/// What may arrive beyond the header that we wait for while only large reads are under way: a
+/// response, a digest, the next header.
 const HEADERS_AHEAD: u32 = 96;
 /// What one receive takes of everything else.
 const UNBOUNDED: u32 = u32::MAX;
@@ -131,7 +134,8 @@ impl Queue {
         self.heard = self.heard.max(now);
     }
 
-    /// When [`probe`](Self::probe) wants to be called: nothing was heard for `slack` times the usual while something is asked.
+    /// When [`probe`](Self::probe) wants to be called: nothing was heard for `slack` times the
+    /// usual while something is asked.
     #[inline]
     pub(super) fn quiet_at(&self, slack: u32) -> Option<Instant> {
         if self.outstanding == 0 || !self.live {
@@ -149,8 +153,8 @@ impl Queue {
         if self.probing {
             return true;
         }
-        // Property Get belongs on admin queues: every target refuses it here at once, without memory or a disk. And a queue
-        // has one entry more than we use for disk.
+        // Property Get belongs on admin queues: every target refuses it here at once, without
+        // memory or a disk. And a queue has one entry more than we use for disk.
         let probe = Command::property_get(Register::CSTS.0, false).with_command_id(PROBE_ID);
         self.framing.push_command(probe);
         self.probing = true;
@@ -440,7 +444,8 @@ impl Queue {
         }
     }
 
-    /// The connection is gone: takes back what was lent, empties the slots and tells which jobs lost their command, and whether it may have left.
+    /// The connection is gone: takes back what was lent, empties the slots and tells which jobs
+    /// lost their command, and whether it may have left.
     pub(super) fn handle_closed(
         &mut self,
         direct: Option<Direct>,

@@ -1,4 +1,5 @@
-//! Where a remote disk is, and how it is to be used. Units: times as `Duration`. What cannot be had is clamped by the initiator: the target may grant less.
+//! Where a remote disk is, and how it is to be used. Units: times as `Duration`. What cannot be had
+//! is clamped by the initiator: the target may grant less.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -29,17 +30,20 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// A request that was not answered after so long ends.
     pub deadline: Duration,
-    /// From the closing of the last connection of an association until its commands are surely dead.
+    /// From the closing of the last connection of an association until its commands are surely
+    /// dead.
     pub quiesce: Duration,
     /// The first connection must stand after so long.
     pub connect_deadline: Duration,
 }
 
 impl Settings {
-    /// Usual settings: 2 queues of 128 commands, both digests, KATO 5 s, deadline 60 s, quiesce 2 KATO, first connection within 10 s.
+    /// Usual settings: 2 queues of 128 commands, both digests, KATO 5 s, deadline 60 s, quiesce 2
+    /// KATO, first connection within 10 s.
     ///
-    /// Quiesce: a target that hears nothing gives us up after KATO; a command that the network held back until just before that gives
-    /// it another KATO. A target that needs longer to stop its disks needs a longer time here.
+    /// Quiesce: a target that hears nothing gives us up after KATO; a command that the network held
+    /// back until just before that gives it another KATO. A target that needs longer to stop its
+    /// disks needs a longer time here.
     pub fn new(
         address: SocketAddr,
         subsystem: Nqn,

@@ -1,7 +1,9 @@
-//! Data of reads as they come in (C2HData): copied out of the stream where they are small, received straight into the buffer where they are not.
+//! Data of reads as they come in (C2HData): copied out of the stream where they are small, received
+//! straight into the buffer where they are not.
 //!
-//! In: headers, bytes, filled direct receives. Errors: a [`Fault`] for data that nobody asked for or that are out of order; a wrong digest marks its job.
-//! Spec: NVMe/TCP, "C2HData", "Data digest".
+//! In: headers, bytes, filled direct receives. Errors: a [`Fault`] for data that nobody asked for
+//! or that are out of order; a wrong digest marks its job. Spec: NVMe/TCP, "C2HData", "Data
+//! digest".
 
 use block::checksum::Crc32c;
 use block::limits::DIRECT_RECEIVE_MIN;
@@ -91,7 +93,8 @@ impl Queue {
         })
     }
 
-    /// Takes data and their digest; says how many bytes it used, and what it wants if that was not all.
+    /// Takes data and their digest; says how many bytes it used, and what it wants if that was not
+    /// all.
     #[inline]
     pub(super) fn take_data(
         &mut self,
