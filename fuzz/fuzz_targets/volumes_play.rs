@@ -139,7 +139,7 @@ impl Play {
             disks,
             held: Vec::new(),
             mail: BTreeMap::new(),
-            memory: SimMemory::new(),
+            memory: SimMemory::default(),
             random: Random::new(u64::from(way)),
             visits: BTreeMap::new(),
             next: 0,

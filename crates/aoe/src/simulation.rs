@@ -19,8 +19,8 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
     Pool, Random, Request, ShardId, Ticket, VolumeId,
 };
-use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId};
+use testkit::Pages;
 use wire::aoe::{Address, AtaArgument, Command, Header, sectors_for_mtu};
 use wire::ata::Opcode;
 

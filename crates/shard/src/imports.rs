@@ -482,29 +482,12 @@ impl Imports {
 mod tests {
     use core::time::Duration;
 
-    use block::checksum::Crc32c;
-    use block::{Buffer, ShardId};
+    use block::ShardId;
     use nvme::tcp::initiator::Settings;
+    use testkit::Pages;
     use wire::nvme::Nqn;
 
     use super::*;
-
-    /// Nothing here touches the bytes of a buffer.
-    struct NoMemory;
-
-    impl Memory for NoMemory {
-        fn materialize(&mut self, _: &mut Buffer) {}
-        fn release(&mut self, _: Buffer) {}
-        fn write(&mut self, _: &mut Buffer, _: u32, _: &[u8]) {}
-        fn read(&self, _: &Buffer, _: u32, _: &mut [u8]) {}
-        fn zero(&mut self, _: &mut Buffer, _: u32, _: u32) {}
-        fn crc32c(&self, _: &Buffer, _: u32, _: u32, running: Crc32c) -> Crc32c {
-            running
-        }
-        fn first_difference(&self, _: &Buffer, _: &Buffer) -> Option<u32> {
-            None
-        }
-    }
 
     const SHARD: crate::Settings =
         crate::Settings { shard: ShardId(0), shards: 1, pages: 4096, seed: 1 };
@@ -532,26 +515,26 @@ mod tests {
     fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
         let mut imports = Imports::new(SHARD);
         imports.insert(DISK, import(17));
-        imports.settle(START, &mut NoMemory);
+        imports.settle(START, &mut Pages::new());
         let mut now = START;
         loop {
             for token in asked(&mut imports) {
                 assert_eq!(imports.disk_of(token), Some(DISK));
-                imports.connect_failed(now, token, 111, &mut NoMemory);
+                imports.connect_failed(now, token, 111, &mut Pages::new());
             }
-            imports.settle(now, &mut NoMemory);
+            imports.settle(now, &mut Pages::new());
             if let [(number, disk, Err(why))] = &imports.take_ready()[..] {
                 assert_eq!((*number, *disk), (17, DISK));
                 assert!(why.contains("127.0.0.1:4420") && why.contains("refused"), "{why}");
                 break;
             }
             now = imports.poll_timeout().expect("it tries again").max(now);
-            imports.handle_timeout(now, &mut NoMemory);
-            imports.settle(now, &mut NoMemory);
+            imports.handle_timeout(now, &mut Pages::new());
+            imports.settle(now, &mut Pages::new());
         }
         assert_eq!(now.since(START), Duration::from_secs(10));
         while imports.needs_settle() {
-            imports.settle(now, &mut NoMemory);
+            imports.settle(now, &mut Pages::new());
         }
         assert!(imports.is_empty());
     }
@@ -560,23 +543,23 @@ mod tests {
     fn a_connection_that_comes_for_a_removed_import_is_closed_and_not_given_to_its_successor() {
         let mut imports = Imports::new(SHARD);
         imports.insert(DISK, import(1));
-        imports.settle(START, &mut NoMemory);
+        imports.settle(START, &mut Pages::new());
         let old = asked(&mut imports)[0];
         imports.close(DISK);
         assert!(imports.take_ready()[0].2.is_err(), "its order is answered");
         imports.insert(DISK, import(2));
-        imports.settle(START, &mut NoMemory);
+        imports.settle(START, &mut Pages::new());
         let new = asked(&mut imports)[0];
         assert_ne!(old, new);
         let connection = ConnectionId { slot: 5, generation: 0 };
         let local = "127.0.0.1:9".parse().expect("an address");
-        imports.connected(START, old, connection, local, &mut NoMemory);
+        imports.connected(START, old, connection, local, &mut Pages::new());
         assert_eq!(imports.disk_of(old), Some(DISK));
-        imports.settle(START, &mut NoMemory);
+        imports.settle(START, &mut Pages::new());
         let close = imports.take_effects().next();
         assert!(matches!(close, Some(Effect::Close { connection: c, .. }) if c == connection));
-        imports.closed(START, DISK, connection, None, None, &mut NoMemory);
-        imports.settle(START, &mut NoMemory);
+        imports.closed(START, DISK, connection, None, None, &mut Pages::new());
+        imports.settle(START, &mut Pages::new());
         assert_eq!(imports.disk_of(old), None, "the old one is gone");
         assert_eq!(imports.disk_of(new), Some(DISK));
     }
@@ -586,7 +569,7 @@ mod tests {
         let mut imports = Imports::new(SHARD);
         imports.close_all();
         assert_eq!(imports.poll_timeout(), None, "a drain with nothing imported");
-        imports.connect_failed(START, 1 << 32, 111, &mut NoMemory);
+        imports.connect_failed(START, 1 << 32, 111, &mut Pages::new());
         assert_eq!(imports.poll_timeout(), None, "an answer for an import that is gone");
     }
 
@@ -594,12 +577,12 @@ mod tests {
     fn requests_that_came_after_a_settle_are_not_forgotten() {
         let mut imports = Imports::new(SHARD);
         imports.insert(DISK, import(1));
-        imports.settle(START, &mut NoMemory);
+        imports.settle(START, &mut Pages::new());
         assert!(!imports.needs_settle());
         let ticket = block::Ticket::default();
         let request = Request { ticket, operation: block::Operation::Flush };
         let import = imports.get_mut(DISK).expect("it is there");
-        import.handle_request(START, request, &mut NoMemory);
+        import.handle_request(START, request, &mut Pages::new());
         assert!(imports.needs_settle() && imports.poll_timeout() == Some(Instant::ZERO));
         assert!(!imports.is_quiet());
     }

@@ -5,12 +5,10 @@
 use std::collections::VecDeque;
 
 use aoe::{Control, Export, ExportId};
-use block::{
-    ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, ShardId, VolumeId,
-};
-use contract::suite::Pages;
+use block::{ByteCount, Instant, Outcome, ShardId, VolumeId};
 use contract::{Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine};
 use shard::{Answer, ImportSettings, Mail, News, Order, Settings, Shard, StoreKey};
+use testkit::{Pages, perform};
 use volume::{Layout, Member, Reservation};
 use wire::aoe::Address;
 
@@ -147,7 +145,8 @@ impl Host {
                 return;
             }
             for (_, request) in asks {
-                events.push(Event::Completed(perform(&mut self.disk, request, memory)));
+                let done = perform(&mut self.disk, request, Outcome::Done, memory);
+                events.push(Event::Completed(done));
             }
             for event in events {
                 machine.handle_event(self.now, event, memory);
@@ -174,21 +173,6 @@ impl Host {
         self.tell(to.index(), Event::Mail { from: ShardId::CONTROL, mail });
         self.carry();
     }
-}
-
-fn perform(disk: &mut [u8], mut request: block::Request, memory: &mut Pages) -> Completion {
-    let range = |extent: &Extent| extent.offset.0 as usize..extent.end().0 as usize;
-    match &mut request.operation {
-        Operation::Read { extent, buffer } => {
-            memory.materialize(buffer);
-            memory.write(buffer, 0, &disk[range(extent)]);
-        }
-        Operation::Write { extent, buffer, .. } => {
-            memory.read(buffer, 0, &mut disk[range(extent)]);
-        }
-        _ => {}
-    }
-    request.complete(Outcome::Done)
 }
 
 /// A frame to the target.

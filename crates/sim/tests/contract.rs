@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use block::{Random, ShardId};
-use contract::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
 use contract::{DiskId, Instruction, LinkFacts, LinkId, ListenerId, Loss, Spread};
 use sim::disk::{Behaviour, SimDisk};
 use sim::ethernet::Weather;
 use sim::trace::Trace;
 use sim::world::{Timing, World};
+use testkit::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
 
 const HOST: usize = 0;
 

@@ -6,7 +6,7 @@
 use block::ShardId;
 
 use super::{Command, FramePart, Report};
-use crate::{LinkFacts, LinkId};
+use contract::{LinkFacts, LinkId};
 
 /// Two links of machines of the suite, on shards of one driver or two.
 ///

@@ -8,11 +8,8 @@
 //! harness that can choose (the simulator) cuts, delays and shortens what it carries as it likes.
 //!
 //! Links have scenes of their own, over a [`Cable`].
-//!
-//! [`Pages`] is for the other side: the memory that tests of machines alone lend to them.
 
 mod links;
-mod pages;
 mod scenes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,9 +21,8 @@ use block::{
 };
 
 pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
-pub use pages::Pages;
 
-use crate::{
+use contract::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
     Machine, Next, Receive, SendBatch,
 };
