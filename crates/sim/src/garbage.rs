@@ -3,12 +3,12 @@
 
 use block::Random;
 use contract::Machine;
+use testkit::nvme::capsule;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::identify::Cns;
 use wire::nvme::{Command, Nqn};
-use wire::nvme_tcp::{CapsuleCommand, Digests, ICReq};
+use wire::nvme_tcp::{Digests, ICReq};
 
-use crate::raw_host::seal;
 use crate::world::World;
 
 /// A peer that is still connected.
@@ -147,9 +147,4 @@ fn admin_command(id: u16, digests: Digests, random: &mut Random) -> Vec<u8> {
         }
     };
     capsule(command.with_command_id(id), &[], digests)
-}
-
-fn capsule(command: Command, data: &[u8], digests: Digests) -> Vec<u8> {
-    let header = CapsuleCommand::new(command, digests, data.len() as u32).emit();
-    seal(&header, data, digests)
 }

@@ -275,3 +275,110 @@ impl<T: Debug> Host<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::nvme_tcp::{CapsuleResponse, DataHeader, PduFlags};
+
+    const LAST_OF_ALL: PduFlags = PduFlags(0x0c);
+
+    /// A host that is greeted and asked one command, number 7.
+    fn host(data: Data, flow_control_off: bool) -> Host<()> {
+        let mut host = Host::new(Digests::NONE);
+        host.flow_control_off = flow_control_off;
+        host.hear(&ICResp::new(Digests::NONE, 4096).emit());
+        assert!(matches!(host.next(), Ok(Some(Heard::Greeted(_)))));
+        host.ask(7, Command::flush(1), (), data, &[]);
+        host
+    }
+
+    fn response(id: u16) -> Vec<u8> {
+        let entry = Completion::new(id, Status::SUCCESS);
+        CapsuleResponse::new(entry, Digests::NONE).emit().to_vec()
+    }
+
+    fn data(offset: u32, length: usize, flags: PduFlags) -> Vec<u8> {
+        let header = DataHeader::c2h(7, offset, length as u32, flags, Digests::NONE).emit();
+        super::super::seal(&header, &vec![0; length], Digests::NONE)
+    }
+
+    fn r2t(offset: u32, length: u32) -> Vec<u8> {
+        R2T::new(7, 1, offset, length, Digests::NONE).emit().to_vec()
+    }
+
+    fn is_broken(mut host: Host<()>, pdus: &[Vec<u8>]) -> bool {
+        host.hear(&pdus.concat());
+        loop {
+            match host.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return false,
+                Err(Fault::Broken(_)) => return true,
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_is_answered_once() {
+        assert!(!is_broken(host(Data::None, false), &[response(7)]));
+        assert!(is_broken(host(Data::None, false), &[response(7), response(7)]));
+        assert!(is_broken(host(Data::None, false), &[response(8)]));
+    }
+
+    #[test]
+    fn data_come_in_order_within_what_is_read_and_all_of_it() {
+        let none = PduFlags::NONE;
+        let read = || host(Data::In(1024), false);
+        assert!(!is_broken(read(), &[data(0, 512, none), data(512, 512, none), response(7)]));
+        assert!(is_broken(read(), &[data(512, 512, none)]));
+        assert!(is_broken(read(), &[data(0, 1024, none), data(1024, 512, none)]));
+        assert!(is_broken(read(), &[data(0, 512, none), response(7)]), "success is too early");
+        let some = || host(Data::InAtMost(1024), false);
+        assert!(!is_broken(some(), &[data(0, 512, none), response(7)]));
+        assert!(is_broken(host(Data::None, false), &[data(0, 512, none)]));
+    }
+
+    #[test]
+    fn success_in_the_last_data_is_the_answer_where_flow_control_is_off() {
+        let read = |off| host(Data::In(512), off);
+        assert!(is_broken(read(false), &[data(0, 512, LAST_OF_ALL)]));
+        assert!(is_broken(read(true), &[data(0, 512, LAST_OF_ALL), response(7)]));
+        let mut host = read(true);
+        host.hear(&data(0, 512, LAST_OF_ALL));
+        assert!(matches!(host.next(), Ok(Some(Heard::Data { command: 7, offset: 0, .. }))));
+        assert_eq!(host.asked.len(), 1, "whoever gets the data knows the command");
+        assert!(matches!(host.next(), Ok(Some(Heard::Answered(..)))));
+        assert!(host.asked.is_empty());
+    }
+
+    #[test]
+    fn r2ts_come_in_order_within_what_is_written() {
+        let write = || host(Data::Out(1024), false);
+        assert!(!is_broken(write(), &[r2t(0, 512), r2t(512, 512), response(7)]));
+        assert!(is_broken(write(), &[r2t(512, 512)]));
+        assert!(is_broken(write(), &[r2t(0, 2048)]));
+        assert!(is_broken(write(), &[r2t(0, 512), response(7)]), "success is too early");
+        assert!(is_broken(host(Data::In(1024), false), &[r2t(0, 512)]));
+    }
+
+    #[test]
+    fn a_lenient_host_hears_whatever_parses() {
+        let pdus = [response(9), r2t(512, 9), data(4096, 512, LAST_OF_ALL), response(7)];
+        for lenient in [false, true] {
+            let mut host = host(Data::In(1024), false);
+            host.lenient = lenient;
+            assert_eq!(is_broken(host, &pdus), !lenient);
+        }
+    }
+
+    #[test]
+    fn garbled_bytes_are_told_from_broken_rules() {
+        let mut host = Host::<()>::new(Digests { header: true, data: false });
+        host.hear(&ICResp::new(Digests::NONE, 4096).emit());
+        assert!(matches!(host.next(), Err(Fault::Garbled(_))), "other digests");
+        let mut host = Host::<()>::new(Digests::NONE);
+        host.hear(&[0x5e; 64]);
+        assert!(matches!(host.next(), Err(Fault::Garbled(_)) | Ok(None)));
+    }
+}
