@@ -9,20 +9,16 @@
 
 pub mod client;
 mod clients;
-mod controller;
 pub mod disk;
 mod ending;
 pub mod ethernet;
-mod exports;
 mod faults;
-pub mod garbage;
-mod hostile;
-mod lan;
 pub mod memory;
 pub mod network;
 pub mod node;
 pub mod oracle;
-pub mod raw_host;
+mod over_aoe;
+pub mod over_nvme;
 pub mod run;
 pub mod scenario;
 pub mod trace;

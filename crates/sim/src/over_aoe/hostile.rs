@@ -12,7 +12,7 @@ use wire::aoe::{
 use wire::ata::Opcode;
 use wire::ethernet::MacAddress;
 
-use crate::lan::{ADDRESS, frame};
+use super::lan::{ADDRESS, frame};
 use crate::world::World;
 
 /// The station.

@@ -12,9 +12,8 @@ use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
+use super::{ControlHost, hostile::Hostile};
 use crate::client::VOLUME;
-use crate::controller::ControlHost;
-use crate::hostile::Hostile;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
 use crate::scenario::{Lan, Setup};
 use crate::world::World;

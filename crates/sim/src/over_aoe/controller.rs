@@ -16,7 +16,7 @@ use wire::aoe::{
 };
 use wire::ethernet::MacAddress;
 
-use crate::lan::{ADDRESS, frame};
+use super::lan::{ADDRESS, frame};
 use crate::world::World;
 
 const MILLISECOND: u64 = 1_000_000;
