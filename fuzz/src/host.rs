@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use testkit::nvme::host::{Data, Heard, Host as Line};
 pub use testkit::nvme::{nqn, seal};
-use wire::nvme::{Command, Nqn};
 use wire::nvme::command::{Fuse, SglDescriptor};
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::LogId;
+use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::{Digests, R2T};
 
 use crate::choices::Choices;

@@ -12,9 +12,9 @@ use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
 };
 use shard::{Mail, Shard, machine};
+use testkit::oracle::{Content, Oracle, WriteId};
 
 use crate::disk::SECTOR;
-use crate::oracle::{Content, Oracle, WriteId};
 
 /// The volume on a client.
 pub const VOLUME: VolumeId = VolumeId(0);

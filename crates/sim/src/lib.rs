@@ -4,7 +4,7 @@
 //! raw hosts that do what our initiator never does, and peers that talk garbage.
 //! Between them lie a network that delays, splits and cuts, disks that are slow, fail, tear and forget, and mail that takes its time.
 //! Same seed, same trace. What does not live here: real sockets, files, clocks, threads.
-//! Read [`world`] first, then [`scenario`] and [`oracle`].
+//! Read [`world`] first, then [`scenario`] and `testkit::oracle`.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -16,7 +16,6 @@ mod faults;
 pub mod memory;
 pub mod network;
 pub mod node;
-pub mod oracle;
 mod over_aoe;
 pub mod over_nvme;
 pub mod run;

@@ -2,6 +2,7 @@
 //!
 //! - `suite`: the driver contract, as scenes that run against every driver.
 //! - `pages`: memory that watches its pages; `volumes`: volumes that answer when they are told to.
+//! - `oracle`: what each block of a volume may hold.
 //! - `pipe`: the driver's side of one connection.
 //! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out.
 //!
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod nvme;
+pub mod oracle;
 pub mod pages;
 pub mod pipe;
 pub mod suite;

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use block::Random;
 use contract::Machine;
 use testkit::nvme::host::{Fault, Heard};
+use testkit::oracle::WriteId;
 use wire::nvme::fabrics::{
     Configuration, Connect, ConnectAttributes, ConnectData, ConnectResult, ControllerStatus,
     Register,
@@ -30,7 +31,6 @@ use wire::nvme_tcp::Digests;
 
 use crate::client::Log;
 use crate::disk::SECTOR;
-use crate::oracle::WriteId;
 use crate::world::World;
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};

@@ -2,13 +2,13 @@
 
 use contract::Machine;
 use nvme::io::COMPARE_AND_WRITE_MAX;
+use testkit::oracle::{Content, Oracle, WriteId};
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Completion, Status};
 
 use super::{RawHost, Step, bytes_of};
 use crate::client::Log;
 use crate::disk::SECTOR;
-use crate::oracle::{Content, Oracle, WriteId};
 use crate::world::World;
 
 use super::line::Line;
