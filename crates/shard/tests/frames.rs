@@ -11,6 +11,7 @@ use shard::{Answer, ImportSettings, Mail, News, Order, Settings, Shard, StoreKey
 use testkit::{Pages, perform};
 use volume::{Layout, Member, Reservation};
 use wire::aoe::Address;
+use wire::ethernet::MacAddress;
 
 const LINK: LinkId = LinkId(4);
 const EXPORT: ExportId = ExportId(9);
@@ -177,18 +178,13 @@ impl Host {
 
 /// A frame to the target.
 fn request(source: [u8; 6], command: u8, tag: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = [&TARGET[..], &source, &[0x88, 0xa2, 0x10, 0, 0, 7, 3, command]].concat();
-    bytes.extend(tag.to_be_bytes());
-    bytes.extend(body);
-    bytes.resize(bytes.len().max(60), 0);
-    bytes
+    let message = testkit::aoe::request(ADDRESS, command, tag, body);
+    testkit::aoe::frame(MacAddress(TARGET), MacAddress(source), None, &message)
 }
 
 /// READ SECTORS EXT and WRITE SECTORS EXT.
 fn ata(source: [u8; 6], tag: u32, op: u8, lba: u8, data: &[u8]) -> Vec<u8> {
-    let flags = 0x40 | u8::from(op == 0x34);
-    let body = [&[flags, 0, 1, op, lba, 0, 0, 0, 0, 0, 0, 0], data].concat();
-    request(source, 0, tag, &body)
+    request(source, 0, tag, &testkit::aoe::ata(op, lba.into(), 1, data))
 }
 
 fn reserve(source: [u8; 6], tag: u32, list: &[[u8; 6]]) -> Vec<u8> {

@@ -8,6 +8,7 @@ use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::{LinkFacts, LinkId, Spread};
 use shard::{ImportSettings, Mail, Order, StoreKey, StoredValue};
+use testkit::aoe::Station;
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -16,7 +17,6 @@ use super::{ControlHost, hostile::Hostile};
 use crate::client::VOLUME;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
 use crate::scenario::{Lan, Setup};
-use crate::world::World;
 
 /// Where the volume is.
 pub(crate) const ADDRESS: Address = Address::new(7, 0);
@@ -100,14 +100,9 @@ impl Run {
         let macs = || clients.iter().map(|host| macs_of(*host, lan.links)).collect::<Vec<_>>();
         if lan.control {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST, 0));
-            let control = ControlHost::new(
-                self.random.fork(),
-                station,
-                MacAddress(mac_of(CONTROL_HOST, 0)),
-                MacAddress(mac_of(TARGET, 0)),
-                lan.vlan,
-                macs(),
-            );
+            let (own, target) = (mac_of(CONTROL_HOST, 0), mac_of(TARGET, 0));
+            let speaker = Station::new(MacAddress(own), MacAddress(target), lan.vlan);
+            let control = ControlHost::new(self.random.fork(), station, speaker, macs());
             self.lan.controller = Some(control);
         }
         if self.setup.faults.hostile_ms > 0 {
@@ -213,36 +208,5 @@ impl Run {
 pub(crate) fn disturb(run: &mut Run) {
     if let Some(hostile) = &mut run.lan.hostile {
         hostile.send(&mut run.world);
-    }
-}
-
-/// A frame of AoE from one station to another.
-pub(crate) fn frame(
-    to: MacAddress,
-    from: MacAddress,
-    vlan: Option<u16>,
-    message: &[u8],
-) -> Vec<u8> {
-    let mut bytes = [to.0, from.0].concat();
-    if let Some(vlan) = vlan {
-        bytes.extend([0x81, 0x00]);
-        bytes.extend(vlan.to_be_bytes());
-    }
-    bytes.extend([0x88, 0xa2]);
-    bytes.extend(message);
-    bytes.resize(bytes.len().max(60), 0);
-    bytes
-}
-
-impl<M: contract::Machine> World<M> {
-    /// A frame for a station: who sent it, and what stands behind the EtherType; `None` when none came that is AoE.
-    pub(crate) fn receive_message(&mut self, station: usize) -> Option<(MacAddress, Vec<u8>)> {
-        loop {
-            let (_, bytes) = crate::ethernet::untag(self.receive_frame(station)?);
-            if bytes.len() >= 14 && bytes[12..14] == [0x88, 0xa2] {
-                let from = MacAddress(bytes[6..12].try_into().expect("6 bytes"));
-                return Some((from, bytes[14..].to_vec()));
-            }
-        }
     }
 }

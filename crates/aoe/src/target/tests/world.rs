@@ -11,6 +11,7 @@ use testkit::{Below, Pages, perform};
 use volume::agreement::{Agreement, Outbox};
 use volume::{Reservation, reservation};
 use wire::aoe::Address;
+use wire::ethernet::MacAddress;
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
@@ -66,25 +67,15 @@ pub(super) fn facts(mtu: u32) -> LinkFacts {
     LinkFacts { mac: OWN, mtu, vlan: None, ring_frames: 512 }
 }
 
-/// Frames of the initiator at `source`, from the sheet's tables.
+/// Frames of the initiator at `source`.
 pub(super) fn frame(to: [u8; 6], source: [u8; 6], command: u8, tag: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = [&to[..], &source, &[0x88, 0xa2, 0x10, 0, 0, 7, 3, command]].concat();
-    bytes.extend(tag.to_be_bytes());
-    bytes.extend(body);
-    if bytes.len() < 60 {
-        bytes.resize(60, 0);
-    }
-    bytes
+    let message = testkit::aoe::request(ADDRESS, command, tag, body);
+    testkit::aoe::frame(MacAddress(to), MacAddress(source), None, &message)
 }
 
 /// An EXT command with 48 bits of address.
 pub(super) fn ata(source: [u8; 6], tag: u32, op: u8, lba: u64, count: u8, data: &[u8]) -> Vec<u8> {
-    let flags = 0x40 | u8::from(matches!(op, 0x34 | 0x35 | 0x06));
-    let mut body = vec![flags, 0, count, op];
-    body.extend(&lba.to_le_bytes()[..6]);
-    body.extend([0, 0]);
-    body.extend(data);
-    frame(OWN, source, 0, tag, &body)
+    frame(OWN, source, 0, tag, &testkit::aoe::ata(op, lba, count, data))
 }
 
 pub(super) fn read(source: [u8; 6], tag: u32, lba: u64, count: u8) -> Vec<u8> {
