@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use block::random::Random;
-use block::{Buffer, Extent, Operation, Outcome};
+use block::{Extent, Operation, Outcome};
 use testkit::oracle::{BLOCK, Content, Oracle};
 use wire::nvme_tcp::Digests;
 
