@@ -11,11 +11,12 @@ use aoe::initiator::{Initiator, InitiatorEffect, Settings};
 use block::{
     Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Request, ShardId, Ticket,
 };
-use contract::{FrameBatch, InFrame, LinkId};
+use contract::link::open;
+use contract::{EtherType, FrameBatch, InFrame, LinkId};
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::Choices;
 use plateway_fuzz::content::{Pattern, SIZE, WISHES, Wish, expect, fill};
-use plateway_fuzz::ether::{LINKS, Serving, facts, station};
+use plateway_fuzz::ether::{LINKS, Serving, facts};
 use testkit::Pages;
 use wire::aoe::Address;
 
@@ -147,10 +148,11 @@ impl Play {
 
     fn fall(&mut self, which: usize) -> bool {
         let Some((link, bytes)) = self.down.remove(which) else { return false };
-        let is_ours = bytes[..6] == station(1, link) || bytes[..6] == [0xff; 6];
-        if is_ours || self.tampered {
-            let frame = InFrame { link, tag: None, bytes: &bytes };
-            self.initiator.handle_frame(self.serving.now, frame, &mut self.memory);
+        let opened = open(&facts(1, link), &InFrame { link, tag: None, bytes: &bytes });
+        if let Ok(frame) = opened
+            && frame.ether_type == EtherType::AOE
+        {
+            self.initiator.handle_frame(self.serving.now, &frame, &mut self.memory);
         }
         true
     }

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::{contract, one_line};
 use wire::nvme::command::DsmRange;
-use wire::nvme::feature::{HostBehavior, Timestamp};
+use wire::nvme::feature::Timestamp;
 use wire::nvme::{Command, Completion};
 
 fuzz_target!(|input: &[u8]| {
@@ -23,7 +23,6 @@ fuzz_target!(|input: &[u8]| {
             let _ = format!("{range:?}");
         }
         contract!(Timestamp, data);
-        contract!(HostBehavior, data);
     }
     if let Some(completion) = contract!(Completion, input) {
         one_line(&completion);

@@ -6,10 +6,10 @@
 use core::time::Duration;
 
 use block::limits::POOL_PAGES_MIN;
-use contract::Loss;
+use contract::{Loss, StreamEffect};
 use libfuzzer_sys::fuzz_target;
 use nvme::subsystem::{Hosts, Subsystem};
-use nvme::tcp::initiator::{Discovery, InitiatorEffect};
+use nvme::tcp::initiator::Discovery;
 use plateway_fuzz::Choices;
 use plateway_fuzz::host::{HOST, nqn, tamper};
 use plateway_fuzz::peer::{self, Peer};
@@ -117,9 +117,9 @@ impl Play {
         self.discovery.settle(self.target.now);
         while let Some(effect) = self.discovery.poll_effect() {
             match effect {
-                InitiatorEffect::Connect { .. } => self.asked = true,
-                InitiatorEffect::Send { batch, .. } => self.peers[0].pipe.send(batch),
-                InitiatorEffect::Close { after_send, .. } => self.peers[0].pipe.end(after_send),
+                StreamEffect::Connect { .. } => self.asked = true,
+                StreamEffect::Send { batch, .. } => self.peers[0].pipe.send(batch),
+                StreamEffect::Close { after_send, .. } => self.peers[0].pipe.end(after_send),
             }
         }
         if let Some(result) = self.discovery.poll_result() {

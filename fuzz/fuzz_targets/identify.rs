@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::contract;
 use wire::nvme::identify::{
     ActiveNamespaces, DescriptorList, IdentifyController, IdentifyNamespace,
-    IdentifyNamespaceIndependent, IdentifyNvmController, IdentifyNvmNamespace, IoCommandSets,
+    IdentifyNamespaceIndependent, IdentifyNvmController,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -16,8 +16,6 @@ fuzz_target!(|input: &[u8]| {
     contract!(IdentifyNamespace, &page);
     contract!(IdentifyNamespaceIndependent, &page);
     contract!(IdentifyNvmController, &page);
-    contract!(IdentifyNvmNamespace, &page);
-    contract!(IoCommandSets, &page);
     let mut before = 0;
     for nsid in ActiveNamespaces::parse(&page) {
         assert_ne!(nsid, 0, "zero ends the list");

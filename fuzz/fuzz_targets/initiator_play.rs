@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use block::limits::POOL_PAGES_MIN;
 use block::{Buffer, Completion, Extent, MachineId, Memory, Operation, Request, ShardId, Ticket};
-use contract::{Loss, Receive};
+use contract::{Loss, Receive, StreamEffect};
 use libfuzzer_sys::fuzz_target;
-use nvme::tcp::initiator::{Initiator, InitiatorEffect, Settings};
+use nvme::tcp::initiator::{Initiator, Settings};
 use plateway_fuzz::Choices;
 use plateway_fuzz::content::{Pattern, WISHES, expect, fill};
 use plateway_fuzz::host::{HOST, LENGTHS, SIZE, SUBSYSTEM, nqn, tamper};
@@ -162,11 +162,11 @@ impl Play {
         self.initiator.settle(self.target.now, &mut self.memory);
         while let Some(effect) = self.initiator.poll_effect() {
             match effect {
-                InitiatorEffect::Connect { token, .. } => self.asked.push_back(token),
-                InitiatorEffect::Send { connection, batch } => {
+                StreamEffect::Connect { token, .. } => self.asked.push_back(token),
+                StreamEffect::Send { connection, batch } => {
                     self.peers[connection.slot as usize].pipe.send(batch);
                 }
-                InitiatorEffect::Close { connection, after_send } => {
+                StreamEffect::Close { connection, after_send } => {
                     self.peers[connection.slot as usize].pipe.end(after_send);
                 }
             }

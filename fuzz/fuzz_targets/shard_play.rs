@@ -19,7 +19,7 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{self, Pattern, WISHES, Wish};
 use plateway_fuzz::host::{Host, SIZE, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::target::{endpoint, namespace};
-use shard::{Answer, Mail, Order, Settings, Shard};
+use shard::{Answer, Export, ExportKey, Mail, Order, Protocol, Settings, Shard};
 use testkit::Pages;
 use testkit::pipe::{Pipe, Shown};
 use volume::{Layout, Member};
@@ -53,6 +53,7 @@ enum Step {
     Export(bool, bool, u64),
     Unexport,
     Complete,
+    AddListener,
     RemoveListener,
     Report,
     Drain,
@@ -142,6 +143,7 @@ impl Play {
             lease: way & 4 != 0,
             drained: false,
         };
+        play.steps.push_back(Step::AddListener);
         play.steps.extend([1, 2, 3].map(Step::AddDisk));
         play.steps.extend([1, 2].map(Step::AddVolume));
         play.steps.extend([Step::Export(true, true, SIZE), Step::Complete]);
@@ -232,7 +234,7 @@ impl Play {
             4 if there => vec![Step::Resize(volume, false), Step::Export(one, two, SIZE)],
             5 => vec![Step::Unexport],
             6 => vec![Step::Export(one, two, SIZE)],
-            7 => vec![Step::RemoveListener],
+            7 => vec![Step::RemoveListener, Step::AddListener],
             8 if one => vec![Step::RenewDisk(1)],
             _ => vec![Step::Report],
         };
@@ -269,10 +271,13 @@ impl Play {
                             subsystem = subsystem.with_namespace(namespace(nsid, size));
                         }
                     }
-                    Order::SetSubsystem(Box::new(subsystem))
+                    Order::SetExport(Export::Nvme(Box::new(subsystem)))
                 }
-                Step::Unexport => Order::RemoveSubsystem(nqn(SUBSYSTEM)),
+                Step::Unexport => Order::RemoveExport(ExportKey::Nvme(nqn(SUBSYSTEM))),
                 Step::Complete => Order::ConfigurationComplete,
+                Step::AddListener => {
+                    Order::AddListener { listener: ListenerId(0), protocol: Protocol::NvmeTcp }
+                }
                 Step::RemoveListener => Order::RemoveListener(ListenerId(0)),
                 Step::Report => Order::Report,
                 Step::Drain => {

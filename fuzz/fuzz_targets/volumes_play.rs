@@ -412,7 +412,7 @@ impl Play {
         }
         assert_eq!(self.memory.held(), 0, "pages are lost");
         // What was promised survives the power.
-        self.oracle.power_cut();
+        self.oracle.power_cut(self.time);
         for disk in &mut self.disks {
             disk.cut_power(&mut self.random);
         }

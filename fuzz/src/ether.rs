@@ -6,7 +6,7 @@ use aoe::control::Control;
 use aoe::export::{Export, ExportId};
 use aoe::target::{Ask, Context, Target, TargetEffect};
 use block::{ByteCount, Instant, MachineId, Pool, Request, ShardId, VolumeId};
-use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
+use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
 use testkit::Pages;
 use volume::Reservation;
 use volume::agreement::{Agreement, Outbox};
@@ -35,6 +35,7 @@ pub fn facts(number: u8, link: LinkId) -> LinkFacts {
 pub struct Serving {
     /// The machine.
     pub target: Target,
+    links: Links,
     /// The present.
     pub now: Instant,
     /// The pages.
@@ -59,6 +60,7 @@ impl Serving {
     pub fn new(pages: u32) -> Serving {
         let mut serving = Serving {
             target: Target::new(MachineId(4), ShardId(0)),
+            links: Links::default(),
             now: Instant(1_000_000_000),
             memory: Pages::default(),
             pool: Pool::new(pages),
@@ -71,6 +73,7 @@ impl Serving {
             reservations: Agreement::new(ShardId(0), 1),
         };
         for link in 0..LINKS {
+            serving.links.set(LinkId(link), Some(facts(9, LinkId(link))));
             serving.target.link_up(LinkId(link), facts(9, LinkId(link)));
         }
         for export in 0..EXPORTS {
@@ -113,6 +116,7 @@ impl Serving {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut self.requests,
+            shared: &mut (),
         };
         let result = act(&mut self.target, &mut ctx);
         self.held.extend(self.requests.drain(..));
@@ -121,7 +125,10 @@ impl Serving {
 
     /// A frame comes.
     pub fn come(&mut self, link: LinkId, bytes: &[u8]) {
-        self.with(|target, ctx| target.handle_frame(InFrame { link, tag: None, bytes }, ctx));
+        let frame = self.links.open(&InFrame { link, tag: None, bytes });
+        if let Some(frame) = frame.filter(|frame| frame.ether_type == EtherType::AOE) {
+            self.with(|target, ctx| target.handle_frame(&frame, ctx));
+        }
     }
 
     /// The end of a turn. Batches stay out until [`give_back`](Self::give_back).

@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{BlockCount, BlockSize, Instant, MachineId, Pool, Request, ShardId, VolumeId};
-use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive};
+use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionEffect, SessionIdentity};
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
-use nvme::tcp::target::{Connection, ConnectionEffect, Context, Identity, Settings};
+use nvme::tcp::target::{Connection, Context, Settings};
 use testkit::Pages;
 use testkit::pipe::{Pipe, Shown};
 
@@ -98,7 +98,8 @@ impl Target {
     /// Accepts a connection; its number.
     pub fn accept(&mut self) -> usize {
         let index = self.links.len() as u32;
-        let identity = Identity { machine: MachineId(index), generation: 3, shard: ShardId(0) };
+        let identity =
+            SessionIdentity { machine: MachineId(index), generation: 3, shard: ShardId(0) };
         let id = ConnectionId { slot: index, generation: 0 };
         let connection = Connection::new(self.now, identity, id, endpoint(), self.settings);
         self.links.push(Link { connection, pipe: Pipe::default(), said: Vec::new() });
@@ -114,7 +115,7 @@ impl Target {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
+            shared: &mut self.controllers,
             below: &mut self.requests,
         };
         let result = act(&mut self.links[link].connection, &mut ctx);
@@ -134,7 +135,7 @@ impl Target {
                 now,
                 memory,
                 pool: &mut *pool,
-                controllers: &mut *controllers,
+                shared: &mut *controllers,
                 below: &mut *requests,
             };
             match shown {
@@ -162,9 +163,9 @@ impl Target {
                     moved = true;
                     let pipe = &mut self.links[link].pipe;
                     match effect {
-                        ConnectionEffect::Send(batch) => pipe.send(batch),
-                        ConnectionEffect::Resume => pipe.resume(),
-                        ConnectionEffect::Close { after_send } => pipe.end(after_send),
+                        SessionEffect::Send(batch) => pipe.send(batch),
+                        SessionEffect::Resume => pipe.resume(),
+                        SessionEffect::Close { after_send } => pipe.end(after_send),
                     }
                 }
             }
@@ -184,7 +185,7 @@ impl Target {
         while let Some((key, reason)) = self.controllers.poll_close() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.close(reason, ctx));
+            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
         }
         while let Some(flush) = self.controllers.poll_flush() {
             moved = true;

@@ -4,9 +4,10 @@
 //! limit); within a round the sides run one after the other, the order turning each round, and the
 //! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs` and, of
 //! AoE, in `bench/aoe.rs`, processes and their configurations in `bench/process.rs`, the namespaces of AoE
-//! in `bench/lan.rs`, the table and the JSON in `bench/report.rs`. A benchmark, not a test: figures below what is wanted are shown and change no
+//! in `bench/lan.rs`, the table and the JSON in `bench/report.rs`; `bench/against.rs` compares two commits. A benchmark, not a test: figures below what is wanted are shown and change no
 //! exit code. Times: seconds unless named otherwise.
 
+mod against;
 mod aoe;
 mod cases;
 mod lan;
@@ -51,6 +52,12 @@ pub(crate) struct Options {
     /// Binary to measure, in place of building one.
     #[arg(long)]
     plateway: Option<std::path::PathBuf>,
+    /// Compare this tree with a commit, cell by cell and with the commit again as control, in place of the ceiling.
+    #[arg(long, value_name = "COMMIT")]
+    against: Option<String>,
+    /// With --against: how long restless cells are measured again.
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
     /// Cases to run, by name or by the beginning of a name; all without any.
     #[arg(value_name = "CASE")]
     only: Vec<String>,
@@ -66,6 +73,9 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
             options.only.is_empty() || options.only.iter().any(|name| case.name.starts_with(name))
         })
         .collect();
+    if options.against.is_some() {
+        against::choose(&mut chosen, !options.only.is_empty());
+    }
     ensure!(!chosen.is_empty(), "no case has such a name; --list shows them");
     if options.list {
         for case in &chosen {
@@ -82,22 +92,34 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         Some(path) => std::path::absolute(path)?,
         None => crate::release::build(tree)?,
     };
-    let bench = Bench::new(tree, plateway, options.target_cpu, options.load_cpu)?;
-    let plan = json!({
+    let bench_of = |plateway| Bench::new(tree, plateway, options.target_cpu, options.load_cpu);
+    let bench = bench_of(plateway)?;
+    let mut plan = json!({
         "rounds": rounds, "seconds": seconds,
         "target_cpu": options.target_cpu, "load_cpu": options.load_cpu,
     });
     let mut rows = Vec::new();
-    for (number, case) in chosen.iter().enumerate() {
-        let progress = Progress::new(number + 1, chosen.len(), case.name);
-        let measured = measure(&bench, case, rounds, seconds, &progress);
-        progress.done();
-        rows.push(Row::new(case, measured));
+    let (mut head, mut verdict) = (report::HEAD, None);
+    if let Some(commit) = &options.against {
+        let (name, binary) = against::build(tree, commit)?;
+        plan["against"] = name.into();
+        let before = bench_of(binary)?;
+        let most = Duration::from_secs(options.minutes * 60);
+        let benches = [&before, &bench, &before];
+        let (compared, line) = against::run(benches, &chosen, rounds, seconds, most);
+        (rows, head, verdict) = (compared, against::HEAD, Some(line));
+    } else {
+        for (number, case) in chosen.iter().enumerate() {
+            let progress = Progress::new(number + 1, chosen.len(), case.name);
+            let measured = measure(&bench, case, rounds, seconds, &progress);
+            progress.done();
+            rows.push(Row::new(case, measured));
+        }
     }
     let environment = report::environment(tree);
     let path = report::store(tree, &plan, &environment, &rows)?;
-    print!("{}", report::table(&rows, &environment, options.markdown));
-    if let Some(line) = left_out {
+    print!("{}", report::table(head, &rows, &environment, options.markdown));
+    for line in verdict.into_iter().chain(left_out) {
         println!("\n{line}");
     }
     println!("\nfigures: {}", path.display());

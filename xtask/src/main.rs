@@ -4,7 +4,6 @@
 //! between the crates, `release` builds the static binary and proves that it is static, `fuzz` runs the fuzz
 //! targets, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing here is part of the product, so this
 //! may use the clock, files and processes freely; errors are `anyhow` and end the program with code 1.
-#![forbid(unsafe_code)]
 
 mod bench;
 mod fuzz;

@@ -1,15 +1,14 @@
 //! The walls between the rooms: which crate may use which, who is pure, and where unsafe code may live.
 //!
-//! ARCHITECTURE.md draws the picture; the table here is what holds it. Three things are checked:
-//! dependencies (from `cargo metadata`), `#![forbid(unsafe_code)]` at the top of every crate but two, and that
-//! pure crates name nothing of the standard library that reads the world: no clock, threads, sockets, files or
-//! environment, nor hash tables whose order differs from run to run, since the simulator's traces must repeat.
-//! What stands in a `#[cfg(test)]` module or in a file named `tests.rs` is free of the last rule.
+//! ARCHITECTURE.md draws the picture; the table here is what holds it. Dependencies are read from `cargo
+//! metadata`. Purity (no clock, thread, file, socket or hash order) is refused by clippy, which a pure crate
+//! gives one list of names by its `clippy.toml`, a link to `crates/pure.toml`; unsafe code is refused by the
+//! workspace's lints, which two rooms alone do not take over. What is left to check here is that these links
+//! and lints are in place, and that clippy still refuses what we planted.
 
-mod paths;
-
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
@@ -45,7 +44,7 @@ impl Room {
 const ROOMS: &[Room] = &[
     Room::pure("wire", &[]),
     Room::pure("block", &["crc-fast"]),
-    Room::pure("contract", &["block"]),
+    Room::pure("contract", &["block", "wire"]),
     Room::pure("volume", &["block", "contract"]),
     Room::pure("nvme", &["block", "contract", "wire"]),
     Room::pure("aoe", &["block", "contract", "volume", "wire"]),
@@ -66,6 +65,7 @@ const ROOMS: &[Room] = &[
             "anyhow",
             "clap",
             "crc-fast",
+            "hdrhistogram",
             "io-uring",
             "libc",
             "rustix",
@@ -80,47 +80,83 @@ const ROOMS: &[Room] = &[
 /// What tests of any room may use besides what the room may.
 const TEST_TOOLS: &[&str] = &["proptest", "tempfile", "testkit"];
 
-/// Standard-library paths that read the world or have an order of their own.
-const IMPURE: &[&str] = &[
-    "std::collections::HashMap",
-    "std::collections::HashSet",
-    "std::collections::hash_map",
-    "std::collections::hash_set",
-    "std::env",
-    "std::fs",
-    "std::net::TcpListener",
-    "std::net::TcpStream",
-    "std::net::UdpSocket",
-    "std::os",
-    "std::process",
-    "std::thread",
-    "std::time::Instant",
-    "std::time::SystemTime",
-];
+/// The lists of names that a pure crate's clippy refuses.
+const PURE: &str = "crates/pure.toml";
+/// What clippy must refuse, and the mark of the lines where it must.
+const PLANTED: (&str, &str) = ("xtask/planted/impure.rs", "// refused");
+/// What a manifest says that takes over the workspace's lints, of which one forbids unsafe code.
+const LINTS: &str = "[lints]\nworkspace = true\n";
 
 /// Checks all walls, printing each breach, and fails if there was one.
 pub(crate) fn check(tree: &Tree) -> Result<()> {
     let mut breaches = dependency_breaches(&dependencies(tree)?);
     for room in ROOMS {
-        let sources = sources(&tree.root.join("crates").join(room.name).join("src"))?;
-        ensure!(!sources.is_empty(), "crates/{} has no sources", room.name);
-        for (path, text) in &sources {
-            let shown = path.strip_prefix(&tree.root).unwrap_or(path).display().to_string();
-            if room.pure && path.file_name().is_none_or(|name| name != "tests.rs") {
-                breaches.extend(purity_breaches(&shown, text));
-            }
-            let is_root = ["src/lib.rs", "src/main.rs"].iter().any(|end| path.ends_with(end));
-            if is_root && !room.may_unsafe && !forbids_unsafe(text) {
-                breaches.push(format!("{shown}: expected #![forbid(unsafe_code)] at its top"));
-            }
-        }
+        let folder = tree.root.join("crates").join(room.name);
+        breaches.extend(settings_breaches(tree, room, &folder)?);
     }
+    breaches.extend(planted_breaches(tree)?);
     for breach in &breaches {
         println!("{breach}");
     }
     ensure!(breaches.is_empty(), "{} breaches of the walls between rooms", breaches.len());
     println!("{} rooms, no breach", ROOMS.len());
     Ok(())
+}
+
+/// A pure room without the list, or a room that may not be unsafe and does not take over the lints that say so.
+fn settings_breaches(tree: &Tree, room: &Room, folder: &Path) -> Result<Vec<String>> {
+    let mut breaches = Vec::new();
+    let read = |path: &Path| {
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let list = fs::read_to_string(folder.join("clippy.toml")).unwrap_or_default();
+    if room.pure && list != read(&tree.root.join(PURE))? {
+        breaches.push(format!(
+            "crates/{0}/clippy.toml: expected a link to {PURE}: ln -s ../pure.toml crates/{0}/clippy.toml",
+            room.name
+        ));
+    }
+    if !room.may_unsafe && !read(&folder.join("Cargo.toml"))?.contains(LINTS) {
+        breaches.push(format!(
+            "crates/{}/Cargo.toml: expected the workspace's lints, which forbid unsafe code",
+            room.name
+        ));
+    }
+    Ok(breaches)
+}
+
+/// Lines that clippy refuses and should not, or should and does not, with the settings of a pure crate.
+fn planted_breaches(tree: &Tree) -> Result<Vec<String>> {
+    let (file, mark) = PLANTED;
+    let text = fs::read_to_string(tree.root.join(file)).context(file)?;
+    let numbered = text.lines().enumerate();
+    let expected: BTreeSet<u64> =
+        numbered.filter(|(_, line)| line.ends_with(mark)).map(|(at, _)| at as u64 + 1).collect();
+    let room = ROOMS.iter().find(|room| room.pure).context("a pure room")?;
+    let output = tree
+        .command("clippy-driver")
+        .env("CLIPPY_CONF_DIR", tree.root.join("crates").join(room.name))
+        .args(["--crate-type", "lib", "--edition", "2024", "--emit", "metadata", "-o"])
+        .arg(tree.target.join("planted.rmeta"))
+        .args(["--error-format", "json"])
+        .args(["disallowed_types", "disallowed_methods", "disallowed_macros"].map(refused))
+        .arg(file)
+        .output()
+        .context("clippy-driver")?;
+    let mut refused = BTreeSet::new();
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let message: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let spans = message["spans"].as_array().into_iter().flatten();
+        refused.extend(spans.filter_map(|span| span["line_start"].as_u64()));
+    }
+    let show = |line: &u64, what: &str| format!("{file}:{line}: {what} by the list in {PURE}");
+    let passed = expected.difference(&refused).map(|line| show(line, "expected to be refused"));
+    let wronged = refused.difference(&expected).map(|line| show(line, "expected to pass, refused"));
+    Ok(passed.chain(wronged).collect())
+}
+
+fn refused(lint: &str) -> String {
+    format!("-Dclippy::{lint}")
 }
 
 /// A dependency as cargo knows it.
@@ -184,58 +220,6 @@ fn dependency_breaches(found: &[Dependency]) -> Vec<String> {
     breaches
 }
 
-/// Impure names in one file, each with its line.
-fn purity_breaches(shown: &str, text: &str) -> Vec<String> {
-    let mut breaches = Vec::new();
-    for (line, path) in paths::standard_library(text) {
-        let direct = IMPURE.iter().find(|impure| {
-            path == **impure
-                || path.strip_prefix(*impure).is_some_and(|rest| rest.starts_with("::"))
-        });
-        // `use std::time;` or `use std::time::*;` would let the rest of the file say `time::Instant`.
-        let module = path.strip_suffix("::*").unwrap_or(&path);
-        let indirect = IMPURE
-            .iter()
-            .find(|impure| impure.strip_prefix(module).is_some_and(|rest| rest.starts_with("::")));
-        if let Some(impure) = direct {
-            breaches.push(format!("{shown}:{line}: a pure crate names {impure}"));
-        } else if let Some(impure) = indirect {
-            breaches.push(format!(
-                "{shown}:{line}: a pure crate names {path} as a whole, which holds {impure}; name the item itself"
-            ));
-        }
-    }
-    breaches
-}
-
-/// Whether the attribute stands before the first item.
-fn forbids_unsafe(text: &str) -> bool {
-    text.lines()
-        .map(str::trim)
-        .take_while(|line| line.is_empty() || line.starts_with("//") || line.starts_with("#!["))
-        .any(|line| line == "#![forbid(unsafe_code)]")
-}
-
-/// Every Rust file below a folder with its text, in the order of their names.
-fn sources(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let mut found = Vec::new();
-    let mut entries = fs::read_dir(folder)
-        .with_context(|| format!("cannot list {}", folder.display()))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()?;
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            found.extend(sources(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            found.push((path, text));
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,64 +256,5 @@ mod tests {
     fn unknown_crate_is_refused_once() {
         let found = [dependency("cellar", "", false), dependency("cellar", "wire", false)];
         assert_eq!(dependency_breaches(&found).len(), 1);
-    }
-
-    #[test]
-    fn impure_names_are_refused_with_their_line() {
-        for planted in [
-            "use std::collections::HashMap;",
-            "use std::collections::{BTreeMap, HashSet};",
-            "use std::collections::hash_map::Entry;",
-            "use std::{cmp, time::{Duration, Instant}};",
-            "use std::time;",
-            "use std::time::*;",
-            "fn now() -> u64 { std::time::SystemTime::now() }",
-            "fn nap() { ::std::thread::sleep(x) }",
-            "use std::net::{IpAddr, TcpStream};",
-            "use std::env;",
-            "fn load() { std::fs::read(\"x\") }",
-            "use std as s;",
-        ] {
-            let text = format!("//! Top.\n\n{planted}\n");
-            let breaches = purity_breaches("x.rs", &text);
-            assert_eq!(breaches.len(), 1, "{planted}: {breaches:?}");
-            assert!(breaches[0].starts_with("x.rs:3: "), "{planted}: {breaches:?}");
-        }
-    }
-
-    #[test]
-    fn pure_names_comments_strings_and_tests_pass() {
-        let text = r##"
-            //! Unlike std::thread, this ... std::fs
-            use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
-            use std::net::IpAddr;
-            use std::{fmt, ops::Range, time::Duration};
-            use block::time::Instant;
-            /* std::env /* nested */ std::fs */
-            const TEXT: &str = "std::fs \" std::env";
-            const RAW: &str = r#"std::thread "quoted" "#;
-            const QUOTE: char = '"';
-            fn lifetime<'a>(x: &'a str) -> &'a str { x }
-            #[cfg(test)]
-            mod tests {
-                use std::collections::HashSet;
-                fn inner() { std::fs::read("{") }
-            }
-        "##;
-        assert_eq!(purity_breaches("x.rs", text), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_follows_a_test_module_is_checked_again() {
-        let text = "#[cfg(test)]\nmod tests {\n    fn a() {}\n}\nuse std::fs;\n";
-        assert_eq!(purity_breaches("x.rs", text).len(), 1);
-    }
-
-    #[test]
-    fn missing_or_late_forbid_is_noticed() {
-        assert!(forbids_unsafe("//! Top.\n\n#![forbid(unsafe_code)]\nmod a;\n"));
-        assert!(!forbids_unsafe("//! Top.\nmod a;\n"));
-        assert!(!forbids_unsafe("//! Top: #![forbid(unsafe_code)]\nmod a;\n"));
-        assert!(!forbids_unsafe("mod a;\n#![forbid(unsafe_code)]\n"));
     }
 }

@@ -3,6 +3,8 @@
 //! Frames of one station come 32 to a turn; the volume lends what is read and takes what is written at once, as a RAM disk does. Nanoseconds a frame,
 //! the best of several rounds.
 
+#![allow(clippy::disallowed_types, clippy::disallowed_macros)]
+
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
@@ -13,7 +15,7 @@ use block::{
     Buffer, ByteCount, DiskId, Extent, Instant, MachineId, Memory, Outcome, PageId, Pool, Request,
     ShardId, Submit, VolumeId,
 };
-use contract::{InFrame, LinkFacts, LinkId};
+use contract::{InFrame, LinkFacts, LinkId, Links};
 use wire::aoe::{Address, AtaArgument, Command, Header};
 use wire::ata::Opcode;
 
@@ -104,6 +106,8 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
     let mut target = Target::new(MachineId(0), ShardId(0));
     let facts = LinkFacts { mac: [2, 0, 0, 0, 0, 9], mtu: 9000, vlan: None, ring_frames: 1024 };
     target.link_up(link, facts);
+    let mut links = Links::default();
+    links.set(link, Some(facts));
     for number in 0..exports {
         let address = Address::new(7 + (number / 250) as u16, (number % 250) as u8);
         let export = Export::new(address, &[link], VolumeId(0), ByteCount(SIZE));
@@ -132,18 +136,37 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
         let began = Clock::now();
         while !turn.is_empty() {
             let count = if answers_at_once { 1 } else { turn.len() };
-            let mut ctx = Context { now, memory: &mut memory, pool: &mut pool, below: &mut below };
+            let mut ctx = Context {
+                now,
+                memory: &mut memory,
+                pool: &mut pool,
+                below: &mut below,
+                shared: &mut (),
+            };
             for bytes in turn.drain(..count) {
-                target.handle_frame(InFrame { link, tag: None, bytes }, &mut ctx);
+                let frame = links.open(&InFrame { link, tag: None, bytes }).expect("it is for us");
+                target.handle_frame(&frame, &mut ctx);
             }
             let mut asked = core::mem::take(&mut below.0);
-            let mut ctx = Context { now, memory: &mut memory, pool: &mut pool, below: &mut below };
+            let mut ctx = Context {
+                now,
+                memory: &mut memory,
+                pool: &mut pool,
+                below: &mut below,
+                shared: &mut (),
+            };
             for (_, request) in asked.drain(..) {
                 target.handle_completion(request.complete(Outcome::Done), &mut ctx);
             }
             below.0 = asked;
         }
-        let mut ctx = Context { now, memory: &mut memory, pool: &mut pool, below: &mut below };
+        let mut ctx = Context {
+            now,
+            memory: &mut memory,
+            pool: &mut pool,
+            below: &mut below,
+            shared: &mut (),
+        };
         target.settle(&mut ctx);
         while let Some(TargetEffect::Send(batch)) = target.poll_effect() {
             black_box(&batch);

@@ -1,10 +1,11 @@
-//! Which frames which socket takes: programs that the kernel runs before a frame is copied for us.
+//! Which frames which shard takes: programs that the kernel runs before a frame is copied for us, as values of the contract.
 //!
-//! A serving link takes requests, and announcements of others (they tell that an address is used twice); an importing link takes responses, each
-//! shard those of its own lane. Frames that are too short to be AoE come through, so that the machine counts them. The programs
+//! A serving link takes requests, and announcements of others (they tell that an address is used twice), spread over the shards by source and address; an importing
+//! link takes responses, each shard those of its own lane. Frames that are too short to be AoE come through, so that the machine counts them. The programs
 //! look at frames from their destination address on, without a VLAN tag, which the kernel has taken off.
 
-use contract::Instruction;
+use block::ShardId;
+use contract::{EtherType, Instruction, Intake, Spread};
 
 /// The flags, where the AoE header begins.
 const FLAGS_AT: u32 = 14;
@@ -20,6 +21,31 @@ const LANE_SHIFT: u32 = 25;
 const LANE_MASK: u32 = 0x3f;
 /// All of the frame.
 const TAKE: u32 = u32::MAX;
+
+/// What the targets of so many shards take.
+#[must_use]
+pub fn serving(shards: u16) -> Intake {
+    of_aoe(match shards {
+        1 => Spread::One(ShardId(0), target()),
+        _ => Spread::Steered(target(), steer()),
+    })
+}
+
+/// What the initiators of so many shards take.
+#[must_use]
+pub fn importing(shards: u16) -> Intake {
+    of_aoe(Spread::Each((0..shards as u8).map(initiator).collect()))
+}
+
+/// What a search on one shard takes.
+#[must_use]
+pub fn searching() -> Intake {
+    of_aoe(Spread::One(ShardId(0), responses()))
+}
+
+fn of_aoe(spread: Spread) -> Intake {
+    Intake { ether_type: EtherType::AOE, spread }
+}
 
 /// What a target takes: requests, announcements, runts.
 #[must_use]
@@ -37,8 +63,7 @@ pub fn target() -> Vec<Instruction> {
 }
 
 /// What the initiators of a lane take: responses with their tags, and announcements.
-#[must_use]
-pub fn initiator(lane: u8) -> Vec<Instruction> {
+fn initiator(lane: u8) -> Vec<Instruction> {
     vec![
         Instruction::load_byte(FLAGS_AT),
         Instruction::if_any_bit(RESPONSE, 0, 6),
@@ -52,9 +77,8 @@ pub fn initiator(lane: u8) -> Vec<Instruction> {
     ]
 }
 
-/// What a search takes: all responses.
-#[must_use]
-pub fn responses() -> Vec<Instruction> {
+/// All responses.
+fn responses() -> Vec<Instruction> {
     vec![
         Instruction::load_byte(FLAGS_AT),
         Instruction::if_any_bit(RESPONSE, 0, 1),
@@ -64,8 +88,7 @@ pub fn responses() -> Vec<Instruction> {
 }
 
 /// A number by which the frames of one source to one address stay together, and others are spread.
-#[must_use]
-pub fn steer() -> Vec<Instruction> {
+fn steer() -> Vec<Instruction> {
     vec![
         Instruction::load_word(ADDRESS_AT),
         Instruction::shift_right(8),

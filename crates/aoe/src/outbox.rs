@@ -2,26 +2,14 @@
 
 use std::collections::VecDeque;
 
-use block::Buffer;
-use contract::{FrameBatch, LinkId};
-use wire::aoe::FRAME_MIN;
-use wire::ethernet::EtherType;
+use contract::FrameBatch;
 
 /// Frames that are gathered while the driver does not take them; more are dropped.
 const FRAMES_MAX: usize = 8192;
 /// Bytes of a batch's head that are kept for the next one.
 const KEPT_MAX: usize = 256 << 10;
-/// Zeros to be written.
-const ZEROS: [u8; 4096] = [0; 4096];
 /// Batches that may be out at once.
 const OUT_MAX: u32 = 8;
-
-/// Bytes of the shortest frame with this head: without its tag it is still long enough.
-#[inline]
-fn shortest(head: &[u8]) -> u32 {
-    let is_tagged = head[12..14] == EtherType::VLAN.0.to_be_bytes();
-    FRAME_MIN as u32 + if is_tagged { 4 } else { 0 }
-}
 
 /// The outbox of a machine.
 #[derive(Debug, Default)]
@@ -37,45 +25,6 @@ impl Outbox {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.gathering.frames.len() >= FRAMES_MAX
-    }
-
-    /// Appends a frame of these bytes, padded to the shortest that there is.
-    #[inline]
-    pub(crate) fn push(&mut self, link: LinkId, bytes: &[u8]) {
-        self.gathering.push(link, bytes);
-        self.gathering.pad(shortest(bytes));
-    }
-
-    /// Appends a frame of a head and more bytes.
-    pub(crate) fn push_two(&mut self, link: LinkId, head: &[u8], body: &[u8]) {
-        self.gathering.push(link, head);
-        self.extend(body);
-        self.gathering.pad(shortest(head));
-    }
-
-    /// Appends a frame of a head and zeros.
-    pub(crate) fn push_zeros(&mut self, link: LinkId, head: &[u8], length: u32) {
-        self.gathering.push(link, head);
-        let (whole, rest) = (length as usize / ZEROS.len(), length as usize % ZEROS.len());
-        for _ in 0..whole {
-            self.extend(&ZEROS);
-        }
-        self.extend(&ZEROS[..rest]);
-    }
-
-    /// Appends bytes to the last frame's own.
-    fn extend(&mut self, bytes: &[u8]) {
-        let frame = self.gathering.frames.last_mut().expect("a frame was pushed");
-        self.gathering.head.extend_from_slice(bytes);
-        frame.head_length += bytes.len() as u32;
-    }
-
-    /// Appends a frame of a head and all of a buffer, which comes back with `mark`.
-    #[inline]
-    pub(crate) fn push_buffer(&mut self, link: LinkId, head: &[u8], buffer: Buffer, mark: u32) {
-        let length = buffer.len();
-        let number = self.gathering.push_buffer(buffer, mark);
-        self.gathering.push_with_data(link, head, number, 0, length);
     }
 
     /// The batch that is being gathered.

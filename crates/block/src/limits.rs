@@ -18,6 +18,9 @@ pub const QUEUE_DEPTH_MAX: u32 = 1024;
 pub const ADMIN_QUEUE_DEPTH_MAX: u32 = 128;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 128;
+/// Data of replies (identify data, logs) that a connection may have unsent before it takes another command that is answered
+/// with some: 64 KiB, which is 16 structures of Identify, more than any host asks for at once.
+pub const REPLY_DATA_MAX: u32 = 64 << 10;
 /// Ranges in one discard (dataset management).
 pub const DISCARD_RANGES_MAX: usize = 256;
 /// Namespaces of one subsystem, and so the largest NSID.
@@ -33,6 +36,9 @@ pub const POOL_CAPSULE_RESERVE: u32 = 8;
 /// The default budget of the data path: 256 MiB.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
 
+/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in
+/// the first-level cache.
+pub const LOANS_TOGETHER: usize = 32;
 /// PDUs of one connection that are handled in a turn.
 pub const TURN_PDUS: u32 = 256;
 /// Bytes of one connection that are handled in a turn.
@@ -63,6 +69,8 @@ pub const PDU_COMPLETE: Duration = Duration::from_secs(30);
 pub const DATA_AFTER_R2T: Duration = Duration::from_secs(30);
 /// A send that makes no progress for so long closes its connection.
 pub const SEND_PROGRESS: Duration = Duration::from_secs(30);
+/// The same for a connection that is closed because the server stops.
+pub const LAST_SEND_PROGRESS: Duration = Duration::from_secs(2);
 /// An initiator's I/O queue on which something is asked and nothing was heard for so long is asked for a sign of life, which takes no disk.
 pub const QUEUE_QUIET: Duration = Duration::from_secs(3);
 /// A queue that has not given its sign of life for so long after that is silent: its connection carries nothing any more.
@@ -88,6 +96,8 @@ const _: () = {
     // What is received directly would not have fitted a capsule.
     assert!(DIRECT_RECEIVE_MIN > CAPSULE_DATA_MAX);
     assert!(CONNECTIONS_PER_HOST_MAX <= CONNECTIONS_MAX);
+    // Who does not read keeps no server from stopping in order.
+    assert!(LAST_SEND_PROGRESS.as_secs() < SHUTDOWN_DRAIN.as_secs());
     assert!(DISK_SLOW.as_secs() < DISK_STUCK.as_secs());
     assert!(HANDSHAKE.as_secs() <= PDU_COMPLETE.as_secs());
     // A silent queue is noticed before its requests could be taken for those of a stuck disk.

@@ -66,3 +66,28 @@ pub trait Memory {
     /// The offset of the first byte in which two buffers of one length differ.
     fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32>;
 }
+
+/// A read whose data are memory that can be lent: it never goes below. `who` is what its answer
+/// needs.
+#[derive(Debug)]
+pub struct Loan<T> {
+    pub disk: DiskId,
+    pub extent: Extent,
+    /// Reserved, of the extent's length.
+    pub buffer: Buffer,
+    pub who: T,
+}
+
+impl<T> Loan<T> {
+    /// Has what lending needs fetched, for all of them.
+    pub fn foresee(loans: &[Loan<T>], memory: &dyn Memory) {
+        loans.iter().for_each(|loan| memory.foresee_loan(loan.disk, loan.extent));
+    }
+
+    /// Who asked, and the buffer with its leases.
+    #[inline]
+    pub fn lend(mut self, memory: &mut dyn Memory) -> (T, Buffer) {
+        memory.lend(self.disk, self.extent, &mut self.buffer);
+        (self.who, self.buffer)
+    }
+}

@@ -122,9 +122,20 @@ pub enum SendSegment {
         /// Its bytes.
         length: u32,
     },
+    /// So many zeros, which lie nowhere: what a peer asks for behind the end of something costs no memory.
+    Zeros {
+        /// Their number.
+        length: u32,
+    },
 }
 
 impl SendBatch {
+    /// Bytes that it holds outside the pool, as far as they are in use.
+    #[must_use]
+    pub fn bytes_held(&self) -> usize {
+        self.head.len() + size_of_val(&self.segments[..]) + size_of_val(&self.buffers[..])
+    }
+
     /// Whether there is nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -134,9 +145,8 @@ impl SendBatch {
     /// Appends bytes to be sent; neighbours are joined to one segment.
     #[inline]
     pub fn push_head(&mut self, bytes: &[u8]) {
-        let start = self.head.len() as u32;
+        let (start, added) = head_run(self.head.len(), bytes.len());
         self.head.extend_from_slice(bytes);
-        let added = bytes.len() as u32;
         self.length += u64::from(added);
         if let Some(SendSegment::Head { length, .. }) = self.segments.last_mut() {
             *length += added;
@@ -159,6 +169,14 @@ impl SendBatch {
         self.length += u64::from(length);
     }
 
+    /// Appends `length` zeros.
+    pub fn push_zeros(&mut self, length: u32) {
+        if length > 0 {
+            self.segments.push(SendSegment::Zeros { length });
+            self.length += u64::from(length);
+        }
+    }
+
     /// Empties it and keeps its memory; the buffers must have been taken out before.
     #[inline]
     pub fn clear(&mut self) {
@@ -167,6 +185,15 @@ impl SendBatch {
         self.segments.clear();
         self.length = 0;
     }
+}
+
+/// Where `added` more bytes of a head of `length` begin, and their number. A segment counts in 32 bits, and so no head is
+/// longer than that: a machine that lets it grow so far has bounded nothing.
+#[inline]
+fn head_run(length: usize, added: usize) -> (u32, u32) {
+    let end = length + added;
+    assert!(u32::try_from(end).is_ok(), "the head of a batch would be of {end} bytes");
+    (length as u32, added as u32)
 }
 
 #[cfg(test)]
@@ -185,5 +212,28 @@ mod tests {
         assert_eq!(batch.segments.len(), 3);
         assert_eq!(batch.segments[0], SendSegment::Head { start: 0, length: 48 });
         assert_eq!(batch.segments[2], SendSegment::Head { start: 48, length: 4 });
+    }
+
+    #[test]
+    fn zeros_are_sent_and_kept_nowhere() {
+        let mut batch = SendBatch::default();
+        batch.push_head(&[1; 24]);
+        batch.push_zeros(1 << 20);
+        batch.push_zeros(0);
+        batch.push_head(&[2; 4]);
+        assert_eq!((batch.length, batch.head.len()), ((1 << 20) + 28, 28));
+        assert_eq!(batch.segments[1], SendSegment::Zeros { length: 1 << 20 });
+        assert_eq!(batch.segments[2], SendSegment::Head { start: 24, length: 4 });
+    }
+
+    #[test]
+    fn a_head_is_counted_in_32_bits() {
+        assert_eq!(head_run(u32::MAX as usize - 24, 24), (u32::MAX - 24, 24));
+    }
+
+    #[test]
+    #[should_panic(expected = "would be of 4294967296 bytes")]
+    fn a_head_that_does_not_fit_them_is_a_bug() {
+        head_run(u32::MAX as usize - 23, 24);
     }
 }

@@ -1,4 +1,4 @@
-//! Classic BPF programs: the instructions that AoE's filters are made of, and what they mean.
+//! Classic BPF programs: the instructions that filters of links are made of, and what they mean.
 //!
 //! The kernel runs such programs for packet sockets; where it does not (AF_XDP, the simulator), [`run`] does. In: a program and a frame from its
 //! destination address on. Out: what the program returns: bytes to take (0: none), or the number of a shard. As in the kernel, a load beyond the

@@ -4,18 +4,25 @@
 //! [`Machine`] (the shard, or a small one in a test) owns the logic. The *driver contract* (`testkit::suite`) says in code what each effect means,
 //! and runs against every driver. What does not live here: I/O, protocol meaning, the shard itself.
 //! Read [`machine`] first, then `connection`.
-#![forbid(unsafe_code)]
 
 pub mod connection;
+pub mod counters;
 pub mod disk;
 pub mod filter;
 pub mod link;
 pub mod machine;
+pub mod session;
 
 pub use block::DiskId;
 pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
 pub use disk::{Cache, DiskFacts};
-pub use link::{FrameBatch, InFrame, Instruction, LinkFacts, LinkId, OutFrame, Spread};
+pub use link::{
+    EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, Links, MacAddress,
+    Misfits, OpenedFrame, OutFrame, Spread, Station, VirtualLinks,
+};
 pub use machine::{Ask, Effect, Event, Loss, Machine};
+pub use session::{
+    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, StreamEffect, TargetContext,
+};

@@ -1,20 +1,39 @@
 //! Links: how raw Ethernet frames come in and go out.
 //!
-//! A *link* is an interface, or one VLAN of it, from which a shard takes frames of one EtherType.
+//! A *link* is an interface, or one VLAN of it, as one user of it sees it: frames of one EtherType,
+//! of those the ones that the user's programs choose, each on the shard that they name
+//! ([`Intake`]). Two users of an interface (a target and an initiator, or two protocols) have two
+//! links: the kernel runs the program of each for every frame, so their programs need not know
+//! each other, and a frame is copied only to where it is meant for.
 //!
-//! **Receiving.** The driver lends each frame for the length of one call, straight from its ring: whoever needs the bytes longer copies
-//! them, so that the ring slot is given back at once. A frame begins with its destination address; the tag that the kernel took off a frame (it does, without a VLAN
-//! device) is told beside it. Many frames are shown in a turn, and the turn ends with one `settle`.
+//! **Receiving.** The driver lends each frame for the length of one call, straight from its ring:
+//! whoever needs the bytes longer copies them, so that the ring slot is given back at once. It
+//! shows the frame as it came ([`InFrame`]); [`open`] takes it apart, once, and says whether it is
+//! for this link at all. Many frames are shown in a turn, and the turn ends with one `settle`.
 //!
-//! **Sending.** A machine hands out a [`FrameBatch`] at `settle`: headers in the batch's own bytes, data where they lie, so one
-//! `sendmmsg` with iovecs sends it without a copy. A frame that the interface does not take, or whose link is down, may be dropped (Ethernet promises nothing) and is counted by the driver; the
-//! batch comes back, whole, once none of its bytes is looked at any more. More than one may be out.
+//! **Sending.** A machine hands out a [`FrameBatch`] at `settle`: headers in the batch's own bytes,
+//! data where they lie, so one `sendmmsg` with iovecs sends it without a copy. A frame that the
+//! interface does not take, or whose link is down, may be dropped (Ethernet promises nothing) and
+//! is counted by the driver; the batch comes back, whole, once none of its bytes is looked at any
+//! more. More than one may be out.
+//!
+//! **Virtual links.** A link need not be the driver's: a machine beside those that live on it may
+//! carry its frames inside frames of another one ([`VirtualLinks`]).
+
+mod batch;
+mod opened;
 
 use core::fmt;
 
-use block::{Buffer, Memory, ShardId};
+use block::ShardId;
+use wire::ethernet::{EthernetHeader, VlanTag};
 
-/// A link of the process, named by whoever configured it.
+pub use wire::ethernet::{EtherType, MacAddress};
+
+pub use batch::{FrameBatch, OutFrame};
+pub use opened::{Links, Misfit, Misfits, OpenedFrame, open};
+
+/// A link of the process, named by whoever configured it. Small numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
@@ -37,9 +56,53 @@ pub struct LinkFacts {
     pub ring_frames: u32,
 }
 
-/// An instruction of a classic BPF program, as the kernel has it (`struct sock_filter`): which frames a link takes, or which shard takes a frame.
+impl LinkFacts {
+    /// Bytes behind the EtherType that a frame may have. The tag of a VLAN does not count: an
+    /// interface carries it beyond its MTU.
+    #[inline]
+    #[must_use]
+    pub fn payload_max(&self) -> usize {
+        self.mtu as usize
+    }
+
+    /// Bytes in front of the payload of a frame that is sent.
+    #[inline]
+    #[must_use]
+    pub fn header_length(&self) -> usize {
+        EthernetHeader::SIZE + if self.vlan.is_some() { VlanTag::SIZE } else { 0 }
+    }
+}
+
+/// A station behind a link: where a frame came from, or where one goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// The link.
+    pub link: LinkId,
+    /// Its address; of frames that go, maybe that of all stations.
+    pub mac: MacAddress,
+    /// The priority of its frames, 0 to 7 (PCP). It travels in the tag of a VLAN alone.
+    pub priority: u8,
+}
+
+impl Station {
+    /// One to which frames go without a priority.
+    #[must_use]
+    pub const fn new(link: LinkId, mac: MacAddress) -> Station {
+        Station { link, mac, priority: 0 }
+    }
+
+    /// All stations behind a link.
+    #[must_use]
+    pub const fn all(link: LinkId) -> Station {
+        Station::new(link, MacAddress::BROADCAST)
+    }
+}
+
+/// An instruction of a classic BPF program, as the kernel has it (`struct sock_filter`): which
+/// frames a link takes, or which shard takes a frame.
 ///
-/// Programs look at frames from their destination address on, without a tag, which the kernel has taken off.
+/// Programs look at frames from their destination address on, without a tag, which the kernel has
+/// taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// What to do.
@@ -52,18 +115,28 @@ pub struct Instruction {
     pub operand: u32,
 }
 
+/// Which frames of an interface a user of it takes: a value that its protocol gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intake {
+    /// Frames of this type and no others.
+    pub ether_type: EtherType,
+    /// Which shards take them. A program without instructions takes all.
+    pub spread: Spread,
+}
+
 /// Which shards take the frames of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// One of them, those frames that the program takes (it returns how many bytes; 0 is none).
     One(ShardId, Vec<Instruction>),
-    /// Each frame that the first program takes goes to one shard: the one whose number the second returns, modulo the shards.
+    /// Each frame that the first program takes goes to one shard: the one whose number the second
+    /// returns, modulo the shards.
     Steered(Vec<Instruction>, Vec<Instruction>),
     /// Each shard takes what its own program takes.
     Each(Vec<Vec<Instruction>>),
 }
 
-/// A received frame, lent for one call.
+/// A received frame as the driver shows it, lent for one call. It may be for others.
 #[derive(Clone, Copy, Debug)]
 pub struct InFrame<'a> {
     /// Where it came from.
@@ -74,143 +147,28 @@ pub struct InFrame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Frames to be sent, with what they carry. Machines keep a few and use their memory over and over.
-#[derive(Debug, Default)]
-pub struct FrameBatch {
-    /// The bytes of headers and small payloads.
-    pub head: Vec<u8>,
-    /// Payloads, each with the machine's own mark. They come back with the batch.
-    pub buffers: Vec<(Buffer, u32)>,
-    /// The frames, in order.
-    pub frames: Vec<OutFrame>,
-}
+/// A machine that carries the frames of *virtual* links inside frames of real ones, as a
+/// pseudowire does: what the driver is to real links, it is to these.
+///
+/// Whoever lives on a virtual link does not know: it is told the link's facts, is shown frames that
+/// came on it, and sends batches with frames for it. A virtual link rides on a real one, never on
+/// another virtual one.
+pub trait VirtualLinks: fmt::Debug + Send {
+    /// A real link is up or not what it was; `None`: it is down.
+    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>);
 
-/// A frame of a [`FrameBatch`]: `head_length` bytes of its `head`, then `data_length` bytes of one of its buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutFrame {
-    /// Where to send it.
-    pub link: LinkId,
-    /// Where in the batch's `head` it begins.
-    pub head: u32,
-    /// Bytes from there, at least an Ethernet header.
-    pub head_length: u32,
-    /// The buffer whose bytes follow, if `data_length` is not 0.
-    pub buffer: u32,
-    /// Where in the buffer they begin.
-    pub data_at: u32,
-    /// How many they are.
-    pub data_length: u32,
-}
+    /// The next virtual link that is up, or not what it was, or (`None`) down.
+    fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)>;
 
-impl OutFrame {
-    /// Bytes of the frame.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        self.head_length + self.data_length
-    }
+    /// Whether frames of this type are [`decapsulate`](Self::decapsulate)d.
+    fn takes(&self, ether_type: EtherType) -> bool;
 
-    /// Whether it has no bytes, which no frame has.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
+    /// The frame inside a frame, and the virtual link on which it came; lent as long as the one
+    /// around it. `None`: there is none for us, which the machine has counted.
+    fn decapsulate<'a>(&mut self, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>>;
 
-impl FrameBatch {
-    /// Whether there is nothing to send.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    /// Appends a frame of these bytes.
-    #[inline]
-    pub fn push(&mut self, link: LinkId, bytes: &[u8]) {
-        let (head, head_length) = (self.head.len() as u32, bytes.len() as u32);
-        self.head.extend_from_slice(bytes);
-        self.frames.push(OutFrame {
-            link,
-            head,
-            head_length,
-            buffer: 0,
-            data_at: 0,
-            data_length: 0,
-        });
-    }
-
-    /// Appends a frame of these bytes and `data_length` bytes of buffer number `buffer` from `data_at` on.
-    #[inline]
-    pub fn push_with_data(
-        &mut self,
-        link: LinkId,
-        bytes: &[u8],
-        buffer: u32,
-        data_at: u32,
-        data_length: u32,
-    ) {
-        self.push(link, bytes);
-        if let Some(frame) = self.frames.last_mut() {
-            (frame.buffer, frame.data_at, frame.data_length) = (buffer, data_at, data_length);
-        }
-    }
-
-    /// Appends zeros to the last frame's own bytes, until it has `length`; one that is longer, or has data, stays as it is.
-    #[inline]
-    pub fn pad(&mut self, length: u32) {
-        let Some(frame) = self.frames.last_mut() else { return };
-        if frame.data_length == 0 && frame.head_length < length {
-            frame.head_length = length;
-            self.head.resize((frame.head + length) as usize, 0);
-        }
-    }
-
-    /// Takes a buffer in, for frames to name, with a mark for the machine itself; returns its number.
-    #[inline]
-    pub fn push_buffer(&mut self, buffer: Buffer, mark: u32) -> u32 {
-        self.buffers.push((buffer, mark));
-        (self.buffers.len() - 1) as u32
-    }
-
-    /// Every frame's link and a copy of its bytes. For tests and simulated wires; a driver sends them from where they lie.
-    pub fn to_frames(&self, memory: &dyn Memory) -> Vec<(LinkId, Vec<u8>)> {
-        let copy = |frame: &OutFrame| {
-            let mut bytes = self.head[frame.head as usize..][..frame.head_length as usize].to_vec();
-            if frame.data_length > 0 {
-                bytes.resize(frame.len() as usize, 0);
-                let data = &mut bytes[frame.head_length as usize..];
-                memory.read(&self.buffers[frame.buffer as usize].0, frame.data_at, data);
-            }
-            (frame.link, bytes)
-        };
-        self.frames.iter().map(copy).collect()
-    }
-
-    /// Empties it and keeps its memory; the buffers must have been taken out before.
-    #[inline]
-    pub fn clear(&mut self) {
-        assert!(self.buffers.is_empty(), "{} buffers would be lost", self.buffers.len());
-        self.head.clear();
-        self.frames.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_stand_one_behind_the_other_and_short_ones_are_padded() {
-        let mut batch = FrameBatch::default();
-        batch.push(LinkId(3), &[1; 24]);
-        batch.pad(60);
-        let buffer = batch.push_buffer(Buffer::reserved(1024, 0), 9);
-        batch.push_with_data(LinkId(4), &[2; 36], buffer, 512, 512);
-        batch.pad(60);
-        assert_eq!(batch.head.len(), 96);
-        assert_eq!(batch.head[24..60], [0; 36]);
-        assert_eq!((batch.frames[0].len(), batch.frames[0].link), (60, LinkId(3)));
-        let second = batch.frames[1];
-        assert_eq!((second.head, second.head_length, second.len()), (60, 36, 548));
-        assert_eq!((second.buffer, second.data_at), (buffer, 512));
-    }
+    /// Of the frames of a batch those for virtual links have what goes around them put in front
+    /// ([`FrameBatch::put_in_front`]), and leave by real links. One that cannot is left as it is:
+    /// the driver, who does not know its link, drops it.
+    fn encapsulate(&mut self, batch: &mut FrameBatch);
 }

@@ -4,7 +4,6 @@
 //! queues full or keep a schedule, and count), [`copier`], [`probe`] (is a disk blank), [`report`] (what is printed and stored).
 //! What deliberately does not: shards, sockets, clocks, terminals. A lab machine is a [`Guest`]: it is carried by a shard, asks for buffers
 //! and submits requests at a [`Desk`], and is told the time. Read [`guest`] first, then `load`.
-#![forbid(unsafe_code)]
 
 pub mod copier;
 pub mod guest;

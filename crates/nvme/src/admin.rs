@@ -7,19 +7,21 @@
 use block::Instant;
 use wire::nvme::command::{AdminOpcode, Fuse};
 use wire::nvme::feature::FeatureId;
-use wire::nvme::identify::IDENTIFY_SIZE;
+use wire::nvme::identify::{Cns, IDENTIFY_SIZE};
 use wire::nvme::log::{GetLog, LogId};
 use wire::nvme::{Command, Nqn, Status};
 
 use crate::controllers::controller::{Controller, Kind};
-use crate::controllers::{Answer, ControllerRef, Controllers, Export, MachineKey, Reply};
+use crate::controllers::{
+    Answer, ControllerRef, Controllers, Export, MachineKey, Reply, ReplyData,
+};
 use crate::{discovery, feature, identify, io, log};
 
 /// DW0 of Abort: the command was not aborted.
 const NOT_ABORTED: u32 = 1;
 
 /// What a command that is answered at once returns: DW0 and data.
-type Outcome = Result<(u32, Vec<u8>), Status>;
+type Outcome = Result<(u32, ReplyData), Status>;
 
 impl Controllers {
     /// A command of an admin queue, Fabrics ones included; `data` are what came with it. A connection that is no admin queue gets 0x00C.
@@ -71,12 +73,18 @@ impl Controllers {
             return answer.unwrap_or_else(|why| Answer::Now(Reply::new(id, why.with_dnr())));
         }
         let outcome = self.answer(now, name, command, data);
-        Answer::Now(match outcome {
+        let identifies =
+            command.admin_opcode() == AdminOpcode::IDENTIFY && Cns::of(command) == Cns::NAMESPACE;
+        match outcome {
             Ok((result, data)) => {
-                Reply { data, ..Reply::new(id, Status::SUCCESS).with_result(result) }
+                let reply = Reply { data, ..Reply::new(id, Status::SUCCESS).with_result(result) };
+                match identifies {
+                    true => self.answer_identified(name, command.nsid(), reply),
+                    false => Answer::Now(reply),
+                }
             }
-            Err(status) => Reply::new(id, status.with_dnr()),
-        })
+            Err(status) => Answer::Now(Reply::new(id, status.with_dnr())),
+        }
     }
 
     fn answer(
@@ -92,8 +100,8 @@ impl Controllers {
             AdminOpcode::GET_LOG_PAGE => self.get_log(name, command),
             AdminOpcode::GET_FEATURES => self.get_features(now, name, command),
             AdminOpcode::SET_FEATURES => self.set_features(now, name, command, data),
-            AdminOpcode::KEEP_ALIVE => Ok((0, Vec::new())),
-            AdminOpcode::ABORT if !discovery => Ok((NOT_ABORTED, Vec::new())),
+            AdminOpcode::KEEP_ALIVE => Ok((0, ReplyData::default())),
+            AdminOpcode::ABORT if !discovery => Ok((NOT_ABORTED, ReplyData::default())),
             _ => Err(Status::INVALID_OPCODE),
         }
     }
@@ -105,7 +113,7 @@ impl Controllers {
         let controllers = self.controllers_of_subsystem(name);
         let (controller, export) = self.controller_and_export(name);
         let context = identify::Context { controller, export, controllers: &controllers };
-        identify::identify(command, context).map(|data| (0, data))
+        identify::identify(command, context).map(|data| (0, data.into()))
     }
 
     fn reads_shared_log(&mut self, name: ControllerRef, command: &Command) -> bool {
@@ -154,7 +162,7 @@ impl Controllers {
         if (command.sgl().length as usize) < value.data.len() {
             return Err(Status::INVALID_SGL_LENGTH);
         }
-        Ok((value.result, value.data))
+        Ok((value.result, value.data.into()))
     }
 
     fn set_features(
@@ -174,7 +182,7 @@ impl Controllers {
             FeatureId::ASYNC_EVENT_CONFIGURATION => self.tell_event(name),
             _ => {}
         }
-        Ok((value.result, value.data))
+        Ok((value.result, value.data.into()))
     }
 }
 

@@ -10,6 +10,9 @@ use wire::nvme::log::{AddressFamily, DiscoveryEntry, DiscoveryHeader, DiscoveryS
 
 use wire::nvme::Status;
 
+use crate::controllers::ReplyData;
+use crate::log;
+
 /// Bytes of the header, and of each entry.
 const RECORD: u64 = DiscoveryHeader::SIZE as u64;
 const _: () = assert!(DiscoveryHeader::SIZE == DiscoveryEntry::SIZE);
@@ -20,16 +23,17 @@ pub(crate) fn page(
     subsystems: &[&Nqn],
     endpoint: &Endpoint,
     wanted: &GetLog,
-) -> Result<Vec<u8>, Status> {
+) -> Result<ReplyData, Status> {
     let records = subsystems.len() as u64;
     let length = (records + 1) * RECORD;
     if wanted.offset > length {
         return Err(Status::INVALID_FIELD);
     }
     let end = length.min(wanted.offset + wanted.bytes);
-    let mut data = Vec::with_capacity(wanted.bytes as usize + DiscoveryEntry::SIZE);
     let first = wanted.offset / RECORD;
-    for record in first..end.div_ceil(RECORD) {
+    let behind = end.div_ceil(RECORD);
+    let mut data = Vec::with_capacity((behind.saturating_sub(first) * RECORD) as usize);
+    for record in first..behind {
         let Some(index) = record.checked_sub(1) else {
             data.extend_from_slice(
                 &DiscoveryHeader { generation, records, record_format: 0 }.emit(),
@@ -38,9 +42,9 @@ pub(crate) fn page(
         };
         data.extend_from_slice(&entry(subsystems[index as usize], endpoint).emit());
     }
+    data.truncate((end - first * RECORD) as usize);
     data.drain(..data.len().min((wanted.offset - first * RECORD) as usize));
-    data.resize(wanted.bytes as usize, 0);
-    Ok(data)
+    Ok(log::part(data, wanted))
 }
 
 fn entry(subsystem: &Nqn, endpoint: &Endpoint) -> DiscoveryEntry {
@@ -78,15 +82,13 @@ mod tests {
         let names = [Nqn::new("nqn.a").expect("a name"), Nqn::new("nqn.b").expect("a name")];
         let names: Vec<&Nqn> = names.iter().collect();
         let at = endpoint("192.0.2.1:4420");
-        let whole = page(7, &names, &at, &wanted(0, 3072)).expect("the whole log");
+        let whole = page(7, &names, &at, &wanted(0, 3072)).expect("the whole log").bytes;
         for offset in (0..=3072_u32).step_by(124) {
             for bytes in [4, 1024, 4096] {
                 let part = page(7, &names, &at, &wanted(offset.into(), bytes)).expect("a part");
-                assert_eq!(part.len(), bytes as usize);
-                let end = 3072.min(offset + bytes) as usize;
-                let (start, have) = (offset as usize, end - offset as usize);
-                assert_eq!(part[..have], whole[start..end]);
-                assert!(part[have..].iter().all(|&byte| byte == 0));
+                let end = 3072.min(offset + bytes);
+                assert_eq!(part.bytes, whole[offset as usize..end as usize]);
+                assert_eq!(part.zeros, bytes - (end - offset));
             }
         }
         assert_eq!(page(7, &names, &at, &wanted(3076, 4)), Err(Status::INVALID_FIELD));

@@ -5,7 +5,6 @@
 //! I/O commands as requests to volumes (`io`) and outcomes as statuses (`status`); the connections themselves (`tcp`).
 //! What deliberately does not: sockets, clocks, threads, disks, and the layout of structures (room `wire`). Read `controllers` first,
 //! then `tcp::target`.
-#![forbid(unsafe_code)]
 
 mod admin;
 pub mod controllers;

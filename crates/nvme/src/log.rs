@@ -16,6 +16,7 @@ use wire::nvme::log::{
 };
 use wire::nvme::{Command, Status};
 
+use crate::controllers::ReplyData;
 use crate::controllers::controller::{Controller, ERROR_ENTRIES_MAX};
 use crate::controllers::health::Traffic;
 use crate::feature;
@@ -50,15 +51,18 @@ pub(crate) fn check_offset(wanted: &GetLog, length: u64) -> Result<(), Status> {
     if wanted.offset > length { Err(Status::INVALID_FIELD) } else { Ok(()) }
 }
 
-/// The part of a whole log that is asked for, with zeros behind its end.
-pub(crate) fn cut(log: &[u8], wanted: &GetLog) -> Result<Vec<u8>, Status> {
+/// The part of a whole log that is asked for.
+pub(crate) fn cut(log: &[u8], wanted: &GetLog) -> Result<ReplyData, Status> {
     check_offset(wanted, log.len() as u64)?;
     let start = wanted.offset as usize;
-    let length = wanted.bytes as usize;
-    let end = log.len().min(start + length);
-    let mut data = vec![0; length];
-    data[..end - start].copy_from_slice(&log[start..end]);
-    Ok(data)
+    let end = log.len().min(start + wanted.bytes as usize);
+    Ok(part(log[start..end].to_vec(), wanted))
+}
+
+/// What a log has of the part that is asked for, and zeros behind its end: they are as many as a host likes, and not made.
+pub(crate) fn part(bytes: Vec<u8>, wanted: &GetLog) -> ReplyData {
+    let zeros = wanted.bytes as u32 - bytes.len() as u32;
+    ReplyData { bytes, zeros }
 }
 
 /// A log of an I/O controller, whole; those of all shards are made in `controllers::health`.

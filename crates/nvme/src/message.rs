@@ -11,6 +11,8 @@
 //!       | <---- HeardAsk --------------- |   the keep-alive timer expired
 //!       | ----- HeardAnswer -----------> |
 //!       | <---- CloseQueues ------------ |   CC.EN = 0, failure, removal
+//!       | <---- Identified ------------- |   the controller knows what is under an NSID now
+//!       | ----- IdentifiedAnswer ------> |
 //!       | ----- CommandsFailed --------> |   for the error log
 //!       | ----- QueueLost -------------> |   its connection is lost, it drains
 //!       | ----- QueueGone -------------> |   drained, once for each queue
@@ -24,11 +26,13 @@
 //! ```
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use block::{ShardId, Slot, VolumeId};
 use wire::nvme::{Nqn, Status};
 
 use crate::controllers::health::{Failures, Traffic};
+use crate::subsystem::NamespaceIdentity;
 
 /// A host, as Connect names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +66,8 @@ pub enum Message {
     ConnectAnswer {
         /// The asker's mark.
         ask: Slot,
-        /// The controller, or why not.
-        answer: Result<ControllerRef, Refusal>,
+        /// Yes, or why not.
+        answer: Result<Admission, Refusal>,
     },
     /// Close all queues of this controller that you have.
     CloseQueues {
@@ -140,6 +144,22 @@ pub enum Message {
         /// The volume.
         volume: VolumeId,
     },
+    /// A controller of mine was told who is under this number.
+    Identified {
+        /// The sender's mark, given back.
+        ask: Slot,
+        /// The controller.
+        controller: ControllerRef,
+        /// NSID.
+        nsid: u32,
+        /// Who it is.
+        identity: NamespaceIdentity,
+    },
+    /// The queues here of that controller know it, too.
+    IdentifiedAnswer {
+        /// The mark.
+        ask: Slot,
+    },
     /// A controller came to be on the sender's shard: Identify lists the controllers of a subsystem.
     ControllerMade {
         /// CNTLID.
@@ -169,6 +189,15 @@ pub struct QueueWanted {
     pub shard: ShardId,
 }
 
+/// The owner takes an I/O queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Its controller.
+    pub controller: ControllerRef,
+    /// What the controller takes each NSID for: the asker's shard may be ahead of the owner's, or behind.
+    pub known: BTreeMap<u32, NamespaceIdentity>,
+}
+
 /// Why a Connect was refused: a status, and DW0 of the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -193,8 +222,4 @@ pub enum CloseReason {
     HostRemoved,
     /// The subsystem is not exported any more.
     SubsystemRemoved,
-    /// The listener through which it came is not there any more.
-    ListenerRemoved,
-    /// The server stops.
-    ServerStopping,
 }

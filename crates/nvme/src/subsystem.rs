@@ -69,7 +69,23 @@ pub struct Namespace {
     pub physical_block: u32,
 }
 
+/// Whose blocks they are and how they are counted: while this is the same, an LBA names the same place.
+/// Not the volume's number, which is a new one when a removal is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceIdentity {
+    /// The volume's UUID.
+    pub uuid: [u8; 16],
+    /// Size of a logical block.
+    pub block_size: BlockSize,
+}
+
 impl Namespace {
+    /// Which namespace it is, whatever its NSID.
+    #[must_use]
+    pub fn identity(&self) -> NamespaceIdentity {
+        NamespaceIdentity { uuid: self.uuid, block_size: self.block_size }
+    }
+
     /// NGUID: the UUID itself, which is as unique as an NGUID has to be.
     #[must_use]
     pub fn nguid(&self) -> [u8; 16] {

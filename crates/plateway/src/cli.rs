@@ -10,10 +10,10 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::model::DriverChoice;
 use crate::config::quick::Flags;
 use crate::config::size::parse_fio_size;
-use crate::config::uri::{DiscoveryTarget, DiskUri, parse_target};
+use crate::config::uri::DiskUri;
+use crate::protocols::{DiscoverFlags, DiscoveryTarget, StreamTalk, parse_target};
 
 /// The configuration that `check` and `apply` take where none is named.
 const CONFIG_DEFAULT: &str = "plateway.toml";
@@ -79,60 +79,14 @@ pub(crate) enum Command {
     Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1.\n\
     SIGHUP applies the configuration again; SIGTERM drains for at most 5 s, a second one exits.")]
 pub(crate) struct ServeArgs {
-    /// Disks to serve, each as a volume of its own
-    #[arg(value_name = "DISK", required_unless_present = "config", conflicts_with = "config")]
-    pub(crate) disks: Vec<String>,
     /// The configuration to serve in place of disks
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where to answer NVMe/TCP; may be given again for another address
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
-    pub(crate) nvme: Vec<String>,
-    /// Where to answer AoE: the first disk is at this shelf and slot, the next at the next slot; may be given again
-    #[arg(long, value_name = "INTERFACE/SHELF.SLOT", conflicts_with = "config")]
-    pub(crate) aoe: Vec<String>,
-    /// Who may connect: "any", or NQNs of hosts (for AoE, MAC addresses) separated by commas; nobody unless given
-    #[arg(long, value_name = "any|NQN[,NQN]", conflicts_with = "config")]
-    pub(crate) hosts: Option<String>,
-    /// How I/O is done; auto takes io_uring where it works
-    #[arg(long, value_enum, ignore_case = true)]
-    pub(crate) driver: Option<DriverChoice>,
-    /// CPUs to pin shards to, such as 0,1; one shard a core unless given
-    #[arg(long, value_name = "CPU[,CPU]")]
-    pub(crate) shards: Option<String>,
-    /// Memory of the data path, beside RAM disks [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<String>,
-    /// Spin this long on a quiet connection before sleeping, in microseconds [default: 0]
-    #[arg(long, value_name = "US")]
-    pub(crate) poll_us: Option<u32>,
-    /// The control socket [default: /run/plateway/control.sock, or in the user's runtime directory]
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) control: Option<String>,
-    /// The directory of identities, and of what initiators of AoE set [default: /var/lib/plateway, or the user's state directory]
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) state: Option<String>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
     /// Label the disks of this concat or stripe whatever they hold; may be given again for another volume
     #[arg(long, value_name = "VOLUME", requires = "config")]
     pub(crate) overwrite: Vec<String>,
-}
-
-impl ServeArgs {
-    /// The part that [`crate::config::load_with_flags`] reads, beside `config`.
-    pub(crate) fn flags(&self) -> Flags {
-        Flags {
-            disks: self.disks.clone(),
-            nvme: self.nvme.clone(),
-            aoe: self.aoe.clone(),
-            hosts: self.hosts.clone(),
-            driver: self.driver.map(|driver| driver.to_string()),
-            shards: self.shards.clone(),
-            memory: self.memory.clone(),
-            poll_us: self.poll_us,
-            control: self.control.clone(),
-            state: self.state.clone(),
-        }
-    }
 }
 
 /// `check [FILE]`
@@ -331,9 +285,8 @@ pub(crate) struct DiscoverArgs {
     /// nvme+tcp://host[:port] or aoe://INTERFACE
     #[arg(value_name = "TARGET", value_parser = parse_target)]
     pub(crate) target: DiscoveryTarget,
-    /// Who to say that we are
-    #[arg(long, value_name = "NQN")]
-    pub(crate) host_nqn: Option<crate::config::nqn::Nqn>,
+    #[command(flatten)]
+    pub(crate) protocols: DiscoverFlags,
     /// Seconds to wait for answers over AoE
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) time: u64,
@@ -399,7 +352,7 @@ pub(crate) struct DissectArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// The TCP port of the target (AoE has none)
-    #[arg(long, value_name = "PORT", default_value_t = crate::config::uri::NVME_TCP_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = StreamTalk::TCP_PORT)]
     pub(crate) port: u16,
     /// Print JSON, one object a line
     #[arg(long)]

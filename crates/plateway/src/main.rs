@@ -2,13 +2,13 @@
 //!
 //! Here: the command line and where each command begins. Read `cli.rs` for the commands, `commands/` for what each does, `config/mod.rs`
 //! for what a configuration is, `run/mod.rs` for a running server, `preview/mod.rs` for what one would find, `control/mod.rs` for its control socket; the data path is in other crates.
-#![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
 mod config;
 mod control;
 mod preview;
+mod protocols;
 mod run;
 
 use std::io::IsTerminal;

@@ -279,7 +279,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     self.memory.remove_lender(id);
                     self.disks.remove(id, told);
                 }
-                Parcel::Link(order) => self.obey(order),
+                Parcel::Link(command) => self.obey(command),
                 Parcel::Worked(number, work) => self.worked(number, work),
                 Parcel::Stop => self.stopping = true,
             }

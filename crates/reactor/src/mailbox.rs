@@ -17,7 +17,7 @@ use contract::{DiskId, ListenerId};
 use crate::accept::{Arrival, ListenOptions, Listener};
 use crate::disk::{Disk, Work};
 use crate::engine::workers::Deliver;
-use crate::link::keeper::{Obey, Order};
+use crate::link::supervisor::{LinkCommand, LinkMailbox};
 
 /// What can be in a shard's mailbox.
 pub(crate) enum Parcel<M> {
@@ -40,7 +40,7 @@ pub(crate) enum Parcel<M> {
     /// Forget a disk and say when that is done.
     RemoveDisk(DiskId, Sender<()>),
     /// What to do with a link.
-    Link(Order),
+    Link(LinkCommand),
     /// A disk thread has done its work; the number is the one it was given with.
     Worked(u64, Box<Work>),
     /// Close everything and end.
@@ -134,9 +134,9 @@ impl<M: Send> Deliver for Inbox<M> {
     }
 }
 
-impl<M: Send> Obey for Inbox<M> {
-    fn order(&self, order: Order) {
-        self.post(Parcel::Link(order));
+impl<M: Send> LinkMailbox for Inbox<M> {
+    fn command(&self, command: LinkCommand) {
+        self.post(Parcel::Link(command));
     }
 }
 

@@ -22,7 +22,7 @@ use crate::engine::choice::{Choice, EngineKind, Preference, choose};
 use crate::engine::epoll::Epoll;
 use crate::engine::uring::Uring;
 use crate::engine::workers::Workers;
-use crate::link::keeper::{Keeper, Obey};
+use crate::link::supervisor::{LinkMailbox, LinkSupervisor};
 use crate::link::{LinkOptions, LinkStats};
 use crate::mailbox::{Inbox, Parcel};
 use crate::memory::{Arena, ShardMemory};
@@ -65,7 +65,7 @@ pub struct Reactor;
 /// The control thread's way to the shards. Dropping it stops them.
 pub struct Handle<M: Send + 'static> {
     shared: Arc<Shared<M>>,
-    keeper: Arc<Keeper>,
+    links: Arc<LinkSupervisor>,
     mail: Mutex<Receiver<(ShardId, M)>>,
     threads: Vec<JoinHandle<()>>,
     choice: Choice,
@@ -106,10 +106,11 @@ impl Reactor {
             origin: time::Instant::now(),
             receive_buffers: config.receive_buffers,
         });
-        let shards = shared.inboxes.iter().map(|inbox| inbox.clone() as Arc<dyn Obey>).collect();
+        let shards =
+            shared.inboxes.iter().map(|inbox| inbox.clone() as Arc<dyn LinkMailbox>).collect();
         let mut handle = Handle {
             shared: shared.clone(),
-            keeper: Keeper::new(shards),
+            links: LinkSupervisor::new(shards),
             mail: Mutex::new(mail),
             threads: Vec::new(),
             choice: choice.clone(),
@@ -254,17 +255,17 @@ impl<M: Send + 'static> Handle<M> {
     /// interface is; what is known of it is returned either way (`ring_frames` is 0 while it is down). What was asked for and cannot be is an error that
     /// says what to do: no such interface, no Ethernet, no right. Frames may be sent and received by the shards of [`LinkOptions::spread`] alone.
     pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
-        self.keeper.add(id, options)
+        self.links.add(id, options)
     }
 
     /// Forgets a link; returns once its sockets are closed. The machines were told that it is down, if it was up.
     pub fn remove_link(&self, id: LinkId) {
-        self.keeper.remove(id);
+        self.links.remove(id);
     }
 
     /// What the links have carried, for each and each of its shards, in the order in which they were added.
     pub fn link_stats(&self) -> Vec<LinkStats> {
-        self.keeper.stats()
+        self.links.stats()
     }
 
     /// Sends mail to a shard, from [`ShardId::CONTROL`].
@@ -300,7 +301,7 @@ impl<M: Send + 'static> Handle<M> {
     }
 
     fn end(&mut self) {
-        self.keeper.stop();
+        self.links.stop();
         for inbox in &self.shared.inboxes {
             inbox.post(Parcel::Stop);
         }

@@ -4,15 +4,13 @@
 //! A change of the configuration is a sequence of orders, each sent to all shards and answered by all before the next (see
 //! docs/decisions/0005-apply.md): so no shard uses what another does not know yet, except for mail that was under way, which every room tolerates.
 
-use aoe::{Control, Export, ExportId};
 use block::VolumeId;
 use contract::{DiskFacts, DiskId, ListenerId};
-use nvme::subsystem::Subsystem;
 use volume::gate::Health;
 use volume::{Layout, Reservation};
-use wire::nvme::Nqn;
 
-use crate::imports::ImportSettings;
+use crate::protocols::{Export, ExportKey, Protocol, ProtocolMessage, StoreKey, StoredValue};
+use crate::remote::ImportSettings;
 use crate::report::Report;
 
 /// A letter.
@@ -20,10 +18,8 @@ use crate::report::Report;
 pub enum Mail {
     /// Between the volumes of two shards.
     Volume(volume::Message),
-    /// Between the controllers of two shards.
-    Nvme(nvme::controllers::Message),
-    /// Between two shards: config strings and masks of AoE exports.
-    Control(volume::agreement::Message<Control>),
+    /// Between the machines of one protocol on two shards.
+    Protocol(ProtocolMessage),
     /// Between two shards: reservations.
     Reservation(volume::agreement::Message<Reservation>),
     /// From the control thread: what [`News::Store`] asked for is durable, or could not be made so.
@@ -97,56 +93,20 @@ pub enum Order {
     HoldVolume(VolumeId),
     /// Forget a held volume.
     ForgetVolume(VolumeId),
-    /// A subsystem is exported, or exported differently.
-    SetSubsystem(Box<Subsystem>),
-    /// A subsystem is not exported any more.
-    RemoveSubsystem(Nqn),
-    /// A volume is exported over AoE, on links that were added; refused where its address is taken.
-    AddExport {
-        /// Its number.
-        id: ExportId,
-        /// What and where.
-        export: Box<Export>,
-        /// Its stored config string and mask.
-        control: Control,
-        /// The stored reservation of its volume. What is in force already, since the volume is exported elsewhere, stays.
-        reservation: Reservation,
-    },
-    /// An AoE export has another size, other hosts or other buffers; the rest is as it was.
-    RenewExport {
-        /// Its number.
-        id: ExportId,
-        /// What it is now.
-        export: Box<Export>,
-    },
-    /// A volume is not exported over AoE there any more; answered when nothing of it is below.
-    RemoveExport(ExportId),
-    /// All of the first configuration has been ordered: from now on an unknown subsystem is refused for good.
+    /// Hosts are shown something, or are shown it differently; refused where its name is taken.
+    SetExport(Export),
+    /// Hosts are shown something no more; answered when nothing of it is below that its removal waits for.
+    RemoveExport(ExportKey),
+    /// All of the first configuration has been ordered: from now on what hosts do not find is refused for good.
     ConfigurationComplete,
+    /// A listener is about to listen; its connections speak this.
+    AddListener { listener: ListenerId, protocol: Protocol },
     /// A listener is gone: its connections close, too.
     RemoveListener(ListenerId),
     /// Finish what is below, then close all connections; answered when all are gone.
     Drain,
     /// Tell how things are.
     Report,
-}
-
-/// Which value is to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKey {
-    /// The config string and mask of an export.
-    Control(ExportId),
-    /// The reservation of a volume.
-    Reservation(VolumeId),
-}
-
-/// A value that is to be stored, as a line of text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoredValue {
-    /// A config string and mask.
-    Control(Control),
-    /// A reservation.
-    Reservation(Reservation),
 }
 
 /// How an order went.
@@ -182,8 +142,8 @@ pub enum News {
         /// The value.
         value: StoredValue,
     },
-    /// Something on an Ethernet that people should look at.
-    Aoe(aoe::target::Notice),
+    /// Something about what hosts are shown that people should look at.
+    Warning(String),
     /// A connection was closed for a reason that its peer or an operator should hear of.
     Closed {
         /// Its other side.

@@ -1,14 +1,20 @@
-//! A remote disk's initiator, by whichever protocol it is reached.
+//! A remote disk's initiator, by whichever protocol it is reached: the one file of the shard that names those protocols. To reach disks by another, it
+//! gets an arm in each `match` here.
 //!
-//! Imports treat all of them alike: requests in, completions out. What differs is what they say to the driver: one opens connections, the other sends frames
-//! on links; [`RemoteEffect`] has both.
+//! Imports treat all of them alike: requests in, completions out. They differ in what they say to the driver: a [`StreamInitiator`] opens connections,
+//! a [`FrameInitiator`] sends frames on links.
 
 use core::time::Duration;
 
 use block::{Completion, Instant, Memory, Request};
-use contract::{ConnectionId, DiskFacts, FrameBatch, SendBatch};
+use contract::{
+    ConnectionId, Direct, DiskFacts, Effect, FrameBatch, LinkFacts, LinkId, Loss, Next,
+    OpenedFrame, Receive, SendBatch,
+};
 use nvme::tcp::initiator as nvme_tcp;
+use wire::aoe::Address;
 
+use crate::mail::Mail;
 use crate::shard::Settings;
 
 /// How long a disk behind AoE is looked for before its order is refused: many queries.
@@ -23,32 +29,6 @@ pub enum ImportSettings {
     Aoe(aoe::initiator::Settings),
 }
 
-/// What an initiator wants of the driver.
-#[derive(Debug)]
-pub(crate) enum RemoteEffect {
-    Connect { token: u32, address: std::net::SocketAddr },
-    Send { connection: ConnectionId, batch: SendBatch },
-    Close { connection: ConnectionId, after_send: bool },
-    SendFrames(FrameBatch),
-}
-
-/// An initiator.
-#[derive(Debug)]
-pub(crate) enum Remote {
-    NvmeTcp(Box<nvme_tcp::Initiator>),
-    Aoe(Box<aoe::Initiator>),
-}
-
-/// The same call to whichever it is.
-macro_rules! each {
-    ($remote:expr, $initiator:ident => $call:expr) => {
-        match $remote {
-            Remote::NvmeTcp($initiator) => $call,
-            Remote::Aoe($initiator) => $call,
-        }
-    };
-}
-
 impl ImportSettings {
     /// How long it may take to be there for the first time.
     pub fn connect_deadline(&self) -> Duration {
@@ -57,6 +37,50 @@ impl ImportSettings {
             ImportSettings::Aoe(_) => AOE_CONNECT_DEADLINE,
         }
     }
+}
+
+/// An initiator.
+#[derive(Debug)]
+pub(crate) enum Remote {
+    Stream(StreamInitiator),
+    Frame(FrameInitiator),
+}
+
+/// One that has connections.
+#[derive(Debug)]
+pub(crate) enum StreamInitiator {
+    NvmeTcp(Box<nvme_tcp::Initiator>),
+}
+
+/// One that has links.
+#[derive(Debug)]
+pub(crate) enum FrameInitiator {
+    Aoe(Box<aoe::Initiator>),
+}
+
+/// What a frame answers, or whom it announces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answered {
+    Aoe(Address, u32),
+}
+
+impl Answered {
+    /// Of a frame that imports may want.
+    #[inline]
+    pub(crate) fn of(frame: &OpenedFrame<'_>) -> Option<Answered> {
+        let (address, tag) = aoe::answer_of(frame)?;
+        Some(Answered::Aoe(address, tag))
+    }
+}
+
+/// The same call to whichever it is.
+macro_rules! each {
+    ($remote:expr, $initiator:ident => $call:expr) => {
+        match $remote {
+            Remote::Stream(StreamInitiator::NvmeTcp($initiator)) => $call,
+            Remote::Frame(FrameInitiator::Aoe($initiator)) => $call,
+        }
+    };
 }
 
 impl Remote {
@@ -68,13 +92,14 @@ impl Remote {
     ) -> Remote {
         match settings {
             ImportSettings::NvmeTcp(settings) => {
-                let shared = shard.shards > 1;
-                Remote::NvmeTcp(Box::new(nvme_tcp::Initiator::new(now, settings, shared, seed)))
+                let initiator = nvme_tcp::Initiator::new(now, settings, shard.shards > 1, seed);
+                Remote::Stream(StreamInitiator::NvmeTcp(Box::new(initiator)))
             }
             ImportSettings::Aoe(mut settings) => {
                 settings.sharers = shard.shards;
                 settings.lane = shard.shard.0 as u8;
-                Remote::Aoe(Box::new(aoe::Initiator::new(now, settings, seed)))
+                let initiator = aoe::Initiator::new(now, settings, seed);
+                Remote::Frame(FrameInitiator::Aoe(Box::new(initiator)))
             }
         }
     }
@@ -101,28 +126,21 @@ impl Remote {
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
         match self {
-            Remote::NvmeTcp(initiator) => initiator.settle(now, memory),
-            Remote::Aoe(initiator) => initiator.settle(now),
+            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => initiator.settle(now, memory),
+            Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.settle(now),
         }
     }
 
+    /// What the driver is to do. `serial` names the initiator in tokens.
     #[inline]
-    pub(crate) fn poll_effect(&mut self) -> Option<RemoteEffect> {
+    pub(crate) fn poll_effect(&mut self, serial: u32) -> Option<Effect<Mail>> {
         Some(match self {
-            Remote::NvmeTcp(initiator) => match initiator.poll_effect()? {
-                nvme_tcp::InitiatorEffect::Connect { token, address } => {
-                    RemoteEffect::Connect { token, address }
-                }
-                nvme_tcp::InitiatorEffect::Send { connection, batch } => {
-                    RemoteEffect::Send { connection, batch }
-                }
-                nvme_tcp::InitiatorEffect::Close { connection, after_send } => {
-                    RemoteEffect::Close { connection, after_send }
-                }
-            },
-            Remote::Aoe(initiator) => {
+            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => {
+                initiator.poll_effect()?.of(serial)
+            }
+            Remote::Frame(FrameInitiator::Aoe(initiator)) => {
                 let aoe::initiator::InitiatorEffect::Send(batch) = initiator.poll_effect()?;
-                RemoteEffect::SendFrames(batch)
+                Effect::SendFrames { token: serial, batch }
             }
         })
     }
@@ -130,11 +148,11 @@ impl Remote {
     /// News in words, and whether they are that the disk's facts changed.
     pub(crate) fn poll_news(&mut self) -> Option<(String, bool)> {
         match self {
-            Remote::NvmeTcp(initiator) => {
+            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => {
                 let news = initiator.poll_news()?;
                 Some((initiator.tell(&news), news == nvme_tcp::InitiatorNews::FactsChanged))
             }
-            Remote::Aoe(initiator) => {
+            Remote::Frame(FrameInitiator::Aoe(initiator)) => {
                 let news = initiator.poll_news()?;
                 let changed = news == aoe::initiator::InitiatorNews::FactsChanged;
                 Some((initiator.tell(&news), changed))
@@ -144,8 +162,8 @@ impl Remote {
 
     pub(crate) fn facts(&self) -> Option<DiskFacts> {
         match self {
-            Remote::NvmeTcp(initiator) => initiator.facts().cloned(),
-            Remote::Aoe(initiator) => initiator.facts(),
+            Remote::Stream(StreamInitiator::NvmeTcp(initiator)) => initiator.facts().cloned(),
+            Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.facts(),
         }
     }
 
@@ -176,27 +194,112 @@ impl Remote {
     pub(crate) fn is_gone(&self) -> bool {
         each!(self, initiator => initiator.is_gone())
     }
+}
 
+impl StreamInitiator {
     pub(crate) fn owns(&self, connection: ConnectionId) -> bool {
-        match self {
-            Remote::NvmeTcp(initiator) => initiator.owns(connection),
-            Remote::Aoe(_) => false,
-        }
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.owns(connection)
     }
 
-    /// The one that has connections.
-    pub(crate) fn nvme_tcp(&mut self) -> Option<&mut nvme_tcp::Initiator> {
-        match self {
-            Remote::NvmeTcp(initiator) => Some(initiator),
-            Remote::Aoe(_) => None,
-        }
+    pub(crate) fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_connected(now, token, connection);
     }
 
-    /// The one that has links.
-    pub(crate) fn aoe(&mut self) -> Option<&mut aoe::Initiator> {
-        match self {
-            Remote::NvmeTcp(_) => None,
-            Remote::Aoe(initiator) => Some(initiator),
-        }
+    pub(crate) fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32) {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_connect_failed(now, token, error);
+    }
+
+    #[inline]
+    pub(crate) fn handle_received(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        bytes: &[u8],
+        memory: &mut dyn Memory,
+    ) -> Receive {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_received(now, connection, bytes, memory)
+    }
+
+    #[inline]
+    pub(crate) fn handle_direct(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Direct,
+        memory: &mut dyn Memory,
+    ) -> Next {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_direct(now, connection, direct, memory)
+    }
+
+    #[inline]
+    pub(crate) fn handle_sent(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        batch: SendBatch,
+        memory: &mut dyn Memory,
+    ) {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_sent(now, connection, batch, memory);
+    }
+
+    pub(crate) fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_progress(now, connection);
+    }
+
+    pub(crate) fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_lost(now, connection, loss);
+    }
+
+    pub(crate) fn handle_closed(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        direct: Option<Direct>,
+        batch: Option<SendBatch>,
+    ) {
+        let StreamInitiator::NvmeTcp(initiator) = self;
+        initiator.handle_closed(now, connection, direct, batch);
+    }
+}
+
+impl FrameInitiator {
+    pub(crate) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
+        let FrameInitiator::Aoe(initiator) = self;
+        initiator.link_up(now, link, facts);
+    }
+
+    pub(crate) fn link_down(&mut self, now: Instant, link: LinkId) {
+        let FrameInitiator::Aoe(initiator) = self;
+        initiator.link_down(now, link);
+    }
+
+    #[inline]
+    pub(crate) fn wants(&self, answered: Answered) -> bool {
+        let (FrameInitiator::Aoe(initiator), Answered::Aoe(address, tag)) = (self, answered);
+        initiator.wants(address, tag)
+    }
+
+    #[inline]
+    pub(crate) fn handle_frame(
+        &mut self,
+        now: Instant,
+        frame: &OpenedFrame<'_>,
+        memory: &mut dyn Memory,
+    ) {
+        let FrameInitiator::Aoe(initiator) = self;
+        initiator.handle_frame(now, frame, memory);
+    }
+
+    pub(crate) fn handle_sent(&mut self, now: Instant, batch: FrameBatch) {
+        let FrameInitiator::Aoe(initiator) = self;
+        initiator.handle_sent(now, batch);
     }
 }

@@ -1,12 +1,10 @@
 //! What a shard tells about itself: plain numbers, added up over shards by whoever asks.
 
-use aoe::ExportId;
-use aoe::target::{LinkUse, Traffic};
 use block::VolumeId;
-use contract::{ConnectionId, DiskId, LinkId, ListenerId};
-use nvme::controllers::ControllerReport;
-use nvme::tcp::target;
+use contract::{ConnectionId, DiskId, ListenerId, Misfits, SessionCounters};
 use volume::gate::{Counters, Health};
+
+use crate::protocols::{AoeReport, ControllerReport};
 
 /// How things are on one shard.
 #[derive(Clone, Debug, Default)]
@@ -25,27 +23,14 @@ pub struct Report {
     pub accepted: u64,
     /// Connections that were closed because their peer broke the protocol or a time limit.
     pub misbehaved: u64,
-    /// What all NVMe connections did since the start, also those that are gone.
-    pub served: target::Counters,
+    /// What all sessions did since the start, also those that are gone.
+    pub served: SessionCounters,
     /// Imports.
     pub imports: Vec<ImportReport>,
+    /// Frames that came on links and were for nobody here, by the reason.
+    pub misfits: Misfits,
     /// AoE.
     pub aoe: AoeReport,
-}
-
-/// AoE.
-#[derive(Clone, Debug, Default)]
-pub struct AoeReport {
-    /// What the target did.
-    pub counters: aoe::target::Counters,
-    /// What it dropped, and why.
-    pub drops: aoe::target::Drops,
-    /// Bytes that are held to know repeated writes.
-    pub repeat_bytes: usize,
-    /// What went through each export on this shard, by number.
-    pub exports: Vec<(ExportId, Traffic)>,
-    /// Links that are up, and what is promised on them.
-    pub links: Vec<(LinkId, LinkUse)>,
 }
 
 /// A connection.

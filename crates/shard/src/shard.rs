@@ -1,12 +1,12 @@
 //! The shard: routes what happens on one core to the machines that it concerns, and gathers what they want.
 //!
-//! The way of a read: the driver shows bytes ([`Machine::handle_received`]); the connection parses them and either has the data lent at once or asks the
+//! The way of a read: the driver shows bytes ([`Machine::handle_received`]); the session parses them and either has the data lent at once or asks the
 //! volume (`routing`), which wants a disk asked; the driver takes those requests in bulk. Up again: [`Event::Completed`] goes to the volumes by its ticket, the
-//! volume's completion to the connection by its own, and when the turn settles the connection's replies leave as one batch.
+//! volume's completion to the session by its own, and when the turn settles the session's replies leave as one batch.
 //!
 //! Only machines that were touched in a turn are settled. Who waits for memory stands in a line that is served round robin.
-//! Names: a *connection* has the driver's [`ConnectionId`] while its socket lives, and a [`Slot`] on the switchboard (its machine number) until nothing
-//! of it is below any more; the driver may use its name again before that.
+//! Names: a *connection* is the driver's, and has its [`ConnectionId`] while its socket lives. What serves it is a *session* ([`crate::protocols`]),
+//! which has a place, its machine number, until nothing of it is below any more; the driver may use its name for the connection again before that.
 
 mod frames;
 mod orders;
@@ -18,15 +18,15 @@ use block::{
     Completion, DiskId, Instant, MachineId, Memory, Pool, Request, ShardId, Slot, Table, VolumeId,
 };
 use contract::{
-    Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, Machine, Next, Receive,
+    Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
+    Receive, SessionCounters, SessionEnd, SessionIdentity,
 };
-use nvme::controllers::{CloseReason, Controllers};
-use nvme::tcp::target::{Connection, Counters, Identity, Reason};
 use volume::{Layout, Outbox, Volumes};
 
 use crate::imports::Imports;
 use crate::machine;
 use crate::mail::{Mail, News};
+use crate::protocols::{Protocol, Protocols, Session};
 use crate::timers::Timers;
 use frames::Frames;
 use orders::Pending;
@@ -44,10 +44,10 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// A connection's place on the switchboard.
+/// The place of a session.
 #[derive(Debug)]
 struct Place {
-    machine: Connection,
+    session: Session,
     /// The driver's name; `None` once the driver said `Closed`.
     socket: Option<ConnectionId>,
     endpoint: Endpoint,
@@ -59,8 +59,10 @@ struct Place {
 /// Whose a socket is.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
-    Target(Slot),
+    Session(Slot),
     Import(DiskId),
+    /// It came for somebody who is gone, and is being closed.
+    Nobody,
 }
 
 /// One core's machines.
@@ -72,7 +74,9 @@ pub struct Shard {
     outbox: Outbox,
     /// Memory for the outbox's requests while those for imports are taken out.
     asks: Vec<Ask>,
-    controllers: Controllers,
+    protocols: Protocols,
+    /// What is spoken through each listener.
+    listeners: BTreeMap<ListenerId, Protocol>,
     places: Table<Place>,
     /// The owner of each of the driver's slots, with the slot's generation.
     sockets: Vec<Option<(u32, Owner)>>,
@@ -91,12 +95,12 @@ pub struct Shard {
     draining: bool,
     accepted: u64,
     misbehaved: u64,
-    /// What connections did that are gone.
-    served: Counters,
+    /// What sessions did that are gone.
+    served: SessionCounters,
 }
 
 impl Shard {
-    /// A shard without disks, volumes and connections.
+    /// A shard without disks, volumes and sessions.
     pub fn new(now: Instant, settings: Settings) -> Shard {
         let Settings { shard, shards, pages, .. } = settings;
         Shard {
@@ -105,15 +109,16 @@ impl Shard {
             volumes: Volumes::new(shard, shards, machine::FLIGHTS, machine::GATES),
             outbox: Outbox::default(),
             asks: Vec::new(),
-            controllers: Controllers::new(now, shard, shards),
+            protocols: Protocols::new(now, settings),
+            listeners: BTreeMap::new(),
             places: Table::new(),
             sockets: Vec::new(),
             touched: Vec::new(),
             line: VecDeque::new(),
             line_served_at: 0,
             timers: Timers::default(),
-            imports: Imports::new(settings),
-            frames: Frames::new(settings),
+            imports: Imports::default(),
+            frames: Frames::new(shard, shards),
             effects: VecDeque::new(),
             visits: VecDeque::new(),
             members: BTreeMap::new(),
@@ -121,7 +126,7 @@ impl Shard {
             draining: false,
             accepted: 0,
             misbehaved: 0,
-            served: Counters::default(),
+            served: SessionCounters::default(),
         }
     }
 
@@ -149,6 +154,12 @@ impl Shard {
     /// Pages of the pool, those lent out, and requests in flight: all lent pages must be back when nothing is connected.
     pub fn pages_used(&self) -> u32 {
         self.pool.used()
+    }
+
+    /// Of each session the commands that its peer may have outstanding, and the bytes that it holds outside the pool for answers that were not
+    /// given to the driver.
+    pub fn unsent(&self) -> impl Iterator<Item = (u16, usize)> {
+        self.places.iter().map(|(_, place)| place.session.unsent())
     }
 
     /// Requests and pieces that are below.
@@ -179,13 +190,16 @@ impl Shard {
         memory: &mut dyn Memory,
     ) {
         self.accepted += 1;
-        // The machine must know its own place, which the table gives: so it is filled in two steps.
+        let Some(protocol) = self.listeners.get(&endpoint.listener).copied() else {
+            return self.turn_away(connection);
+        };
+        // The session must know its own place, which the table gives: so it is filled in two steps.
         let shard = self.settings.shard;
         let slot = self.places.insert_with(|slot| {
-            let identity =
-                Identity { machine: MachineId(slot.index), generation: slot.generation, shard };
+            let machine = MachineId(slot.index);
+            let identity = SessionIdentity { machine, generation: slot.generation, shard };
             Place {
-                machine: Connection::new(now, identity, connection, endpoint, Default::default()),
+                session: Session::new(now, protocol, identity, connection, endpoint),
                 socket: Some(connection),
                 endpoint,
                 touched: false,
@@ -193,26 +207,28 @@ impl Shard {
                 armed: None,
             }
         });
-        self.set_owner(connection, Owner::Target(slot));
+        self.set_owner(connection, Owner::Session(slot));
         let place = self.places.get_mut(slot).expect("it was just filled");
-        self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
+        self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
         if self.draining {
-            self.with_connection(now, slot, memory, |machine, context| {
-                machine.close(CloseReason::ServerStopping, context);
+            self.with_session(now, slot, memory, |session, context| {
+                session.close(SessionEnd::ServerStopping, context);
             });
         }
+    }
+
+    /// A connection came for a listener or an import that is gone.
+    fn turn_away(&mut self, connection: ConnectionId) {
+        self.set_owner(connection, Owner::Nobody);
+        self.effects.push_back(Effect::Close { connection, after_send: false });
     }
 
     /// A connection's socket is gone: counts it, and tells when its peer misbehaved.
     fn note_end(&mut self, slot: Slot) {
         let Some(place) = self.places.get_mut(slot) else { return };
         place.socket = None;
-        let Some(reason @ (Reason::Violation(_) | Reason::Terminated(_) | Reason::TimedOut(_))) =
-            place.machine.reason()
-        else {
-            return;
-        };
-        let news = News::Closed { peer: place.endpoint.peer, reason: reason.to_string() };
+        let Some(reason) = place.session.misconduct() else { return };
+        let news = News::Closed { peer: place.endpoint.peer, reason };
         self.misbehaved += 1;
         self.tell(news);
     }
@@ -222,74 +238,80 @@ impl Shard {
         match event {
             Event::Completed(_) => unreachable!("handle_completion takes those"),
             Event::Sent { connection, batch } => match self.owner_of(connection) {
-                Some(Owner::Target(slot)) => {
-                    self.with_connection(now, slot, memory, |machine, context| {
-                        machine.handle_sent(batch, context);
+                Some(Owner::Session(slot)) => {
+                    self.with_session(now, slot, memory, |session, context| {
+                        session.handle_sent(batch, context);
                     });
                 }
                 Some(Owner::Import(disk)) => {
-                    self.imports.sent(now, disk, connection, batch, memory)
+                    let initiator = self.imports.stream(disk, connection);
+                    initiator.handle_sent(now, connection, batch, memory);
                 }
-                None => unreachable!("{connection} sent after it was closed"),
+                Some(Owner::Nobody) | None => unreachable!("{connection} has nothing to send"),
             },
             Event::SendProgress { connection } => match self.owner_of(connection) {
-                Some(Owner::Target(slot)) => {
-                    self.with_connection(now, slot, memory, |machine, _| {
-                        machine.handle_progress(now);
+                Some(Owner::Session(slot)) => {
+                    self.with_session(now, slot, memory, |session, _| {
+                        session.handle_progress(now);
                     });
                 }
-                Some(Owner::Import(disk)) => self.imports.progress(now, disk, connection),
-                None => {}
+                Some(Owner::Import(disk)) => {
+                    self.imports.stream(disk, connection).handle_progress(now, connection);
+                }
+                Some(Owner::Nobody) | None => {}
             },
             Event::Accepted { connection, endpoint } => {
                 self.accept(now, connection, endpoint, memory);
             }
             Event::Lost { connection, loss } => match self.owner_of(connection) {
-                Some(Owner::Target(slot)) => {
-                    self.with_connection(now, slot, memory, |machine, context| {
-                        machine.handle_lost(loss, context);
+                Some(Owner::Session(slot)) => {
+                    self.with_session(now, slot, memory, |session, context| {
+                        session.handle_lost(loss, context);
                     });
                 }
-                Some(Owner::Import(disk)) => self.imports.lost(now, disk, connection, loss, memory),
-                None => {}
+                Some(Owner::Import(disk)) => {
+                    self.imports.stream(disk, connection).handle_lost(now, connection, loss);
+                }
+                Some(Owner::Nobody) | None => {}
             },
             Event::Closed { connection, direct, batch } => {
                 let owner = self.owner_of(connection);
                 self.sockets[connection.slot as usize] = None;
                 match owner {
-                    Some(Owner::Target(slot)) => {
-                        self.with_connection(now, slot, memory, |machine, context| {
-                            machine.handle_closed(direct, batch, context);
+                    Some(Owner::Session(slot)) => {
+                        self.with_session(now, slot, memory, |session, context| {
+                            session.handle_closed(direct, batch, context);
                         });
                         self.note_end(slot);
                     }
                     Some(Owner::Import(disk)) => {
-                        self.imports.closed(now, disk, connection, direct, batch, memory);
+                        let initiator = self.imports.stream(disk, connection);
+                        initiator.handle_closed(now, connection, direct, batch);
                     }
+                    Some(Owner::Nobody) => {}
                     None => unreachable!("{connection} was closed twice"),
                 }
             }
-            Event::Connected { token, connection, local } => {
-                self.imports.connected(now, token, connection, local, memory);
-                if let Some(disk) = self.imports.disk_of(token) {
-                    self.set_owner(connection, Owner::Import(disk));
-                } else {
-                    self.effects.push_back(Effect::Close { connection, after_send: false });
+            Event::Connected { token, connection, local: _ } => {
+                match self.imports.connected(now, token, connection) {
+                    Some(disk) => self.set_owner(connection, Owner::Import(disk)),
+                    None => self.turn_away(connection),
                 }
             }
-            Event::LinkUp { link, facts } => self.link_up(now, link, facts),
-            Event::LinkDown { link } => self.link_down(now, link),
+            Event::LinkUp { link, facts } => self.handle_link(now, link, Some(facts)),
+            Event::LinkDown { link } => self.handle_link(now, link, None),
             Event::FramesSent { token, batch } => self.frames_sent(now, token, batch, memory),
             Event::ConnectFailed { token, error } => {
-                self.imports.connect_failed(now, token, error, memory);
+                self.imports.connect_failed(now, token, error);
             }
             Event::Mail { from, mail } => match mail {
                 Mail::Volume(message) => {
                     self.volumes.handle_message(now, from, message, &mut self.outbox);
                     self.route_outbox(now, memory);
                 }
-                Mail::Nvme(message) => self.controllers.handle_message(now, from, message),
-                Mail::Control(message) => self.handle_control_mail(from, message),
+                Mail::Protocol(message) => self.with_protocols(now, memory, |protocols, _| {
+                    protocols.handle_message(now, from, message);
+                }),
                 Mail::Reservation(message) => self.handle_reservation_mail(from, message),
                 Mail::Stored { key, version, stored } => self.handle_stored(key, version, stored),
                 Mail::Order { number, order } => {
@@ -323,18 +345,20 @@ impl Machine for Shard {
         memory: &mut dyn Memory,
     ) -> Receive {
         match self.owner_of(connection) {
-            Some(Owner::Target(slot)) => {
+            Some(Owner::Session(slot)) => {
                 let receive = self
-                    .with_connection(now, slot, memory, |machine, context| {
-                        machine.handle_received(bytes, context)
+                    .with_session(now, slot, memory, |session, context| {
+                        session.handle_received(bytes, context)
                     })
-                    .expect("a socket's machine is there");
+                    .expect("a connection's session is there");
                 self.route_outbox(now, memory);
                 receive
             }
             Some(Owner::Import(disk)) => {
-                self.imports.received(now, disk, connection, bytes, memory)
+                let initiator = self.imports.stream(disk, connection);
+                initiator.handle_received(now, connection, bytes, memory)
             }
+            Some(Owner::Nobody) => Receive { consumed: 0, next: Next::Pause },
             None => unreachable!("{connection} received after it was closed"),
         }
     }
@@ -347,17 +371,20 @@ impl Machine for Shard {
         memory: &mut dyn Memory,
     ) -> Next {
         match self.owner_of(connection) {
-            Some(Owner::Target(slot)) => {
+            Some(Owner::Session(slot)) => {
                 let next = self
-                    .with_connection(now, slot, memory, |machine, context| {
-                        machine.handle_direct(direct, context)
+                    .with_session(now, slot, memory, |session, context| {
+                        session.handle_direct(direct, context)
                     })
-                    .expect("a socket's machine is there");
+                    .expect("a connection's session is there");
                 self.route_outbox(now, memory);
                 next
             }
-            Some(Owner::Import(disk)) => self.imports.direct(now, disk, connection, direct, memory),
-            None => unreachable!("{connection} received after it was closed"),
+            Some(Owner::Import(disk)) => {
+                let initiator = self.imports.stream(disk, connection);
+                initiator.handle_direct(now, connection, direct, memory)
+            }
+            Some(Owner::Nobody) | None => unreachable!("{connection} asked for no data"),
         }
     }
 
@@ -372,22 +399,19 @@ impl Machine for Shard {
             if place.armed == Some(at) {
                 place.armed = None;
             }
-            if place.machine.poll_timeout().is_some_and(|deadline| deadline <= now) {
-                self.with_connection(now, slot, memory, |machine, context| {
-                    machine.handle_timeout(context);
+            if place.session.poll_timeout().is_some_and(|deadline| deadline <= now) {
+                self.with_session(now, slot, memory, |session, context| {
+                    session.handle_timeout(context);
                 });
             } else {
-                self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
+                self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
             }
         }
         self.volumes.handle_timeout(now, &mut self.outbox);
-        if self.controllers.poll_timeout().is_some_and(|deadline| deadline <= now) {
-            self.controllers.handle_timeout(now);
+        if self.protocols.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            self.with_protocols(now, memory, |protocols, _| protocols.handle_timeout(now));
         }
-        self.imports.handle_timeout(now, memory);
-        if self.frames.poll_timeout().is_some_and(|deadline| deadline <= now) {
-            self.with_target(now, memory, |target, _| target.handle_timeout(now));
-        }
+        self.imports.handle_timeout(now);
         self.route_outbox(now, memory);
     }
 
@@ -396,7 +420,7 @@ impl Machine for Shard {
             self.serve_line(now, memory);
             self.settle_touched(now, memory);
             self.settle_frames(now, memory);
-            self.route_controllers(now, memory);
+            self.route_protocols(now, memory);
             self.route_imports(now, memory);
             self.route_outbox(now, memory);
             let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
@@ -434,16 +458,19 @@ impl Machine for Shard {
 
     #[inline]
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
-        self.effects.pop_front()
+        let mut effect = self.effects.pop_front();
+        if let Some(Effect::SendFrames { batch, .. }) = &mut effect {
+            self.frames.encapsulate(batch);
+        }
+        effect
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         [
             self.timers.next(),
             self.volumes.poll_timeout(),
-            self.controllers.poll_timeout(),
+            self.protocols.poll_timeout(),
             self.imports.poll_timeout(),
-            self.frames.poll_timeout(),
         ]
         .into_iter()
         .flatten()

@@ -4,11 +4,19 @@
 
 use std::collections::VecDeque;
 
-use aoe::{Control, Export, ExportId};
-use block::{ByteCount, Instant, Outcome, ShardId, VolumeId};
-use contract::{Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine};
-use shard::{Answer, ImportSettings, Mail, News, Order, Settings, Shard, StoreKey};
-use testkit::{Pages, perform};
+use aoe::{Control, ExportId};
+use block::{
+    Buffer, ByteCount, Extent, Instant, Memory, Operation, Outcome, Request, ShardId, Ticket,
+    VolumeId,
+};
+use contract::{
+    Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, OutFrame,
+};
+use shard::{
+    Answer, AoeExport, Export, ExportKey, ImportSettings, Mail, News, Order, Settings, Shard,
+    StoreKey, machine,
+};
+use testkit::{Pages, Pseudowire, perform};
 use volume::{Layout, Member, Reservation};
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
@@ -31,6 +39,8 @@ struct Host {
     mail: VecDeque<(ShardId, ShardId, Mail)>,
     control: Vec<(ShardId, Mail)>,
     sent: Vec<Vec<u8>>,
+    /// How they lay in their batches.
+    shapes: Vec<OutFrame>,
     /// Frames that left when the volume was exported.
     announced: usize,
     orders: u64,
@@ -49,12 +59,12 @@ impl Host {
             mail: VecDeque::new(),
             control: Vec::new(),
             sent: Vec::new(),
+            shapes: Vec::new(),
             announced: 0,
             orders: 0,
         };
         for number in 0..host.shards.len() {
-            let facts = LinkFacts { mac, mtu: 1500, vlan: None, ring_frames: 256 };
-            host.tell(number, Event::LinkUp { link: LINK, facts });
+            host.tell(number, Event::LinkUp { link: LINK, facts: facts(mac) });
         }
         host
     }
@@ -62,6 +72,12 @@ impl Host {
     /// One whose volume is exported.
     fn target(count: u16) -> Host {
         let mut host = Host::new(TARGET, count);
+        host.serve(LINK);
+        host
+    }
+
+    /// Has a disk and a volume, and exports it.
+    fn serve(&mut self, link: LinkId) {
         let facts = DiskFacts {
             size: ByteCount(SIZE),
             logical_block: 512,
@@ -71,21 +87,20 @@ impl Host {
             discards: false,
             discard_zeroes: false,
         };
-        host.order(|| Order::AddDisk { disk: DISK, facts: facts.clone() });
-        let member = Member { disk: DISK, base: 0, length: SIZE };
-        host.order(|| Order::AddVolume { volume: VOLUME, layout: Layout::single(member) });
-        host.export(Control::default(), Reservation::default());
-        host
+        self.order(|| Order::AddDisk { disk: DISK, facts: facts.clone() });
+        self.add_volume();
+        self.export(link, Control::default(), Reservation::default());
     }
 
-    fn export(&mut self, control: Control, reservation: Reservation) {
-        let export = Export::new(ADDRESS, &[LINK], VOLUME, ByteCount(SIZE));
-        self.order(|| Order::AddExport {
-            id: EXPORT,
-            export: Box::new(export.clone()),
-            control: control.clone(),
-            reservation: reservation.clone(),
-        });
+    fn add_volume(&mut self) {
+        let member = Member { disk: DISK, base: 0, length: SIZE };
+        self.order(|| Order::AddVolume { volume: VOLUME, layout: Layout::single(member) });
+    }
+
+    fn export(&mut self, link: LinkId, control: Control, reservation: Reservation) {
+        let export = aoe::Export::new(ADDRESS, &[link], VOLUME, ByteCount(SIZE));
+        let export = Box::new(AoeExport { id: EXPORT, export, control, reservation });
+        self.order(|| Order::SetExport(Export::Aoe(export.clone())));
         self.announced = core::mem::take(&mut self.sent).len();
     }
 
@@ -129,6 +144,7 @@ impl Host {
             while let Some(effect) = machine.poll_effect() {
                 match effect {
                     Effect::SendFrames { token, mut batch } => {
+                        self.shapes.extend(&batch.frames);
                         self.sent.extend(batch.to_frames(memory).into_iter().map(|(_, f)| f));
                         batch.frames.clear();
                         events.push(Event::FramesSent { token, batch });
@@ -155,6 +171,31 @@ impl Host {
         }
     }
 
+    /// Looks for the disk of another host, on each shard.
+    fn import(&mut self, link: LinkId) {
+        let settings = ImportSettings::Aoe(aoe::initiator::Settings::new(&[link], ADDRESS));
+        for shard in 0..self.shards.len() {
+            let settings = Box::new(settings.clone());
+            let order = Box::new(Order::AddImport { disk: DISK, settings });
+            let mail = Mail::Order { number: 77, order };
+            self.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
+        }
+    }
+
+    /// Every shard has found it.
+    fn is_connected(&mut self) {
+        let is_there = |(_, mail): &(ShardId, Mail)| match mail {
+            Mail::Answer { number: 77, answer } => match &**answer {
+                Answer::Import(Ok(facts)) => facts.size == ByteCount(SIZE),
+                other => panic!("{other:?}"),
+            },
+            _ => false,
+        };
+        let before = self.control.len();
+        self.control.retain(|letter| !is_there(letter));
+        assert_eq!(before - self.control.len(), self.shards.len());
+    }
+
     fn carry(&mut self) {
         while let Some((from, to, mail)) = self.mail.pop_front() {
             self.tell(to.index(), Event::Mail { from, mail });
@@ -174,6 +215,10 @@ impl Host {
         self.tell(to.index(), Event::Mail { from: ShardId::CONTROL, mail });
         self.carry();
     }
+}
+
+fn facts(mac: [u8; 6]) -> LinkFacts {
+    LinkFacts { mac, mtu: 1500, vlan: None, ring_frames: 256 }
 }
 
 /// A frame to the target.
@@ -261,7 +306,7 @@ fn a_config_string_that_cannot_be_stored_is_refused() {
 #[test]
 fn a_volume_that_is_exported_again_keeps_the_reservation_that_was_stored() {
     let mut host = Host::target(1);
-    host.order(|| Order::RemoveExport(EXPORT));
+    host.order(|| Order::RemoveExport(ExportKey::Aoe(EXPORT)));
     host.frame(0, &ata(ONE, 1, 0x24, 0, &[]));
     assert!(host.sent.is_empty(), "nothing answers there");
     let stored = "exclusive-access-all";
@@ -270,7 +315,7 @@ fn a_volume_that_is_exported_again_keeps_the_reservation_that_was_stored() {
     let (reservation, _) = volume::Agreed::judge(&Reservation::default(), &change);
     let reservation = reservation.expect("a change");
     assert!(reservation.to_string().contains(stored), "{reservation}");
-    host.export(Control::default(), reservation);
+    host.export(LINK, Control::default(), reservation);
     host.frame(0, &ata(ONE, 2, 0x24, 0, &[]));
     assert_eq!(answer(&mut host)[15], 6, "reserved");
 }
@@ -279,34 +324,158 @@ fn a_volume_that_is_exported_again_keeps_the_reservation_that_was_stored() {
 fn an_import_reaches_an_export_of_another_host_and_each_shard_hears_its_own_answers() {
     let mut target = Host::target(1);
     let mut client = Host::new(ONE, 2);
-    let settings = aoe::initiator::Settings::new(&[LINK], ADDRESS);
-    for shard in 0..2 {
-        let settings = Box::new(ImportSettings::Aoe(settings.clone()));
-        let order = Box::new(Order::AddImport { disk: DISK, settings });
-        let mail = Mail::Order { number: 77, order };
-        client.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
-    }
-    // What is sent reaches the other host; every shard of the client is shown every frame.
+    client.import(LINK);
+    meet(&mut client, &mut target);
+    client.is_connected();
+    let waits = |(shard, _): &(Shard, Pages)| shard.poll_timeout();
+    let waiting: Vec<Instant> = client.shards.iter().filter_map(waits).collect();
+    assert!(waiting.is_empty(), "an import that has nothing to do wakes nobody: {waiting:?}");
+}
+
+/// Lets two hosts exchange frames until none is left; every shard of the client is shown every frame.
+fn meet(client: &mut Host, target: &mut Host) {
     for _ in 0..64 {
         let (questions, answers) =
             (core::mem::take(&mut client.sent), core::mem::take(&mut target.sent));
         if questions.is_empty() && answers.is_empty() {
-            break;
+            return;
         }
         questions.iter().for_each(|frame| target.frame(0, frame));
         for frame in answers.iter().filter(|frame| frame[..6] == ONE) {
-            (0..2).for_each(|shard| client.frame(shard, frame));
+            (0..client.shards.len()).for_each(|shard| client.frame(shard, frame));
         }
     }
-    let is_there = |(_, mail): &(ShardId, Mail)| match mail {
-        Mail::Answer { number: 77, answer } => match &**answer {
-            Answer::Import(Ok(facts)) => facts.size == ByteCount(SIZE),
-            other => panic!("{other:?}"),
-        },
-        _ => false,
+    panic!("they never end");
+}
+
+#[test]
+fn what_is_for_nobody_reaches_no_protocol_and_is_counted() {
+    let mut host = Host::target(1);
+    let good = ata(ONE, 1, 0x34, 0, &[9; 512]);
+    let with = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        bytes
     };
-    assert_eq!(client.control.iter().filter(|letter| is_there(letter)).count(), 2);
-    let waits = |(shard, _): &(Shard, Pages)| shard.poll_timeout();
-    let waiting: Vec<Instant> = client.shards.iter().filter_map(waits).collect();
-    assert!(waiting.is_empty(), "an import that has nothing to do wakes nobody: {waiting:?}");
+    // A label whose first byte AoE would take for version 1 and a response, and one that it would take for a request.
+    for label in [0x18, 0x10] {
+        let mut labelled = with(13, 0x47);
+        (labelled[12], labelled[14]) = (0x88, label);
+        host.frame(0, &labelled);
+    }
+    host.frame(0, &good[..13]);
+    host.frame(0, &[&good[..12], &[0x81, 0, 0, 5], &good[12..]].concat());
+    host.frame(0, &with(5, 0x0a));
+    host.frame(0, &with(0, 0x01));
+    host.frame(0, &with(6, 0x03));
+    assert!(host.sent.is_empty());
+    let report = host.shards[0].0.report();
+    let counted: Vec<_> = report.misfits.each().filter(|(_, count)| *count > 0).collect();
+    let expected = [
+        ("runt", 1),
+        ("other_vlan", 1),
+        ("other_station", 2),
+        ("group_source", 1),
+        ("other_type", 2),
+    ];
+    assert_eq!(counted, expected);
+    assert_eq!((report.aoe.counters.frames, report.aoe.counters.responses_heard), (0, 0));
+    assert_eq!(host.disk[..512], [0; 512]);
+    host.frame(0, &good);
+    assert_eq!(answer(&mut host)[27], 0x40);
+}
+
+impl Host {
+    /// One with a virtual link over the real one, which is in a VLAN and whose MTU leaves room for two sectors, and one less inside.
+    fn with_pipe(mac: [u8; 6]) -> Host {
+        let mut host = Host::new(mac, 1);
+        host.shards[0].0.set_virtual_links(host.now, Box::<Pseudowire>::default());
+        host.raise(mac);
+        host
+    }
+
+    fn raise(&mut self, mac: [u8; 6]) {
+        let facts = LinkFacts { mtu: 36 + 1024 + 17, vlan: Some(7), ..facts(mac) };
+        self.tell(0, Event::LinkUp { link: LINK, facts });
+    }
+
+    /// Lets time pass until it wants to be called.
+    fn pass(&mut self) {
+        let (shard, memory) = &mut self.shards[0];
+        self.now = self.now.max(shard.poll_timeout().expect("it waits for something"));
+        shard.handle_timeout(self.now, memory);
+        self.turn(0);
+    }
+
+    /// A request of a visitor.
+    fn visit(&mut self, operation: Operation) {
+        let ticket = Ticket { machine: machine::visitor(1), ..Ticket::default() };
+        let (shard, _) = &mut self.shards[0];
+        shard.visit(self.now, VOLUME, Request { ticket, operation });
+        self.turn(0);
+    }
+
+    /// Its answer.
+    fn visited(&mut self) -> Buffer {
+        let completion = self.shards[0].0.poll_visit().expect("it is answered");
+        assert_eq!(completion.outcome, Outcome::Done);
+        completion.buffer
+    }
+}
+
+#[test]
+fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
+    let (mut target, mut client) = (Host::with_pipe(TARGET), Host::with_pipe(ONE));
+    let inside = Pseudowire::over(LINK);
+    target.serve(inside);
+    target.shapes.clear();
+    client.import(inside);
+    meet(&mut client, &mut target);
+    client.is_connected();
+    client.add_volume();
+    let extent = Extent::new(512, 8192);
+    let bytes: Vec<u8> = (0..8192_u32).map(|at| (at / 5) as u8).collect();
+    let mut buffer = Buffer::reserved(8192, 512);
+    client.shards[0].1.write(&mut buffer, 0, &bytes);
+    client.visit(Operation::Write { extent, buffer, durable: false });
+    // All that is on the wire is in the real link's VLAN, and labelled.
+    let is_labelled = |frame: &Vec<u8>| {
+        frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == Pseudowire::LABEL
+    };
+    assert!(!client.sent.is_empty() && client.sent.iter().all(is_labelled));
+    meet(&mut client, &mut target);
+    let written = client.visited();
+    client.shards[0].1.release(written);
+    assert_eq!(target.disk[512..512 + 8192], bytes);
+    client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
+    meet(&mut client, &mut target);
+    let read = client.visited();
+    assert_eq!(client.shards[0].1.bytes(&read), bytes);
+    client.shards[0].1.release(read);
+    // A sector a frame, which is what the virtual link carries; from where it lies, behind what was put in front.
+    for host in [&client, &target] {
+        let with_data: Vec<&OutFrame> =
+            host.shapes.iter().filter(|frame| frame.data_length > 0).collect();
+        assert_eq!(with_data.len(), 16);
+        let is_carried = |frame: &&OutFrame| {
+            (frame.link, frame.prefix_length, frame.data_length) == (LINK, 22, 512)
+        };
+        assert!(with_data.iter().all(is_carried), "{with_data:?}");
+        let (shard, memory) = &host.shards[0];
+        assert_eq!((memory.held(), shard.pages_used()), (0, 0));
+    }
+    // Without the real link there is no virtual one, and with it there is again.
+    target.tell(0, Event::LinkDown { link: LINK });
+    client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
+    meet(&mut client, &mut target);
+    assert!(client.shards[0].0.poll_visit().is_none());
+    target.raise(TARGET);
+    meet(&mut client, &mut target);
+    while client.shards[0].0.in_flight() > 0 {
+        client.pass();
+        meet(&mut client, &mut target);
+    }
+    let read = client.visited();
+    assert_eq!(client.shards[0].1.bytes(&read), bytes);
+    client.shards[0].1.release(read);
 }

@@ -12,6 +12,7 @@ use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
 };
 use shard::{Mail, Shard, machine};
+use testkit::Pseudowire;
 use testkit::oracle::{Content, Oracle, WriteId};
 
 use crate::disk::SECTOR;
@@ -27,46 +28,75 @@ pub struct Simulated {
     pub direct: u64,
     /// A planted error: the shard says that it holds, and does not.
     pub forgets_holds: bool,
-    /// A planted error: copies of writes are not seen to be copies.
-    pub(crate) repeats: Option<Repeats>,
+    /// What makes that copies of writes are not seen to be copies: a planted error, or another kind of target.
+    pub(crate) disguise: Option<Disguise>,
     planted: Vec<(ShardId, Mail)>,
 }
 
-/// Writes that came over AoE, so that each copy can be given a tag of its own, and its answer the tag that it had.
-#[derive(Debug, Default)]
-pub(crate) struct Repeats {
-    seen: BTreeSet<Vec<u8>>,
-    tags: BTreeMap<u32, [u8; 4]>,
+/// Gives ATA frames that come tags of their own, so that a target does not know them again, and their answers the tags that they had.
+#[derive(Debug)]
+pub(crate) enum Disguise {
+    /// Copies of writes: these came before.
+    Copies(BTreeSet<Vec<u8>>, Originals),
+    /// All, and under sources of their own: as a target that knows neither order nor copies, and carries out each frame as it comes.
+    All(Originals),
 }
 
-impl Repeats {
-    /// Of tags that a copy gets: no initiator of ours has it.
-    const COPY: u32 = 1 << 31;
+/// Sources and tags of frames that were given others, by these.
+type Originals = BTreeMap<u32, ([u8; 6], [u8; 4])>;
+
+impl Disguise {
+    /// Of tags that are given: no initiator of ours has it.
+    const GIVEN: u32 = 1 << 31;
     /// Where a frame without a VLAN tag has its AoE tag.
     const TAG_AT: usize = 20;
 
-    /// A frame that came; a copy of a write under another tag.
-    fn disguise(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn copies() -> Disguise {
+        Disguise::Copies(BTreeSet::new(), Originals::new())
+    }
+
+    pub(crate) fn all() -> Disguise {
+        Disguise::All(Originals::new())
+    }
+
+    /// A frame that came.
+    fn put_on(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
-        let is_write = bytes.len() > 36 + SECTOR && bytes[19] == 0 && bytes[24] & 1 != 0;
-        if is_write && !self.seen.insert(bytes[6..36].to_vec()) {
-            let tag = Self::COPY | self.tags.len() as u32;
-            let place = &mut bytes[Self::TAG_AT..Self::TAG_AT + 4];
-            self.tags.insert(tag, (&*place).try_into().expect("4 bytes"));
-            place.copy_from_slice(&tag.to_be_bytes());
-        }
+        let is_ata = bytes.len() >= 36 && bytes[19] == 0;
+        let is_write = is_ata && bytes.len() > 36 + SECTOR && bytes[24] & 1 != 0;
+        let (originals, source) = match self {
+            Disguise::Copies(seen, originals) if is_write => {
+                if seen.insert(bytes[6..36].to_vec()) {
+                    return bytes;
+                }
+                (originals, None)
+            }
+            Disguise::All(originals) if is_ata => {
+                let [_, a, b, c] = (originals.len() as u32).to_be_bytes();
+                (originals, Some([2, 0xee, 0, a, b, c]))
+            }
+            _ => return bytes,
+        };
+        let tag = Self::GIVEN | originals.len() as u32;
+        let own = (&bytes[6..12], &bytes[Self::TAG_AT..Self::TAG_AT + 4]);
+        let own = (own.0.try_into().expect("6 bytes"), own.1.try_into().expect("4 bytes"));
+        originals.insert(tag, own);
+        bytes[6..12].copy_from_slice(&source.unwrap_or(own.0));
+        bytes[Self::TAG_AT..Self::TAG_AT + 4].copy_from_slice(&tag.to_be_bytes());
         bytes
     }
 
-    /// Answers to copies get their tags back.
-    fn unveil(&self, batch: &mut FrameBatch) {
+    /// Answers go where they belong, with the tags that are known there.
+    fn take_off(&self, batch: &mut FrameBatch) {
+        let (Disguise::Copies(_, originals) | Disguise::All(originals)) = self;
         for frame in &batch.frames {
             let bytes = &mut batch.head[frame.head as usize..][..frame.head_length as usize];
             let vlan = if bytes[12..14] == [0x81, 0x00] { 4 } else { 0 };
             let place = &mut bytes[Self::TAG_AT + vlan..][..4];
             let tag = u32::from_be_bytes((&*place).try_into().expect("4 bytes"));
-            if let Some(own) = self.tags.get(&tag) {
+            if let Some((source, own)) = originals.get(&tag) {
                 place.copy_from_slice(own);
+                bytes[..6].copy_from_slice(source);
             }
         }
     }
@@ -463,7 +493,7 @@ impl Simulated {
     }
 
     fn new(role: Role) -> Simulated {
-        Simulated { role, direct: 0, forgets_holds: false, repeats: None, planted: Vec::new() }
+        Simulated { role, direct: 0, forgets_holds: false, disguise: None, planted: Vec::new() }
     }
 
     /// The shard.
@@ -479,6 +509,11 @@ impl Simulated {
             Role::Target(shard) => shard,
             Role::Client(client) => &mut client.shard,
         }
+    }
+
+    /// Has virtual links over its real ones.
+    pub(crate) fn carry_virtual_links(&mut self, now: Instant) {
+        self.shard_mut().set_virtual_links(now, Box::<Pseudowire>::default());
     }
 
     /// The client, if it is one.
@@ -518,9 +553,9 @@ impl Machine for Simulated {
     }
 
     fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        match &mut self.repeats {
-            Some(repeats) => {
-                let bytes = repeats.disguise(frame.bytes);
+        match &mut self.disguise {
+            Some(disguise) => {
+                let bytes = disguise.put_on(frame.bytes);
                 self.shard_mut().handle_frame(now, InFrame { bytes: &bytes, ..frame }, memory);
             }
             None => self.shard_mut().handle_frame(now, frame, memory),
@@ -573,10 +608,10 @@ impl Machine for Simulated {
             return Some(Effect::Mail { to, mail });
         }
         let mut effect = self.shard_mut().poll_effect();
-        if let (Some(repeats), Some(Effect::SendFrames { batch, .. })) =
-            (&self.repeats, &mut effect)
+        if let (Some(disguise), Some(Effect::SendFrames { batch, .. })) =
+            (&self.disguise, &mut effect)
         {
-            repeats.unveil(batch);
+            disguise.take_off(batch);
         }
         effect
     }

@@ -52,7 +52,9 @@ impl Run {
             let random = self.random.fork();
             let mut client = Client::new(Shard::new(now, settings), random, first, step);
             client.is_durable = is_aoe;
-            Simulated::visited(client)
+            let mut made = Simulated::visited(client);
+            self.prepare_lan(&mut made, host);
+            made
         };
         let machines = (0..shards).map(machine).collect();
         self.world.start(host, machines);

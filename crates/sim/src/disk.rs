@@ -25,7 +25,8 @@ pub struct Behaviour {
     pub read_fails: u64,
     /// The chance that a write fails, in part.
     pub write_fails: u64,
-    /// The chance that a flush fails, and what it should have made durable is lost at the next power cut.
+    /// The chance that a flush fails. As with Linux it fails once: what it should have made durable can be read until the
+    /// next power cut, but no later flush writes it, and they say done.
     pub flush_fails: u64,
     /// The chance that a request is never answered.
     pub sticks: u64,
@@ -42,6 +43,9 @@ pub struct SimDisk {
     media: Vec<u8>,
     /// What was written since it was last known durable.
     cache: BTreeMap<u64, [u8; SECTOR]>,
+    /// What a failed flush should have written, and nothing will.
+    given_up: BTreeMap<u64, [u8; SECTOR]>,
+    is_being_mended: bool,
     /// Set for good by a plant: flushes are dropped.
     pub drops_flushes: bool,
     /// Set for good by a plant: now and then a sector is read as it was before the last write of it.
@@ -56,10 +60,17 @@ impl SimDisk {
             behaviour,
             media: vec![0; size as usize],
             cache: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+            is_being_mended: false,
             drops_flushes: false,
             serves_stale: false,
             previous: BTreeMap::new(),
         }
+    }
+
+    /// Makes it hold nothing but this byte.
+    pub fn fill(&mut self, byte: u8) {
+        self.media.fill(byte);
     }
 
     /// What a driver tells of it.
@@ -92,7 +103,7 @@ impl SimDisk {
     }
 
     fn read_sector(&self, number: u64) -> [u8; SECTOR] {
-        if let Some(sector) = self.cache.get(&number) {
+        if let Some(sector) = self.cache.get(&number).or_else(|| self.given_up.get(&number)) {
             return *sector;
         }
         let at = number as usize * SECTOR;
@@ -104,6 +115,7 @@ impl SimDisk {
             self.previous.insert(number, self.read_sector(number));
         }
         let at = number as usize * SECTOR;
+        self.given_up.remove(&number);
         if self.behaviour.volatile && !durable {
             self.cache.insert(number, bytes.try_into().expect("a sector"));
         } else {
@@ -205,7 +217,8 @@ impl SimDisk {
         if self.behaviour.lies || self.drops_flushes {
             return Outcome::Done;
         }
-        if random.chance(self.behaviour.flush_fails, 1000) {
+        if !self.is_being_mended && random.chance(self.behaviour.flush_fails, 1000) {
+            self.given_up.append(&mut self.cache);
             return Outcome::NotDone(Failure::MediumWrite);
         }
         for (number, sector) in core::mem::take(&mut self.cache) {
@@ -215,8 +228,23 @@ impl SimDisk {
         Outcome::Done
     }
 
+    /// A person looks at it, and writes again what a failed flush had lost; until [`mended`](Self::mended) no flush fails,
+    /// as every shard is to take writes again without one being missed.
+    pub fn mend(&mut self) {
+        self.is_being_mended = true;
+        for (number, sector) in core::mem::take(&mut self.given_up) {
+            self.write_sector(number, &sector, false);
+        }
+    }
+
+    /// Every shard takes writes again.
+    pub fn mended(&mut self) {
+        self.is_being_mended = false;
+    }
+
     /// The power goes: of what lay in the cache some sectors reached the media and some did not.
     pub fn cut_power(&mut self, random: &mut Random) {
+        self.given_up.clear();
         for (number, sector) in core::mem::take(&mut self.cache) {
             if random.chance(1, 2) {
                 let at = number as usize * SECTOR;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use contract::filter::run;
-use contract::{LinkFacts, LinkId, Spread};
+use contract::{Intake, LinkFacts, LinkId, Spread};
 
 /// The longest that a frame may be held back, in milliseconds. With a shard's turn and the driver it stays below a second.
 pub const HOLD_MAX_MS: u64 = 900;
@@ -86,7 +86,8 @@ pub(crate) struct Port {
     pub(crate) lan: usize,
     pub(crate) owner: Owner,
     pub(crate) facts: LinkFacts,
-    pub(crate) spread: Spread,
+    /// What it takes; `None` takes all, on the first shard.
+    pub(crate) intake: Option<Intake>,
     pub(crate) is_up: bool,
     /// When the last frame that was not held back arrives.
     pub(crate) last_arrival: u64,
@@ -142,7 +143,11 @@ impl Port {
 
     /// The shards that take a frame, from which the kernel has taken the tag off.
     pub(crate) fn takers(&self, bytes: &[u8], shards: usize) -> Vec<usize> {
-        match &self.spread {
+        let Some(Intake { ether_type, spread }) = &self.intake else { return vec![0] };
+        if bytes.get(12..14) != Some(&ether_type.0.to_be_bytes()) {
+            return Vec::new();
+        }
+        match spread {
             Spread::One(shard, program) if run(program, bytes) > 0 => vec![shard.index()],
             Spread::Steered(program, steer) if run(program, bytes) > 0 => {
                 vec![run(steer, bytes) as usize % shards]
@@ -172,15 +177,13 @@ pub(crate) fn untag(mut bytes: Vec<u8>) -> (Option<u16>, Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use block::ShardId;
-
     use super::*;
 
-    fn port(lan: usize, last: u8, spread: Spread) -> Port {
+    fn port(lan: usize, last: u8, intake: Intake) -> Port {
         let facts =
             LinkFacts { mac: [2, 0, 0, 0, 0, last], mtu: 1500, vlan: None, ring_frames: 64 };
         let owner = Owner::Host { host: 0, link: LinkId(0) };
-        Port { lan, owner, facts, spread, is_up: true, last_arrival: 0 }
+        Port { lan, owner, facts, intake: Some(intake), is_up: true, last_arrival: 0 }
     }
 
     fn frame(to: [u8; 6], flags: u8, tag: u32) -> Vec<u8> {
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_frame_reaches_who_has_its_address_on_its_lan_or_all() {
-        let all = || Spread::One(ShardId(0), aoe::filter::target());
+        let all = || aoe::filter::serving(1);
         let mut ethernet = Ethernet::new();
         ethernet.ports = vec![port(0, 1, all()), port(0, 2, all()), port(1, 2, all())];
         assert_eq!(ethernet.reached(0, &frame([2, 0, 0, 0, 0, 2], 0, 1)), [1]);
@@ -204,15 +207,16 @@ mod tests {
 
     #[test]
     fn programs_say_which_shard_takes_a_frame() {
-        let lanes = Spread::Each((0..3).map(aoe::filter::initiator).collect());
-        let importing = port(0, 1, lanes);
+        let importing = port(0, 1, aoe::filter::importing(3));
         let answer = frame([0; 6], 8, 2 << 25 | 77);
         assert_eq!(importing.takers(&answer, 3), [2]);
         assert_eq!(importing.takers(&frame([0; 6], 8, 0), 3), [0, 1, 2], "an announcement");
-        let serving = Spread::Steered(aoe::filter::target(), aoe::filter::steer());
-        let serving = port(0, 2, serving);
-        assert_eq!(serving.takers(&frame([0; 6], 0, 5), 4).len(), 1);
+        let serving = port(0, 2, aoe::filter::serving(4));
+        let mut request = frame([0; 6], 0, 5);
+        assert_eq!(serving.takers(&request, 4).len(), 1);
         assert_eq!(serving.takers(&answer, 4), [0; 0]);
+        request[13] = 0xa3;
+        assert_eq!(serving.takers(&request, 4), [0; 0], "another EtherType");
     }
 
     #[test]
@@ -221,7 +225,7 @@ mod tests {
         bytes.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
         let mut exact = bytes.clone();
         exact.resize(1518, 0);
-        let own = port(0, 1, Spread::One(ShardId(0), Vec::new()));
+        let own = port(0, 1, aoe::filter::serving(1));
         assert!(own.fits(&exact));
         assert!(!own.fits(&[&exact[..], &[0]].concat()));
         let (tag, plain) = untag(bytes);

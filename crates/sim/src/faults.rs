@@ -9,7 +9,7 @@ use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
 
 /// Kinds of faults.
-pub(crate) const FAULTS: usize = 15;
+pub(crate) const FAULTS: usize = 16;
 
 impl Run {
     fn intervals(&self) -> [u64; FAULTS] {
@@ -30,6 +30,7 @@ impl Run {
             faults.subsystems_ms,
             faults.link_ms,
             faults.hostile_ms,
+            faults.swap_ms,
         ]
     }
 
@@ -91,6 +92,7 @@ impl Run {
                     self.world.disturb_link(3_000, mtus);
                 }
                 14 => crate::over_aoe::disturb(self),
+                15 => self.swap(),
                 _ => {
                     let (world, random) = (&mut self.world, &mut self.random);
                     self.garbage.send(world, TARGET, &subsystem_name(), random);
@@ -107,7 +109,7 @@ impl Run {
         self.settle_stores(true);
         self.world.kill(TARGET, power);
         if power {
-            self.oracle.power_cut();
+            self.oracle.power_cut(self.world.now);
         }
         match self.setup.lan.as_ref().map_or(0, |lan| lan.down_ms) {
             0 => self.start_target(),
@@ -153,6 +155,7 @@ impl Run {
             let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
             let size = found.facts().size.0 + more;
             found.grow(size);
+            found.mend();
             let facts = found.facts();
             self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
         }
@@ -163,7 +166,7 @@ impl Run {
             layout: layout.clone(),
         });
         self.export();
-        self.renew_aoe_export();
+        self.set_aoe_export();
     }
 
     fn unplug(&mut self) {
@@ -179,7 +182,9 @@ impl Run {
     fn reopen(&mut self) {
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
-            let facts = self.world.hosts[TARGET].disks[&disk].facts();
+            let found = self.world.hosts[TARGET].disks.get_mut(&disk).expect("disks stay");
+            found.mend();
+            let facts = found.facts();
             self.order_all(|| Order::RenewDisk { disk, facts: facts.clone() });
         }
     }
@@ -215,6 +220,7 @@ impl Run {
         }
         self.watchers.iter_mut().for_each(Watcher::stop);
         self.allow_everything();
+        self.end_swaps();
         self.raw_hosts.iter_mut().for_each(RawHost::stop);
         self.world.raw_news = true;
     }

@@ -70,7 +70,9 @@ pub(crate) fn bytes_of(batch: &SendBatch, from: u64, length: u64, memory: &SimMe
     for segment in &batch.segments {
         let (segment_length, head) = match *segment {
             SendSegment::Head { length, .. } => (u64::from(length), true),
-            SendSegment::Data { length, .. } => (u64::from(length), false),
+            SendSegment::Data { length, .. } | SendSegment::Zeros { length } => {
+                (u64::from(length), false)
+            }
         };
         let end = start + segment_length;
         let (low, high) = (from.max(start), (from + length).min(end));
@@ -87,6 +89,7 @@ pub(crate) fn bytes_of(batch: &SendBatch, from: u64, length: u64, memory: &SimMe
                     block::Memory::read(memory, buffer, at + skip, &mut part);
                     bytes.extend_from_slice(&part);
                 }
+                SendSegment::Zeros { .. } => bytes.resize(bytes.len() + count, 0),
             }
             debug_assert!(head || count > 0);
         }

@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use block::{BlockCount, BlockSize, Failure, Outcome, Random, ShardId};
-use contract::{DiskId, ListenerId};
-use nvme::subsystem::{Hosts, Namespace, Subsystem};
-use nvme::tcp::target::Counters;
-use shard::{Answer, Mail, News, Order, Settings, Shard};
+use block::limits::REPLY_DATA_MAX;
+use block::{Failure, Outcome, Random, ShardId};
+use contract::{DiskId, ListenerId, SessionCounters};
+use nvme::subsystem::{Hosts, Subsystem};
+use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use testkit::oracle::Oracle;
 use volume::{Layout, Member};
 use wire::nvme::Nqn;
@@ -28,17 +28,23 @@ use crate::over_nvme::client_name;
 use crate::over_nvme::exports::Exports;
 use crate::over_nvme::garbage::Garbage;
 use crate::over_nvme::raw_host::{Deeds, Manners, RawHost, Watcher};
+use crate::over_nvme::swap::Swap;
 use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
 use crate::trace::Trace;
 use crate::world::{Mishaps, Planted, World};
 
 /// The target is the first host.
 pub(crate) const TARGET: usize = 0;
+const LISTENER: ListenerId = ListenerId(0);
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time limit together.
 pub(crate) const PATIENCE: u64 = 900_000 * MILLISECOND;
 
+/// The longest reply here.
+const REPLY_MAX: u32 = 4096;
+/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with digests, and their segments.
+const ANSWER: u32 = 160;
 /// More than any seed needs.
 pub(crate) const STEPS_MAX: u64 = 1_000_000;
 
@@ -100,7 +106,7 @@ pub struct Activity {
     /// Those that ended otherwise.
     pub failed: u64,
     /// What the target's connections did.
-    pub served: Counters,
+    pub served: SessionCounters,
     /// Payloads that a target received straight into their buffers: H2CData after an R2T.
     pub direct_in: u64,
     /// The same for clients: C2HData of a read.
@@ -125,6 +131,8 @@ pub struct Activity {
     pub denials: u64,
     /// Subsystems that went.
     pub removals: u64,
+    /// Times that another volume took the volume's place.
+    pub swaps: u64,
     /// What the AoE target did, and what it dropped.
     pub aoe: aoe::target::Counters,
     /// Frames that the AoE target dropped.
@@ -153,6 +161,18 @@ pub struct Failed {
 /// Runs one seed. Without a name the seed picks the scenario.
 pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Result<Passed, Failed> {
     play(seed, scenario, plant, false).0
+}
+
+/// Runs one seed with a planted error. It is found by a failure, if the same seed passes without it.
+pub fn find_planted(seed: u64, scenario: &str, plant: Plant) -> Option<Failed> {
+    found_by(run_seed(seed, Some(scenario), Some(plant)), || run_seed(seed, Some(scenario), None))
+}
+
+fn found_by(
+    planted: Result<Passed, Failed>,
+    without: impl FnOnce() -> Result<Passed, Failed>,
+) -> Option<Failed> {
+    planted.err().filter(|_| without().is_ok())
 }
 
 /// Runs one seed as [`run_seed`] does, and returns the lines of its trace, however it ends.
@@ -213,6 +233,7 @@ pub(crate) struct Run {
     /// What each of them saw last.
     pub(crate) last_seen: Vec<Option<BTreeSet<Nqn>>>,
     pub(crate) exports: Exports,
+    pub(crate) swap: Swap,
     pub(crate) garbage: Garbage,
     pub(crate) lan: LanState,
     /// Hosts that are started again, and when.
@@ -285,6 +306,7 @@ impl Run {
             last_seen: vec![None; watchers.len()],
             watchers,
             exports: Exports::default(),
+            swap: Swap::default(),
             garbage: Garbage::default(),
             lan: LanState::default(),
             starts: Vec::new(),
@@ -292,6 +314,7 @@ impl Run {
             did: Activity::default(),
         };
         run.plug_lan();
+        run.plug_other();
         run
     }
 
@@ -310,10 +333,12 @@ impl Run {
         }
         self.heal();
         self.finish(self.world.now + PATIENCE)?;
+        self.let_news_spread()?;
         for index in 0..self.clients.len() {
             self.collect(self.clients[index].host);
         }
         self.look_at_everything()?;
+        self.look_at_other()?;
         self.collect(TARGET);
         self.shut_down()?;
         Ok(Passed {
@@ -350,6 +375,7 @@ impl Run {
         self.did.events = self.watchers.iter().map(|watcher| watcher.events).sum();
         self.did.client_shards = self.setup.client_shards;
         (self.did.denials, self.did.removals) = (self.exports.denials, self.exports.removals);
+        self.did.swaps = self.swap.count;
         self.did.fates = self.world.ethernet.fates;
         if let Some(controller) = &self.lan.controller {
             (self.did.changes, self.did.unavailable) = (controller.changes, controller.unavailable);
@@ -370,12 +396,27 @@ impl Run {
         };
         if let Some((host, shard)) = turn {
             self.tell_oracle(host, shard)?;
+            self.check_unsent(host, shard)?;
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
             self.start_again();
         }
         self.read_control()
+    }
+
+    /// What a connection holds outside the pool is bounded by its queue's depth and a constant, whoever does not read.
+    fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
+        let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
+        for (depth, held) in node.into_iter().flat_map(|node| node.machine.shard().unsent()) {
+            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(depth) * ANSWER;
+            if held > most as usize {
+                return Err(format!(
+                    "a queue of {depth} entries holds {held} bytes for a peer that does not read"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn drive_raw_hosts(&mut self) -> Result<(), String> {
@@ -428,7 +469,7 @@ impl Run {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
                 let mut made = Simulated::target(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
-                made.repeats = (self.plant == Some(Plant::ForgetsRepeats)).then(Default::default);
+                self.prepare_lan(&mut made, TARGET);
                 made
             })
             .collect();
@@ -436,16 +477,24 @@ impl Run {
         self.unanswered = 0;
         self.replug = None;
         self.exports.restart(self.world.now);
+        // Nobody connects before all shards know what is spoken there.
+        for shard in 0..usize::from(shards) {
+            let order = Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp };
+            let mail = self.next_order(order);
+            self.world.order_first(TARGET, shard, mail);
+        }
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
             let facts = self.world.hosts[TARGET].disks[&disk].facts();
             self.order_all(|| Order::AddDisk { disk, facts: facts.clone() });
         }
+        self.add_other();
         self.add_volume();
-        self.add_aoe_export();
+        // A volume is exported by frames once every shard has it: nobody connects before he asks.
+        self.lan.is_to_export = true;
         self.order_all(|| Order::ConfigurationComplete);
         let address = ([10, 0, 0, 1], 4420).into();
-        self.world.hosts[TARGET].listeners = vec![(address, ListenerId(0))];
+        self.world.hosts[TARGET].listeners = vec![(address, LISTENER)];
     }
 
     fn add_volume(&mut self) {
@@ -456,32 +505,24 @@ impl Run {
     }
 
     pub(crate) fn export(&mut self) {
-        let block_size = BlockSize::new(self.setup.block_size).expect("512 or 4096");
-        let namespace = Namespace {
-            nsid: 1,
-            volume: VOLUME,
-            uuid: [0x5a; 16],
-            block_size,
-            blocks: BlockCount(self.size / self.setup.block_size),
-            read_only: false,
-            cache_volatile: self.setup.behaviour.volatile,
-            discards: true,
-            discard_zeroes: true,
-            physical_block: self.setup.block_size as u32,
-        };
         if !self.exports.removed {
             let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
-            self.order_export(subsystem.with_namespace(namespace));
+            let namespaces = self.exported().into_iter().collect();
+            self.order_export(Subsystem { namespaces, ..subsystem });
         }
     }
 
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
         for shard in 0..self.world.hosts[TARGET].nodes.len() {
-            self.orders += 1;
-            self.unanswered += 1;
-            let mail = Mail::Order { number: self.orders, order: Box::new(order()) };
+            let mail = self.next_order(order());
             self.world.order(TARGET, shard, mail);
         }
+    }
+
+    fn next_order(&mut self, order: Order) -> Mail {
+        self.orders += 1;
+        self.unanswered += 1;
+        Mail::Order { number: self.orders, order: Box::new(order) }
     }
 
     /// Takes what shards wrote to the control thread.
@@ -503,7 +544,14 @@ impl Run {
             if let Mail::Answer { number, answer } = mail {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
+                if self.unanswered == 0 {
+                    self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
+                    if core::mem::take(&mut self.lan.is_to_export) {
+                        self.set_aoe_export();
+                    }
+                }
                 self.exports.answered(self.world.now, number);
+                self.swap_answered(number);
                 if let Some((orders, left)) = &mut self.replug
                     && orders.contains(&number)
                 {
@@ -612,10 +660,27 @@ pub(crate) fn layout_of(setup: &Setup, world: &World<Simulated>) -> Layout {
         base: 0,
         length: found.facts().size.0,
     };
-    let members: Vec<Member> = world.hosts[TARGET].disks.iter().map(member).collect();
+    let members: Vec<Member> =
+        world.hosts[TARGET].disks.range(..DiskId(setup.disks)).map(member).collect();
     match members.len() {
         1 => Layout::single(members[0]),
         _ if setup.concat => Layout::concat(members).expect("a drawn concatenation is one"),
         _ => Layout::stripe(members, setup.chunk).expect("a drawn stripe is one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planted_error_is_found_by_a_seed_that_passes_without_it() {
+        let failed = |what: &str| Failed { seed: 7, scenario: "calm", what: what.to_owned() };
+        let passes = || run_seed(1, Some("calm"), None);
+        let found = found_by(Err(failed("a lost write")), passes).map(|found| found.what);
+        assert_eq!(found.as_deref(), Some("a lost write"));
+        assert!(found_by(passes(), passes).is_none(), "nothing failed");
+        let fails_anyway = || Err(failed("an error of our own"));
+        assert!(found_by(Err(failed("a lost write")), fails_anyway).is_none());
     }
 }

@@ -73,6 +73,10 @@ pub struct Setup {
 pub struct Lan {
     /// Whether every second client is on NVMe/TCP all the same.
     pub mixed: bool,
+    /// Whether all live on virtual links over those that are there.
+    pub inside: bool,
+    /// Whether the target knows neither order nor copies, and carries out each frame as it comes.
+    pub plain: bool,
     /// Links of each host, each on a LAN of its own.
     pub links: u32,
     /// MTUs that links may have.
@@ -108,6 +112,8 @@ impl Lan {
         };
         Lan {
             mixed: false,
+            inside: false,
+            plain: false,
             links: 1,
             mtus: MTUS[random.below(4) as usize],
             vlan: random.chance(1, 4).then_some(7),
@@ -177,6 +183,8 @@ pub struct Faults {
     pub grow_ms: u64,
     /// The volume is removed and added again while hosts are connected.
     pub replug_ms: u64,
+    /// Another volume takes the place of the volume, or gives it back.
+    pub swap_ms: u64,
     /// Disks that were failed for writes are reopened.
     pub reopen_ms: u64,
     /// A peer that means no good connects.
@@ -269,6 +277,21 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "flushes",
+        about: "flushes and durable writes fail, and the power does: what a flush vouched for is there",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            setup.clients = 2;
+            setup.behaviour.volatile = true;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 20_000 << random.below(4);
+            setup.behaviour.write_fails = random.below(30);
+            setup.behaviour.flush_fails = 100;
+            setup.faults.power_ms = 2_000 + random.below(4_000);
+            setup.faults.reopen_ms = 2_000 + random.below(4_000);
+        },
+    },
+    Scenario {
         name: "lies",
         about: "disks lie about flushes, and lose power",
         draw: |random, setup| {
@@ -304,10 +327,15 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "change",
-        about: "the volume grows, goes and comes back while hosts are connected",
+        about: "the volume grows, goes, comes back, and has another one in its place, while hosts are connected",
         draw: |random, setup| {
             setup.faults.grow_ms = 300 + random.below(1_000);
             setup.faults.replug_ms = if random.chance(1, 2) { 3_000 } else { 0 };
+            if random.chance(1, 2) {
+                setup.trouble_ms *= 2;
+                setup.raw_hosts = 1 + random.below(2) as usize;
+                setup.faults.swap_ms = 500 + random.below(3_000);
+            }
         },
     },
     Scenario {
@@ -441,6 +469,15 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "aoe-calm",
+        about: "disks over AoE where nothing goes wrong: nothing is sent twice",
+        draw: |random, setup| {
+            setup.behaviour.latency_us = 500;
+            setup.timing.mail_us = 50;
+            setup.lan = Some(Lan { weather: Weather::CALM, ..Lan::draw(random) });
+        },
+    },
+    Scenario {
         name: "aoe-crash",
         about: "the target of AoE dies or loses its power while clients write: what was answered is there",
         draw: |random, setup| {
@@ -486,6 +523,44 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut lan = Lan::draw(random);
             lan.links = 1 + random.below(3) as u32;
             lan.mtus = &[1500, 4200, 9000];
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
+        name: "aoe-plain",
+        about: "a target of AoE that knows neither order nor copies: an initiator keeps its writes apart by itself",
+        draw: |random, setup| {
+            setup.trouble_ms *= 4;
+            (setup.clients, setup.client_shards) = (1, 1);
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults.link_ms = if random.chance(1, 2) { 500 + random.below(3_000) } else { 0 };
+            // Few sectors, which are written over and over.
+            setup.requests *= 8;
+            (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
+            let mut lan = Lan::draw(random);
+            lan.plain = true;
+            lan.links = 1 + random.below(2) as u32;
+            lan.weather.lost += 40;
+            lan.weather.held += 60;
+            // What the network repeats of its own accord is more than an initiator can know.
+            lan.weather.repeated = 0;
+            // A copy is dead, and carried out, within a second.
+            lan.weather.hold_ms = 200 + random.below(300);
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
+        name: "aoe-inside",
+        about: "AoE over virtual links, whose frames are carried inside those of real ones, which go down and come back",
+        draw: |random, setup| {
+            setup.trouble_ms *= 3;
+            setup.clients = 1 + random.below(3) as usize;
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            setup.faults.link_ms = if random.chance(1, 2) { 500 + random.below(3_000) } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.inside = true;
+            lan.links = 1 + random.below(2) as u32;
             setup.lan = Some(lan);
         },
     },

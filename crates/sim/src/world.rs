@@ -204,6 +204,12 @@ impl<M: Machine> World<M> {
         self.post(host, life, ShardId::CONTROL, ShardId(shard as u16), mail);
     }
 
+    /// Writes to a shard as the control thread, before anybody can reach the shard.
+    pub fn order_first(&mut self, host: usize, shard: usize, mail: M::Mail) {
+        let told = Event::Mail { from: ShardId::CONTROL, mail };
+        self.hosts[host].nodes[shard].inbox.push_back(told);
+    }
+
     /// Writes to a shard as the control thread, at a later moment, if the host still lives then.
     pub fn order_at(&mut self, at: u64, host: usize, shard: usize, mail: M::Mail) {
         let life = self.hosts[host].life;

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use block::{Random, ShardId};
-use contract::{DiskId, Instruction, LinkFacts, LinkId, ListenerId, Loss, Spread};
+use contract::{
+    DiskId, EtherType, Instruction, Intake, LinkFacts, LinkId, ListenerId, Loss, Spread,
+};
 use sim::disk::{Behaviour, SimDisk};
 use sim::ethernet::Weather;
 use sim::trace::Trace;
@@ -160,7 +162,8 @@ impl Wire {
         for link in 0..2 {
             let all = vec![Instruction::ret(u32::MAX)];
             let spread = Spread::One(ShardId(link as u16), all);
-            world.plug(HOST, LinkId(link), 0, Wire::facts(link), spread);
+            let intake = Intake { ether_type: EtherType(0x88b5), spread };
+            world.plug(HOST, LinkId(link), 0, Wire::facts(link), intake);
         }
         world.start(HOST, vec![Scripted::new(), Scripted::new()]);
         Wire(world)

@@ -24,6 +24,7 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.events += did.events;
         all.denials += did.denials;
         all.removals += did.removals;
+        all.swaps += did.swaps;
         all.aoe.add(&did.aoe);
         all.drops.add(&did.drops);
         all.changes += did.changes;
@@ -94,6 +95,7 @@ fn scenarios_do_what_they_say() {
     assert!(discovery.logs > 0 && discovery.events > 0, "{discovery:?}");
     let access = did("access");
     assert!(access.denials > 0 && access.removals > 0, "{access:?}");
+    assert!(did("change").swaps > 0);
     assert!(did("power").mishaps.power_cuts > 0);
     assert!(did("lies").mishaps.power_cuts > 0);
     assert!(did("clients").mishaps.kills > 0);
@@ -110,11 +112,18 @@ fn scenarios_do_what_they_say() {
     assert!(fates.lost > 0 && fates.repeated > 0 && fates.held > 0, "{fates:?}");
     assert!(aoe.repeated_answered > 0 && drops.repeated_in_flight > 0, "{aoe:?} {drops:?}");
     assert!(hostile > 0 && drops.not_allowed > 0 && drops.wildcard > 0, "{hostile} {drops:?}");
+    let calm = did("aoe-calm");
+    let copies = calm.aoe.repeated_answered + calm.drops.repeated_in_flight;
+    assert!(copies == 0 && calm.aoe.writes > 0, "{calm:?}");
     let crash = did("aoe-crash");
     assert!(crash.mishaps.power_cuts > 0 && crash.aoe.flushes > 0, "{crash:?}");
     assert!(did("aoe-restart").mishaps.kills > 0);
     let Activity { fates, .. } = did("aoe-links");
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
+    let plain = did("aoe-plain");
+    let known = plain.aoe.waited + plain.aoe.repeated_answered + plain.drops.repeated_in_flight;
+    assert!(plain.fates.lost > 0 && plain.fates.held > 0 && known == 0, "{plain:?}");
+    assert!(did("aoe-inside").fates.downs > 0);
     let both = did("aoe-both");
     assert!(both.aoe.writes > 0 && both.direct_in > 0, "{both:?}");
     let control = did("aoe-control");

@@ -3,8 +3,11 @@
 //! It asks one thing at a time. An answer comes from the target that was asked, says that it is one, and bears the tag of what was
 //! asked; whatever else comes is none. Not here: when to ask again, and what an answer must say.
 
-use wire::aoe::{Address, Command, FRAME_MIN, Header};
+use wire::aoe::{Address, Command, Header};
 use wire::ethernet::{EtherType, MacAddress};
+
+/// Bytes of the shortest frame, without its check sequence (IEEE 802.3).
+const FRAME_MIN: usize = 60;
 
 /// A frame of AoE from one station to another: `message` stands behind the EtherType.
 pub fn frame(to: MacAddress, from: MacAddress, vlan: Option<u16>, message: &[u8]) -> Vec<u8> {

@@ -60,6 +60,8 @@ pub struct Oracle {
     dirty: BTreeSet<u64>,
     /// Whether flushes mean anything: not when the disks lie about them.
     flushes_count: bool,
+    /// When the power went last: what was read before says nothing of what is there since.
+    cut_at: u64,
     checked: u64,
 }
 
@@ -81,6 +83,7 @@ impl Oracle {
             blocks: vec![vec![first]; blocks as usize],
             dirty: BTreeSet::new(),
             flushes_count,
+            cut_at: 0,
             checked: 0,
         }
     }
@@ -188,7 +191,8 @@ impl Oracle {
     }
 
     /// The target lost its power: what does not last may be gone.
-    pub fn power_cut(&mut self) {
+    pub fn power_cut(&mut self, now: u64) {
+        self.cut_at = now;
         for entry in self.blocks.iter_mut().flatten() {
             // What was replaced may be back.
             (entry.swapped, entry.follows) = (None, None);
@@ -225,6 +229,7 @@ impl Oracle {
         number: u64,
         seen: &[u8],
     ) -> Result<(), String> {
+        let cut_at = self.cut_at;
         let block = &mut self.blocks[number as usize];
         let zeros = seen.iter().all(|byte| *byte == 0);
         let id = u64::from_le_bytes(seen[..8].try_into().expect("8 bytes"));
@@ -255,7 +260,7 @@ impl Oracle {
                 Some(by) => superseded = Some((entry.id, by.id)),
                 None => {
                     // It is known now, unless another write could have left the same.
-                    if !zeros {
+                    if !zeros && (block[at].durable || start >= cut_at) {
                         block[at].known.get_or_insert(end);
                     }
                     return Ok(());
@@ -325,6 +330,18 @@ mod tests {
     }
 
     #[test]
+    fn a_read_from_before_a_power_cut_says_nothing_of_what_is_there_since() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        oracle.end(20, 1, 0, 1, true, false);
+        oracle.power_cut(30);
+        assert!(oracle.check(25, 40, 0, &block(1)).is_ok(), "its answer was on the way");
+        assert!(oracle.check(41, 42, 0, &block(0)).is_ok(), "it was in the cache");
+        assert!(oracle.check(43, 44, 0, &block(1)).is_ok());
+        assert!(oracle.check(45, 46, 0, &block(0)).is_err(), "it is there");
+    }
+
+    #[test]
     fn a_power_cut_takes_what_was_not_flushed() {
         let mut oracle = Oracle::new(1, true);
         for (id, at) in [(1, 10), (2, 30)] {
@@ -334,7 +351,7 @@ mod tests {
                 oracle.flushed(20);
             }
         }
-        oracle.power_cut();
+        oracle.power_cut(32);
         assert!(oracle.check(40, 41, 0, &block(1)).is_ok());
         assert!(oracle.check(40, 41, 0, &block(2)).is_ok());
         assert!(oracle.check(40, 41, 0, &block(0)).is_err(), "the first write was flushed");
@@ -345,7 +362,7 @@ mod tests {
         let mut oracle = Oracle::new(1, true);
         oracle.begin(10, 1, Content::Pattern, 0, 1);
         assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
-        oracle.power_cut();
+        oracle.power_cut(12);
         assert!(oracle.check(13, 14, 0, &block(0)).is_ok());
     }
 
@@ -353,7 +370,7 @@ mod tests {
     fn an_answer_that_was_on_its_way_at_a_power_cut_proves_nothing() {
         let mut oracle = Oracle::new(1, true);
         oracle.begin(10, 1, Content::Pattern, 0, 1);
-        oracle.power_cut();
+        oracle.power_cut(11);
         oracle.end(20, 1, 0, 1, true, false);
         oracle.flushed(30);
         assert!(oracle.check(40, 41, 0, &block(0)).is_ok());

@@ -230,6 +230,7 @@ pub fn bytes_of(batch: &SendBatch, memory: &Pages) -> Vec<u8> {
                 bytes.resize(from + length as usize, 0);
                 memory.read(&batch.buffers[buffer as usize], at, &mut bytes[from..]);
             }
+            SendSegment::Zeros { length } => bytes.resize(bytes.len() + length as usize, 0),
         }
     }
     assert_eq!(bytes.len() as u64, batch.length, "the length of a batch");

@@ -20,11 +20,13 @@ use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
 
+use wire::ethernet::EtherType;
+
 pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
 
 use contract::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
-    Machine, Next, Receive, SendBatch,
+    Machine, Next, OutFrame, Receive, SendBatch, Station,
 };
 
 /// A peer's end of a connection, numbered by the harness.
@@ -116,7 +118,7 @@ pub enum Command {
 }
 
 /// A frame of a batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FramePart {
     /// Where to.
     pub link: LinkId,
@@ -124,6 +126,17 @@ pub struct FramePart {
     pub head: Vec<u8>,
     /// Bytes that follow, from a buffer.
     pub data: Vec<u8>,
+    /// What it is put into before it leaves.
+    pub inside: Option<Wrapping>,
+}
+
+/// A frame that goes around another one: its link and header, and the bytes between the two.
+#[derive(Clone, Debug)]
+pub struct Wrapping {
+    pub facts: LinkFacts,
+    pub to: Station,
+    pub ether_type: EtherType,
+    pub bytes: Vec<u8>,
 }
 
 /// An answer to bytes that are shown.
@@ -165,6 +178,8 @@ pub enum Part {
     Data(Vec<u8>, u32),
     /// These bytes, from a buffer, each byte as a segment of its own after a byte of the head, which is 0xff.
     Crumbs(Vec<u8>),
+    /// So many zeros.
+    Zeros(u32),
 }
 
 /// What a scripted machine was told.
@@ -276,6 +291,7 @@ impl Scripted {
         for part in parts {
             match part {
                 Part::Head(bytes) => batch.push_head(&bytes),
+                Part::Zeros(length) => batch.push_zeros(length),
                 Part::Data(bytes, times) => {
                     let buffer = self.lend(&bytes, memory);
                     let index = batch.push_buffer(buffer);
@@ -298,15 +314,18 @@ impl Scripted {
 
     fn send_frames(&mut self, token: u32, frames: Vec<FramePart>, memory: &mut dyn Memory) {
         let mut batch = FrameBatch::default();
-        for FramePart { link, head, data } in frames {
-            if data.is_empty() {
-                batch.push(link, &head);
-                continue;
+        for (index, FramePart { link, head, data, inside }) in frames.into_iter().enumerate() {
+            batch.push_whole(link, &head);
+            if !data.is_empty() {
+                let buffer = self.lend(&data, memory);
+                let mark = batch.buffers.len() as u32;
+                let buffer = batch.push_buffer(buffer, mark);
+                let data_length = data.len() as u32;
+                batch.frames[index] = OutFrame { buffer, data_length, ..batch.frames[index] };
             }
-            let buffer = self.lend(&data, memory);
-            let mark = batch.buffers.len() as u32;
-            let buffer = batch.push_buffer(buffer, mark);
-            batch.push_with_data(link, &head, buffer, 0, data.len() as u32);
+            if let Some(Wrapping { facts, to, ether_type, bytes }) = inside {
+                batch.put_in_front(index, &facts, &to, ether_type, &bytes);
+            }
         }
         self.effects.push_back(Effect::SendFrames { token, batch });
     }

@@ -1,8 +1,11 @@
-//! The gate before a disk, one on each shard: flushes are grouped, no write passes after a failed flush, and a disk that does
+//! The gate before a disk, one on each shard: flushes are grouped, nothing passes after a failed flush, and a disk that does
 //! not answer is noticed.
 //!
 //! The disk's owner ([`DiskId::owner`]) runs at most one flush at a time; asks that come meanwhile form the next group. A flush so
 //! covers every write that was completed before it was issued, whoever asked (docs/faults.md). The gates of other shards ask the owner and group their own waiters in the same way.
+//!
+//! A disk tells once that it lost what was completed, and its later flushes say done. So a failure fails every waiter of the
+//! gate at once, whatever the flush that runs comes back with, and nobody joins a failed gate.
 
 use block::{Failure, ShardId, Ticket};
 use contract::{Cache, DiskFacts, DiskId};
@@ -41,7 +44,8 @@ pub enum Health {
 pub struct Gate {
     disk: DiskId,
     facts: DiskFacts,
-    protected: Option<Failure>,
+    /// How a flush or a durable write failed, since the disk was opened.
+    failed: Option<Failure>,
     running: Vec<Waiter>,
     next: Vec<Waiter>,
     is_running: bool,
@@ -69,11 +73,10 @@ pub struct Counters {
 impl Gate {
     /// The gate of a disk with these facts.
     pub fn new(disk: DiskId, facts: DiskFacts) -> Gate {
-        let protected = facts.read_only.then_some(Failure::WriteProtected);
         Gate {
             disk,
             facts,
-            protected,
+            failed: None,
             running: Vec::new(),
             next: Vec::new(),
             is_running: false,
@@ -94,26 +97,33 @@ impl Gate {
 
     /// Takes new facts over after the disk was reopened or resized; a reopened disk takes writes again.
     pub fn renew(&mut self, facts: DiskFacts) {
-        self.protected = facts.read_only.then_some(Failure::WriteProtected);
+        self.failed = None;
         self.facts = facts;
     }
 
     /// Takes new facts over that a disk told of itself. What a failure protects stays so: only a person reopens it.
     pub fn follow(&mut self, facts: DiskFacts) {
-        let failed = self.protected.filter(|failure| *failure != Failure::WriteProtected);
-        self.renew(facts);
-        self.protected = failed.or(self.protected);
+        self.facts = facts;
     }
 
     /// Why the disk takes no writes, if it takes none.
     #[inline]
     pub fn protected(&self) -> Option<Failure> {
-        self.protected
+        self.failed.or(self.facts.read_only.then_some(Failure::WriteProtected))
     }
 
-    /// Lets no further write pass. Returns whether that is news.
-    pub fn protect(&mut self, failure: Failure) -> bool {
-        self.protected.replace(failure).is_none()
+    /// Why nothing that was written may be called durable.
+    pub fn failed(&self) -> Option<Failure> {
+        self.failed
+    }
+
+    /// A flush or a durable write failed: lets no further write pass, and nobody who waits for a flush, running or next, be
+    /// told that it is done. Returns whether that is news, and who is to be told of the failure.
+    pub fn fail(&mut self, failure: Failure) -> (bool, Vec<Waiter>) {
+        let is_news = self.failed.replace(failure).is_none();
+        let mut waiters = core::mem::take(&mut self.running);
+        waiters.append(&mut self.next);
+        (is_news, waiters)
     }
 
     /// Whether a flush is nothing, since a completed write is durable.
@@ -123,6 +133,7 @@ impl Gate {
 
     /// Somebody waits for a flush.
     pub fn flush(&mut self, waiter: Waiter) -> Start {
+        assert!(self.failed.is_none(), "a flush of disk {} after one that failed", self.disk.0);
         self.next.push(waiter);
         self.start()
     }
@@ -227,7 +238,7 @@ pub(crate) mod tests {
         assert_eq!(gate.protected(), Some(Failure::WriteProtected));
         gate.follow(facts(1 << 20, false));
         assert_eq!(gate.protected(), None, "it may be written now");
-        gate.protect(Failure::MediumWrite);
+        gate.fail(Failure::MediumWrite);
         gate.follow(facts(2 << 20, false));
         assert_eq!((gate.protected(), gate.facts().size.0), (Some(Failure::MediumWrite), 2 << 20));
         gate.renew(facts(2 << 20, false));
@@ -250,10 +261,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_failure_takes_all_who_wait_and_the_running_flush_comes_back_to_nobody() {
+        let mut gate = Gate::new(DiskId(3), facts(Cache::Volatile));
+        let here = |slot| Waiter::Here(Ticket { slot, ..Ticket::default() });
+        gate.flush(here(1));
+        gate.flush(here(2));
+        assert_eq!(gate.fail(Failure::MediumWrite), (true, vec![here(1), here(2)]));
+        gate.renew(facts(Cache::Volatile));
+        assert_eq!(gate.flush(here(3)), Start::Nothing, "the old one still runs, and covers less");
+        assert_eq!(gate.flushed(), (Vec::new(), Start::Flush));
+        assert_eq!(gate.flushed(), (vec![here(3)], Start::Nothing));
+    }
+
+    #[test]
     fn a_protected_disk_takes_writes_again_only_when_renewed() {
         let mut gate = Gate::new(DiskId(0), facts(Cache::Volatile));
-        assert!(gate.protect(Failure::MediumWrite));
-        assert!(!gate.protect(Failure::MediumWrite));
+        assert_eq!(gate.fail(Failure::MediumWrite), (true, Vec::new()));
+        assert_eq!(gate.fail(Failure::MediumWrite), (false, Vec::new()));
         assert_eq!(gate.protected(), Some(Failure::MediumWrite));
         gate.renew(facts(Cache::Volatile));
         assert_eq!(gate.protected(), None);

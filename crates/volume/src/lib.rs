@@ -4,7 +4,6 @@
 //! removal and resize one step across shards), the gate before each disk (grouped flushes, no writes after a failed
 //! one, slow and stuck disks), the label that a member carries, and reservations, on which all shards and all protocols agree. What does not: protocols, I/O, threads, clocks.
 //! Read [`volumes`] first: it is a shard's part of all volumes.
-#![forbid(unsafe_code)]
 
 pub mod agreement;
 mod flight;

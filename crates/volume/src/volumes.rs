@@ -440,7 +440,7 @@ impl Volumes {
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
         if !outcome.is_done() {
-            self.note_failure(&flight, outcome, out);
+            self.note_failure(now, &flight, outcome, out);
         }
         self.land(now, flight, outcome, buffer, out)
     }
@@ -452,12 +452,12 @@ impl Volumes {
             Outcome::Miscompare(_) => Some(Failure::Internal),
         };
         if let Some(failure) = failure {
-            self.protect(disk, failure, true, out);
+            self.protect(now, disk, failure, true, out);
         }
         self.flushed(now, disk, failure, out);
     }
 
-    fn note_failure(&mut self, flight: &Flight, outcome: Outcome, out: &mut Outbox) {
+    fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome, out: &mut Outbox) {
         if let Some(gate) = self.gate_mut(flight.disk) {
             gate.count_error();
         }
@@ -467,7 +467,7 @@ impl Volumes {
             _ => None,
         };
         if let (true, Some(failure)) = (flight.durable, lost) {
-            self.protect(flight.disk, failure, true, out);
+            self.protect(now, flight.disk, failure, true, out);
         }
     }
 
@@ -569,7 +569,7 @@ impl Volumes {
         out: &mut Outbox,
     ) {
         match message {
-            Message::FlushAsk { disk } => match self.gate(disk).map(Gate::protected) {
+            Message::FlushAsk { disk } => match self.gate(disk).map(Gate::failed) {
                 Some(None) => self.join_flush(disk, Waiter::Shard(from), out),
                 Some(Some(failure)) => {
                     let answer = Message::FlushAnswer { disk, failure: Some(failure) };
@@ -581,7 +581,7 @@ impl Volumes {
                 }
             },
             Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure, out),
-            Message::Protect { disk, failure } => self.protect(disk, failure, false, out),
+            Message::Protect { disk, failure } => self.protect(now, disk, failure, false, out),
             message => self.handle_hold(now, message, out),
         }
     }

@@ -31,8 +31,6 @@ use crate::{Expected, ParseError};
 pub const SECTOR: usize = 512;
 /// The version that everybody speaks.
 pub const VERSION: u8 = 1;
-/// Bytes of the shortest frame, without its check sequence: whoever sends less pads with zeros.
-pub const FRAME_MIN: usize = 60;
 /// Bytes of the longest config string.
 pub const CONFIG_MAX: usize = 1024;
 /// What stands before the sectors of an ATA frame, counted as initiators and targets do who compare it with the interface's MTU: the

@@ -60,8 +60,7 @@ pub(crate) const fn assert_layout(rows: &[(usize, usize)], total: usize) {
 }
 
 /// A structure of `N` bytes as one table `offset => field: type`; bytes not named are reserved:
-/// ignored by `parse`, zero in `emit`. Makes `SIZE`, `parse`, `emit`, `emit_into` and a `Default`
-/// of zeros.
+/// ignored by `parse`, zero in `emit`. Makes `SIZE`, `parse`, `emit` and a `Default` of zeros.
 macro_rules! layout {
     (
         $(#[$meta:meta])*
@@ -103,12 +102,6 @@ macro_rules! layout {
                 bytes
             }
 
-            /// Writes the structure to the start of `bytes`, reserved bytes zero. Panics when
-            /// `bytes` is shorter than [`Self::SIZE`]: the caller chose the buffer.
-            #[inline]
-            pub fn emit_into(&self, bytes: &mut [u8]) {
-                <Self as $crate::field::Field>::put(self, bytes, 0);
-            }
         }
 
         impl $crate::field::Field for $name {

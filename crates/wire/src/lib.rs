@@ -14,7 +14,6 @@
 //! its offset, what was expected and what was seen. A header is one table of offsets
 //! (`field::layout!`), checked at compile time to be ascending, disjoint and inside its size.
 //! NVMe and ATA are little-endian, Ethernet, AoE, IP and TCP are big-endian.
-#![forbid(unsafe_code)]
 
 #[macro_use]
 mod codes;

@@ -8,4 +8,3 @@ pub(crate) mod client;
 mod packet;
 pub(crate) mod responder;
 pub(crate) mod wire;
-pub(crate) mod xdp;

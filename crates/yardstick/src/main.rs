@@ -3,13 +3,12 @@
 //! Both are written for speed alone and are no part of the product. They speak just enough NVMe/TCP
 //! to stand opposite each other, Plateway, or any other target. `ceiling.rs` and `client.rs` are the
 //! two programs; `ring.rs` and `outbox.rs` is what they share. `aoe.rs` has the same pair for ATA over
-//! Ethernet. `memory.rs`, `system.rs`, `histogram.rs` and `report.rs` serve all four. Absent on purpose:
+//! Ethernet. `memory.rs`, `system.rs` and `report.rs` serve all four. Absent on purpose:
 //! the workspace's own crates, so that nothing that is measured is part of the measure.
 
 mod aoe;
 mod ceiling;
 mod client;
-mod histogram;
 mod memory;
 mod outbox;
 mod pdu;
@@ -60,9 +59,6 @@ struct CeilingAoeArgs {
     /// Frames that the receive ring holds.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65536))]
     frames: u32,
-    /// Receive and send by AF_XDP in place of the packet ring.
-    #[arg(long)]
-    xdp: bool,
     /// End after that many seconds.
     #[arg(long)]
     seconds: Option<f64>,
@@ -266,7 +262,6 @@ fn main() -> Result<()> {
             cpu: args.cpu,
             size: args.size,
             frames: args.frames as usize,
-            xdp: args.xdp,
             time: args.seconds.map(Duration::from_secs_f64),
         }),
         Command::ClientAoe(args) => {

@@ -5,17 +5,20 @@
 
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::histogram::Histogram;
 use crate::system::{Counted, Target, Usage};
+
+/// Longer ones count as that, in nanoseconds: some 18 minutes.
+const LATENCY_MAX: u64 = 1 << 40;
 
 /// What has been counted.
 pub(crate) struct Tally {
     /// Completions inside the window.
     pub(crate) ops: u64,
     /// Their latencies.
-    pub(crate) latency: Histogram,
+    pub(crate) latency: Histogram<u32>,
     /// Count now.
     pub(crate) open: bool,
 }
@@ -23,7 +26,8 @@ pub(crate) struct Tally {
 impl Tally {
     /// Nothing yet, and the window is closed.
     pub(crate) fn new() -> Self {
-        Self { ops: 0, latency: Histogram::new(), open: false }
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 2).expect("bounds that fit");
+        Self { ops: 0, latency, open: false }
     }
 
     /// Counts a completion if the window is open.
@@ -31,7 +35,7 @@ impl Tally {
     pub(crate) fn record(&mut self, ns: u64) {
         if self.open {
             self.ops += 1;
-            self.latency.record(ns);
+            self.latency.saturating_record(ns);
         }
     }
 }
@@ -70,7 +74,7 @@ impl Window {
     pub(crate) fn report(&self, size: usize, target: Option<&Target>, before: Usage) -> Value {
         let seconds = self.time.as_secs_f64();
         let ops = self.tally.ops;
-        let micros = |of: f64| self.tally.latency.quantile(of) as f64 / 1000.0;
+        let micros = |of: f64| self.tally.latency.value_at_quantile(of) as f64 / 1000.0;
         let own = self.own.as_secs_f64();
         let mut value = json!({
             "ops": ops,

@@ -209,21 +209,27 @@ fn steered() -> Vec<Case> {
     let xdp: [(&str, &str, u32, &[&str]); 3] = [
         (
             "aoe-xdp-1k-8",
-            "AF_XDP, 1 KiB reads, window 8",
+            "AF_XDP against the packet ring, 1 KiB reads, window 8",
             1500,
             &["--ring", "--bs=1k", "--window=8"],
         ),
         ("aoe-xdp-1k-32", "the same, window 32", 1500, &small),
         ("aoe-xdp-full-32", "8.5 KiB reads, window 32", 9000, &["--bs=full", "--window=32"]),
     ];
-    for (name, about, mtu, args) in xdp {
-        let mut case = against_ceiling(name, about, Plan::xdp, mtu, args);
-        // vblade knows no AF_XDP, and stands beside the same loads above.
-        if let Kind::Ratio { beside, .. } = &mut case.kind {
-            *beside = None;
+    cases.extend(xdp.map(|(name, about, mtu, args)| {
+        let ring = Plan::new(Program::Plateway, mtu);
+        Case {
+            name,
+            about,
+            kind: Kind::Ratio {
+                reference: side(ring, args),
+                subject: side(ring.xdp(), args),
+                beside: None,
+            },
+            figure: Figure::OpsPerCpu,
+            want: Want::Stated,
         }
-        cases.push(case);
-    }
+    }));
     cases
 }
 
@@ -376,9 +382,6 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
                 "--size",
                 VOLUME,
             ]);
-            if plan.xdp {
-                command.arg("--xdp");
-            }
             command
         }
         Program::Plateway => {

@@ -142,12 +142,24 @@ impl Row {
         row
     }
 
+    /// A line of another table: what stands behind its name, and what is stored of it.
+    pub(super) fn of(
+        name: &'static str,
+        cells: [String; 5],
+        trouble: Option<String>,
+        json: Value,
+    ) -> Self {
+        let [reference, subject, ratio, wanted, verdict] = cells;
+        Self { name, wanted, reference, subject, ratio, verdict, trouble, beside: None, json }
+    }
+
     fn cells(&self) -> [&str; 6] {
         [self.name, &self.reference, &self.subject, &self.ratio, &self.wanted, &self.verdict]
     }
 }
 
-const HEAD: [&str; 6] =
+/// The headings of the table, where the ceiling is the reference.
+pub(super) const HEAD: [&str; 6] =
     ["case", "reference", "plateway", "ratio: median (min..max)", "wanted", "verdict"];
 
 /// Pair by pair, the first by the second.
@@ -163,7 +175,7 @@ fn spread(values: &[f64]) -> String {
 }
 
 /// The median; the mean of the middle two of an even number, NaN of none.
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {
@@ -174,7 +186,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// The table for a terminal or for docs/performance.md.
-pub(super) fn table(rows: &[Row], environment: &Value, markdown: bool) -> String {
+pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown: bool) -> String {
     let mut text = String::new();
     let mut line = |cells: [&str; 6], widths: [usize; 6]| {
         if markdown {
@@ -186,13 +198,13 @@ pub(super) fn table(rows: &[Row], environment: &Value, markdown: bool) -> String
         text += padded.join("  ").trim_end();
         text.push('\n');
     };
-    let mut widths = HEAD.map(str::len);
+    let mut widths = head.map(str::len);
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row.cells()) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    line(HEAD, widths);
+    line(head, widths);
     if markdown {
         line(["---"; 6], widths);
     }

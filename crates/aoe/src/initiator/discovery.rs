@@ -4,13 +4,13 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use block::Instant;
-use contract::{FrameBatch, InFrame, LinkFacts, LinkId};
+use contract::{FrameBatch, LinkFacts, LinkId, OpenedFrame, Station};
 use wire::aoe::{Address, Command, ConfigArgument, VERSION};
-use wire::ethernet::MacAddress;
+use wire::ethernet::{EtherType, MacAddress};
 
 use super::sending::query;
-use crate::envelope::open;
 use crate::outbox::Outbox;
+use crate::received::Received;
 
 /// Queries that are sent, evenly over the time: one may be lost.
 const QUERIES: u32 = 3;
@@ -74,29 +74,24 @@ impl Discovery {
     }
 
     /// A frame came: an answer, an announcement, or something else.
-    pub fn handle_frame(&mut self, frame: InFrame<'_>) {
-        let link = self.links.iter().find(|(id, _)| *id == frame.link);
-        let Some(Ok(envelope)) = link.and_then(|(_, facts)| Some(open(facts.as_ref()?, &frame)))
-        else {
-            return;
-        };
-        let header = envelope.header;
+    pub fn handle_frame(&mut self, frame: &OpenedFrame<'_>) {
+        let Some(Received { from, header, body, .. }) = Received::parse(frame) else { return };
         let is_answer = header.flags.is_response()
             && !header.flags.is_error()
             && header.command == Command::CONFIG
             && header.version == VERSION
             && !header.address.is_wildcard();
-        let Ok(argument) = ConfigArgument::parse(envelope.body) else { return };
-        let key = (frame.link, header.address, envelope.source);
+        let Ok(argument) = ConfigArgument::parse(body) else { return };
+        let key = (from.link, header.address, from.mac);
         if !is_answer || (self.found.len() >= FOUND_MAX && !self.found.contains_key(&key)) {
             return;
         }
-        let string = envelope.body.get(ConfigArgument::SIZE..).unwrap_or_default();
+        let string = body.get(ConfigArgument::SIZE..).unwrap_or_default();
         let length = string.len().min(argument.length.into());
         let found = Found {
-            link: frame.link,
+            link: from.link,
             address: header.address,
-            mac: envelope.source,
+            mac: from.mac,
             buffers: argument.buffer_count,
             sectors: argument.sector_count,
             firmware: argument.firmware,
@@ -110,8 +105,9 @@ impl Discovery {
         if self.left > 0 && self.next <= now {
             for (link, facts) in &self.links {
                 if let Some(facts) = facts {
-                    self.outbox
-                        .push(*link, &query(facts, MacAddress::BROADCAST, Address::ANY, self.tag));
+                    let query = query(Address::ANY, self.tag);
+                    let batch = self.outbox.gathering();
+                    batch.push(facts, &Station::all(*link), EtherType::AOE, &query);
                 }
             }
             self.left -= 1;

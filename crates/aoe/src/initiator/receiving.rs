@@ -1,26 +1,24 @@
 //! What comes: answers to queries, to IDENTIFY and to commands, once, twice, late, or never asked for.
 
 use block::{Extent, Failure, Instant, Memory, Outcome};
-use contract::InFrame;
+use contract::OpenedFrame;
 use wire::aoe::{AtaArgument, Command as AoeCommand, ConfigArgument, ErrorCode, SECTOR, VERSION};
 use wire::ata::{ErrorBits, IdentifyDevice, Status};
 
 use super::jobs::{Claim, Command, Kind, State};
 use super::paths::{Path, State as PathState};
 use super::{Initiator, InitiatorNews, Known, PATHS_MAX};
-use crate::envelope::{Envelope, open};
+use crate::received::Received;
 
 impl Initiator {
-    /// A frame came. Its bytes are needed no more when this returns. Frames that are no responses of our target are counted and dropped.
+    /// A frame of our EtherType came. Its bytes are needed no more when this returns. Frames that are no responses of our target are counted and dropped.
     #[inline]
-    pub fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        let port = self.ports.iter().find(|port| port.id == frame.link);
-        let Some(facts) = port.and_then(|port| port.facts) else { return };
-        let Ok(envelope) = open(&facts, &frame) else {
+    pub fn handle_frame(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
+        let Some(received) = Received::parse(frame) else {
             self.counters.strange += 1;
             return;
         };
-        let header = envelope.header;
+        let Received { from, header, .. } = received;
         let is_ours = header.flags.is_response()
             && self.wants(header.address, header.tag)
             && header.version == VERSION;
@@ -28,21 +26,21 @@ impl Initiator {
             self.counters.strange += 1;
             return;
         }
-        let from = |path: &Path| path.link == frame.link && path.mac == envelope.source;
-        let path = self.paths.iter().position(from);
+        let is_its = |path: &Path| (path.link, path.mac) == (from.link, from.mac);
+        let path = self.paths.iter().position(is_its);
         match (header.command, path) {
             (AoeCommand::ATA, Some(path)) => {
                 let is_identify = self.paths[path].state == PathState::Asking
                     && self.paths[path].asked > 0
                     && self.paths[path].ask_tag == header.tag;
                 if is_identify {
-                    self.identified(now, path, &envelope);
+                    self.identified(now, path, &received);
                 } else if self.paths[path].state != PathState::Refused {
-                    self.answered(now, path, &envelope, memory);
+                    self.answered(now, path, &received, memory);
                 }
             }
             (AoeCommand::CONFIG, path) if !header.flags.is_error() => {
-                self.told(now, frame.link, path, &envelope);
+                self.told(now, path, &received);
             }
             _ => self.counters.strange += 1,
         }
@@ -50,24 +48,18 @@ impl Initiator {
 
     /// A station has our address, and says what it takes.
     #[cold]
-    fn told(
-        &mut self,
-        now: Instant,
-        link: contract::LinkId,
-        path: Option<usize>,
-        envelope: &Envelope<'_>,
-    ) {
-        let Ok(argument) = ConfigArgument::parse(envelope.body) else {
+    fn told(&mut self, now: Instant, path: Option<usize>, received: &Received<'_>) {
+        let Ok(argument) = ConfigArgument::parse(received.body) else {
             self.counters.strange += 1;
             return;
         };
-        let sectors = self.sectors_of(link, argument.sector_count);
-        let is_announced = envelope.header.tag == 0;
+        let sectors = self.sectors_of(received.from.link, argument.sector_count);
+        let is_announced = received.header.tag == 0;
         let path = match path {
             Some(path) => path,
             None => {
                 let limit = self.settings.window.into();
-                let new = Path::new(now, link, envelope.source, limit);
+                let new = Path::new(now, received.from.link, received.from.mac, limit);
                 if self.paths.len() < PATHS_MAX {
                     self.paths.push(new);
                     self.paths.len() - 1
@@ -92,9 +84,9 @@ impl Initiator {
 
     /// A station said who it is.
     #[cold]
-    fn identified(&mut self, now: Instant, index: usize, envelope: &Envelope<'_>) {
-        let argument = AtaArgument::parse(envelope.body);
-        let data = envelope.body.get(AtaArgument::SIZE..).unwrap_or_default();
+    fn identified(&mut self, now: Instant, index: usize, received: &Received<'_>) {
+        let argument = AtaArgument::parse(received.body);
+        let data = received.body.get(AtaArgument::SIZE..).unwrap_or_default();
         let device = IdentifyDevice::parse(data);
         let path = &mut self.paths[index];
         let (Ok(argument), Ok(device)) = (argument, device) else {
@@ -102,7 +94,7 @@ impl Initiator {
             self.counters.strange += 1;
             return;
         };
-        if envelope.header.flags.is_error() || !Status(argument.command_status).is_good() {
+        if received.header.flags.is_error() || !Status(argument.command_status).is_good() {
             self.last_fault = format!("{} refuses to say what it is", path.mac);
             self.counters.refused += 1;
             return;
@@ -142,18 +134,18 @@ impl Initiator {
         &mut self,
         now: Instant,
         path: usize,
-        envelope: &Envelope<'_>,
+        received: &Received<'_>,
         memory: &mut dyn Memory,
     ) {
-        let tag = envelope.header.tag;
+        let tag = received.header.tag;
         let Some(command) = self.commands.get_mut(tag).copied() else {
             return self.late(tag);
         };
-        if !command.doubted && command.count > SECTORS_LEAST && is_aborted(envelope) {
+        if !command.doubted && command.count > SECTORS_LEAST && is_aborted(received) {
             return self.doubt(now, tag);
         }
         let limit = u32::from(self.settings.window);
-        let Some(outcome) = self.judge(&command, envelope, memory) else {
+        let Some(outcome) = self.judge(&command, received, memory) else {
             self.counters.strange += 1;
             return;
         };
@@ -206,19 +198,19 @@ impl Initiator {
     fn judge(
         &mut self,
         command: &Command,
-        envelope: &Envelope<'_>,
+        received: &Received<'_>,
         memory: &mut dyn Memory,
     ) -> Option<Outcome> {
         let job = self.jobs.at(command.job);
         let changes = job.kind.changes();
-        if envelope.header.flags.is_error() {
+        if received.header.flags.is_error() {
             self.counters.refused += 1;
             // A copy that was carried out before may be the reason why this one was refused.
-            let why = refusal(envelope.header.error);
+            let why = refusal(received.header.error);
             let is_sure = !changes || command.copies == 1;
             return Some(if is_sure { Outcome::NotDone(why) } else { Outcome::Unknown(why) });
         }
-        let argument = AtaArgument::parse(envelope.body).ok()?;
+        let argument = AtaArgument::parse(received.body).ok()?;
         let status = Status(argument.command_status);
         if !status.is_good() {
             return Some(Outcome::NotDone(failure(status, argument.error_feature, changes)));
@@ -227,7 +219,7 @@ impl Initiator {
             return Some(Outcome::Done);
         }
         let length = usize::from(command.count) * SECTOR;
-        let data = envelope.body[AtaArgument::SIZE..].get(..length)?;
+        let data = received.body[AtaArgument::SIZE..].get(..length)?;
         if matches!(job.state, State::Held(_)) || job.over {
             return Some(Outcome::Done);
         }
@@ -279,9 +271,9 @@ impl Initiator {
 const SECTORS_LEAST: u8 = 2;
 
 /// Whether an answer says that the device does not carry the command out.
-fn is_aborted(envelope: &Envelope<'_>) -> bool {
-    let argument = AtaArgument::parse(envelope.body);
-    !envelope.header.flags.is_error()
+fn is_aborted(received: &Received<'_>) -> bool {
+    let argument = AtaArgument::parse(received.body);
+    !received.header.flags.is_error()
         && argument.is_ok_and(|argument| {
             let (status, error) = (argument.command_status, argument.error_feature);
             !Status(status).is_good() && ErrorBits(error).abort()

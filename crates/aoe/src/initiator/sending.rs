@@ -3,13 +3,13 @@
 use core::time::Duration;
 
 use block::{Extent, Failure, Instant, Outcome};
-use contract::LinkFacts;
+use contract::{LinkFacts, Station};
 use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
     sectors_for_mtu,
 };
 use wire::ata::Opcode;
-use wire::ethernet::MacAddress;
+use wire::ethernet::EtherType;
 
 use super::Initiator;
 use super::jobs::{Claim, Command, Kind, State};
@@ -28,11 +28,10 @@ struct Plan {
     data: u32,
 }
 
-/// A query for the config string of an address, to one station or all.
-pub(super) fn query(facts: &LinkFacts, to: MacAddress, address: Address, tag: u32) -> Vec<u8> {
+/// A query for the config string of an address.
+pub(super) fn query(address: Address, tag: u32) -> Vec<u8> {
     let header = Header::request(address, AoeCommand::CONFIG, tag);
-    let head = Head::new(facts, to, None, &header);
-    [head.bytes(), &ConfigArgument::request(ConfigCommand::READ, 0).emit()].concat()
+    [&header.emit()[..], &ConfigArgument::request(ConfigCommand::READ, 0).emit()].concat()
 }
 
 impl Initiator {
@@ -68,8 +67,8 @@ impl Initiator {
                 continue;
             };
             let tag = self.commands.next_tag();
-            let query = query(&facts, MacAddress::BROADCAST, self.settings.address, tag);
-            self.outbox.push(port.id, &query);
+            let (to, query) = (Station::all(port.id), query(self.settings.address, tag));
+            self.outbox.gathering().push(&facts, &to, EtherType::AOE, &query);
             let port = &mut self.ports[index];
             port.ask_at = now + QUERY_FIRST * (1 << port.asked.min(QUERY_DOUBLINGS));
             port.asked += 1;
@@ -79,18 +78,19 @@ impl Initiator {
             if path.state != PathState::Asking || path.ask_at > now {
                 continue;
             }
-            let (link, mac, told) = (path.link, path.mac, path.told);
-            let Some(facts) = self.facts_of(link) else { continue };
+            let (to, told) = (Station::new(path.link, path.mac), path.told);
+            let Some(facts) = self.facts_of(to.link) else { continue };
             if !told {
                 let tag = self.commands.next_tag();
-                self.outbox.push(link, &query(&facts, mac, self.settings.address, tag));
+                let query = query(self.settings.address, tag);
+                self.outbox.gathering().push(&facts, &to, EtherType::AOE, &query);
             }
             let tag = self.commands.next_tag();
             let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
             let mut argument = AtaArgument::request(Opcode::IDENTIFY_DEVICE, 0, 1, false);
             argument.lba[3] = 0xa0;
-            let head = Head::new(&facts, mac, None, &header).with_ata(&argument);
-            self.outbox.push(link, head.bytes());
+            let head = Head::new(&header).with_ata(&argument);
+            self.outbox.gathering().push(&facts, &to, EtherType::AOE, head.bytes());
             self.paths[index].asked_now(now, tag);
         }
     }
@@ -297,10 +297,11 @@ impl Initiator {
         let used = &mut self.paths[path as usize];
         let due = now + used.timeout(is_write, command.copies);
         used.in_flight += 1;
-        let (link, mac) = (used.link, used.mac);
+        let to = Station::new(used.link, used.mac);
         let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
-        let facts = self.facts_of(link).expect("the link of a path that is used is up");
-        let head = Head::new(&facts, mac, None, &header).with_ata(&plan.argument);
+        let facts = self.facts_of(to.link).expect("the link of a path that is used is up");
+        let head = Head::new(&header).with_ata(&plan.argument);
+        let (head, batch) = (head.bytes(), self.outbox.gathering());
         if plan.data > 0 {
             let job = self.jobs.at(command.job);
             let number = match job.gathered {
@@ -308,18 +309,16 @@ impl Initiator {
                 None => {
                     let buffer = core::mem::take(&mut job.buffer);
                     job.lent = true;
-                    let number = self.outbox.gathering().push_buffer(buffer, command.job);
+                    let number = batch.push_buffer(buffer, command.job);
                     job.gathered = Some(number);
                     self.gathered.push(command.job);
                     number
                 }
             };
-            let (at, length) = (command.at as u32, plan.data);
-            self.outbox.gathering().push_with_data(link, head.bytes(), number, at, length);
-        } else if plan.zeros > 0 {
-            self.outbox.push_zeros(link, head.bytes(), plan.zeros);
+            let data = (number, command.at as u32, plan.data);
+            batch.push_with_data(&facts, &to, EtherType::AOE, head, data);
         } else {
-            self.outbox.push(link, head.bytes());
+            batch.push_zeros(&facts, &to, EtherType::AOE, head, plan.zeros as usize);
         }
         self.counters.sent += 1;
         self.counters.retransmitted += u64::from(command.copies > 0);

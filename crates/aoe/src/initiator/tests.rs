@@ -5,7 +5,8 @@ mod world;
 use core::time::Duration;
 
 use block::{Extent, Failure, Operation, Outcome};
-use contract::{Cache, LinkId};
+use contract::link::open;
+use contract::{Cache, InFrame, LinkId};
 use wire::aoe::Address;
 
 use super::{Discovery, InitiatorNews};
@@ -614,14 +615,18 @@ fn discovery_gathers_all_who_answer() {
     let batch = discovery.poll_batch().unwrap();
     assert_eq!((batch.head[..6].to_vec(), &batch.head[16..19]), (vec![0xff; 6], &[0xff; 3][..]));
     discovery.handle_sent(batch);
+    let come = |discovery: &mut Discovery, bytes: &[u8]| {
+        let frame = open(&facts, &InFrame { link: LinkId(0), tag: None, bytes }).expect("for us");
+        discovery.handle_frame(&frame);
+    };
     for (shelf, mac) in [(8, T), (7, U), (7, U), (7, T)] {
         let mut answer = told(0, mac, 5, 64, 2, b"name");
         answer[17] = shelf;
-        discovery.handle_frame(contract::InFrame { link: LinkId(0), tag: None, bytes: &answer });
+        come(&mut discovery, &answer);
     }
     let mut ours = told(0, T, 5, 64, 2, b"");
     ours[14] = 0x10;
-    discovery.handle_frame(contract::InFrame { link: LinkId(0), tag: None, bytes: &ours });
+    come(&mut discovery, &ours);
     let found: Vec<_> = discovery.found().map(|found| (found.address, found.mac.0)).collect();
     let at = |shelf| Address::new(shelf, 3);
     assert_eq!(found, [(at(7), T), (at(7), U), (at(8), T)]);

@@ -13,19 +13,19 @@
 //! that is not used. A count of 0 is nothing, not 256. The command decides how many bits of the address count.
 
 use block::checksum::crc32c;
-use block::limits::DISCARD_RANGES_MAX;
+use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
 use block::pool::Class;
-use block::{Buffer, Extent, Instant, Operation, PAGE_SIZE};
+use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot};
 use volume::reservation::{Access, Scheme};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
-use super::flights::{Active, Flight, Kind, Stage};
-use super::receive::Received;
+use super::flights::{Active, FILLED, Flight, Kind, Stage};
 use super::repeats::{Key, Known, Repeats};
-use super::{Context, Counters, LOANS, Loan, Target};
+use super::{Context, Counters, Target};
 use crate::export::{ExportId, identify};
-use crate::head::Head;
+use crate::head::Reply;
+use crate::received::Received;
 
 /// A command that is judged: the frame, and the export that it is for.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +62,9 @@ impl Asked<'_> {
         let active = Active {
             first,
             end,
-            source: self.received.source.to_u64(),
+            source: self.received.from.mac.to_u64(),
             tag: self.received.header.tag,
-            slot: 0,
+            slot: Slot::default(),
             stage: Stage::Waiting,
             changes: matches!(kind, Kind::Write | Kind::Trim),
         };
@@ -104,7 +104,7 @@ impl Target {
         let exported = self.exported(id);
         if let Some(reservation) = &exported.reservation {
             let access = if direction == Direction::Out { Access::Write } else { Access::Read };
-            let allowed = reservation.allows(Scheme::Mac, &received.source.0, access);
+            let allowed = reservation.allows(Scheme::Mac, &received.from.mac.0, access);
             if !allowed && opcode != Opcode::IDENTIFY_DEVICE {
                 return self.refuse(received, id, ErrorCode::RESERVED);
             }
@@ -119,11 +119,11 @@ impl Target {
         }
     }
 
-    /// The head of the answer, with the registers as they were asked. Made where it is used, and not carried along.
+    /// The answer, with the registers as they were asked. Made where it is used, and not carried along.
     #[inline]
-    fn ata_head(&self, asked: &Asked<'_>) -> Head {
-        let head = self.head(asked.received, asked.id);
-        head.expect("its link is up: the frame has just come on it").with_ata(&asked.argument)
+    fn ata_reply(&self, asked: &Asked<'_>) -> Reply {
+        let Reply { to, head } = self.reply(asked.received, asked.id);
+        Reply { to, head: head.with_ata(&asked.argument) }
     }
 
     /// The sectors that a command of at most `count_max` is for, from the first up to the first behind; `None` and answered if they are not to be had.
@@ -151,7 +151,7 @@ impl Target {
     #[inline]
     fn read(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         let Asked { received, id, .. } = *asked;
-        let count_max = self.frame_sectors(received.link);
+        let count_max = self.frame_sectors(received.from.link);
         let Some((first, end)) = self.range(asked, false, count_max) else { return };
         if first == end {
             return self.succeed(asked);
@@ -164,10 +164,9 @@ impl Target {
         if overlap == Overlap::None
             && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
         {
-            let head = self.ata_head(asked);
-            let link = received.link;
-            self.loans.push(Loan { head, link, export: id, account, disk, extent, buffer });
-            if self.loans.len() == LOANS {
+            let reply = self.ata_reply(asked);
+            self.loans.push(Loan { disk, extent, buffer, who: (reply, id, account) });
+            if self.loans.len() == LOANS_TOGETHER {
                 self.take_loans(ctx);
             }
             return;
@@ -179,7 +178,7 @@ impl Target {
     #[inline]
     fn write(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         let Asked { received, id, argument, .. } = *asked;
-        let count_max = self.frame_sectors(received.link);
+        let count_max = self.frame_sectors(received.from.link);
         let Some((first, end)) = self.range(asked, true, count_max) else { return };
         let length = usize::from(argument.count) * SECTOR;
         let Some(payload) = received.body[AtaArgument::SIZE..].get(..length) else {
@@ -250,7 +249,7 @@ impl Target {
             let looks_alike =
                 other.tag == new.tag && (other.first, other.end) == (new.first, new.end);
             if looks_alike && new.changes {
-                let flight = self.flights.get_mut(other.slot);
+                let flight = self.flights.get(other.slot).expect(FILLED);
                 if (flight.shape, flight.crc) == (judged.shape, judged.crc) {
                     overlap = Overlap::Repeats;
                     break;
@@ -315,7 +314,7 @@ impl Target {
         mut operation: Operation,
         ctx: &mut Context<'_>,
     ) {
-        let head = self.ata_head(asked);
+        let reply = self.ata_reply(asked);
         let waits = overlap == Overlap::Waits;
         let Judged { id, kind, active, crc, shape, account } = judged;
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
@@ -327,12 +326,10 @@ impl Target {
         };
         let company = exported.active.len() + usize::from(waits);
         let durable = exported.wants_durable(company, &mut operation);
-        let slot = self.flights.insert(Flight {
-            generation: 0,
+        let flight = Flight {
             kind,
             durable,
             account,
-            link: asked.received.link,
             export: id,
             place: exported.active.len() as u32,
             record,
@@ -340,14 +337,15 @@ impl Target {
             shape,
             since: ctx.now,
             held: None,
-            head,
-        });
+            reply,
+        };
+        let slot = self.flights.insert(flight);
         let stage = if waits { Stage::Waiting } else { Stage::Running };
         exported.active.push(Active { slot, stage, ..active });
         if waits {
             self.counters.waited += 1;
             exported.waiting.push_back(slot);
-            self.flights.get_mut(slot).held = Some(Box::new(operation));
+            self.flights.get_mut(slot).expect(FILLED).held = Some(Box::new(operation));
         } else {
             let volume = exported.export.volume;
             self.submit(slot, volume, operation, ctx);
@@ -355,8 +353,8 @@ impl Target {
     }
 
     /// A command that waited goes below.
-    pub(super) fn relaunch(&mut self, slot: u32, ctx: &mut Context<'_>) {
-        let flight = self.flights.get_mut(slot);
+    pub(super) fn relaunch(&mut self, slot: Slot, ctx: &mut Context<'_>) {
+        let flight = self.flights.get_mut(slot).expect(FILLED);
         let mut operation = *flight.held.take().expect("who waits holds what it asks");
         let exported = self.exports[flight.export.0 as usize].as_deref_mut().expect("it was found");
         let active = &mut exported.active[flight.place as usize];
@@ -375,16 +373,17 @@ impl Target {
     #[cold]
     fn fail(&mut self, asked: &Asked<'_>, error: ErrorBits) {
         self.counters.failed += 1;
-        let mut head = self.ata_head(asked);
-        head.finish(Status::FAILED, error, None);
-        self.send(asked.received.link, head.bytes());
+        let mut reply = self.ata_reply(asked);
+        reply.head.finish(Status::FAILED, error, None);
+        self.send(&reply);
     }
 
     /// Answers that all is done.
     #[inline]
     fn succeed(&mut self, asked: &Asked<'_>) {
-        let mut head = self.ata_head(asked);
-        self.send(asked.received.link, head.done());
+        let mut reply = self.ata_reply(asked);
+        reply.head.done();
+        self.send(&reply);
     }
 
     /// Everything but reads and writes.
@@ -392,7 +391,7 @@ impl Target {
     fn other(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         self.counters.other_ata += 1;
         let Asked { received, id, argument } = *asked;
-        let mut head = self.ata_head(asked);
+        let mut reply = self.ata_reply(asked);
         let opcode = asked.opcode();
         let export = &self.exported(id).export;
         match opcode {
@@ -402,12 +401,13 @@ impl Target {
                 }
                 let device =
                     identify(&export.uuid, export.sectors, export.discards, export.physical_block);
-                self.send_two(received.link, head.done(), &device.emit());
+                reply.head.done();
+                self.send_two(&reply, &device.emit());
             }
             Opcode::CHECK_POWER_MODE => {
                 // Active or idle.
-                head.finish(Status::GOOD, ErrorBits(0), Some(0xff));
-                self.send(received.link, head.bytes());
+                reply.head.finish(Status::GOOD, ErrorBits(0), Some(0xff));
+                self.send(&reply);
             }
             Opcode::READ_NATIVE_MAX | Opcode::READ_NATIVE_MAX_EXT => {
                 let (last, high) = match opcode.is_extended() {
@@ -416,8 +416,9 @@ impl Target {
                 };
                 let [a, b, c, d, e, f, _, _] = last.to_le_bytes();
                 let lba = [a, b, c, d | high, e, f];
-                let mut head = head.with_ata(&AtaArgument { lba, ..argument });
-                self.send(received.link, head.done());
+                reply.head = reply.head.with_ata(&AtaArgument { lba, ..argument });
+                reply.head.done();
+                self.send(&reply);
             }
             Opcode::SMART => self.smart(asked),
             Opcode::SET_FEATURES => match argument.error_feature {
@@ -441,24 +442,23 @@ impl Target {
 
     /// SMART, as much of it as says that the device is well. Answers have a sector behind them, without which aoeping shows none.
     fn smart(&mut self, asked: &Asked<'_>) {
-        let Asked { received, argument, .. } = *asked;
-        let mut head = self.ata_head(asked);
+        let Asked { argument, .. } = *asked;
+        let mut reply = self.ata_reply(asked);
         let mut data = [0; SECTOR];
         let is_smart = argument.lba[1..3] == smart::SIGNATURE;
         match argument.error_feature {
-            smart::ENABLE | smart::DISABLE | smart::RETURN_STATUS if is_smart => head.done(),
+            smart::ENABLE | smart::DISABLE | smart::RETURN_STATUS if is_smart => reply.head.done(),
             smart::READ_DATA if is_smart && argument.count == 1 => {
                 // Structure revision 16, no attributes, and a checksum that makes the sum zero.
                 (data[0], data[SECTOR - 1]) = (0x10, 0xf0);
-                head.done()
+                reply.head.done();
             }
             _ => {
                 self.counters.failed += 1;
-                head.finish(Status::FAILED, ErrorBits::ABORT, None);
-                head.bytes()
+                reply.head.finish(Status::FAILED, ErrorBits::ABORT, None);
             }
-        };
-        self.send_two(received.link, head.bytes(), &data);
+        }
+        self.send_two(&reply, &data);
     }
 
     fn verify(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {

@@ -5,7 +5,7 @@
 //! answered as the first was.
 
 use block::{Slot, VolumeId};
-use contract::LinkId;
+use contract::Station;
 use volume::agreement::Answer;
 use volume::reservation::{InitiatorId, Scheme, Verdict as Reserved};
 use volume::{Reservation, reservation};
@@ -15,11 +15,12 @@ use wire::aoe::{
 };
 use wire::ethernet::MacAddress;
 
-use super::flights::Stage;
-use super::receive::Received;
+use super::flights::{FILLED, Stage};
 use super::{Context, Target};
 use crate::control::{self, Control, Verdict};
 use crate::export::ExportId;
+use crate::head::Reply;
+use crate::received::Received;
 
 /// Changes that may be under way; more are dropped.
 const PENDING_MAX: usize = 64;
@@ -52,9 +53,7 @@ pub enum Ask {
 /// A frame that is answered once its change was agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    link: LinkId,
-    tag: Option<u16>,
-    source: MacAddress,
+    from: Station,
     header: Header,
     export: ExportId,
     what: What,
@@ -139,7 +138,7 @@ impl Target {
         let list = list.chunks_exact(6).map(|mac| InitiatorId::new(Scheme::Mac, mac)).collect();
         let change = match argument.command {
             ReserveCommand::SET => {
-                let by = InitiatorId::new(Scheme::Mac, &received.source.0);
+                let by = InitiatorId::new(Scheme::Mac, &received.from.mac.0);
                 reservation::Change::SetList { by, list }
             }
             _ => reservation::Change::ForceList { list },
@@ -150,9 +149,9 @@ impl Target {
 
     /// Notes who is to be answered; `None` and counted if it is asked already, or too many ask.
     fn pend(&mut self, received: &Received<'_>, id: ExportId, what: What) -> Option<u64> {
-        let Received { link, tag, source, header, .. } = *received;
+        let Received { from, header, .. } = *received;
         let is_same = |other: &Pending| {
-            (other.source, other.export, other.header, other.what) == (source, id, header, what)
+            (other.from.mac, other.export, other.header, other.what) == (from.mac, id, header, what)
         };
         let is_asked = self.pending.iter().any(|(_, other)| is_same(other));
         if is_asked || self.pending.len() >= PENDING_MAX {
@@ -160,7 +159,7 @@ impl Target {
             return None;
         }
         self.counters.changes += 1;
-        let pending = Pending { link, tag, source, header, export: id, what };
+        let pending = Pending { from, header, export: id, what };
         let Slot { index, generation } = self.pending.insert(pending);
         Some(u64::from(generation) << 32 | u64::from(index))
     }
@@ -168,9 +167,9 @@ impl Target {
     /// Who asked for a change, as the frame in which it was asked; `None` if nobody waits, or the export is gone.
     fn asker(&mut self, number: u64) -> Option<(Received<'static>, ExportId, What)> {
         let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
-        let Pending { link, tag, source, header, export, what } = self.pending.remove(slot)?;
+        let Pending { from, header, export, what } = self.pending.remove(slot)?;
         let is_there = self.export(export).is_some();
-        let received = Received { link, tag, source, is_broadcast: false, header, body: &[] };
+        let received = Received { from, is_broadcast: false, header, body: &[] };
         is_there.then_some((received, export, what))
     }
 
@@ -190,13 +189,10 @@ impl Target {
             (Verdict::Stopped(error, done), _) => {
                 let command = MaskCommand::EDIT;
                 let argument = MaskArgument { command, error, count: done };
-                if let Some(head) = self.head(&received, id) {
-                    self.send_two(received.link, head.bytes(), &argument.emit());
-                }
+                self.send_two(&self.reply(&received, id), &argument.emit());
             }
             (Verdict::Done, What::Config(command)) => {
-                let Received { link, source, tag, header, .. } = received;
-                self.tell(link, source, tag, &header, id, command);
+                self.tell(received.from, &received.header, id, command);
             }
             (Verdict::Done, _) => self.tell_mask(&received, id, MaskCommand::EDIT, &control),
         }
@@ -232,9 +228,7 @@ impl Target {
             let directive = Directive { command: DirectiveCommand::NONE, mac: *mac };
             body.extend_from_slice(&directive.emit());
         }
-        if let Some(head) = self.head(received, id) {
-            self.send_two(received.link, head.bytes(), &body);
-        }
+        self.send_two(&self.reply(received, id), &body);
     }
 
     fn tell_reservation(
@@ -250,9 +244,7 @@ impl Target {
             body.extend_from_slice(station.bytes());
             body[1] += 1;
         }
-        if let Some(head) = self.head(received, id) {
-            self.send_two(received.link, head.bytes(), &body);
-        }
+        self.send_two(&self.reply(received, id), &body);
     }
 
     /// A config string and mask that were agreed on are in force.
@@ -285,10 +277,9 @@ impl Target {
             let waiting = core::mem::take(&mut exported.waiting);
             for slot in waiting {
                 if self.is_shut_out(id, slot) {
-                    let flight = self.flights.get_mut(slot);
-                    let (link, head) = (flight.link, flight.head.refused(ErrorCode::RESERVED));
+                    let Reply { to, head } = self.flights.get(slot).expect(FILLED).reply;
                     self.counters.refused += 1;
-                    self.send(link, head.bytes());
+                    self.send(&Reply { to, head: head.refused(ErrorCode::RESERVED) });
                     self.drop_waiting(slot, ctx);
                 } else {
                     self.exported_mut(id).waiting.push_back(slot);
@@ -301,8 +292,8 @@ impl Target {
     }
 
     /// Whether a command is one that the reservation of its export does not allow.
-    fn is_shut_out(&mut self, id: ExportId, slot: u32) -> bool {
-        let place = self.flights.get_mut(slot).place as usize;
+    fn is_shut_out(&self, id: ExportId, slot: Slot) -> bool {
+        let place = self.flights.get(slot).expect(FILLED).place as usize;
         let exported = self.exported(id);
         exported.shuts_out(&exported.active[place])
     }

@@ -7,14 +7,16 @@
 
 use core::time::Duration;
 
-use block::{Buffer, Completion, Instant, Operation, Outcome};
-use contract::LinkId;
+use block::{Buffer, Completion, Instant, Loan, Operation, Outcome, Slot, Ticket};
+use wire::ethernet::EtherType;
 
-use super::flights::{Flight, Kind, Stage};
-use super::{Context, Loan, Target, mark};
+use super::flights::{FILLED, Flight, Kind, Stage};
+use super::{Context, Reader, Target, mark};
 use crate::export::ExportId;
-use crate::head::{Head, registers};
+use crate::head::{Reply, registers};
 
+/// Marks the slot in the ticket of an export's flush, of which one runs at a time; the rest is the export's number.
+const FLUSH: u32 = 1 << 31;
 /// A command that waited for so long is not carried out: its initiator has asked again, or given up.
 const STALE: Duration = Duration::from_secs(5);
 
@@ -23,20 +25,19 @@ impl Target {
     #[inline]
     pub fn handle_completion(&mut self, completion: Completion, ctx: &mut Context<'_>) {
         let Completion { ticket, outcome, buffer, .. } = completion;
-        let slot = ticket.slot;
-        assert_eq!(
-            self.flights.generation(slot),
-            ticket.generation,
-            "command {slot} came back twice"
-        );
-        let flight = self.flights.get_mut(slot);
+        if ticket.slot & FLUSH != 0 {
+            return self.synced(ticket, outcome, ctx);
+        }
+        let slot = Slot { index: ticket.slot, generation: ticket.generation };
+        let Some(flight) = self.flights.get_mut(slot) else {
+            panic!("command {} came back twice", slot.index);
+        };
         let (id, kind) = (flight.export, flight.kind);
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it has commands below");
         match kind {
             Kind::Read if outcome.is_done() => {
-                let (link, head, account) = (flight.link, flight.head, flight.account);
-                self.send_read(link, head, id, account, buffer, ctx);
-                self.land(slot);
+                let Flight { reply, account, .. } = self.forget(slot);
+                self.send_read((reply, id, account), buffer, ctx);
             }
             Kind::Write | Kind::Trim => {
                 let length = u64::from(buffer.len());
@@ -56,7 +57,6 @@ impl Target {
                     self.finish(ctx.now, slot, outcome);
                 }
             }
-            Kind::Sync => return self.synced(slot, id, outcome, ctx),
             Kind::Read | Kind::Plain => {
                 if !buffer.is_empty() {
                     ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
@@ -71,10 +71,7 @@ impl Target {
     #[inline]
     fn send_read(
         &mut self,
-        link: LinkId,
-        mut head: Head,
-        id: ExportId,
-        account: u8,
+        (Reply { to, mut head }, id, account): Reader,
         buffer: Buffer,
         ctx: &mut Context<'_>,
     ) {
@@ -83,26 +80,24 @@ impl Target {
         exported.traffic.read_bytes += u64::from(buffer.len());
         self.counters.reads += 1;
         self.counters.read_bytes += u64::from(buffer.len());
-        if self.outbox.is_full() {
-            self.drops.unsent += 1;
-            ctx.pool.give(exported.accounts.of(account), ctx.memory, buffer);
-        } else {
-            self.counters.answers += 1;
-            self.outbox.push_buffer(link, head.done(), buffer, mark(id, account));
-        }
+        let Some((facts, batch)) = self.begin_frame(to.link) else {
+            let exported = self.exported_mut(id);
+            return ctx.pool.give(exported.accounts.of(account), ctx.memory, buffer);
+        };
+        head.done();
+        let length = buffer.len();
+        let number = batch.push_buffer(buffer, mark(id, account));
+        batch.push_with_data(facts, &to, EtherType::AOE, head.bytes(), (number, 0, length));
     }
 
     /// Answers the reads whose data can be lent.
     #[inline]
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
-        for loan in &loans {
-            ctx.memory.foresee_loan(loan.disk, loan.extent);
-        }
+        Loan::foresee(&loans, ctx.memory);
         for loan in loans.drain(..) {
-            let Loan { head, link, export, account, disk, extent, mut buffer } = loan;
-            ctx.memory.lend(disk, extent, &mut buffer);
-            self.send_read(link, head, export, account, buffer, ctx);
+            let (reader, buffer) = loan.lend(ctx.memory);
+            self.send_read(reader, buffer, ctx);
         }
         self.loans = loans;
     }
@@ -126,29 +121,29 @@ impl Target {
 
     /// Answers a command with registers alone, and forgets it.
     #[inline]
-    pub(super) fn finish(&mut self, now: Instant, slot: u32, outcome: Outcome) {
-        let flight = self.flights.get_mut(slot);
-        if flight.record != 0 {
-            self.repeats.end(now, flight.record, outcome.is_done());
+    pub(super) fn finish(&mut self, now: Instant, slot: Slot, outcome: Outcome) {
+        let Flight { record, mut reply, .. } = self.forget(slot);
+        if record != 0 {
+            self.repeats.end(now, record, outcome.is_done());
         }
         let (status, error) = registers(outcome);
         let count = outcome.is_done().then_some(0);
         self.counters.failed += u64::from(!outcome.is_done());
-        flight.head.finish(status, error, count);
-        let (link, head) = (flight.link, flight.head);
-        self.send(link, head.bytes());
-        self.land(slot);
+        reply.head.finish(status, error, count);
+        self.send(&reply);
     }
 
-    /// Forgets a command that was answered.
+    /// Forgets a command that is answered now, or never.
     #[inline]
-    fn land(&mut self, slot: u32) {
-        let Flight { export, place, .. } = self.flights.remove(slot);
+    fn forget(&mut self, slot: Slot) -> Flight {
+        let flight = self.flights.remove(slot).expect(FILLED);
+        let Flight { export, place, .. } = flight;
         let exported = self.exports[export.0 as usize].as_deref_mut().expect("it has commands");
         exported.active.swap_remove(place as usize);
         if let Some(moved) = exported.active.get(place as usize) {
-            self.flights.get_mut(moved.slot).place = place;
+            self.flights.get_mut(moved.slot).expect(FILLED).place = place;
         }
+        flight
     }
 
     /// Sends below what waited and has nothing to wait for any more, in the order in which it came.
@@ -158,13 +153,13 @@ impl Target {
         loop {
             let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
             let Some(&slot) = exported.waiting.get(index) else { return };
-            let place = self.flights.get_mut(slot).place as usize;
+            let place = self.flights.get(slot).expect(FILLED).place as usize;
             let this = exported.active[place];
             let runs = exported.active.iter().filter(|other| other.stage == Stage::Running);
             let blocked_below = runs.into_iter().any(|other| this.conflicts(other));
             let blocked = blocked_below
                 || exported.waiting.iter().take(index).any(|earlier| {
-                    let place = self.flights.get_mut(*earlier).place as usize;
+                    let place = self.flights.get(*earlier).expect(FILLED).place as usize;
                     this.conflicts(&exported.active[place])
                 });
             if blocked {
@@ -172,7 +167,7 @@ impl Target {
                 continue;
             }
             exported.waiting.remove(index);
-            if ctx.now.since(self.flights.get_mut(slot).since) > STALE {
+            if ctx.now.since(self.flights.get(slot).expect(FILLED).since) > STALE {
                 self.drops.stale += 1;
                 self.drop_waiting(slot, ctx);
             } else {
@@ -182,15 +177,13 @@ impl Target {
     }
 
     /// Forgets a command that waits and was taken out of the line, without an answer.
-    pub(super) fn drop_waiting(&mut self, slot: u32, ctx: &mut Context<'_>) {
-        let flight = self.flights.get_mut(slot);
-        let operation = flight.held.take().expect("who waits holds what it asks");
-        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = *operation {
-            let exported = self.exports[flight.export.0 as usize].as_deref_mut();
-            let exported = exported.expect("it has commands");
-            ctx.pool.give(exported.accounts.of(flight.account), ctx.memory, buffer);
+    pub(super) fn drop_waiting(&mut self, slot: Slot, ctx: &mut Context<'_>) {
+        let Flight { held, export, account, .. } = self.forget(slot);
+        let operation = *held.expect("who waits holds what it asks");
+        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
+            let exported = self.exported_mut(export);
+            ctx.pool.give(exported.accounts.of(account), ctx.memory, buffer);
         }
-        self.land(slot);
     }
 
     /// Begins the flushes that exports want.
@@ -205,33 +198,22 @@ impl Target {
             }
             exported.flush.running = true;
             let group = &mut exported.flush;
+            group.number = group.number.wrapping_add(1);
             core::mem::swap(&mut group.covered, &mut group.next);
             let volume = exported.export.volume;
             self.counters.flushes += 1;
-            let slot = self.flights.insert(Flight {
-                generation: 0,
-                kind: Kind::Sync,
-                durable: true,
-                account: 0,
-                link: LinkId::default(),
-                export: ExportId(number),
-                place: 0,
-                record: 0,
-                crc: 0,
-                shape: 0,
-                since: ctx.now,
-                held: None,
-                head: Head::NONE,
-            });
+            let slot = Slot { index: FLUSH | number, generation: group.number };
             self.submit(slot, volume, Operation::Flush, ctx);
         }
         self.to_flush = to_flush;
     }
 
     /// A flush is over: the writes that it covers are answered, and the next group begins.
-    fn synced(&mut self, slot: u32, id: ExportId, outcome: Outcome, ctx: &mut Context<'_>) {
-        self.flights.remove(slot);
+    fn synced(&mut self, ticket: Ticket, outcome: Outcome, ctx: &mut Context<'_>) {
+        let id = ExportId(ticket.slot & !FLUSH);
         let exported = self.exported_mut(id);
+        let is_it = exported.flush.running && exported.flush.number == ticket.generation;
+        assert!(is_it, "a flush of export {} came back twice", id.0);
         exported.flush.running = false;
         if !exported.flush.next.is_empty() && !exported.flush.listed {
             exported.flush.listed = true;

@@ -1,41 +1,13 @@
 //! What a target counts: each frame that came is answered, waits, or is dropped for one of these reasons.
 
-macro_rules! counters {
-    ($(#[$meta:meta])* pub struct $name:ident { $($(#[doc = $text:literal])+ $field:ident,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $name {
-            $($(#[doc = $text])+ pub $field: u64,)*
-        }
-
-        impl $name {
-            /// Each with its name.
-            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field)),*].into_iter()
-            }
-
-            /// Adds what another one counted.
-            pub fn add(&mut self, other: &$name) {
-                $(self.$field += other.$field;)*
-            }
-        }
-    };
-}
+use contract::counters;
 
 counters! {
     /// Frames that were dropped in silence, by reason.
     pub struct Drops {
         /// Shorter than its header and argument.
         runt,
-        /// Not of EtherType 88A2.
-        other_type,
-        /// Of another VLAN than the link's, or tagged where the link is not.
-        other_vlan,
-        /// To another station (an interface that hears all), or to a group that is not all.
-        other_station,
-        /// From a group address, which no station has.
-        group_source,
-        /// A link that is not up.
+        /// Of or to a link that is not up, or carries no sector.
         link_down,
         /// For a shelf.slot that is not exported there.
         no_such_export,
@@ -103,18 +75,5 @@ counters! {
         repeats_lapsed,
         /// Responses of other targets that were heard.
         responses_heard,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_counter_has_its_name_and_they_add_up() {
-        let mut drops = Drops { stale: 2, ..Drops::default() };
-        drops.add(&Drops { stale: 3, runt: 1, ..Drops::default() });
-        let named: Vec<_> = drops.each().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(named, [("runt", 1), ("stale", 5)]);
     }
 }

@@ -1,10 +1,12 @@
 //! Commands in flight: a slot each, found by number from below (the ticket), and what of them is looked at when another command comes.
 
-use block::{Instant, Operation};
-use contract::LinkId;
+use block::{Instant, Operation, Slot};
 
 use crate::export::ExportId;
-use crate::head::Head;
+use crate::head::Reply;
+
+/// That a slot of somebody in flight is filled.
+pub(super) const FILLED: &str = "a command in flight has its slot";
 
 /// What a command is, as far as its completion needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,20 +19,16 @@ pub(super) enum Kind {
     Trim,
     /// Answers with registers alone: verify, flush.
     Plain,
-    /// A flush of ours, for all writes that the export's group covers.
-    Sync,
 }
 
 /// A command in flight.
 #[derive(Debug)]
 pub(super) struct Flight {
-    pub(super) generation: u32,
     pub(super) kind: Kind,
     /// The write asks for durability itself, and needs no flush.
     pub(super) durable: bool,
     /// Which account of the export's its memory is of.
     pub(super) account: u8,
-    pub(super) link: LinkId,
     pub(super) export: ExportId,
     /// Its place among the export's active commands.
     pub(super) place: u32,
@@ -44,7 +42,7 @@ pub(super) struct Flight {
     pub(super) since: Instant,
     /// What is to be asked, while it waits.
     pub(super) held: Option<Box<Operation>>,
-    pub(super) head: Head,
+    pub(super) reply: Reply,
 }
 
 /// How far an active command is.
@@ -67,7 +65,7 @@ pub(super) struct Active {
     /// The source, as a number.
     pub(super) source: u64,
     pub(super) tag: u32,
-    pub(super) slot: u32,
+    pub(super) slot: Slot,
     pub(super) stage: Stage,
     pub(super) changes: bool,
 }
@@ -83,59 +81,6 @@ impl Active {
     }
 }
 
-/// Slots of commands in flight.
-#[derive(Debug, Default)]
-pub(super) struct Flights {
-    slots: Vec<Option<Flight>>,
-    generations: Vec<u32>,
-    free: Vec<u32>,
-}
-
-impl Flights {
-    /// Commands in flight.
-    pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Gives a command a slot.
-    #[inline]
-    pub(super) fn insert(&mut self, mut flight: Flight) -> u32 {
-        match self.free.pop() {
-            Some(slot) => {
-                flight.generation = self.generations[slot as usize];
-                self.slots[slot as usize] = Some(flight);
-                slot
-            }
-            None => {
-                self.slots.push(Some(flight));
-                self.generations.push(0);
-                (self.slots.len() - 1) as u32
-            }
-        }
-    }
-
-    /// The command in a slot that is filled.
-    #[inline]
-    pub(super) fn get_mut(&mut self, slot: u32) -> &mut Flight {
-        self.slots[slot as usize].as_mut().expect("the slot of a command in flight is filled")
-    }
-
-    /// Which life of a slot this is.
-    #[inline]
-    pub(super) fn generation(&self, slot: u32) -> u32 {
-        self.generations[slot as usize]
-    }
-
-    /// Empties a slot.
-    #[inline]
-    pub(super) fn remove(&mut self, slot: u32) -> Flight {
-        let flight = self.slots[slot as usize].take().expect("a slot is emptied once");
-        self.generations[slot as usize] = self.generations[slot as usize].wrapping_add(1);
-        self.free.push(slot);
-        flight
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,7 +92,7 @@ mod tests {
             end: 16,
             source: 1,
             tag: 0,
-            slot: 0,
+            slot: Slot::default(),
             stage: Stage::Running,
             changes: true,
         };

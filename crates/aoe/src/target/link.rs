@@ -35,6 +35,12 @@ impl Target {
         self.links.get(id.0 as usize)?.as_ref()
     }
 
+    /// What is known of a link that is up.
+    #[inline]
+    pub(super) fn facts(&self, id: LinkId) -> Option<&LinkFacts> {
+        self.link(id)?.facts.as_ref()
+    }
+
     /// Sectors that a frame of a link carries; 0 if there is no such link.
     #[inline]
     pub(super) fn frame_sectors(&self, id: LinkId) -> u8 {

@@ -6,7 +6,7 @@
 //! Errors: what may not be answered (too short, of a stranger, for others, beyond the buffers) is counted and dropped; what AoE refuses has the
 //! E flag; what the device cannot do is ATA status, never the E flag, which initiators take as a reason to ask again for minutes.
 //!
-//! The way of a read: [`receive`] finds link, export and command; [`ata`] judges it, takes memory, makes the head of its answer and a request to the volume;
+//! The way of a read: [`receive`] finds export and command; [`ata`] judges it, takes memory, makes the head of its answer and a request to the volume;
 //! [`completion`] puts head and data into the batch that `settle` hands out. Memory that can be lent (a RAM disk) is lent at once, and nothing goes below. A write's payload is copied once, out of the lent frame.
 //!
 //! ```text
@@ -38,39 +38,29 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
-    Submit, Table, Ticket, VolumeId,
+    Account, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table, Ticket, VolumeId,
 };
-use contract::{FrameBatch, LinkId};
+use contract::{FrameBatch, LinkId, TargetContext};
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
 use crate::control::Control;
 use crate::export::{BUFFERS_MAX, BUFFERS_MIN, Export, ExportId, Hosts};
-use crate::head::Head;
+use crate::head::Reply;
 use crate::outbox::Outbox;
 
 pub use change::{Ask, RESERVE_MAX};
 use change::{Drain, Pending};
 pub use counters::{Counters, Drops};
-use flights::{Active, Flights};
+use flights::{Active, Flight};
 use link::Link;
 pub use link::LinkUse;
 use query::Sweeps;
 use repeats::Repeats;
 
 /// What the target works with during a call.
-pub struct Context<'a> {
-    /// The present.
-    pub now: Instant,
-    /// The bytes behind the buffers.
-    pub memory: &'a mut dyn Memory,
-    /// The shard's budget.
-    pub pool: &'a mut Pool,
-    /// Where requests go: to their volumes.
-    pub below: &'a mut dyn Submit,
-}
+pub type Context<'a> = TargetContext<'a, ()>;
 
 /// What the target wants of its driver.
 #[derive(Debug)]
@@ -135,7 +125,7 @@ struct Exported {
     /// What is in flight, in no order.
     active: Vec<Active>,
     /// What waits for what is in flight, the oldest first.
-    waiting: VecDeque<u32>,
+    waiting: VecDeque<Slot>,
     flush: FlushGroup,
     accounts: Accounts,
     /// The last change of any sector, and the last one of unknown extent, as `repeats` numbers them.
@@ -192,27 +182,17 @@ fn unmark(mark: u32) -> (ExportId, u8) {
 #[derive(Debug, Default)]
 struct FlushGroup {
     running: bool,
+    /// Of the flush that runs, or the last one.
+    number: u32,
     /// The flights that the running flush covers, and those that the next one will.
-    covered: Vec<u32>,
-    next: Vec<u32>,
+    covered: Vec<Slot>,
+    next: Vec<Slot>,
     /// Whether the export is on the list of those that want a flush.
     listed: bool,
 }
 
-/// A read whose data are memory that can be lent: it never goes below.
-#[derive(Debug)]
-struct Loan {
-    head: Head,
-    link: LinkId,
-    export: ExportId,
-    account: u8,
-    disk: DiskId,
-    extent: Extent,
-    buffer: Buffer,
-}
-
-/// Reads that are gathered before their data are lent, so that the cache misses of many overlap.
-const LOANS: usize = 32;
+/// What answers a read: the reply, whose read it was, and the account that its buffer is of.
+type Reader = (Reply, ExportId, u8);
 
 /// The AoE target of a shard.
 ///
@@ -225,8 +205,8 @@ pub struct Target {
     shards: u16,
     links: Vec<Option<Link>>,
     exports: Vec<Option<Box<Exported>>>,
-    flights: Flights,
-    loans: Vec<Loan>,
+    flights: Table<Flight>,
+    loans: Vec<Loan<Reader>>,
     repeats: Repeats,
     outbox: Outbox,
     sweeps: Sweeps,
@@ -251,7 +231,7 @@ impl Target {
             shards: 1,
             links: Vec::new(),
             exports: Vec::new(),
-            flights: Flights::default(),
+            flights: Table::new(),
             loans: Vec::new(),
             repeats: Repeats::default(),
             outbox: Outbox::default(),
@@ -486,8 +466,8 @@ impl Target {
 
     /// Sends a request below in the name of a flight.
     #[inline]
-    fn submit(&mut self, slot: u32, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
-        let generation = self.flights.generation(slot);
+    fn submit(&self, slot: Slot, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
+        let Slot { index: slot, generation } = slot;
         let ticket = Ticket { machine: self.machine, generation, slot, shard: self.shard };
         ctx.below.submit(volume, Request { ticket, operation });
     }

@@ -7,15 +7,14 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::Instant;
-use contract::LinkId;
-use wire::aoe::{
-    Address, CONFIG_MAX, Command, ConfigArgument, ConfigCommand, ErrorCode, Header, VERSION,
-};
+use contract::{LinkId, Station};
+use wire::aoe::{CONFIG_MAX, Command, ConfigArgument, ConfigCommand, ErrorCode, Header, VERSION};
 use wire::ethernet::MacAddress;
 
-use super::receive::Received;
 use super::{Exported, Target};
 use crate::export::{ExportId, FIRMWARE, Hosts};
+use crate::head::{Head, Reply};
+use crate::received::Received;
 
 /// Answers that go out at once.
 const BURST: u32 = 64;
@@ -38,9 +37,7 @@ pub(super) struct Sweeps {
 /// A wildcard query on its way through all exports.
 #[derive(Debug)]
 struct Sweep {
-    link: LinkId,
-    tag: Option<u16>,
-    source: MacAddress,
+    from: Station,
     header: Header,
     command: ConfigCommand,
     string: Vec<u8>,
@@ -105,8 +102,7 @@ impl Target {
         }
         self.counters.queries += 1;
         if answers(argument.command, self.exported(id).control.config(), string) {
-            let Received { link, source, tag, header, .. } = *received;
-            self.tell(link, source, tag, &header, id, argument.command);
+            self.tell(received.from, &received.header, id, argument.command);
         } else {
             self.drops.no_match += 1;
         }
@@ -126,10 +122,9 @@ impl Target {
             self.drops.no_match += 1;
             return;
         };
-        let Received { link, source, tag, header, .. } = *received;
+        let Received { from, header, .. } = *received;
         let is_same = |sweep: &Sweep| {
-            (sweep.link, sweep.source, sweep.header, sweep.command)
-                == (link, source, header, argument.command)
+            (sweep.from, sweep.header, sweep.command) == (from, header, argument.command)
         };
         let queries = &mut self.sweeps.queries;
         if queries.len() >= SWEEPS_MAX || queries.iter().any(is_same) {
@@ -138,7 +133,7 @@ impl Target {
         }
         self.counters.queries += 1;
         let (command, string) = (argument.command, string.to_vec());
-        queries.push_back(Sweep { link, tag, source, header, command, string, next: 0 });
+        queries.push_back(Sweep { from, header, command, string, next: 0 });
     }
 
     /// A burst of what is to go out.
@@ -153,19 +148,19 @@ impl Target {
         while left > 0
             && let Some(mut sweep) = self.sweeps.queries.pop_front()
         {
-            let Sweep { link, source, tag, header, command, .. } = sweep;
+            let Sweep { from, header, command, .. } = sweep;
             while left > 0 && (sweep.next as usize) < self.exports.len() {
                 let id = ExportId(sweep.next);
                 sweep.next += 1;
                 let is_meant = |exported: &Exported| {
                     !exported.removed
                         && header.address.matches(exported.export.address)
-                        && exported.export.links.contains(&link)
-                        && exported.hears(source)
+                        && exported.export.links.contains(&from.link)
+                        && exported.hears(from.mac)
                         && answers(command, exported.control.config(), &sweep.string)
                 };
                 if self.exports[id.0 as usize].as_deref().is_some_and(is_meant) {
-                    self.tell(link, source, tag, &header, id, command);
+                    self.tell(from, &header, id, command);
                     left -= 1;
                 }
             }
@@ -183,7 +178,7 @@ impl Target {
         if id.0 % u32::from(self.shards) != u32::from(self.shard.0) % u32::from(self.shards) {
             return 0;
         }
-        if exported.removed || self.link(link).is_none_or(|link| link.facts.is_none()) {
+        if exported.removed || self.facts(link).is_none() {
             return 0;
         }
         let hears = |mac: &&MacAddress| exported.hears(**mac);
@@ -195,7 +190,7 @@ impl Target {
         let header = Header::request(exported.export.address, Command::CONFIG, 0);
         for station in &stations {
             self.counters.announcements += 1;
-            self.tell(link, *station, None, &header, id, ConfigCommand::READ);
+            self.tell(Station::new(link, *station), &header, id, ConfigCommand::READ);
         }
         stations.len() as u32
     }
@@ -203,27 +198,23 @@ impl Target {
     /// Says what an export takes and what it is called.
     pub(super) fn tell(
         &mut self,
-        link: LinkId,
-        to: MacAddress,
-        tag: Option<u16>,
+        to: Station,
         request: &Header,
         id: ExportId,
         command: ConfigCommand,
     ) {
         let exported = self.exported(id);
-        let own: Address = exported.export.address;
+        let own = exported.export.address;
         let config = exported.control.config();
         let argument = ConfigArgument {
             buffer_count: exported.export.buffers,
             firmware: FIRMWARE,
-            sector_count: self.frame_sectors(link),
+            sector_count: self.frame_sectors(to.link),
             version: VERSION,
             command,
             length: config.len() as u16,
         };
         let body = [&argument.emit()[..], config].concat();
-        if let Some(head) = self.head_for(link, to, tag, request, own) {
-            self.send_two(link, head.bytes(), &body);
-        }
+        self.send_two(&Reply { to, head: Head::new(&request.response(own)) }, &body);
     }
 }

@@ -1,35 +1,28 @@
-//! Frames: which link, VLAN, station, export and command they mean, and who is heard at all.
+//! Frames: which export and command they mean, and who is heard at all.
 //!
 //! The order of the checks is the order in which silence is owed: nothing is answered before the source is known to be one that the export hears.
 
-use contract::{InFrame, LinkId};
-use wire::aoe::{Address, Command, ErrorCode, Header, VERSION};
-use wire::ethernet::MacAddress;
+use contract::{FrameBatch, LinkFacts, LinkId, OpenedFrame, Station};
+use wire::aoe::{Command, ErrorCode, Header, VERSION};
+use wire::ethernet::EtherType;
 
 use super::{Context, Exported, Notice, Target};
-use crate::envelope::{Envelope, Misfit, open};
 use crate::export::ExportId;
-use crate::head::Head;
-
-/// A frame that is for AoE targets.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Received<'a> {
-    pub(super) link: LinkId,
-    /// The tag control information, if it had a tag.
-    pub(super) tag: Option<u16>,
-    pub(super) source: MacAddress,
-    /// To all stations.
-    pub(super) is_broadcast: bool,
-    pub(super) header: Header,
-    /// What stands behind the AoE header.
-    pub(super) body: &'a [u8],
-}
+use crate::head::{Head, Reply};
+use crate::received::Received;
 
 impl Target {
-    /// A frame came. Its bytes are needed no more when this returns.
+    /// A frame of our EtherType came. Its bytes are needed no more when this returns.
     #[inline]
-    pub fn handle_frame(&mut self, frame: InFrame<'_>, ctx: &mut Context<'_>) {
-        let Some(received) = self.accept(&frame) else { return };
+    pub fn handle_frame(&mut self, frame: &OpenedFrame<'_>, ctx: &mut Context<'_>) {
+        if self.facts(frame.from.link).is_none() {
+            self.drops.link_down += 1;
+            return;
+        }
+        let Some(received) = Received::parse(frame) else {
+            self.drops.runt += 1;
+            return;
+        };
         let address = received.header.address;
         if received.header.flags.is_response() {
             return self.overhear(&received);
@@ -44,39 +37,15 @@ impl Target {
         self.handle_rest(&received);
     }
 
-    /// Reads link header and AoE header; `None` and counted if the frame is not for AoE targets here.
-    #[inline]
-    fn accept<'a>(&mut self, frame: &InFrame<'a>) -> Option<Received<'a>> {
-        let Some(facts) = self.link(frame.link).and_then(|link| link.facts.as_ref()) else {
-            self.drops.link_down += 1;
-            return None;
-        };
-        match open(facts, frame) {
-            Ok(Envelope { tag, source, is_broadcast, header, body }) => {
-                Some(Received { link: frame.link, tag, source, is_broadcast, header, body })
-            }
-            Err(misfit) => {
-                *match misfit {
-                    Misfit::Runt => &mut self.drops.runt,
-                    Misfit::OtherType => &mut self.drops.other_type,
-                    Misfit::OtherVlan => &mut self.drops.other_vlan,
-                    Misfit::OtherStation => &mut self.drops.other_station,
-                    Misfit::GroupSource => &mut self.drops.group_source,
-                } += 1;
-                None
-            }
-        }
-    }
-
     /// The export that the frame's exact address names, if it hears the source.
     #[inline]
     pub(super) fn find(&mut self, received: &Received<'_>) -> Option<ExportId> {
-        let link = self.link(received.link)?;
+        let link = self.link(received.from.link)?;
         let Some(id) = link.directory.find(received.header.address) else {
             self.drops.no_such_export += 1;
             return None;
         };
-        if !self.exported(id).hears(received.source) {
+        if !self.exported(id).hears(received.from.mac) {
             self.drops.not_allowed += 1;
             return None;
         }
@@ -115,8 +84,8 @@ impl Target {
     #[cold]
     fn overhear(&mut self, received: &Received<'_>) {
         self.counters.responses_heard += 1;
-        let Received { link, source, header, .. } = *received;
-        let is_ours = |other: &super::Link| other.facts.is_some_and(|facts| facts.mac == source.0);
+        let Received { from: Station { link, mac, .. }, header, .. } = *received;
+        let is_ours = |other: &super::Link| other.facts.is_some_and(|facts| facts.mac == mac.0);
         if header.command != Command::CONFIG || self.links.iter().flatten().any(is_ours) {
             return;
         }
@@ -125,63 +94,57 @@ impl Target {
         let exported = self.exported_mut(id);
         if !core::mem::replace(&mut exported.heard_twice, true) {
             let address = header.address;
-            self.notices.push_back(Notice::AddressTwice { link, address, by: source });
+            self.notices.push_back(Notice::AddressTwice { link, address, by: mac });
         }
     }
 
     /// Answers with the E flag.
     #[cold]
     pub(super) fn refuse(&mut self, received: &Received<'_>, id: ExportId, code: ErrorCode) {
-        let Some(head) = self.head(received, id) else { return };
         self.counters.refused += 1;
-        self.send(received.link, head.refused(code).bytes());
+        let Reply { to, head } = self.reply(received, id);
+        self.send(&Reply { to, head: head.refused(code) });
     }
 
-    /// The head of an answer to a frame, in the name of an export.
+    /// The answer to a frame, in the name of an export, with nothing behind the header yet.
     #[inline]
-    pub(super) fn head(&self, received: &Received<'_>, id: ExportId) -> Option<Head> {
-        let address = self.exported(id).export.address;
-        self.head_for(received.link, received.source, received.tag, &received.header, address)
+    pub(super) fn reply(&self, received: &Received<'_>, id: ExportId) -> Reply {
+        let own = self.exported(id).export.address;
+        Reply { to: received.from, head: Head::new(&received.header.response(own)) }
     }
 
-    /// The same for a request that came earlier; `None` if the link is down now.
+    /// Sends a frame without data.
     #[inline]
-    pub(super) fn head_for(
-        &self,
-        link: LinkId,
-        source: MacAddress,
-        tag: Option<u16>,
-        header: &Header,
-        own: Address,
-    ) -> Option<Head> {
-        let facts = self.link(link)?.facts.as_ref()?;
-        Some(Head::new(facts, source, tag, &header.response(own)))
-    }
-
-    /// Sends a frame of these bytes, padded.
-    #[inline]
-    pub(super) fn send(&mut self, link: LinkId, bytes: &[u8]) {
-        if self.outbox.is_full() {
-            self.drops.unsent += 1;
-            return;
+    pub(super) fn send(&mut self, Reply { to, head }: &Reply) {
+        if let Some((facts, batch)) = self.begin_frame(to.link) {
+            batch.push(facts, to, EtherType::AOE, head.bytes());
         }
-        self.counters.answers += 1;
-        self.outbox.push(link, bytes);
     }
 
     /// Sends a frame of a head and more, if the link carries it.
-    pub(super) fn send_two(&mut self, link: LinkId, head: &[u8], body: &[u8]) {
-        let facts = self.link(link).and_then(|link| link.facts);
-        let mtu = facts.map_or(0, |facts| facts.mtu as usize);
-        // The MTU leaves the Ethernet header out, and the tag.
-        if head.len() + body.len() > mtu + 14 {
+    pub(super) fn send_two(&mut self, Reply { to, head }: &Reply, body: &[u8]) {
+        let payload_max = self.facts(to.link).map_or(usize::MAX, LinkFacts::payload_max);
+        if head.bytes().len() + body.len() > payload_max {
             self.drops.too_large += 1;
-        } else if self.outbox.is_full() {
-            self.drops.unsent += 1;
-        } else {
-            self.counters.answers += 1;
-            self.outbox.push_two(link, head, body);
+        } else if let Some((facts, batch)) = self.begin_frame(to.link) {
+            batch.push_two(facts, to, EtherType::AOE, [head.bytes(), body]);
         }
+    }
+
+    /// Where a frame to a link is put; `None` and counted if it cannot leave.
+    #[inline]
+    pub(super) fn begin_frame(&mut self, link: LinkId) -> Option<(&LinkFacts, &mut FrameBatch)> {
+        let known = self.links.get(link.0 as usize).and_then(Option::as_ref);
+        let Some(facts) = known.and_then(|link| link.facts.as_ref()) else {
+            self.drops.link_down += 1;
+            return None;
+        };
+        if self.outbox.is_full() {
+            self.drops.unsent += 1;
+            return None;
+        }
+        self.counters.answers += 1;
+        Some((facts, self.outbox.gathering()))
     }
 
     /// An export that a directory or a flight names: it is there.

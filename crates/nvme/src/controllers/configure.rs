@@ -85,8 +85,13 @@ impl Controllers {
     /// Adds a namespace to a subsystem, or changes the one of its NSID: size, identity, cache, write protection. An unknown subsystem is no change.
     pub fn set_namespace(&mut self, _now: Instant, nqn: &Nqn, namespace: Namespace) {
         let Some(&slot) = self.export_of.get(nqn) else { return };
-        let nsid = namespace.nsid;
+        let (nsid, identity) = (namespace.nsid, namespace.identity());
+        let before = self.identity_of(Some(slot), nsid);
         if self.exports.get_mut(slot).expect("names lead to exports").set(namespace) {
+            if let Some(before) = before.filter(|before| *before != identity) {
+                self.namespace_left(slot, nsid, before);
+            }
+            self.namespace_came(slot, nsid, identity);
             self.namespace_changed(slot, nsid);
         }
     }
@@ -94,7 +99,9 @@ impl Controllers {
     /// Takes a namespace out of a subsystem: commands to it get 0x00B from now on. An unknown one is no change.
     pub fn remove_namespace(&mut self, _now: Instant, nqn: &Nqn, nsid: u32) {
         let Some(&slot) = self.export_of.get(nqn) else { return };
+        let before = self.identity_of(Some(slot), nsid);
         if self.exports.get_mut(slot).expect("names lead to exports").remove(nsid) {
+            self.namespace_left(slot, nsid, before.expect("what was removed was there"));
             self.namespace_changed(slot, nsid);
         }
     }

@@ -16,9 +16,10 @@ use wire::nvme::{Command, Status};
 use super::controller::{Controller, IoQueue, Kind, Phase};
 use super::{
     Answer, Association, CONTROLLERS_MAX, CONTROLLERS_PER_HOST_MAX, ControllerRef, Controllers,
-    HOST_HOLD, Host, KeyState, MachineKey, Message, Queue, QueueHandle, QueueView, Reply, Timer,
+    HOST_HOLD, Host, KeyState, MachineKey, Message, Mistaken, Queue, QueueHandle, QueueView, Reply,
+    Timer,
 };
-use crate::message::{QueueWanted, Refusal};
+use crate::message::{Admission, QueueWanted, Refusal};
 
 /// The largest CNTLID; those above have other meanings.
 const CONTROLLER_ID_MAX: u32 = 0xffef;
@@ -240,7 +241,8 @@ impl Controllers {
         };
         if owner == self.shard {
             let name = self.admit_queue(now, &wanted, Some(key))?;
-            return self.finish_io(now, &pending, owner, name).map(Answer::Now);
+            let admission = self.admission(name);
+            return self.finish_io(now, &pending, owner, admission).map(Answer::Now);
         }
         let ask = self.pending.insert(pending);
         self.keys.insert(key, KeyState::Pending(ask));
@@ -295,13 +297,15 @@ impl Controllers {
         now: Instant,
         pending: &Pending,
         owner: ShardId,
-        name: ControllerRef,
+        Admission { controller: name, known }: Admission,
     ) -> Result<Reply, Refusal> {
         let key = pending.key.expect("the connection is still there");
         let export = self.allowed_export(&pending.who)?;
         let queue_id = pending.connect.queue_id;
         let who = Arc::clone(&pending.who);
         let slot = self.insert_queue(now, key, queue_id, name, owner, export, who);
+        let mistaken = self.mistaken_about(export, known);
+        self.queues.get_mut(slot).expect("just inserted").mistaken = mistaken;
         if owner == self.shard {
             let controller = self.controller_mut(name).expect("it has just admitted the queue");
             controller.set_io_queue(queue_id, IoQueue::Local(slot));
@@ -317,21 +321,22 @@ impl Controllers {
         now: Instant,
         owner: ShardId,
         ask: Slot,
-        answer: Result<ControllerRef, Refusal>,
+        answer: Result<Admission, Refusal>,
     ) {
         let pending = self.pending.remove(ask).expect("one answer to each question");
         let queue_id = pending.connect.queue_id;
         let Some(key) = pending.key else {
             // The connection did not wait: give the number back.
-            if let Ok(controller) = answer {
+            if let Ok(Admission { controller, .. }) = answer {
                 self.send(owner, Message::QueueGone { controller, queue_id });
             }
             return;
         };
         self.keys.remove(&key);
-        let outcome = answer.and_then(|name| {
-            self.finish_io(now, &pending, owner, name).inspect_err(|_| {
-                self.messages.push_back((owner, Message::QueueGone { controller: name, queue_id }));
+        let outcome = answer.and_then(|admission| {
+            let controller = admission.controller;
+            self.finish_io(now, &pending, owner, admission).inspect_err(|_| {
+                self.messages.push_back((owner, Message::QueueGone { controller, queue_id }));
             })
         });
         let reply = outcome.unwrap_or_else(|refusal| refusal.reply(pending.command_id));
@@ -364,7 +369,8 @@ impl Controllers {
         export: Option<Slot>,
         who: Arc<Association>,
     ) -> Slot {
-        let queue = Queue { key, id, controller, owner, export, who, heard: now, open: true };
+        let (heard, mistaken) = (now, Mistaken::new());
+        let queue = Queue { key, id, controller, owner, export, who, heard, open: true, mistaken };
         let slot = self.queues.insert(queue);
         self.keys.insert(key, KeyState::Queue(slot));
         slot

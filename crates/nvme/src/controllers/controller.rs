@@ -194,6 +194,15 @@ impl Controller {
         self.io_queues.iter().all(|queue| *queue == IoQueue::Free)
     }
 
+    /// Its I/O queues on its own shard.
+    pub(crate) fn local_queues(&self) -> Vec<Slot> {
+        let local = |queue: &IoQueue| match queue {
+            IoQueue::Local(slot) => Some(*slot),
+            IoQueue::Free | IoQueue::Remote { .. } => None,
+        };
+        self.io_queues.iter().filter_map(local).collect()
+    }
+
     /// The other shards that have I/O queues of it, each once.
     pub(crate) fn remote_shards(&self) -> BTreeSet<ShardId> {
         let remote = |queue: &IoQueue| match queue {

@@ -31,6 +31,7 @@ mod connect;
 pub(crate) mod controller;
 mod events;
 pub mod health;
+mod identity;
 pub(crate) mod keep_alive;
 mod lifecycle;
 mod properties;
@@ -38,6 +39,7 @@ mod properties;
 mod tests;
 
 use controller::Controller;
+pub(crate) use identity::Mistaken;
 
 /// Controllers that one shard owns at most, so that a peer cannot fill the memory with them; a controller takes about 4 KiB.
 pub const CONTROLLERS_MAX: usize = 4096;
@@ -97,13 +99,42 @@ pub struct Reply {
     /// What became of the command.
     pub status: Status,
     /// Data for the host, at most what the command's SGL has room for.
-    pub data: Vec<u8>,
+    pub data: ReplyData,
     /// Set by a Connect that succeeded: the connection is this queue from now on.
     pub queue: Option<QueueView>,
     /// Whether the connection is to be closed once the reply has left.
     pub close: bool,
     /// Whether nothing is sent: the command was discarded by a reset, and its CID is free again.
     pub discarded: bool,
+}
+
+/// Data for the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplyData {
+    /// Those that there are.
+    pub bytes: Vec<u8>,
+    /// Zeros behind them, which are held nowhere.
+    pub zeros: u32,
+}
+
+impl ReplyData {
+    /// How many bytes the host gets.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.bytes.len() as u32 + self.zeros
+    }
+
+    /// Whether the host gets none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Vec<u8>> for ReplyData {
+    fn from(bytes: Vec<u8>) -> ReplyData {
+        ReplyData { bytes, zeros: 0 }
+    }
 }
 
 /// A flush that a shutdown waits for: to be submitted as a request of the admin connection's machine and answered by [`Controllers::flush_done`].
@@ -173,6 +204,7 @@ pub struct Controllers {
     keys: BTreeMap<MachineKey, KeyState>,
     pending: Table<connect::Pending>,
     log_readers: Table<health::LogReader>,
+    identifications: Table<identity::Identification>,
     /// Local I/O queues of controllers that other shards own.
     foreign: BTreeMap<ControllerRef, Vec<Slot>>,
     controllers: BTreeMap<u16, Controller>,
@@ -219,6 +251,8 @@ struct Queue {
     heard: Instant,
     /// Whether it takes commands; else it drains.
     open: bool,
+    /// NSIDs that are closed to it until its controller has identified them.
+    mistaken: Mistaken,
 }
 
 /// What a connection is to us.
@@ -271,6 +305,7 @@ impl Controllers {
             keys: BTreeMap::new(),
             pending: Table::new(),
             log_readers: Table::new(),
+            identifications: Table::new(),
             foreign: BTreeMap::new(),
             controllers: BTreeMap::new(),
             others: BTreeMap::new(),
@@ -286,7 +321,7 @@ impl Controllers {
     }
 
     /// An I/O command came on a queue, for namespace `nsid`: traffic keeps a controller alive (TBKAS). Finds the namespace in the queue's subsystem;
-    /// `None` asks for [`Status::INVALID_NAMESPACE`]. Errors: as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
+    /// `None` asks for [`Status::INVALID_NAMESPACE`]: there is none, or another than the controller knows. Errors: as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
     #[inline]
     pub fn command_heard(
         &mut self,
@@ -298,6 +333,9 @@ impl Controllers {
         queue.heard = now;
         if !queue.open {
             return Err(Status::SQ_DELETED);
+        }
+        if !queue.knows(nsid) {
+            return Ok(None);
         }
         let export = queue.export.and_then(|export| self.exports.get(export));
         Ok(export.and_then(|export| export.namespace(nsid)))
@@ -312,7 +350,8 @@ impl Controllers {
         }
     }
 
-    /// The namespace `nsid` of the queue's subsystem; `None` asks for [`Status::INVALID_NAMESPACE`]. Two indexed look-ups.
+    /// The namespace `nsid` of the queue's subsystem; `None` asks for [`Status::INVALID_NAMESPACE`]. Two indexed look-ups. Who was judged before
+    /// compares its identity with what it was then.
     #[inline]
     #[must_use]
     pub fn namespace(&self, queue: QueueHandle, nsid: u32) -> Option<&Namespace> {
@@ -370,6 +409,7 @@ impl Controllers {
         match message {
             Message::ConnectAsk { ask, wanted } => {
                 let answer = self.admit_queue(now, &wanted, None);
+                let answer = answer.map(|controller| self.admission(controller));
                 self.send(from, Message::ConnectAnswer { ask, answer });
             }
             Message::ConnectAnswer { ask, answer } => self.queue_answered(now, from, ask, answer),
@@ -399,6 +439,11 @@ impl Controllers {
             }
             Message::TrafficAsk { ask, subsystem } => self.answer_traffic(from, ask, &subsystem),
             Message::TrafficAnswer { ask, traffic } => self.traffic_answered(now, ask, &traffic),
+            Message::Identified { ask, controller, nsid, identity } => {
+                self.foreign_identified(controller, nsid, identity);
+                self.send(from, Message::IdentifiedAnswer { ask });
+            }
+            Message::IdentifiedAnswer { ask } => self.identification_known(ask),
             Message::HostAnswer { ask, busy } => self.host_answered(now, ask, busy),
             Message::VolumeStuck { volume } => self.fail_users_of(now, volume),
             Message::ControllerMade { controller, subsystem } => {

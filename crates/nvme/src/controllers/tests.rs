@@ -16,6 +16,7 @@ mod admin;
 mod connect;
 mod events;
 mod identify;
+mod identity;
 mod keep_alive;
 mod shards;
 mod state;
@@ -331,6 +332,7 @@ impl World {
             assert!(controllers.others.is_empty(), "{:?}", controllers.others);
             assert!(controllers.pending.is_empty(), "{:?}", controllers.pending);
             assert!(controllers.log_readers.is_empty(), "{:?}", controllers.log_readers);
+            assert!(controllers.identifications.is_empty());
             assert_eq!(controllers.draining, 0);
         }
     }

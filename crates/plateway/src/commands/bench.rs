@@ -21,7 +21,7 @@ use lab::{Phase, Place, Progress, Task};
 use super::lodging::Reading;
 use super::session::{Outcome, Session, Wish};
 use crate::cli::BenchArgs;
-use crate::config::uri::{AoeUri, DiskUri};
+use crate::config::uri::DiskUri;
 use crate::control;
 
 pub(crate) use environment::environment;
@@ -55,7 +55,14 @@ fn measure(args: &BenchArgs) -> miette::Result<Report> {
 /// Opens the disk, with shards and queues for the jobs.
 pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
     let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
-    let disk = with_queues(&args.disk, args, shards as u32);
+    let disk = match &args.disk {
+        DiskUri::Remote(uri) => {
+            // A connection for each job, and for each connection the job's depth.
+            let connections = args.numjobs.div_ceil(shards as u32) as u16;
+            DiskUri::Remote(uri.widened(connections, args.iodepth as u16))
+        }
+        local => local.clone(),
+    };
     let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
     Session::open(&Wish {
         disks: std::slice::from_ref(&disk),
@@ -283,10 +290,10 @@ impl Target {
             }
             return Some(Target { client });
         }
-        let DiskUri::NvmeTcp(uri) = args.disk.innermost() else { return None };
+        let DiskUri::Remote(uri) = args.disk.innermost() else { return None };
+        let wanted = uri.listener()?.to_string();
         let client = control::Client::new(&super::socket(None));
         let status = client.status().ok()?;
-        let wanted = format!("{}", uri.address);
         let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
         listens.then_some(Target { client })
     }
@@ -294,20 +301,6 @@ impl Target {
     fn cpu_ns(&self) -> Option<u64> {
         self.client.status().ok().map(|status| status.cpu_ns)
     }
-}
-
-/// A remote disk gets a connection for each job, and each connection the job's depth; over AoE, room for them all.
-fn with_queues(disk: &DiskUri, args: &BenchArgs, shards: u32) -> DiskUri {
-    let queues = args.numjobs.div_ceil(shards) as u16;
-    if let DiskUri::Aoe(uri) = disk {
-        let window = queues.saturating_mul(args.iodepth as u16).min(1024);
-        return DiskUri::Aoe(AoeUri { window: uri.window.max(window), ..uri.clone() });
-    }
-    let DiskUri::NvmeTcp(uri) = disk else { return disk.clone() };
-    let mut uri = uri.clone();
-    uri.queues = uri.queues.max(queues);
-    uri.depth = uri.depth.max(args.iodepth as u16);
-    DiskUri::NvmeTcp(uri)
 }
 
 fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<()> {

@@ -2,15 +2,14 @@
 //!
 //! First what was found (disks, volumes, members, listeners, links), then the steps; what would be refused ends it with exit code 1, each at its line.
 
-use comfy_table::Table;
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
 use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
-use crate::control::{Changes, Client, ClientError, table};
-use crate::preview::{Preview, Served, preview};
+use crate::control::{Changes, Client, ClientError, table_of};
+use crate::preview::{DiskRow, MemberRow, Preview, Served, preview};
 use crate::run::check_overwrite;
 
 /// What `--json` prints.
@@ -74,87 +73,87 @@ fn served(client: &Client, defaults: &Defaults) -> miette::Result<Served> {
 }
 
 fn text_of(found: &Preview) -> String {
+    let volumes = found.volumes.iter();
+    let members: Vec<(&str, usize, &MemberRow)> = volumes
+        .flat_map(|volume| (0..).zip(&volume.members).map(|(at, one)| (&*volume.name, at, one)))
+        .collect();
     let parts = [
-        ("disks", disks(found)),
-        ("volumes", volumes(found)),
-        ("members", members(found)),
-        ("listeners", listeners(found)),
-        ("links", links(found)),
+        (
+            "disks",
+            table_of(
+                &found.disks,
+                &[
+                    ("disk", |one| one.name.clone()),
+                    ("uri", |one| one.uri.clone()),
+                    ("size", |one| size(one.bytes)),
+                    ("access", |one| one.access.unwrap_or("-").to_owned()),
+                    ("blocks", blocks),
+                    ("finding", |one| one.found.finding.clone()),
+                ],
+            ),
+        ),
+        (
+            "volumes",
+            table_of(
+                &found.volumes,
+                &[
+                    ("volume", |one| one.name.clone()),
+                    ("layout", |one| one.layout.clone()),
+                    ("size", |one| size(one.bytes)),
+                    ("uuid", |one| one.uuid.clone().unwrap_or("-".to_owned())),
+                    ("finding", |one| one.found.finding.clone()),
+                ],
+            ),
+        ),
+        (
+            "members",
+            table_of(
+                &members,
+                &[
+                    ("volume", |(volume, ..)| (*volume).to_owned()),
+                    ("index", |(_, index, _)| index.to_string()),
+                    ("disk", |(.., one)| one.disk.clone()),
+                    ("label", |(.., one)| one.state.to_owned()),
+                    ("finding", |(.., one)| one.finding.clone()),
+                ],
+            ),
+        ),
+        (
+            "listeners",
+            table_of(
+                &found.listeners,
+                &[
+                    ("listener", |one| format!("{} {}", one.protocol, one.address)),
+                    ("finding", |one| one.found.finding.clone()),
+                ],
+            ),
+        ),
+        (
+            "links",
+            table_of(
+                &found.links,
+                &[
+                    ("link", |one| one.name.clone()),
+                    ("interface", |one| one.interface.clone()),
+                    ("vlan", |one| one.vlan.map_or("-".to_owned(), |vlan| vlan.to_string())),
+                    ("access", |one| one.link.clone()),
+                    ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
+                    ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
+                    ("finding", |one| one.found.finding.clone()),
+                ],
+            ),
+        ),
     ];
     let shown = parts.into_iter().filter(|(_, table)| table.row_count() > 0);
     shown.map(|(title, table)| format!("{title}\n{table}\n\n")).collect()
 }
 
-fn disks(found: &Preview) -> Table {
-    let mut shown = table(&["disk", "uri", "size", "access", "blocks", "finding"]);
-    for disk in &found.disks {
-        let blocks = disk.logical_block.zip(disk.physical_block);
-        shown.add_row([
-            disk.name.clone(),
-            disk.uri.clone(),
-            size(disk.bytes),
-            disk.access.unwrap_or("-").to_owned(),
-            blocks.map_or("-".to_owned(), |(logical, physical)| match logical == physical {
-                true => logical.to_string(),
-                false => format!("{logical} to {physical}"),
-            }),
-            disk.finding.clone(),
-        ]);
+fn blocks(disk: &DiskRow) -> String {
+    match disk.logical_block.zip(disk.physical_block) {
+        None => "-".to_owned(),
+        Some((logical, physical)) if logical == physical => logical.to_string(),
+        Some((logical, physical)) => format!("{logical} to {physical}"),
     }
-    shown
-}
-
-fn volumes(found: &Preview) -> Table {
-    let mut shown = table(&["volume", "layout", "size", "uuid", "finding"]);
-    for volume in &found.volumes {
-        shown.add_row([
-            volume.name.clone(),
-            volume.layout.clone(),
-            size(volume.bytes),
-            volume.uuid.clone().unwrap_or("-".to_owned()),
-            volume.finding.clone(),
-        ]);
-    }
-    shown
-}
-
-fn members(found: &Preview) -> Table {
-    let mut shown = table(&["volume", "index", "disk", "label", "finding"]);
-    for volume in &found.volumes {
-        for (index, member) in volume.members.iter().enumerate() {
-            shown.add_row([
-                volume.name.clone(),
-                index.to_string(),
-                member.disk.clone(),
-                member.state.to_owned(),
-                member.finding.clone(),
-            ]);
-        }
-    }
-    shown
-}
-
-fn listeners(found: &Preview) -> Table {
-    let mut shown = table(&["listener", "finding"]);
-    for listener in &found.listeners {
-        shown.add_row([format!("nvme {}", listener.nvme), listener.finding.clone()]);
-    }
-    shown
-}
-
-fn links(found: &Preview) -> Table {
-    let mut shown = table(&["listener", "link", "mac", "mtu", "finding"]);
-    for link in &found.links {
-        let vlan = link.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
-        shown.add_row([
-            format!("aoe {}{vlan}", link.aoe),
-            link.link.clone(),
-            link.mac.clone().unwrap_or("-".to_owned()),
-            link.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
-            link.finding.clone(),
-        ]);
-    }
-    shown
 }
 
 fn size(bytes: Option<u64>) -> String {

@@ -1,12 +1,12 @@
 //! `plateway demo`: a striped volume on four files, served over NVMe/TCP on loopback by a server of its own, written, verified and measured
 //! through our own initiator, in half a minute, as an ordinary user and without a configuration.
 //!
-//! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is held against the other (`demo/aoe.rs`).
+//! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is held against the other (`demo/lan.rs`).
 //!
 //! The server is this program again, as `plateway serve`, so that its processor time is counted apart and everything is what a user would run.
 //! Everything lies in one temporary directory, which is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left running until Ctrl-C.
 
-mod aoe;
+mod lan;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -21,10 +21,9 @@ use serde::Serialize;
 use super::bench;
 use super::session::Session;
 use crate::cli::{BenchArgs, DemoArgs, Pattern};
-use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
-use crate::config::uri::{DiskUri, NvmeTcpUri};
+use crate::config::uri::DiskUri;
 use crate::control::table;
 
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:demo";
@@ -71,7 +70,7 @@ struct Demo {
     address: String,
     blocks_verified: u64,
     results: Vec<Report>,
-    aoe: aoe::Shown,
+    aoe: lan::Shown,
 }
 
 /// Demonstrates.
@@ -103,7 +102,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         address: address.clone(),
         blocks_verified: 0,
         results: Vec::new(),
-        aoe: aoe::Shown::default(),
+        aoe: lan::Shown::default(),
     };
     let mut open: Option<(Session, bool)> = None;
     for case in &CASES {
@@ -139,7 +138,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     if let Some((session, _)) = open {
         session.close()?;
     }
-    demo.aoe = aoe::show(&home, &interrupted)?;
+    demo.aoe = lan::show(&home, &interrupted)?;
     match args.json {
         true => super::print_json(&demo)?,
         false => super::print(&(summary(&demo) + &demo.aoe.text())),
@@ -155,14 +154,11 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
 }
 
 fn bench_args(case: &Case, address: &str, control: PathBuf) -> miette::Result<BenchArgs> {
-    let strange = |error: &dyn std::fmt::Display| miette::miette!("{error}");
-    let address = HostPort::parse(address, None).map_err(|error| strange(&error))?;
-    let subsystem = SUBSYSTEM.parse().map_err(|error| strange(&error))?;
-    let mut uri = NvmeTcpUri::new(address, subsystem, 1);
-    // As Linux does unless told otherwise; `bench` itself asks for digests by default.
-    (uri.header_digest, uri.data_digest) = (case.verify, case.verify);
+    // Digests as Linux has them unless told otherwise; `bench` itself asks for them by default.
+    let digests = u8::from(case.verify);
+    let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
     Ok(BenchArgs {
-        disk: DiskUri::NvmeTcp(uri),
+        disk: uri.parse().map_err(|error| miette::miette!("{error}"))?,
         config: None,
         rw: case.pattern,
         bs: case.block_bytes,

@@ -1,11 +1,9 @@
 //! `plateway dissect`: the NVMe/TCP PDUs and AoE messages of a capture, one a line, with what each command came to and how long that took.
 //!
-//! The file is read in pieces; each direction of a TCP connection is put in order ([`reassembly`]) and cut into PDUs ([`conversation`]), of which only headers
-//! and what is decoded of their data are kept, so memory is bounded whatever the capture holds. AoE messages ([`aoe`]) are frames, each whole. Both pcap and pcapng are read. Times are seconds
+//! The file is read in pieces; each direction of a TCP connection is put in order ([`reassembly`]) and cut into PDUs ([`StreamTalk`]), of which only headers
+//! and what is decoded of their data are kept, so memory is bounded whatever the capture holds. AoE messages ([`FrameTalk`]) are frames, each whole. Both pcap and pcapng are read. Times are seconds
 //! since the first packet. What is missing from the capture is said in a line, and reading goes on at the next segment that begins with a PDU.
 
-mod aoe;
-mod conversation;
 mod reassembly;
 
 use std::collections::HashMap;
@@ -14,13 +12,13 @@ use std::io::{BufWriter, Read, Write};
 use std::net::SocketAddr;
 
 use serde::Serialize;
-use wire::ethernet::{self, EtherType};
+use wire::ethernet;
 use wire::ip::{Packet, Protocol};
 use wire::pcap::{CapturedPacket, Stream};
 use wire::tcp::{TcpFlags, TcpHeader};
 
 use crate::cli::DissectArgs;
-use conversation::Conversation;
+use crate::protocols::{FrameTalk, StreamTalk};
 use reassembly::{Direction, Given};
 
 /// Bytes read from the file at once.
@@ -44,14 +42,14 @@ struct Line<'a> {
 
 /// A PDU, or a remark.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Said {
+pub(crate) struct Said {
     /// The type of the PDU; empty for a remark.
-    pub(super) pdu: String,
+    pub(crate) pdu: String,
     /// All of it in words.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Of the last PDU of a command: since the command.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) latency_ns: Option<u64>,
+    pub(crate) latency_ns: Option<u64>,
 }
 
 /// Dissects.
@@ -105,7 +103,7 @@ struct Capture<W> {
     ignored: u64,
     connections: HashMap<(SocketAddr, SocketAddr), Connection>,
     next: usize,
-    aoe: aoe::Talk,
+    frames: FrameTalk,
 }
 
 /// A connection, by the addresses of its host and its target.
@@ -113,7 +111,7 @@ struct Connection {
     number: usize,
     host: Direction,
     target: Direction,
-    talk: Conversation,
+    talk: StreamTalk,
 }
 
 impl Capture<BufWriter<std::io::Stdout>> {
@@ -128,7 +126,7 @@ impl Capture<BufWriter<std::io::Stdout>> {
             ignored: 0,
             connections: HashMap::new(),
             next: 0,
-            aoe: aoe::Talk::default(),
+            frames: FrameTalk::default(),
         }
     }
 }
@@ -142,7 +140,7 @@ impl<W: Write> Capture<W> {
         let Ok((ether_type, bytes)) = ethernet::network(packet.link, packet.bytes) else {
             return Ok(());
         };
-        if ether_type == EtherType::AOE {
+        if ether_type == FrameTalk::ETHER_TYPE {
             return self.message(time_ns, packet, bytes);
         }
         let Ok(ip) = Packet::parse(ether_type, bytes) else { return Ok(()) };
@@ -169,17 +167,17 @@ impl<W: Write> Capture<W> {
         packet: &CapturedPacket<'_>,
         bytes: &[u8],
     ) -> std::io::Result<()> {
-        let Some(line) = self.aoe.message(time_ns, packet, bytes) else { return Ok(()) };
+        let Some(line) = self.frames.message(time_ns, packet, bytes) else { return Ok(()) };
         let number = match line.connection {
             Some(number) => number,
-            None if self.aoe.len() >= CONNECTIONS_MAX => {
+            None if self.frames.len() >= CONNECTIONS_MAX => {
                 self.ignored += 1;
                 return Ok(());
             }
             None => {
                 let number = self.next;
                 self.next += 1;
-                self.aoe.number(&line, number);
+                self.frames.number(&line, number);
                 let said = Said { text: line.name.clone(), ..Said::default() };
                 self.print(time_ns, number, true, &said)?;
                 number
@@ -212,7 +210,7 @@ impl<W: Write> Capture<W> {
             let number = self.next;
             self.next += 1;
             let (host, target) = (Direction::default(), Direction::default());
-            let talk = Conversation::default();
+            let talk = StreamTalk::default();
             self.connections.insert(key, Connection { number, host, target, talk });
             let text = format!("connection of {} to {}", key.0, key.1);
             self.print(time_ns, number, true, &Said { text, ..Said::default() })?;

@@ -7,9 +7,8 @@ mod bench;
 mod check;
 mod copy;
 mod demo;
-mod discover;
 mod disks;
-mod dissect;
+pub(crate) mod dissect;
 mod lodging;
 mod serve;
 mod session;
@@ -36,7 +35,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Disks(args) => disks::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),
-        Command::Discover(args) => discover::run(&args),
+        Command::Discover(args) => args.target.discover(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Dissect(args) => dissect::run(&args),
@@ -67,14 +66,14 @@ fn print_changes(changes: &Changes) {
 }
 
 /// Prints a value as JSON.
-fn print_json(value: &impl Serialize) -> miette::Result<()> {
+pub(crate) fn print_json(value: &impl Serialize) -> miette::Result<()> {
     let text = serde_json::to_string_pretty(value).into_diagnostic()?;
     print(&format!("{text}\n"));
     Ok(())
 }
 
 /// Writes to standard output; a reader that has seen enough is no mistake.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

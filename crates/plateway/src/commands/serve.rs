@@ -17,6 +17,7 @@ use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Reply};
+use crate::protocols;
 use crate::run::{Applied, RunError, Running, log};
 
 /// What the control thread is asked.
@@ -35,11 +36,11 @@ enum Input {
 pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     abort_on_panic();
     let defaults = Defaults::of_this_machine();
-    let flags = args.flags();
+    let flags = args.flags.clone();
     let checked = config::load_with_flags(args.config.as_deref(), &flags, &defaults)?;
     checked.warnings.lines().for_each(|line| log(&line));
     // First, so that two servers never touch the same disks, and signals are never lost.
-    let door = control::Door::open(&checked.args.server.control)?;
+    let socket = control::ControlSocket::open(&checked.args.server.control)?;
     let (inputs, input) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     // Of what changed before somebody listened.
     let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
-    let _serving = door.serve(ask)?;
+    let _serving = socket.serve(ask)?;
     super::print(&introduction(&running));
 
     let server = Server { args, flags, defaults };
@@ -102,14 +103,7 @@ impl Server<'_> {
 
     /// A configuration that came over the control socket; flags of `[server]` stand as they did at the start, disks on the command line do not.
     fn read(&self, name: &str, text: &str) -> Result<Checked, String> {
-        let flags = Flags {
-            disks: Vec::new(),
-            nvme: Vec::new(),
-            aoe: Vec::new(),
-            hosts: None,
-            ..self.flags.clone()
-        };
-        config::check_with_flags(name, text, &flags, &self.defaults)
+        config::check_with_flags(name, text, &self.flags.of_the_server(), &self.defaults)
             .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
     }
 
@@ -120,7 +114,7 @@ impl Server<'_> {
                 Ok(status) => Reply::Status(Box::new(status)),
                 Err(error) => refuse(error.line()),
             },
-            Ask::Config => Reply::Text(config::text::config_text(running.args())),
+            Ask::Config => Reply::Text(config::text::config_text(&running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
                 Ok(checked) => match running.difference(&checked.args) {
                     Ok(plan) => Reply::Changes(control::Changes {
@@ -162,54 +156,29 @@ fn apply(
 
 /// What is served and what to type on a host; the last lines say where.
 fn introduction(running: &Running) -> String {
-    let args: &HiArgs = running.args();
+    let args: HiArgs = running.args();
     let mut text = String::new();
     let mut table = crate::control::table(&["export", "namespace", "volume", "size", "hosts"]);
-    for (export, bytes) in running.export_sizes() {
+    for (export, facts) in running.export_facts() {
+        let [name, place, hosts] = export.shown();
         table.add_row([
-            export.subsystem.to_string(),
-            export.nsid.to_string(),
-            export.volume.clone(),
-            Size(bytes).to_string(),
-            export.hosts.to_string(),
+            name,
+            place,
+            export.volume().to_owned(),
+            Size(facts.bytes).to_string(),
+            hosts,
         ]);
     }
-    for (export, bytes) in running.aoe_export_sizes() {
-        table.add_row([
-            "aoe".to_owned(),
-            export.address.to_string(),
-            export.volume.clone(),
-            Size(bytes).to_string(),
-            export.hosts.to_string(),
-        ]);
-    }
-    if args.exports.is_empty() && args.aoe_exports.is_empty() {
+    if args.exports.is_empty() {
         let _ = writeln!(text, "no exports: name some in the configuration, then: plateway apply");
     } else {
         let _ = writeln!(text, "{table}");
     }
-    let addresses = running.addresses();
-    if let (Some(address), Some(export)) = (addresses.first(), args.exports.first()) {
-        let host = match address.ip() {
-            ip if ip.is_unspecified() => "ADDRESS".to_owned(),
-            ip => ip.to_string(),
-        };
-        let _ = writeln!(
-            text,
-            "on a Linux host: nvme connect -t tcp -a {host} -s {} -n {}",
-            address.port(),
-            export.subsystem
-        );
+    for line in protocols::hints(&args.exports, &running.addresses()) {
+        let _ = writeln!(text, "on a Linux host: {line}");
     }
-    if let Some(export) = args.aoe_exports.first() {
-        let _ = writeln!(
-            text,
-            "on a Linux host: modprobe aoe; aoe-discover; its disk is /dev/etherd/e{}",
-            export.address
-        );
-    }
-    for address in addresses {
-        let _ = writeln!(text, "ready: nvme {address}");
+    for (protocol, address) in running.addresses() {
+        let _ = writeln!(text, "ready: {} {address}", protocols::stream_key(protocol));
     }
     for link in &args.links {
         let _ = writeln!(text, "ready: aoe {}", link.name);

@@ -11,17 +11,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use block::ShardId;
+use block::limits::{CONNECTIONS_MAX, MEMORY_DEFAULT};
 use lab::probe::{Probe, Verdict};
 use lab::{Place, Progress, Task};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use uuid::Uuid;
 
 use super::lodging::{Carrier, Lobby, Reading, Told};
 use crate::config::defaults::Defaults;
-use crate::config::model::{
-    BLOCK_SIZE_DEFAULT, CONNECTIONS_DEFAULT, DiskConfig, DriverChoice, HiArgs, Layout,
-    MEMORY_DEFAULT, MEMORY_PER_SHARD_MIN, Server, Uuid, VolumeConfig,
-};
+use crate::config::disk::DiskConfig;
+use crate::config::model::HiArgs;
+use crate::config::server::{DriverChoice, MEMORY_PER_SHARD_MIN, Server};
 use crate::config::uri::DiskUri;
+use crate::config::volume::{BLOCK_SIZE_DEFAULT, Layout, VolumeConfig};
 use crate::control;
 use crate::run::{RunError, Running, Site, log};
 
@@ -174,15 +176,7 @@ impl Session {
 /// A configuration that opens the disks, and the names of their volumes.
 fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Vec<String>)> {
     let defaults = Defaults::of_this_machine();
-    let mut args = HiArgs {
-        server: server(wish, &defaults),
-        disks: Vec::new(),
-        volumes: Vec::new(),
-        listeners: Vec::new(),
-        links: Vec::new(),
-        exports: Vec::new(),
-        aoe_exports: Vec::new(),
-    };
+    let mut args = HiArgs::new(server(wish, &defaults));
     let mut names = Vec::new();
     for (index, uri) in wish.disks.iter().enumerate() {
         if let DiskUri::Volume { name } = uri {
@@ -198,7 +192,7 @@ fn configuration(wish: &Wish<'_>, block_size: u32) -> miette::Result<(HiArgs, Ve
             layout: Layout::Single { disk },
             block_size,
             // Of no meaning without a network; it only keeps one from being stored.
-            uuid: Some(Uuid([0xb0 | (index as u8 + 1); 16])),
+            uuid: Some(Uuid::from_bytes([0xb0 | (index as u8 + 1); 16])),
             size_bytes: None,
         });
         names.push(volume);
@@ -218,8 +212,8 @@ fn server(wish: &Wish<'_>, defaults: &Defaults) -> Server {
         control: defaults.control.clone(),
         state: defaults.state.clone(),
         driver: DriverChoice::Auto,
-        connections_max: CONNECTIONS_DEFAULT,
-        connections_per_host_max: CONNECTIONS_DEFAULT,
+        connections_max: CONNECTIONS_MAX,
+        connections_per_host_max: CONNECTIONS_MAX,
     }
 }
 

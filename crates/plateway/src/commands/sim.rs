@@ -39,6 +39,9 @@ struct Failure {
     scenario: String,
     what: String,
     replay: String,
+    /// Whether a planted error is to blame: the seed passes without it.
+    #[serde(skip)]
+    by_plant: bool,
     #[serde(skip)]
     trace: Vec<String>,
 }
@@ -132,7 +135,7 @@ impl Plan<'_> {
                         if seeds == 1 {
                             found.trace = trace;
                         }
-                        let enough = found.add(result, self.plant.is_some());
+                        let enough = found.add(result);
                         bar.set_message(format!("{} failed", found.failures.len()));
                         bar.inc(1);
                         over.fetch_or(enough, Relaxed);
@@ -155,8 +158,10 @@ impl Plan<'_> {
             Ok(passed) => ((seed, Ok(passed)), trace),
             Err(Failed { scenario, what, .. }) => {
                 let replay = self.replay(seed, scenario);
-                let failure = Failure { seed, scenario: scenario.to_owned(), what, replay, trace };
-                ((seed, Err(failure)), Vec::new())
+                let by_plant =
+                    self.plant.is_some() && sim::run_seed(seed, self.scenario, None).is_ok();
+                let scenario = scenario.to_owned();
+                ((seed, Err(Failure { seed, scenario, what, replay, by_plant, trace })), Vec::new())
             }
         }
     }
@@ -173,7 +178,7 @@ impl Plan<'_> {
         };
         let scenario = self.scenario.unwrap_or("its own").to_owned();
         let replay = format!("{} --twice", self.replay(seed, &scenario));
-        Err(Failure { seed, scenario, what, replay, trace: Vec::new() })
+        Err(Failure { seed, scenario, what, replay, by_plant: false, trace: Vec::new() })
     }
 
     /// The one command that runs it again.
@@ -196,13 +201,17 @@ impl Plan<'_> {
             }
         };
         if let Some(planted) = &summary.planted {
-            return match summary.failures.first() {
+            return match summary.failures.iter().find(|failure| failure.by_plant) {
                 Some(failure) => {
                     let Failure { seed, what, .. } = failure;
                     say(format!("{planted} was found by seed {seed}: {what}\n"));
                     Ok(())
                 }
-                None => Err(miette::miette!("{planted} was not found in {} seeds", summary.seeds)),
+                None => Err(miette::miette!(
+                    "{planted} was not found in {} seeds; {} of them fail without it, too",
+                    summary.seeds,
+                    summary.failures.len()
+                )),
             };
         }
         let Summary { seeds, passed, steps, blocks_checked, requests, hash, .. } = summary;
@@ -228,7 +237,7 @@ impl Plan<'_> {
 
 impl Found {
     /// Takes a result in; returns whether that is enough.
-    fn add(&mut self, (seed, result): (u64, Result<Passed, Failure>), planted: bool) -> bool {
+    fn add(&mut self, (seed, result): (u64, Result<Passed, Failure>)) -> bool {
         match result {
             Ok(passed) => {
                 self.passed += 1;
@@ -241,8 +250,9 @@ impl Found {
                 false
             }
             Err(failure) => {
+                let by_plant = failure.by_plant;
                 self.failures.insert(seed, failure);
-                planted || self.failures.len() >= FAILURES_MAX
+                by_plant || self.failures.len() >= FAILURES_MAX
             }
         }
     }

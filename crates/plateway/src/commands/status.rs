@@ -55,10 +55,12 @@ fn text(status: &Status) -> String {
             parts.push(format!("{title}\n{table}\n"));
         }
     }
-    let dropped = status.aoe_drops.iter().map(|(why, count)| format!("{why} {count}"));
-    let dropped: Vec<String> = dropped.collect();
-    if !dropped.is_empty() {
-        parts.push(format!("aoe frames dropped: {}\n", dropped.join(", ")));
+    let dropped =
+        [("frames for nobody", &status.misfits), ("aoe frames dropped", &status.aoe_drops)];
+    for (what, counts) in dropped.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+        let each: Vec<String> =
+            counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
+        parts.push(format!("{what}: {}\n", each.join(", ")));
     }
     let mut problems: Vec<String> =
         status.volumes.iter().filter_map(|volume| volume.problem.clone()).collect();

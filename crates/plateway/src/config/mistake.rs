@@ -50,14 +50,25 @@ impl Mistake {
     }
 
     /// Adds a second place.
-    pub(crate) fn also(mut self, span: Span, label: &'static str) -> Self {
-        self.also = Some((span, label));
+    pub(crate) fn also(mut self, span: &Span, label: &'static str) -> Self {
+        self.also = Some((span.clone(), label));
         self
     }
 
+    /// Adds the place where the same was written first.
+    pub(crate) fn first(self, span: &Span) -> Self {
+        self.also(span, "first here")
+    }
+
     /// Adds what was meant or what to do.
-    pub(crate) fn help(mut self, help: impl Into<Option<String>>) -> Self {
-        self.help = help.into();
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds what was meant, where that can be guessed.
+    pub(crate) fn meant(mut self, help: Option<String>) -> Self {
+        self.help = help;
         self
     }
 }
@@ -246,51 +257,18 @@ pub(crate) fn nearest<'a>(
     let limit = if word.chars().count() < 2 { 0 } else { (word.chars().count() / 3).max(1) };
     candidates
         .into_iter()
-        .map(|candidate| (edit_distance(word, candidate), candidate))
+        .map(|candidate| {
+            let distance = strsim::osa_distance(&word.to_lowercase(), &candidate.to_lowercase());
+            (distance, candidate)
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two words (Damerau, restricted).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
-    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        rows.rotate_left(1);
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replace = rows[1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(rows[1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[0][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows[2] = row;
-    }
-    rows[2][b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distances() {
-        for (a, b, distance) in [
-            ("", "", 0),
-            ("", "ab", 2),
-            ("disk", "disk", 0),
-            ("dsik", "disk", 1),
-            ("kitten", "sitting", 3),
-            ("URI", "uri", 0),
-        ] {
-            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
-            assert_eq!(edit_distance(b, a), distance, "{b} {a}");
-        }
-    }
 
     #[test]
     fn only_near_names_are_offered() {
@@ -306,8 +284,8 @@ mod tests {
         assert_eq!(sources.add("a.toml", "one\ntwo\n"), 0);
         let base = sources.add("command line", "serve ram:x");
         let found = vec![
-            Mistake::error(base + 6..base + 11, "bad size").also(4..7, "first"),
-            Mistake::warning(4..7, "odd word").help("say three".to_owned()),
+            Mistake::error(base + 6..base + 11, "bad size").also(&(4..7), "first"),
+            Mistake::warning(4..7, "odd word").help("say three"),
         ];
         let mistakes = Mistakes::locate(&sources, found);
         let lines: Vec<String> = mistakes.lines().collect();

@@ -5,25 +5,31 @@
 //! flags of serve --quick-----^
 //! ```
 //!
-//! Read `model.rs` first: it says what a configuration is. `file.rs` has the keys, `resolve.rs` the
-//! checks, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of two configurations in `step.rs`s, `text.rs` how one is written out; `uri.rs`,
-//! `size.rs`, `nqn.rs` and `address.rs` are the words. For users: docs/configuration.md.
-//! Not here: opening, serving or changing anything.
+//! Read `model.rs` first: it says what a configuration is, and then `thing.rs`. Each kind of thing has a room (`disk.rs`, `volume.rs`,
+//! `listener.rs`, `link.rs`, `export.rs`, and `server.rs` beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
+//! `resolve.rs` has what all checks need, `mistake.rs` how they are shown, `places.rs` where things were written, `plan.rs` the difference of
+//! two configurations, `text.rs` how one is written out; `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md.
+//! Not here: what belongs to one protocol (`protocols`); opening, serving or changing anything.
 
 pub(crate) mod address;
 pub(crate) mod defaults;
+pub(crate) mod disk;
+pub(crate) mod export;
 pub(crate) mod file;
+pub(crate) mod link;
+pub(crate) mod listener;
 pub(crate) mod mistake;
 pub(crate) mod model;
-pub(crate) mod nqn;
 pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod quick;
-mod resolve;
+pub(crate) mod resolve;
+pub(crate) mod server;
 pub(crate) mod size;
-pub(crate) mod step;
 pub(crate) mod text;
+pub(crate) mod thing;
 pub(crate) mod uri;
+pub(crate) mod volume;
 
 use std::path::Path;
 
@@ -120,13 +126,13 @@ fn check_texts(
         let line = flags.merge_into(&mut low, text.len(), &mut mistakes);
         sources.add("command line", &line);
         text.push_str(&line);
-        let args = resolve::resolve(&low, &text, defaults, &mut mistakes)?;
-        Some((args, low))
+        resolve::resolve(&low, &text, defaults, &mut mistakes)
     });
     let found = Mistakes::locate(&sources, mistakes);
     match read {
-        Some((args, low)) => {
-            Ok(Checked { args, warnings: found, places: Places::new(&low, sources) })
+        Some((args, mut places)) => {
+            places.sources = sources;
+            Ok(Checked { args, warnings: found, places })
         }
         None => Err(found),
     }

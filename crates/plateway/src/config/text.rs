@@ -1,100 +1,21 @@
 //! A configuration written out again, every default filled in: what is read from it is the same.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use super::model::{HiArgs, Hosts, Layout, Server};
-use super::size::Size;
+use super::model::HiArgs;
 
 /// The whole configuration, as a file.
 pub(crate) fn config_text(args: &HiArgs) -> String {
-    let HiArgs { server, disks, volumes, listeners, links, exports, aoe_exports } = args;
-    let mut text = server_text(server);
-    for disk in disks {
-        let (name, uri) = (quoted(&disk.name), quoted(&disk.uri.to_string()));
-        let _ = write!(text, "\n[[disk]]\nname = {name}\nuri = {uri}\n");
-    }
-    for volume in volumes {
-        let (word, chunk) = match &volume.layout {
-            Layout::Single { .. } => ("single", None),
-            Layout::Concat { .. } => ("concat", None),
-            Layout::Stripe { chunk_bytes, .. } => ("stripe", Some(*chunk_bytes)),
-        };
-        let name = quoted(&volume.name);
-        let disks = list(volume.layout.disks().iter().map(String::as_str));
-        let _ = write!(text, "\n[[volume]]\nname = {name}\nlayout = \"{word}\"\ndisks = {disks}\n");
-        if let Some(chunk) = chunk {
-            let _ = writeln!(text, "chunk = \"{}\"", Size(chunk));
-        }
-        let _ = writeln!(text, "block_size = {}", volume.block_size);
-        if let Some(uuid) = volume.uuid {
-            let _ = writeln!(text, "uuid = \"{uuid}\"");
-        }
-        if let Some(bytes) = volume.size_bytes {
-            let _ = writeln!(text, "size = \"{}\"", Size(bytes));
-        }
-    }
-    for listener in listeners {
-        let _ = write!(
-            text,
-            "\n[[listener]]\nnvme = \"{}\"\npoll_us = {}\nmax_connections = {}\n",
-            listener.address, listener.poll_us, listener.connections_max
-        );
-    }
-    for link in links {
-        let (interface, access) = (quoted(&link.name.interface), link.access);
-        let _ = write!(text, "\n[[listener]]\naoe = {interface}\nlink = \"{access}\"\n");
-        if let Some(vlan) = link.name.vlan {
-            let _ = writeln!(text, "vlan = {vlan}");
-        }
-    }
-    for export in exports {
-        let hosts = hosts_text(&export.hosts);
-        let (volume, subsystem) = (quoted(&export.volume), quoted(export.subsystem.as_str()));
-        let _ = write!(
-            text,
-            "\n[[export]]\nvolume = {volume}\nnvme = {{ subsystem = {subsystem}, nsid = {}, hosts = {hosts} }}\n",
-            export.nsid
-        );
-    }
-    for export in aoe_exports {
-        let (volume, hosts) = (quoted(&export.volume), hosts_text(&export.hosts));
-        let interface = list(export.interfaces.iter().map(String::as_str));
-        // Without it the link without a tag is meant, which is among those above.
-        let vlan = export.vlan.map_or(String::new(), |vlan| format!(" vlan = {vlan},"));
-        let _ = write!(
-            text,
-            "\n[[export]]\nvolume = {volume}\naoe = {{ interface = {interface},{vlan} shelf = {}, slot = {}, hosts = {hosts}, buffers = {} }}\n",
-            export.address.shelf, export.address.slot, export.buffers
-        );
+    let mut text = args.server.text();
+    for thing in args.things() {
+        let _ = write!(text, "\n{}", thing.text());
     }
     text
 }
 
-fn hosts_text<T: std::fmt::Display>(hosts: &Hosts<T>) -> String {
-    match hosts {
-        Hosts::Any => "\"any\"".to_owned(),
-        Hosts::List(hosts) => {
-            let words: Vec<String> = hosts.iter().map(T::to_string).collect();
-            list(words.iter().map(String::as_str))
-        }
-    }
-}
-
-fn server_text(server: &Server) -> String {
-    let path = |path: &std::path::Path| quoted(&path.display().to_string());
-    let mut text = String::from("[server]\n");
-    let _ = writeln!(text, "shards = {:?}", server.shards);
-    let _ = writeln!(text, "memory = \"{}\"", Size(server.memory_bytes));
-    let _ = writeln!(text, "control = {}", path(&server.control));
-    let _ = writeln!(text, "state = {}", path(&server.state));
-    let _ = writeln!(text, "driver = \"{}\"", server.driver);
-    let _ = writeln!(text, "max_connections = {}", server.connections_max);
-    let _ = writeln!(text, "max_connections_per_host = {}", server.connections_per_host_max);
-    text
-}
-
-fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    let words: Vec<String> = words.map(quoted).collect();
+/// A list of strings of TOML.
+pub(crate) fn list(words: &[impl Display]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string())).collect();
     format!("[{}]", words.join(", "))
 }
 
@@ -163,6 +84,13 @@ aoe = { interface = "eth3", shelf = 7, slot = 1, hosts = ["02:00:00:00:00:01"], 
 [[export]]
 volume = "one"
 aoe = { interface = "eth1", vlan = 9, shelf = 7, slot = 2 }
+[[link]]
+name = "san"
+ethernet = "eth4"
+vlan = 6
+[[export]]
+volume = "one"
+aoe = { link = "san", shelf = 7, slot = 3, hosts = "any" }
 "#;
         let first = check("a", text, &defaults).unwrap().args;
         let again = check("b", &config_text(&first), &defaults).unwrap().args;

@@ -3,9 +3,7 @@
 //! ```text
 //! ram:SIZE    null:SIZE    file:PATH[?create=SIZE]    /dev/...    volume:NAME
 //! delay:US,URI    faulty:SEED,URI
-//! nvme+tcp://host[:port]/NQN/NSID[?queues=N&depth=D&hdgst=0|1&ddgst=0|1&host_nqn=NQN
-//!                                  &keep_alive_ms=N&deadline_s=N&quiesce_ms=N]
-//! aoe://INTERFACE[,INTERFACE...]/SHELF.SLOT[?window=N&vlan=N&deadline_s=N&quiesce_ms=N]
+//! nvme+tcp://...    aoe://...    (each in the room of its protocol)
 //! ```
 //!
 //! Odd characters: in a path, an NQN or the name of an interface, `%XX` is the byte XX. `%` and `?` must be written so (in an NQN
@@ -18,21 +16,67 @@
 mod parse;
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use wire::aoe::Address;
-
-use super::address::HostPort;
-use super::model::LinkName;
-use super::nqn::Nqn;
 use super::size::Size;
+use crate::protocols::RemoteUri;
 
-pub(crate) use parse::parse_target;
+pub(crate) use parse::Parser;
 
-/// The port of NVMe/TCP, which every listener of ours answers discovery on as well.
-pub(crate) const NVME_TCP_PORT: u16 = 4420;
+/// VLANs that frames may be in: 0 and 4095 are none (802.1Q).
+pub(crate) const VLANS: RangeInclusive<u64> = 1..=4094;
+
+/// Declares the options of a URI that are numbers: what each is where the URI says nothing, and what it may be.
+macro_rules! options {
+    ($name:ident { $($(#[$meta:meta])* $key:ident: $type:ty = $usual:expr, $range:expr;)* }) => {
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) struct $name {
+            $($(#[$meta])* pub(crate) $key: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $usual,)* }
+            }
+        }
+
+        impl $name {
+            pub(crate) const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
+
+            /// Takes the value of a key. The ranges fit their types, so the casts cannot cut.
+            pub(crate) fn take(
+                &mut self,
+                parser: &$crate::config::uri::Parser<'_>,
+                key: &str,
+                at: ::std::ops::Range<usize>,
+            ) -> Result<(), $crate::config::uri::UriError> {
+                match key {
+                    $(stringify!($key) => self.$key = parser.number(at, key, $range)? as $type,)*
+                    _ => unreachable!("{key} is among KEYS"),
+                }
+                Ok(())
+            }
+        }
+
+        /// Those that are not as usual: `?key=value&key=value`.
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let (mut mark, usual) = ('?', Self::default());
+                let all = [$((stringify!($key), u64::from(self.$key), u64::from(usual.$key))),*];
+                for (key, value, usual) in all {
+                    if value != usual {
+                        write!(f, "{mark}{key}={value}")?;
+                        mark = '&';
+                    }
+                }
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use options;
 
 /// A disk, as a command or a configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,142 +117,13 @@ pub(crate) enum DiskUri {
         /// The disk that does the work.
         inner: Box<DiskUri>,
     },
-    /// A namespace of a remote (or our own) NVMe/TCP target.
-    NvmeTcp(NvmeTcpUri),
-    /// A target of AoE.
-    Aoe(AoeUri),
+    /// A disk of another target.
+    Remote(RemoteUri),
     /// A volume of the configuration given with `--config`, opened without a network.
     Volume {
         /// The `name` of a `[[volume]]`.
         name: String,
     },
-}
-
-/// How to reach a namespace over NVMe/TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NvmeTcpUri {
-    /// The target's listener.
-    pub(crate) address: HostPort,
-    /// The subsystem to connect to.
-    pub(crate) subsystem: Nqn,
-    /// The namespace: 1 to FFFFFFFEh.
-    pub(crate) nsid: u32,
-    /// I/O queues, one connection each: 1 to 128.
-    pub(crate) queues: u16,
-    /// Commands in flight on a queue: 1 to 1024.
-    pub(crate) depth: u16,
-    /// Whether to ask for a CRC32C of each header.
-    pub(crate) header_digest: bool,
-    /// Whether to ask for a CRC32C of each payload.
-    pub(crate) data_digest: bool,
-    /// Who we say we are; one is made of the machine's identity where this is `None`.
-    pub(crate) host_nqn: Option<Nqn>,
-    /// Keep-alive timeout asked for at Connect, in milliseconds.
-    pub(crate) keep_alive_ms: u32,
-    /// How long to reconnect before requests end in an error, in seconds.
-    pub(crate) deadline_s: u32,
-    /// Beyond the keep-alive timeout, how long a lost association may still write, in milliseconds.
-    pub(crate) quiesce_ms: u32,
-}
-
-impl NvmeTcpUri {
-    /// I/O queues where the URI names none.
-    pub(crate) const QUEUES_DEFAULT: u16 = 1;
-    /// Depth of a queue where the URI names none.
-    pub(crate) const DEPTH_DEFAULT: u16 = 128;
-    /// What Linux asks for (`nvme_core.admin_timeout` aside): 5 s.
-    pub(crate) const KEEP_ALIVE_MS_DEFAULT: u32 = 5_000;
-    /// Reconnect for a minute, as long as a disk may be stuck before it is given up.
-    pub(crate) const DEADLINE_S_DEFAULT: u32 = 60;
-    /// A disk is slow after 5 s; a target that lost us should have drained by then.
-    pub(crate) const QUIESCE_MS_DEFAULT: u32 = 5_000;
-
-    /// The namespace with every option at its default.
-    pub(crate) fn new(address: HostPort, subsystem: Nqn, nsid: u32) -> Self {
-        Self {
-            address,
-            subsystem,
-            nsid,
-            queues: Self::QUEUES_DEFAULT,
-            depth: Self::DEPTH_DEFAULT,
-            header_digest: true,
-            data_digest: true,
-            host_nqn: None,
-            keep_alive_ms: Self::KEEP_ALIVE_MS_DEFAULT,
-            deadline_s: Self::DEADLINE_S_DEFAULT,
-            quiesce_ms: Self::QUIESCE_MS_DEFAULT,
-        }
-    }
-}
-
-/// How to reach a target of AoE.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AoeUri {
-    /// The interfaces on which it is; one or more, each once.
-    pub(crate) interfaces: Vec<String>,
-    /// The VLAN on all of them.
-    pub(crate) vlan: Option<u16>,
-    /// Shelf and slot, no wildcard.
-    pub(crate) address: Address,
-    /// Commands in flight on each shard: 1 to 1024, and together no more than the target holds.
-    pub(crate) window: u16,
-    /// How long to send again before requests end in an error, in seconds.
-    pub(crate) deadline_s: u32,
-    /// How long a target may still carry out what it was sent, in milliseconds.
-    pub(crate) quiesce_ms: u32,
-}
-
-impl AoeUri {
-    /// As many commands as the Linux driver has in flight.
-    pub(crate) const WINDOW_DEFAULT: u16 = 64;
-    /// As for NVMe/TCP.
-    pub(crate) const DEADLINE_S_DEFAULT: u32 = 60;
-    /// A target that did not answer has done what it does after so long.
-    pub(crate) const QUIESCE_MS_DEFAULT: u32 = 10_000;
-
-    /// The target with every option at its default.
-    pub(crate) fn new(interfaces: Vec<String>, address: Address) -> Self {
-        Self {
-            interfaces,
-            vlan: None,
-            address,
-            window: Self::WINDOW_DEFAULT,
-            deadline_s: Self::DEADLINE_S_DEFAULT,
-            quiesce_ms: Self::QUIESCE_MS_DEFAULT,
-        }
-    }
-
-    /// The links on which it may be.
-    pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> + '_ {
-        let name = |interface: &String| LinkName { interface: interface.clone(), vlan: self.vlan };
-        self.interfaces.iter().map(name)
-    }
-}
-
-/// Whom `discover` asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DiscoveryTarget {
-    /// `nvme+tcp://host[:port]`
-    NvmeTcp(HostPort),
-    /// `aoe://INTERFACE[,INTERFACE...][?vlan=N]`
-    Aoe {
-        /// One or more, each once.
-        interfaces: Vec<String>,
-        /// The VLAN on all of them.
-        vlan: Option<u16>,
-    },
-}
-
-impl fmt::Display for DiscoveryTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DiscoveryTarget::NvmeTcp(address) => write!(f, "nvme+tcp://{address}"),
-            DiscoveryTarget::Aoe { interfaces, vlan } => {
-                write_interfaces(f, interfaces)?;
-                vlan.map_or(Ok(()), |vlan| write!(f, "?vlan={vlan}"))
-            }
-        }
-    }
 }
 
 /// A text that is no disk URI; `Display` says where and what was expected.
@@ -253,16 +168,25 @@ impl DiskUri {
                 DiskUri::File { path: a, .. } | DiskUri::BlockDevice { path: a },
                 DiskUri::File { path: b, .. } | DiskUri::BlockDevice { path: b },
             ) => a == b,
-            (DiskUri::NvmeTcp(a), DiskUri::NvmeTcp(b)) => {
-                a.address == b.address && a.subsystem == b.subsystem && a.nsid == b.nsid
-            }
-            // Two interfaces may lead to one station, and then only one initiator may think that it owns the disk.
-            (DiskUri::Aoe(a), DiskUri::Aoe(b)) => {
-                let shares = a.interfaces.iter().any(|name| b.interfaces.contains(name));
-                a.address == b.address && a.vlan == b.vlan && shares
-            }
+            (DiskUri::Remote(a), DiskUri::Remote(b)) => a.same_backing(b),
             (DiskUri::Volume { name: a }, DiskUri::Volume { name: b }) => a == b,
             _ => false,
+        }
+    }
+
+    /// Whether two URIs have the same `delay:` and `faulty:` around their disks.
+    pub(crate) fn same_instruments(&self, other: &DiskUri) -> bool {
+        match (self, other) {
+            (
+                DiskUri::Delay { delay_us: x, inner: a },
+                DiskUri::Delay { delay_us: y, inner: b },
+            ) => x == y && a.same_instruments(b),
+            (DiskUri::Faulty { seed: x, inner: a }, DiskUri::Faulty { seed: y, inner: b }) => {
+                x == y && a.same_instruments(b)
+            }
+            (DiskUri::Delay { .. } | DiskUri::Faulty { .. }, _)
+            | (_, DiskUri::Delay { .. } | DiskUri::Faulty { .. }) => false,
+            _ => true,
         }
     }
 }
@@ -288,7 +212,7 @@ pub(crate) fn check_interface(name: &str) -> Result<(), &'static str> {
 }
 
 /// Bytes with every one of `special`, control characters and what is not UTF-8 written as `%XX`.
-struct Encoded<'a>(&'a [u8], &'a str);
+pub(crate) struct Encoded<'a>(pub(crate) &'a [u8], pub(crate) &'a str);
 
 impl fmt::Display for Encoded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -329,64 +253,10 @@ impl fmt::Display for DiskUri {
             DiskUri::BlockDevice { path } => write_path(f, path),
             DiskUri::Delay { delay_us, inner } => write!(f, "delay:{delay_us},{inner}"),
             DiskUri::Faulty { seed, inner } => write!(f, "faulty:{seed},{inner}"),
-            DiskUri::NvmeTcp(uri) => uri.fmt(f),
-            DiskUri::Aoe(uri) => uri.fmt(f),
+            DiskUri::Remote(uri) => uri.fmt(f),
             DiskUri::Volume { name } => write!(f, "volume:{name}"),
         }
     }
-}
-
-impl fmt::Display for NvmeTcpUri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subsystem = Encoded(self.subsystem.as_str().as_bytes(), "/?");
-        write!(f, "nvme+tcp://{}/{subsystem}/{}", self.address, self.nsid)?;
-        let numbers = [
-            ("queues", u32::from(self.queues), u32::from(Self::QUEUES_DEFAULT)),
-            ("depth", u32::from(self.depth), u32::from(Self::DEPTH_DEFAULT)),
-            ("hdgst", u32::from(self.header_digest), 1),
-            ("ddgst", u32::from(self.data_digest), 1),
-            ("keep_alive_ms", self.keep_alive_ms, Self::KEEP_ALIVE_MS_DEFAULT),
-            ("deadline_s", self.deadline_s, Self::DEADLINE_S_DEFAULT),
-            ("quiesce_ms", self.quiesce_ms, Self::QUIESCE_MS_DEFAULT),
-        ];
-        let mut mark = '?';
-        for (key, value, _) in numbers.into_iter().filter(|(_, value, default)| value != default) {
-            write!(f, "{mark}{key}={value}")?;
-            mark = '&';
-        }
-        match &self.host_nqn {
-            Some(nqn) => write!(f, "{mark}host_nqn={}", Encoded(nqn.as_str().as_bytes(), "&?")),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for AoeUri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_interfaces(f, &self.interfaces)?;
-        write!(f, "/{}", self.address)?;
-        let numbers = [
-            ("window", u32::from(self.window), u32::from(Self::WINDOW_DEFAULT)),
-            ("vlan", self.vlan.unwrap_or(0).into(), 0),
-            ("deadline_s", self.deadline_s, Self::DEADLINE_S_DEFAULT),
-            ("quiesce_ms", self.quiesce_ms, Self::QUIESCE_MS_DEFAULT),
-        ];
-        let changed = numbers.into_iter().filter(|(_, value, default)| value != default);
-        for (index, (key, value, _)) in changed.enumerate() {
-            write!(f, "{}{key}={value}", if index == 0 { '?' } else { '&' })?;
-        }
-        Ok(())
-    }
-}
-
-/// `aoe://eth1,eth2`
-fn write_interfaces(f: &mut fmt::Formatter<'_>, interfaces: &[String]) -> fmt::Result {
-    f.write_str("aoe://")?;
-    for (index, interface) in interfaces.iter().enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        write!(f, "{comma}{}", Encoded(interface.as_bytes(), "?,"))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -10,16 +10,16 @@
 //! ```
 //!
 //! Errors are texts for people, with code 409 (it cannot be done), 400 (no such request) or 503 (the server is ending). Requests are carried out by the control thread
-//! one after the other. `door` is the socket, `server` the requests, `client` the other side, `status` what is said.
+//! one after the other. `socket` is where they come, `server` the requests, `client` the other side, `status` what is said.
 
 mod client;
-mod door;
 mod server;
+mod socket;
 pub(crate) mod status;
 mod table;
 
 pub(crate) use client::{Client, ClientError};
-pub(crate) use door::Door;
 pub(crate) use server::{Answering, Ask, Reply};
+pub(crate) use socket::ControlSocket;
 pub(crate) use status::{Changes, Status};
-pub(crate) use table::table;
+pub(crate) use table::{table, table_of};

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::door::Owned;
+use super::socket::Owned;
 use super::status::{Changes, Status};
 
 /// The largest configuration.

@@ -35,6 +35,9 @@ pub(crate) struct Status {
     /// Volumes at a shelf and slot.
     #[serde(default)]
     pub(crate) aoe_exports: Vec<AoeExport>,
+    /// Frames that came on links and were for nobody here, by the reason.
+    #[serde(default)]
+    pub(crate) misfits: BTreeMap<String, u64>,
     /// What the AoE target did, by the name of the counter; what was never counted is left out.
     #[serde(default)]
     pub(crate) aoe_counters: BTreeMap<String, u64>,
@@ -123,7 +126,7 @@ pub(crate) struct Link {
     pub(crate) mac: Option<String>,
     /// Bytes behind the Ethernet header; none while the interface is not there.
     pub(crate) mtu: Option<u32>,
-    /// How frames come: `packet ring`, `recvmmsg` or `xdp`; `-` while it is down.
+    /// How frames come: `packet ring` or `xdp`; `-` while it is down.
     pub(crate) method: String,
     /// Frames that its receive rings hold, of all shards together.
     pub(crate) ring_frames: u64,
@@ -141,8 +144,8 @@ pub(crate) struct Link {
     pub(crate) sent_bytes: u64,
     /// Frames that the kernel dropped because a ring was full.
     pub(crate) dropped: u64,
-    /// Frames for another station or VLAN, or cut short.
-    pub(crate) foreign: u64,
+    /// Frames cut short, or with a tag that is not 802.1Q.
+    pub(crate) unreadable: u64,
     /// Frames that could not be sent.
     pub(crate) send_failed: u64,
     /// How often frames waited for room in the send buffer.

@@ -1,20 +1,19 @@
 //! Disks: whether each can be opened, what it is like, and whether two are the same blocks.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use block::ByteCount;
-use contract::DiskFacts;
+use contract::{DiskFacts, DiskId};
 use reactor::disk::probe::{Identity, PAGE, Probe, unmade_file};
 use reactor::disk::{Access, OpenError, memory_facts};
 use serde::Serialize;
 
-use super::Look;
-use crate::config::mistake::Span;
-use crate::config::model::DiskConfig;
-use crate::config::plan;
+use super::Finding;
+use crate::config::disk::{DiskConfig, disk_title};
 use crate::config::size::Size;
 use crate::config::uri::DiskUri;
+use crate::run::shape::Part;
 use crate::run::{RunError, open};
 
 /// A disk, as it would be found.
@@ -24,10 +23,8 @@ pub(crate) struct DiskRow {
     pub(crate) name: String,
     /// Where its blocks are.
     pub(crate) uri: String,
-    /// What would be done with it, in a few words.
-    pub(crate) finding: String,
-    /// Whether a start would refuse it.
-    pub(crate) refused: bool,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
     /// Its size; none where it is not known.
     pub(crate) bytes: Option<u64>,
     /// `direct`, `cached`, `memory` or `remote`; none where it is not known.
@@ -38,13 +35,21 @@ pub(crate) struct DiskRow {
     pub(crate) physical_block: Option<u32>,
 }
 
-/// A disk that was looked at.
+impl DiskRow {
+    pub(super) fn new(config: &DiskConfig) -> Self {
+        Self { name: config.name.clone(), uri: config.uri.to_string(), ..Self::default() }
+    }
+}
+
+/// A disk that could be opened.
 #[derive(Debug)]
-pub(super) struct SeenDisk {
-    pub(super) row: DiskRow,
-    /// Unless they are not known.
-    pub(super) facts: Option<DiskFacts>,
+pub(super) struct Examined {
+    /// As the server names it.
+    pub(super) uri: DiskUri,
+    /// Unless what it is like is not known.
+    pub(super) part: Option<Part>,
     pub(super) content: Content,
+    identity: Option<Identity>,
     /// Whether the server that answers has it, under this name.
     pub(super) is_served: bool,
 }
@@ -62,7 +67,7 @@ pub(super) enum Content {
     Unknown(&'static str),
 }
 
-impl SeenDisk {
+impl Examined {
     /// Bytes from an offset on, both whole pages; of a disk whose content is known.
     pub(super) fn read(&self, at: u64, length: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length as usize);
@@ -72,7 +77,7 @@ impl SeenDisk {
                     bytes.extend_from_slice(&probe.read_page(at + bytes.len() as u64)?);
                 }
                 Content::Zeros | Content::Unmade | Content::Unknown(_) => {
-                    bytes.resize(bytes.len() + PAGE, 0)
+                    bytes.resize(bytes.len() + PAGE, 0);
                 }
             }
         }
@@ -80,8 +85,8 @@ impl SeenDisk {
     }
 }
 
-/// What a look at one disk came to.
-struct Finding {
+/// What was seen of one disk.
+struct Seen {
     words: String,
     facts: Option<DiskFacts>,
     access: Option<&'static str>,
@@ -89,76 +94,76 @@ struct Finding {
     identity: Option<Identity>,
 }
 
-impl Look<'_> {
-    pub(super) fn disks(&mut self) -> Vec<SeenDisk> {
-        let checked = self.checked;
-        let mut identities: Vec<(Identity, &str, Span)> = Vec::new();
-        let mut seen = Vec::new();
-        for disk in &checked.args.disks {
-            let at = checked.places.disk(&disk.name);
-            let is_served = self.is_disk_served(disk);
-            let found = self.disk(disk);
-            let identity = found.as_ref().ok().and_then(|found| found.identity.clone());
-            let twin = identities.iter().find(|(other, ..)| Some(other) == identity.as_ref());
-            let error = match (found, twin) {
-                (Ok(found), None) => {
-                    identities.extend(identity.map(|identity| (identity, &*disk.name, at)));
-                    seen.push(row(disk, found, is_served));
-                    continue;
-                }
-                (Ok(_), Some((_, first, place))) => {
-                    let error = RunError::new(format!(
-                        "disks {first} and {} are the same blocks by two names",
-                        disk.name
-                    ))
-                    .help("each disk needs blocks of its own: `ls -li` shows where names lead");
-                    self.mistakes.push(error.clone().at(at).also(place.clone(), "first here"));
-                    error
-                }
-                (Err(error), _) => {
-                    self.mistakes.push(error.clone().at(at));
-                    error
-                }
-            };
-            let finding = format!("refused: {error}");
-            let row = DiskRow { finding, refused: true, ..named(disk) };
-            let content = Content::Unknown("it is refused");
-            seen.push(SeenDisk { row, facts: None, content, is_served });
+impl super::Examined<'_> {
+    pub(super) fn disk(
+        &mut self,
+        disk: &DiskConfig,
+        row: &mut DiskRow,
+    ) -> Result<String, RunError> {
+        let uri = self.located(&disk.uri);
+        let is_served = self.served.is_some_and(|served| served.disks.contains(disk));
+        let Seen { words, facts, access, content, identity } = self.probe(disk, &uri, is_served)?;
+        let is_twin =
+            |(_, other): &(&String, &Examined)| identity.is_some() && other.identity == identity;
+        if let Some((first, _)) = self.disks.iter().find(is_twin) {
+            let name = &disk.name;
+            return Err(RunError::new(format!(
+                "disks {first} and {name} are the same blocks by two names"
+            ))
+            .help("each disk needs blocks of its own: `ls -li` shows where names lead")
+            .beside(disk_title(first)));
         }
-        seen
+        row.access = access;
+        row.bytes = facts.as_ref().map(|facts| facts.size.0);
+        row.logical_block = facts.as_ref().map(|facts| facts.logical_block);
+        row.physical_block = facts.as_ref().map(|facts| facts.physical_block);
+        let name = disk.name.clone();
+        let part = facts.map(|facts| Part { name: name.clone(), disk: DiskId(0), facts });
+        self.disks.insert(name, Examined { uri, part, content, identity, is_served });
+        Ok(words)
     }
 
-    fn is_disk_served(&self, disk: &DiskConfig) -> bool {
-        self.served.is_some_and(|served| served.disks.contains(disk))
+    /// A disk as the server names it: its path joined to the server's working directory.
+    fn located(&self, uri: &DiskUri) -> DiskUri {
+        match uri {
+            DiskUri::File { path, create_bytes } => {
+                DiskUri::File { path: self.directory.join(path), create_bytes: *create_bytes }
+            }
+            DiskUri::Delay { delay_us, inner } => {
+                DiskUri::Delay { delay_us: *delay_us, inner: Box::new(self.located(inner)) }
+            }
+            DiskUri::Faulty { seed, inner } => {
+                DiskUri::Faulty { seed: *seed, inner: Box::new(self.located(inner)) }
+            }
+            other => other.clone(),
+        }
     }
 
     /// Whether the server that answers has these blocks open, under whatever name.
-    fn is_held(&self, disk: &DiskConfig) -> bool {
-        let mine = self.located(&disk.uri);
-        let is_it = |other: &DiskConfig| self.located(&other.uri).same_backing(&mine);
+    fn is_held(&self, uri: &DiskUri) -> bool {
+        let is_it = |other: &DiskConfig| self.located(&other.uri).same_backing(uri);
         self.served.is_some_and(|served| served.disks.iter().any(is_it))
     }
 
-    /// Whether the server that answers would bring this disk from `seen` bytes to what `create`
-    /// says now.
+    /// Whether the server that answers would bring this disk from `seen` bytes to what `create` says now.
     fn grows(&self, disk: &DiskConfig, seen: u64) -> bool {
         let now = self.served.and_then(|served| served.disks.iter().find(|d| d.name == disk.name));
-        now.is_some_and(|now| plan::grows(now, disk) == Some(seen))
+        now.is_some_and(|now| now.grows(disk) == Some(seen))
     }
 
-    fn disk(&self, disk: &DiskConfig) -> Result<Finding, RunError> {
-        let memory = |bytes: u64, words: &str| Finding {
+    fn probe(&self, disk: &DiskConfig, uri: &DiskUri, is_served: bool) -> Result<Seen, RunError> {
+        let memory = |bytes: u64, words: &str| Seen {
             words: words.to_owned(),
             facts: Some(memory_facts(ByteCount(bytes))),
             access: Some("memory"),
-            content: match self.is_disk_served(disk) {
+            content: match is_served {
                 true => Content::Unknown("its content is in the memory of the server"),
                 false => Content::Zeros,
             },
             identity: None,
         };
-        if let DiskUri::NvmeTcp(_) | DiskUri::Aoe(_) = &disk.uri {
-            return Ok(Finding {
+        if let DiskUri::Remote(_) = uri {
+            return Ok(Seen {
                 words: "not contacted".to_owned(),
                 facts: None,
                 access: Some("remote"),
@@ -166,26 +171,25 @@ impl Look<'_> {
                 identity: None,
             });
         }
-        // An instrument around a remote disk.
-        if open::open_spec(&disk.uri).is_none() {
-            return open::target(disk).map(|_| memory(0, ""));
-        }
-        match self.located(disk.uri.innermost()) {
-            DiskUri::Ram { bytes } => Ok(memory(bytes, "memory, zeros at first")),
-            DiskUri::Null { bytes } => Ok(memory(bytes, "discards writes, reads zeros")),
-            DiskUri::File { path, create_bytes } => match Probe::file(&path) {
-                Ok(probe) => self.there(disk, &path, probe, create_bytes),
+        // A remote disk in an instrument is refused.
+        open::spec_of(disk)?;
+        let there =
+            |path: &PathBuf, probe, create| self.there(disk, uri, is_served, path, probe, create);
+        match uri.innermost() {
+            DiskUri::Ram { bytes } => Ok(memory(*bytes, "memory, zeros at first")),
+            DiskUri::Null { bytes } => Ok(memory(*bytes, "discards writes, reads zeros")),
+            DiskUri::File { path, create_bytes } => match Probe::file(path) {
+                Ok(probe) => there(path, probe, *create_bytes),
                 Err(error) => match create_bytes.filter(|_| is_missing(&error)) {
-                    Some(bytes) => unmade(disk, &path, bytes),
+                    Some(bytes) => unmade(disk, path, bytes),
                     None => Err(open::refused(disk, &error)),
                 },
             },
-            DiskUri::BlockDevice { path } => match Probe::device(&path) {
-                Ok(probe) => self.there(disk, &path, probe, None),
+            DiskUri::BlockDevice { path } => match Probe::device(path) {
+                Ok(probe) => there(path, probe, None),
                 Err(error) => Err(open::refused(disk, &error)),
             },
-            DiskUri::NvmeTcp(_)
-            | DiskUri::Aoe(_)
+            DiskUri::Remote(_)
             | DiskUri::Volume { .. }
             | DiskUri::Delay { .. }
             | DiskUri::Faulty { .. } => unreachable!("it leads to a disk of this machine"),
@@ -196,11 +200,13 @@ impl Look<'_> {
     fn there(
         &self,
         disk: &DiskConfig,
+        uri: &DiskUri,
+        is_served: bool,
         path: &Path,
         probe: Probe,
         create: Option<u64>,
-    ) -> Result<Finding, RunError> {
-        if probe.is_in_use() && !self.is_held(disk) {
+    ) -> Result<Seen, RunError> {
+        if probe.is_in_use() && !self.is_held(uri) {
             let by = "another program or server";
             return Err(open::refused(disk, &OpenError::InUse { path: path.into(), by }));
         }
@@ -208,10 +214,8 @@ impl Look<'_> {
         let seen = facts.size.0;
         let words = match create {
             Some(expected) if seen != expected && !self.grows(disk, seen) => {
-                return Err(open::refused(
-                    disk,
-                    &OpenError::OtherSize { path: path.into(), expected, seen },
-                ));
+                let error = OpenError::OtherSize { path: path.into(), expected, seen };
+                return Err(open::refused(disk, &error));
             }
             Some(wanted) if seen < wanted && facts.read_only => {
                 return Err(RunError::new(format!(
@@ -227,11 +231,11 @@ impl Look<'_> {
                 facts.size = ByteCount(wanted);
                 format!("would grow from {} to {}", Size(seen), Size(wanted))
             }
-            _ if self.is_disk_served(disk) => "served now".to_owned(),
+            _ if is_served => "served now".to_owned(),
             _ if facts.read_only => "there, read only".to_owned(),
             _ => "there".to_owned(),
         };
-        Ok(Finding {
+        Ok(Seen {
             words,
             facts: Some(facts),
             access: Some(match probe.access() {
@@ -245,10 +249,10 @@ impl Look<'_> {
 }
 
 /// A file that is not there and would be made.
-fn unmade(disk: &DiskConfig, path: &Path, bytes: u64) -> Result<Finding, RunError> {
+fn unmade(disk: &DiskConfig, path: &Path, bytes: u64) -> Result<Seen, RunError> {
     let (facts, identity) =
         unmade_file(path, bytes).map_err(|error| open::refused(disk, &error))?;
-    Ok(Finding {
+    Ok(Seen {
         words: format!("would be created with {}", Size(bytes)),
         facts: Some(facts),
         access: None,
@@ -259,21 +263,4 @@ fn unmade(disk: &DiskConfig, path: &Path, bytes: u64) -> Result<Finding, RunErro
 
 fn is_missing(error: &OpenError) -> bool {
     matches!(error, OpenError::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
-}
-
-fn named(disk: &DiskConfig) -> DiskRow {
-    DiskRow { name: disk.name.clone(), uri: disk.uri.to_string(), ..DiskRow::default() }
-}
-
-fn row(disk: &DiskConfig, found: Finding, is_served: bool) -> SeenDisk {
-    let Finding { words, facts, access, content, .. } = found;
-    let row = DiskRow {
-        finding: words,
-        bytes: facts.as_ref().map(|facts| facts.size.0),
-        access,
-        logical_block: facts.as_ref().map(|facts| facts.logical_block),
-        physical_block: facts.as_ref().map(|facts| facts.physical_block),
-        ..named(disk)
-    };
-    SeenDisk { row, facts, content, is_served }
 }

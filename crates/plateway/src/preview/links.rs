@@ -1,21 +1,24 @@
-//! Links: whether each interface of AoE is there and up, and whether this user may open it. Nothing is bound, received or sent.
+//! Links: whether each interface is there and up, and whether this user may open it. Nothing is bound, received or sent.
 
 use std::fs;
 
 use reactor::{look_at_interface, may_open_links};
 use serde::Serialize;
-use wire::aoe::sectors_for_mtu;
 use wire::ethernet::MacAddress;
 
-use super::Look;
-use crate::config::model::{Link, LinkAccess, LinkName};
+use super::{Examined, Finding};
+use crate::config::link::{LinkAccess, LinkConfig};
+use crate::config::thing::Configured;
+use crate::protocols::carried_on;
 use crate::run::RunError;
 
-/// An interface, as it would be found.
+/// A link, as it would be found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct LinkRow {
-    /// Its name.
-    pub(crate) aoe: String,
+    pub(crate) name: String,
+    /// Its interface, under the key of the `[[listener]]` that it was once written as.
+    #[serde(rename = "aoe")]
+    pub(crate) interface: String,
     /// 802.1Q; none takes frames without a tag.
     pub(crate) vlan: Option<u16>,
     /// `packet` or `xdp`.
@@ -24,40 +27,28 @@ pub(crate) struct LinkRow {
     pub(crate) mac: Option<String>,
     /// Bytes behind the Ethernet header.
     pub(crate) mtu: Option<u32>,
-    /// What would be done with it, in a few words.
-    pub(crate) finding: String,
-    /// Whether a start would refuse it.
-    pub(crate) refused: bool,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
 }
 
-impl Look<'_> {
-    pub(super) fn links(&mut self) -> Vec<LinkRow> {
-        let checked = self.checked;
-        let mut rows = Vec::new();
-        for link in &checked.args.links {
-            let mut row = LinkRow {
-                aoe: link.name.interface.clone(),
-                vlan: link.name.vlan,
-                link: link.access.to_string(),
-                ..LinkRow::default()
-            };
-            match self.link(link, &mut row) {
-                Ok(finding) => row.finding = finding,
-                Err(error) => {
-                    (row.finding, row.refused) = (format!("refused: {error}"), true);
-                    self.mistakes.push(error.at(checked.places.link(&link.name)));
-                }
-            }
-            rows.push(row);
+impl LinkRow {
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        Self {
+            name: config.name.clone(),
+            interface: config.ethernet.interface.clone(),
+            vlan: config.ethernet.vlan,
+            link: config.access.to_string(),
+            ..Self::default()
         }
-        rows
     }
+}
 
-    fn link(&self, link: &Link, row: &mut LinkRow) -> Result<String, RunError> {
-        let LinkName { interface, .. } = &link.name;
-        let is_served =
-            self.served.is_some_and(|served| served.links.iter().any(|one| one.name == link.name));
-        let fail = |why: String| RunError::new(format!("listener aoe {}: {why}", link.name));
+impl Examined<'_> {
+    pub(super) fn link(&self, link: &LinkConfig, row: &mut LinkRow) -> Result<String, RunError> {
+        let interface = &link.ethernet.interface;
+        let is_it = |other: &LinkConfig| other.ethernet == link.ethernet;
+        let is_served = self.served.is_some_and(|served| served.links.iter().any(is_it));
+        let fail = |why: String| RunError::new(format!("{}: {why}", link.title()));
         let facts = match look_at_interface(interface) {
             Ok(facts) => facts,
             // It may be in a network namespace of its own.
@@ -65,12 +56,9 @@ impl Look<'_> {
             Err(error) => return Err(fail(error.to_string()).help("`ip -br link` shows them")),
         };
         (row.mac, row.mtu) = (Some(MacAddress(facts.mac).to_string()), Some(facts.mtu));
-        let sectors = sectors_for_mtu(facts.mtu);
-        if sectors == 0 {
-            return Err(fail(format!("expected an MTU that carries a sector, seen {}", facts.mtu)));
-        }
+        let carried = carried_on(facts.mtu).map_err(fail)?;
         if is_served {
-            return Ok(format!("the server has it now, {sectors} sectors a frame"));
+            return Ok(format!("the server has it now, {carried}"));
         }
         let rights = match (may_open_links(), self.served) {
             (Ok(()), _) => "",
@@ -87,7 +75,7 @@ impl Look<'_> {
             }
             _ => String::new(),
         };
-        Ok(format!("{state}, {sectors} sectors a frame{bridge}{rights}"))
+        Ok(format!("{state}, {carried}{bridge}{rights}"))
     }
 }
 

@@ -5,59 +5,50 @@ use std::net::SocketAddr;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use serde::Serialize;
+use serde::ser::SerializeMap;
 
-use super::Look;
-use crate::config::model::Listener;
-use crate::run::listen::LISTEN_HELP;
-use crate::run::{RunError, open};
+use super::{Examined, Finding};
+use crate::config::listener::ListenerConfig;
+use crate::protocols::stream_key;
+use crate::run::RunError;
+use crate::run::listen::first_of;
 
 /// An address, as it would be found.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug)]
 pub(crate) struct ListenerRow {
+    /// The key of its protocol.
+    pub(crate) protocol: &'static str,
     /// As configured.
-    pub(crate) nvme: String,
-    /// What would be done with it, in a few words.
-    pub(crate) finding: String,
-    /// Whether a start would refuse it.
-    pub(crate) refused: bool,
+    pub(crate) address: String,
+    pub(crate) found: Finding,
 }
 
-impl Look<'_> {
-    pub(super) fn listeners(&mut self) -> Vec<ListenerRow> {
-        let checked = self.checked;
-        let mut rows = Vec::new();
-        for (index, listener) in checked.args.listeners.iter().enumerate() {
-            let nvme = listener.address.to_string();
-            rows.push(match self.listener(listener) {
-                Ok(finding) => ListenerRow { nvme, finding, refused: false },
-                Err(error) => {
-                    let finding = format!("refused: {error}");
-                    self.mistakes.push(error.at(checked.places.listener(index)));
-                    ListenerRow { nvme, finding, refused: true }
-                }
-            });
-        }
-        rows
+impl ListenerRow {
+    pub(super) fn new(config: &ListenerConfig, found: Finding) -> Self {
+        Self { protocol: stream_key(config.protocol), address: config.address.to_string(), found }
     }
+}
 
-    fn listener(&self, listener: &Listener) -> Result<String, RunError> {
+/// The address is under the key of its protocol, as in the configuration.
+impl Serialize for ListenerRow {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry(self.protocol, &self.address)?;
+        map.serialize_entry("finding", &self.found.finding)?;
+        map.serialize_entry("refused", &self.found.refused)?;
+        map.end()
+    }
+}
+
+impl Examined<'_> {
+    pub(super) fn listener(&self, listener: &ListenerConfig) -> Result<String, RunError> {
         let address = &listener.address;
         let is_served =
-            |other: &Listener| other.address == *address || other.address.overlaps(address);
+            |other: &ListenerConfig| other.address == *address || other.address.overlaps(address);
         if self.served.is_some_and(|served| served.listeners.iter().any(is_served)) {
             return Ok("the server has it now".to_owned());
         }
-        let fail = |why: String| RunError::new(format!("listener {address}: {why}"));
-        let found = open::resolve(address).map_err(|error| error.within("listener"))?;
-        let mut result = Ok(());
-        // As a start does: the first one that can be had.
-        for address in found {
-            result = bind(address).map_err(|error| format!("cannot listen at {address}: {error}"));
-            if result.is_ok() {
-                break;
-            }
-        }
-        result.map_err(|why| fail(why).help(LISTEN_HELP))?;
+        first_of(address, bind)?;
         Ok(match address.tcp_port {
             0 => "free; the system would choose a port".to_owned(),
             _ => "free".to_owned(),

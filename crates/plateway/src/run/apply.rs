@@ -5,12 +5,10 @@
 
 use super::Running;
 use super::error::RunError;
-use super::shape;
 use super::unmade::unmade_last;
-use crate::config::model::{Export, HiArgs};
+use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
-use crate::config::step::Step;
-use shard::Order;
+use crate::config::thing::{Step, Thing};
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -36,7 +34,7 @@ pub(crate) enum ApplyError {
         /// The step.
         step: String,
         /// Why.
-        why: RunError,
+        why: Box<RunError>,
         /// What could not be undone, and why.
         not_undone: Vec<String>,
     },
@@ -57,7 +55,7 @@ fn undone(not_undone: &[String]) -> String {
 impl Running {
     /// The steps from what is served to `to`.
     pub(crate) fn difference(&self, to: &HiArgs) -> Result<Plan, ApplyError> {
-        plan(&self.args, to).map_err(ApplyError::Refused)
+        plan(&self.args(), to).map_err(ApplyError::Refused)
     }
 
     /// Brings the server to `to`, and volumes to sizes that their disks were given from outside. `overwrite` names volumes whose disks may be
@@ -82,22 +80,22 @@ impl Running {
     fn bring_to(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
         let plan = self.difference(to)?;
         let mut applied = Applied::default();
-        let doomed = doomed(&plan);
+        let going = going(&plan);
         let steps = unmade_last(plan.steps);
         for (at, step) in steps.iter().enumerate() {
-            let done = self.check_unmade(step, to).and_then(|()| self.carry_out(step, &doomed));
-            match done {
+            match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &going)) {
                 Ok(warnings) => {
                     applied.steps.push(step.to_string());
                     applied.warnings.extend(warnings);
                 }
                 Err(why) => {
                     let not_undone = self.undo(&steps[..at]);
-                    return Err(ApplyError::Failed { step: step.to_string(), why, not_undone });
+                    let (step, why) = (step.to_string(), Box::new(why));
+                    return Err(ApplyError::Failed { step, why, not_undone });
                 }
             }
         }
-        self.in_order_of(to);
+        self.arrange(to);
         let (resized, warnings) = self.follow_disks();
         applied.steps.extend(resized);
         applied.warnings.extend(warnings);
@@ -113,119 +111,53 @@ impl Running {
             }
         }
         // Volumes whose removal never came are held; what they serve goes on.
-        let held = self.volumes.iter().filter(|(_, volume)| volume.held);
+        let held = self.volumes.iter().filter(|(_, volume)| volume.quiesced);
         for name in held.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            if let Err(error) = self.revive_volume(&name) {
+            if let Err(error) = self.resume_volume(&name) {
                 not_undone.push(format!("volume {name}: {}", error.line()));
             }
         }
         not_undone
     }
 
-    /// Carries out one step. `doomed` are volumes that a later step removes: they are held before hosts hear that their namespace is gone.
+    /// Carries out one step. `going` are volumes that a later step removes: they are held before hosts hear that their namespace is gone.
     /// Returns what deserves to be told.
     pub(super) fn carry_out(
         &mut self,
         step: &Step,
-        doomed: &[String],
+        going: &[String],
     ) -> Result<Option<String>, RunError> {
         match step {
-            Step::AddDisk(disk) => self.add_disk(disk)?,
-            Step::AddVolume(volume) => self.add_volume(volume)?,
-            Step::AddListener(listener) => self.add_listener(listener)?,
-            Step::AddExport(export) => self.add_export(export)?,
-            Step::RemoveExport(export) => self.remove_export(export, doomed)?,
-            Step::RemoveListener(listener) => self.remove_listener(listener)?,
-            Step::RemoveVolume(volume) => self.remove_volume(&volume.name)?,
-            Step::RemoveDisk(disk) => return self.remove_disk(&disk.name),
-            Step::ResizeDisk { name, from, to } => self.resize_disk(name, from, to)?,
-            Step::ResizeVolume { name, to_bytes, .. } => self.resize_volume(name, *to_bytes)?,
-            Step::ChangeListener { to, .. } => self.change_listener(to)?,
-            Step::AddLink(link) => return self.add_link(link),
-            Step::RemoveLink(link) => self.remove_link(&link.name),
-            Step::AddAoeExport(export) => self.add_aoe_export(export)?,
-            Step::RemoveAoeExport(export) => self.remove_aoe_export(export)?,
-            Step::ChangeAoeExport { to, .. } => self.change_aoe_export(to)?,
-            Step::ChangeHosts { export, to } => {
-                for other in &mut self.args.exports {
-                    if other.subsystem == export.subsystem {
-                        other.hosts = to.clone();
-                    }
-                }
-                self.show(export)?;
-            }
+            Step::Add(thing) => match thing {
+                Thing::Disk(disk) => self.add_disk(disk)?,
+                Thing::Volume(volume) => self.add_volume(volume)?,
+                Thing::Listener(listener) => self.add_listener(listener)?,
+                Thing::Link(link) => return self.add_link(link),
+                Thing::Export(export) => self.add_export(export)?,
+            },
+            Step::Remove(thing) => match thing {
+                Thing::Disk(disk) => return self.remove_disk(&disk.name),
+                Thing::Volume(volume) => self.remove_volume(&volume.name)?,
+                Thing::Listener(listener) => self.remove_listener(listener)?,
+                Thing::Link(link) => self.remove_link(link),
+                Thing::Export(export) => self.remove_export(export, going)?,
+            },
+            Step::Change { from, to } => match (from, to) {
+                (Thing::Disk(from), Thing::Disk(to)) => return self.resize_disk(from, to),
+                (_, Thing::Volume(volume)) => self.resize_volume(volume)?,
+                (_, Thing::Listener(listener)) => self.change_listener(listener)?,
+                (_, Thing::Export(export)) => self.change_export(export)?,
+                _ => unreachable!("{step}: it is replaced"),
+            },
         }
         Ok(None)
-    }
-
-    fn add_export(&mut self, export: &Export) -> Result<(), RunError> {
-        self.args.exports.push(export.clone());
-        let shown = match self.volume(&export.volume)?.held {
-            // Its removal was begun and is being undone.
-            true => self.revive_volume(&export.volume),
-            false => self.show(export),
-        };
-        if shown.is_err() {
-            self.args.exports.retain(|other| other != export);
-        }
-        shown
-    }
-
-    fn remove_export(&mut self, export: &Export, doomed: &[String]) -> Result<(), RunError> {
-        let last = self.exports_of(&export.volume).len() == 1;
-        if last && doomed.contains(&export.volume) {
-            self.hold_volume(&export.volume)?;
-        }
-        let same =
-            |other: &Export| (&other.subsystem, other.nsid) == (&export.subsystem, export.nsid);
-        self.args.exports.retain(|other| !same(other));
-        self.show(export)
-    }
-
-    /// Shows hosts the subsystem of `export` as it is now, or nothing if nothing is left of it.
-    fn show(&self, export: &Export) -> Result<(), RunError> {
-        let mine = self.args.exports.iter().filter(|other| other.subsystem == export.subsystem);
-        let mut namespaces = Vec::new();
-        let mut any = None;
-        for other in mine {
-            let volume = self.volume(&other.volume)?;
-            let parts = self.parts(&volume.config)?;
-            namespaces.push(shape::namespace(
-                other,
-                &volume.config,
-                volume.id,
-                volume.uuid,
-                &volume.layout,
-                &parts,
-            )?);
-            any = Some(other);
-        }
-        let what = format!("show subsystem {}", export.subsystem);
-        match any {
-            Some(other) => {
-                let subsystem = shape::subsystem(other, &namespaces);
-                self.order(&what, || Order::SetSubsystem(Box::new(subsystem.clone())))
-            }
-            None => self.order(&what, || Order::RemoveSubsystem(export.subsystem.to_wire())),
-        }
-    }
-
-    /// Shows hosts every subsystem that a volume is in, and every address that it has.
-    pub(super) fn show_exports_of(&self, volume: &str) -> Result<(), RunError> {
-        self.exports_of(volume).iter().try_for_each(|export| self.show(export))?;
-        self.renew_aoe_exports_of(volume)
-    }
-
-    /// Once everything is done, the order of things is that of the configuration.
-    fn in_order_of(&mut self, to: &HiArgs) {
-        self.args = to.clone();
     }
 }
 
 /// The volumes that a plan removes.
-fn doomed(plan: &Plan) -> Vec<String> {
+fn going(plan: &Plan) -> Vec<String> {
     let removed = plan.steps.iter().filter_map(|step| match step {
-        Step::RemoveVolume(volume) => Some(volume.name.clone()),
+        Step::Remove(Thing::Volume(volume)) => Some(volume.name.clone()),
         _ => None,
     });
     removed.collect()

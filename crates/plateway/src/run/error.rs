@@ -1,6 +1,7 @@
 //! Why something of a running server could not be done: the object, what was expected, what was seen, and what to do next.
 
-use crate::config::mistake::{Mistake, Span};
+use crate::config::mistake::Mistake;
+use crate::config::places::Places;
 
 /// A failure that people read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
@@ -9,12 +10,16 @@ pub(crate) struct RunError {
     message: String,
     #[help]
     help: Option<String>,
+    /// Which key of the configuration is to be mended; the thing itself where it is empty.
+    key: String,
+    /// The title of another thing that it cannot be beside.
+    beside: Option<String>,
 }
 
 impl RunError {
     /// What happened to which object.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), help: None }
+        Self { message: message.into(), help: None, key: String::new(), beside: None }
     }
 
     /// With what to do next.
@@ -29,9 +34,25 @@ impl RunError {
         self
     }
 
-    /// As a mistake of the configuration, at the place that is to be mended.
-    pub(crate) fn at(self, span: Span) -> Mistake {
-        Mistake::error(span, self.message).help(self.help)
+    /// To be mended at this key.
+    pub(crate) fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// To be mended here or at the thing of this title.
+    pub(crate) fn beside(mut self, title: String) -> Self {
+        self.beside = Some(title);
+        self
+    }
+
+    /// As a mistake of the configuration in the thing of this title, at the place that is to be mended.
+    pub(crate) fn at(self, places: &Places, title: &str) -> Mistake {
+        let mistake = Mistake::error(places.find(title, &self.key), self.message).meant(self.help);
+        match self.beside {
+            Some(other) => mistake.first(&places.find(&other, "")),
+            None => mistake,
+        }
     }
 
     /// One line for a log or an answer over the control socket.

@@ -29,7 +29,7 @@ impl Running {
         for name in self.disks.keys().cloned().collect::<Vec<_>>() {
             let disk = &self.disks[&name];
             // New facts would let a local disk take writes again, and that is for `disks reopen`.
-            if !disk.is_remote() && self.shards.newsroom().is_protected(disk.id) {
+            if !disk.is_remote() && self.shards.event_log().is_protected(disk.id) {
                 continue;
             }
             match self.follow(&name) {
@@ -71,8 +71,8 @@ impl Running {
             ));
         }
         shape::check_blocks(&volume.config, &self.parts(&volume.config)?)?;
-        let (name, size) = (volume.config.name.clone(), volume.config.size_bytes);
-        self.resize_volume(&name, size)
+        let config = volume.config.clone();
+        self.resize_volume(&config)
     }
 
     /// What keeps a volume from being whole, if its disks do not hold any more what it is laid out over.

@@ -2,29 +2,28 @@
 //!
 //! A UUID belongs to blocks, so it is kept by what holds them (`backing`): the same file or device is the same volume whatever it is called, and
 //! another one under the same name is another volume. A disk that was made a moment ago, and memory, get a new one: zeros under an old identity would be wrong
-//! data to whoever remembers it. The file is replaced as a whole (written beside, synced, renamed, directory synced) under a lock on the
-//! directory, so that servers may share it and a crash leaves the old or the new one. Errors name the file and what was seen.
+//! data to whoever remembers it. The file is replaced as a whole (`state`) under a lock on the directory, so that servers may share it.
+//! Errors name the file and what was seen.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::{fs, io};
 
 use serde::Deserialize;
+use uuid::Uuid;
 
 use super::error::RunError;
-use crate::config::model::Uuid;
+use super::state::StateDirectory;
 use crate::config::text::quoted;
-use crate::config::uri::{AoeUri, DiskUri};
+use crate::config::uri::DiskUri;
+use crate::config::volume::parse_uuid;
 
 const FILE: &str = "identities.toml";
 const HEAD: &str = "# Identities of volumes, kept by plateway. Hosts know volumes by them: remove a line only with its volume.\n";
 
 /// The identities of a state directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Identities {
-    directory: PathBuf,
-}
+pub(crate) struct Identities(StateDirectory);
 
 #[derive(Deserialize)]
 struct Stored {
@@ -40,44 +39,37 @@ struct Entry {
 }
 
 impl Identities {
-    /// Those of a directory, which need not exist yet.
-    pub(crate) fn new(directory: &Path) -> Identities {
-        Identities { directory: directory.to_owned() }
+    pub(crate) fn new(state: StateDirectory) -> Identities {
+        Identities(state)
     }
 
     /// The identity of the blocks behind `backing`, drawn and stored if there is none or if they are `fresh`.
-    pub(crate) fn of(&self, backing: &str, name: &str, fresh: bool) -> Result<[u8; 16], RunError> {
-        let path = self.directory.join(FILE);
-        let fail = |doing: &str, seen: String| self.failed(name, doing, &seen);
-        create(&self.directory)
-            .map_err(|error| fail("make the directory of", error.to_string()))?;
-        let _lock = lock(&self.directory)
-            .map_err(|error| fail("lock the directory of", error.to_string()))?;
+    pub(crate) fn of(&self, backing: &str, name: &str, fresh: bool) -> Result<Uuid, RunError> {
+        let fail = |doing: &str, error: io::Error| self.failed(name, doing, &error.to_string());
+        self.0.make().map_err(|error| fail("make the directory of", error))?;
+        let _lock = self.0.lock().map_err(|error| fail("lock the directory of", error))?;
         let mut entries = self.read(name)?;
         if let Some(entry) = entries.iter().find(|entry| entry.backing == backing && !fresh) {
             return self.parsed(name, entry);
         }
-        let uuid = draw().map_err(|error| fail("draw an identity for", error.to_string()))?;
+        let uuid = Uuid::new_v4();
         entries.retain(|entry| entry.backing != backing);
-        entries.push(Entry {
-            backing: backing.to_owned(),
-            name: name.to_owned(),
-            uuid: Uuid(uuid).to_string(),
-        });
-        store(&self.directory, &path, &entries)
-            .map_err(|error| fail("write", error.to_string()))?;
+        let (backing, name) = (backing.to_owned(), name.to_owned());
+        entries.push(Entry { backing, name: name.clone(), uuid: uuid.to_string() });
+        let stored = self.0.replace(Path::new(FILE), &text(&entries));
+        stored.map_err(|error| self.failed(&name, "write", &error.to_string()))?;
         Ok(uuid)
     }
 
     /// The identity that is stored for the blocks behind `backing`, if any. Changes nothing.
-    pub(crate) fn stored(&self, backing: &str, name: &str) -> Result<Option<[u8; 16]>, RunError> {
+    pub(crate) fn stored(&self, backing: &str, name: &str) -> Result<Option<Uuid>, RunError> {
         let entries = self.read(name)?;
         let entry = entries.iter().find(|entry| entry.backing == backing);
         entry.map(|entry| self.parsed(name, entry)).transpose()
     }
 
     fn read(&self, name: &str) -> Result<Vec<Entry>, RunError> {
-        match fs::read_to_string(self.directory.join(FILE)) {
+        match fs::read_to_string(self.0.path().join(FILE)) {
             Ok(text) => match toml::from_str::<Stored>(&text) {
                 Ok(stored) => Ok(stored.volume),
                 Err(error) => Err(self.failed(name, "understand", &error.to_string())),
@@ -87,15 +79,14 @@ impl Identities {
         }
     }
 
-    fn parsed(&self, name: &str, entry: &Entry) -> Result<[u8; 16], RunError> {
-        let uuid = entry.uuid.parse::<Uuid>();
-        uuid.map(|uuid| uuid.0).map_err(|expected| {
+    fn parsed(&self, name: &str, entry: &Entry) -> Result<Uuid, RunError> {
+        parse_uuid(&entry.uuid).map_err(|expected| {
             self.failed(name, "use", &format!("expected {expected}, seen {:?}", entry.uuid))
         })
     }
 
     fn failed(&self, name: &str, doing: &str, seen: &str) -> RunError {
-        let path = self.directory.join(FILE);
+        let path = self.0.path().join(FILE);
         RunError::new(format!("volume {name}: cannot {doing} {}: {seen}", path.display()))
             .help("name a directory that can be written with --state or [server] state, or give the volume a uuid")
     }
@@ -111,55 +102,19 @@ pub(crate) fn backing(uri: &DiskUri) -> Option<String> {
             Some(DiskUri::File { path, create_bytes: None }.to_string())
         }
         device @ DiskUri::BlockDevice { .. } => Some(device.to_string()),
-        DiskUri::NvmeTcp(remote) => {
-            let (address, nqn, nsid) = (&remote.address, &remote.subsystem, remote.nsid);
-            Some(format!("nvme+tcp://{address}/{nqn}/{nsid}"))
-        }
-        // The first interface: others are more ways to it.
-        DiskUri::Aoe(remote) => {
-            let interfaces = remote.interfaces.first().cloned().into_iter().collect();
-            let vlan = remote.vlan;
-            Some(AoeUri { vlan, ..AoeUri::new(interfaces, remote.address) }.to_string())
-        }
+        DiskUri::Remote(remote) => Some(remote.backing()),
         DiskUri::Delay { .. } | DiskUri::Faulty { .. } => None,
     }
 }
 
-/// A random UUID (version 4).
-pub(crate) fn draw() -> io::Result<[u8; 16]> {
-    let mut uuid = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut uuid)?;
-    uuid[6] = 0x40 | uuid[6] & 0x0f;
-    uuid[8] = 0x80 | uuid[8] & 0x3f;
-    Ok(uuid)
-}
-
-/// Makes the directory, for its owner alone if it is new.
-fn create(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
-}
-
-/// Held until the value is dropped.
-fn lock(directory: &Path) -> io::Result<File> {
-    let file = File::open(directory)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-    Ok(file)
-}
-
-fn store(directory: &Path, path: &Path, entries: &[Entry]) -> io::Result<()> {
+fn text(entries: &[Entry]) -> String {
     let mut text = HEAD.to_owned();
     for Entry { backing, name, uuid } in entries {
         let (backing, name) = (quoted(backing), quoted(name));
         let _ =
             write!(text, "\n[[volume]]\nbacking = {backing}\nname = {name}\nuuid = \"{uuid}\"\n");
     }
-    let beside = directory.join(format!("{FILE}.new"));
-    let mut file = File::create(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(directory)?.sync_all()
+    text
 }
 
 #[cfg(test)]
@@ -169,7 +124,7 @@ mod tests {
     #[test]
     fn the_same_blocks_keep_their_identity_and_others_get_their_own() {
         let directory = tempfile::tempdir().unwrap();
-        let identities = Identities::new(&directory.path().join("state"));
+        let identities = Identities::new(StateDirectory::new(&directory.path().join("state")));
         let first = identities.of("file:/a", "v0", false).unwrap();
         let second = identities.of("file:/b \"odd\" \\ \u{7}", "v1", false).unwrap();
         assert_ne!(first, second);
@@ -180,7 +135,7 @@ mod tests {
     #[test]
     fn a_disk_that_was_just_made_gets_a_new_identity() {
         let directory = tempfile::tempdir().unwrap();
-        let identities = Identities::new(directory.path());
+        let identities = Identities::new(StateDirectory::new(directory.path()));
         let old = identities.of("file:/a", "v0", false).unwrap();
         let new = identities.of("file:/a", "v0", true).unwrap();
         assert_ne!(old, new);
@@ -192,7 +147,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         fs::write(&path, "volume = 3").unwrap();
-        let error = Identities::new(directory.path()).of("file:/a", "v0", false).unwrap_err();
+        let error = Identities::new(StateDirectory::new(directory.path()))
+            .of("file:/a", "v0", false)
+            .unwrap_err();
         assert!(error.line().contains("identities.toml"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "volume = 3");
     }

@@ -6,45 +6,38 @@ use std::net::SocketAddr;
 use ::aoe::ExportId;
 use ::aoe::target::Traffic;
 use block::PAGE_SIZE;
-use contract::{Cache, ListenerId};
+use contract::{Cache, LinkId, ListenerId};
 use nvme::controllers::{ControllerReport, ControllerState};
 use reactor::disk::Access;
 use reactor::{LinkStats, look_at_interface};
-use shard::Report;
+use shard::{Protocol, Report};
 use volume::gate::{Counters, Health};
 use wire::ethernet::MacAddress;
 
-use super::aoe::OpenAoe;
 use super::error::RunError;
-use super::links::{Links, OpenLink};
-use super::{OpenDisk, OpenListener, Running, shape};
-use crate::config::model::{AoeExport, Export, LinkName, Uuid};
+use super::exports::OpenExport;
+use super::shape::{self, VolumeFacts};
+use super::{OpenDisk, OpenListener, OpenVolume, Running};
+use crate::config::link::Ethernet;
 use crate::control::status::{self, Status};
+use crate::protocols::ExportConfig;
+use crate::protocols::nvme_tcp::config::NamespaceConfig;
 
 impl Running {
     /// Where it listens, in the order of the configuration.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let listeners = self.args.listeners.iter();
-        let open = listeners.filter_map(|one| self.listeners.get(&one.address.to_string()));
-        open.flat_map(|listener| listener.addresses.clone()).collect()
+    pub(crate) fn addresses(&self) -> Vec<(Protocol, SocketAddr)> {
+        let of = |open: &OpenListener| {
+            let protocol = open.config.protocol;
+            open.addresses.iter().map(move |address| (protocol, *address)).collect::<Vec<_>>()
+        };
+        self.listeners.values().flat_map(of).collect()
     }
 
-    /// What is exported, and how large it is.
-    pub(crate) fn export_sizes(&self) -> Vec<(Export, u64)> {
-        let size = |export: &Export| {
-            let volume = self.volumes.get(&export.volume)?;
-            Some((export.clone(), shape::size(&volume.config, &volume.layout).ok()?))
-        };
-        self.args.exports.iter().filter_map(size).collect()
-    }
-
-    /// What is exported by AoE, and how large it is.
-    pub(crate) fn aoe_export_sizes(&self) -> Vec<(AoeExport, u64)> {
-        let size = |export: &AoeExport| {
-            let volume = self.volumes.get(&export.volume)?;
-            Some((export.clone(), shape::size(&volume.config, &volume.layout).ok()?))
-        };
-        self.args.aoe_exports.iter().filter_map(size).collect()
+    /// What is exported, and what is told of it.
+    pub(crate) fn export_facts(&self) -> Vec<(&ExportConfig, VolumeFacts)> {
+        let facts = |open: &OpenExport| self.volume_facts(open.config.volume()).ok();
+        let exports = self.exports.values();
+        exports.filter_map(|open| Some((&open.config, facts(open)?))).collect()
     }
 
     /// How everything is.
@@ -52,7 +45,7 @@ impl Running {
         let reports = self.shards.reports()?;
         let handle = self.shards.handle();
         let stats = handle.stats();
-        let server = &self.args.server;
+        let server = &self.server;
         let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
         let page = u64::from(PAGE_SIZE);
         let controllers: Vec<status::Controller> =
@@ -76,11 +69,19 @@ impl Running {
                     .map(|bound| 2 * u64::from(bound) * u64::from(server.connections_max)),
             },
             listeners: self.listeners.values().map(|one| listener(one, &reports)).collect(),
-            exports: self.args.exports.iter().map(|one| export(one, &controllers)).collect(),
+            exports: self
+                .exports
+                .values()
+                .filter_map(|open| open.config.as_nvme())
+                .map(|one| export(one, &controllers))
+                .collect(),
             links: self.link_statuses(&reports),
             aoe_exports: self.aoe_statuses(&reports),
             aoe_counters: counted(
                 reports.iter().flat_map(|report| report.aoe.counters.each().collect::<Vec<_>>()),
+            ),
+            misfits: counted(
+                reports.iter().flat_map(|report| report.misfits.each().collect::<Vec<_>>()),
             ),
             aoe_drops: counted(
                 reports.iter().flat_map(|report| report.aoe.drops.each().collect::<Vec<_>>()),
@@ -91,13 +92,7 @@ impl Running {
             misbehaved: sum(|report| report.misbehaved),
             refused: stats.iter().map(|shard| shard.refused).sum(),
             volumes: self.volume_statuses(&reports),
-            disks: self
-                .args
-                .disks
-                .iter()
-                .filter_map(|disk| self.disks.get(&disk.name))
-                .map(|disk| self.disk_status(disk, &reports))
-                .collect(),
+            disks: self.disks.values().map(|disk| self.disk_status(disk, &reports)).collect(),
             work: stats
                 .iter()
                 .enumerate()
@@ -116,16 +111,18 @@ impl Running {
 
     fn link_statuses(&self, reports: &[Report]) -> Vec<status::Link> {
         let stats = self.shards.handle().link_stats();
-        let Links { serving, importing } = &self.links;
-        let all = serving.iter().map(|pair| (pair, "exports"));
-        let all = all.chain(importing.iter().map(|pair| (pair, "imports")));
-        let one = |((name, link), used_for): ((&LinkName, &OpenLink), &str)| {
-            let mine = || stats.iter().filter(|one| one.link == link.id);
+        let exports =
+            self.links.values().map(|link| (&link.config.ethernet, link.id, "exports", 0));
+        let imports = self.import_links.iter();
+        let imports =
+            imports.map(|(ethernet, link)| (ethernet, link.id, "imports", link.disks.len() as u64));
+        let one = |(name, id, used_for, disks): (&Ethernet, LinkId, &str, u64)| {
+            let mine = || stats.iter().filter(|one| one.link == id);
             let sum = |of: fn(&LinkStats) -> u64| mine().map(of).sum::<u64>();
             let facts = look_at_interface(&name.interface).ok();
             // Every shard knows all exports.
             let known = reports.first().and_then(|report| {
-                report.aoe.links.iter().find(|(id, _)| *id == link.id).map(|(_, used)| used)
+                report.aoe.links.iter().find(|(other, _)| *other == id).map(|(_, used)| used)
             });
             status::Link {
                 interface: name.interface.clone(),
@@ -138,7 +135,7 @@ impl Running {
                 ring_frames: sum(|one| one.ring_frames.into()),
                 promised: known.map_or(0, |used| used.promised),
                 uses: match used_for {
-                    "imports" => link.disks.len() as u64,
+                    "imports" => disks,
                     _ => known.map_or(0, |used| used.exports.into()),
                 },
                 received: sum(|one| one.received),
@@ -146,12 +143,12 @@ impl Running {
                 sent: sum(|one| one.sent),
                 sent_bytes: sum(|one| one.sent_bytes),
                 dropped: sum(|one| one.dropped),
-                foreign: sum(|one| one.foreign),
+                unreadable: sum(|one| one.unreadable),
                 send_failed: sum(|one| one.send_failed),
                 send_waits: sum(|one| one.send_waits),
             }
         };
-        all.map(one).collect()
+        exports.chain(imports).map(one).collect()
     }
 
     fn aoe_statuses(&self, reports: &[Report]) -> Vec<status::AoeExport> {
@@ -164,15 +161,17 @@ impl Running {
             sum.write_bytes += one.write_bytes;
             sum.over_buffers += one.over_buffers;
         }
-        let one = |open: &OpenAoe| {
-            let config = &open.config;
+        let one = |open: &OpenExport| {
+            let config = open.config.as_aoe()?;
             let Traffic { reads, writes, read_bytes, write_bytes, over_buffers } =
-                traffic.get(&open.id).copied().unwrap_or_default();
-            status::AoeExport {
+                traffic.get(&ExportId(open.number)).copied().unwrap_or_default();
+            let links = config.links.iter().filter_map(|name| self.links.get(name));
+            let links: Vec<&Ethernet> = links.map(|link| &link.config.ethernet).collect();
+            Some(status::AoeExport {
                 shelf: config.address.shelf,
                 slot: config.address.slot,
-                interfaces: config.interfaces.clone(),
-                vlan: config.vlan,
+                interfaces: links.iter().map(|ethernet| ethernet.interface.clone()).collect(),
+                vlan: links.first().and_then(|ethernet| ethernet.vlan),
                 volume: config.volume.clone(),
                 hosts: config.hosts.to_string(),
                 buffers: config.buffers,
@@ -181,9 +180,9 @@ impl Running {
                 read_bytes,
                 write_bytes,
                 over_buffers,
-            }
+            })
         };
-        self.aoe.iter().map(one).collect()
+        self.exports.values().filter_map(one).collect()
     }
 
     fn connections(&self, reports: &[Report]) -> Vec<status::Connection> {
@@ -205,21 +204,20 @@ impl Running {
     }
 
     fn volume_statuses(&self, reports: &[Report]) -> Vec<status::Volume> {
-        let one = |name: &String| {
-            let volume = self.volumes.get(name)?;
+        let one = |(name, volume): (&String, &OpenVolume)| {
             let mine = reports.iter().flat_map(|report| &report.volumes);
             let counters = mine.filter(|(id, _)| *id == volume.id).map(|(_, counters)| *counters);
-            Some(status::Volume {
+            status::Volume {
                 name: name.clone(),
                 layout: volume.config.layout.to_string(),
                 bytes: shape::size(&volume.config, &volume.layout).unwrap_or(0),
                 block_size: volume.config.block_size,
-                uuid: Uuid(volume.uuid).to_string(),
+                uuid: volume.uuid.to_string(),
                 problem: self.problem(volume),
                 counters: added(counters),
-            })
+            }
         };
-        self.args.volumes.iter().filter_map(|volume| one(&volume.name)).collect()
+        self.volumes.iter().map(one).collect()
     }
 
     fn disk_status(&self, disk: &OpenDisk, reports: &[Report]) -> status::Disk {
@@ -233,7 +231,7 @@ impl Running {
             .flat_map(|(shard, report)| report.imports.iter().map(move |import| (shard, import)))
             .filter(|(_, import)| import.disk == disk.id)
             .map(|(shard, import)| {
-                let state = self.shards.newsroom().with_links(&import.state);
+                let state = self.shards.event_log().with_links(&import.state);
                 format!("shard {shard}: {state}")
             })
             .collect::<Vec<_>>();
@@ -291,7 +289,7 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
     }
 }
 
-fn export(export: &Export, controllers: &[status::Controller]) -> status::Export {
+fn export(export: &NamespaceConfig, controllers: &[status::Controller]) -> status::Export {
     let name = export.subsystem.as_str();
     status::Export {
         subsystem: name.to_owned(),

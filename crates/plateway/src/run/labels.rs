@@ -1,115 +1,160 @@
-//! Labels of the members of a concat or stripe: read before a volume is assembled, written when it is formed.
+//! Labels of the members of a concat or stripe: examined before a volume is assembled, written when it is formed.
 //!
-//! Each member is looked at through a volume of its own that lasts as long as the look, so a label takes the same way as data. Forming has two
+//! What a set of labels comes to is judged here for a start, which then does what is due, and for `check`, which only says it. A start reads and writes
+//! through a volume of its own over each member, so a label takes the same way as data. Forming has two
 //! steps, each durable before the next: all members say *forming*, then all say *complete*. Units: bytes. Errors name the disk, what was
-//! expected and what was seen; nothing was written then, but for an interrupted forming, which the next start goes on with. What needs no shard
-//! (judging, measuring, the words of a refusal) is shared with `preview`, which looks without starting anything.
+//! expected and what was seen; nothing was written then, but for an interrupted forming, which the next start goes on with.
 
-use block::{Extent, VolumeId};
-use volume::label::{
+use ::volume::label::{
     LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, LabelLayout, SetLabel,
 };
-use volume::survey::{Found, Refusal, Verdict, survey};
+use ::volume::survey::{Found, Verdict, survey};
+use block::VolumeId;
+use std::fmt::Display;
+use uuid::Uuid;
 
 use super::error::RunError;
-use super::news::log;
-use super::shards::Shards;
-use crate::config::model::{Layout, VolumeConfig};
+use super::shape::Part;
+use super::shards::{Shards, VISIT_LIMIT};
+use crate::config::disk::disk_title;
+use crate::config::volume::{Layout, VolumeConfig};
 
-/// One read of the look for other data.
-const LOOK: u64 = 256 << 10;
+/// One read of the search for other data.
+const SEARCH: u64 = 256 << 10;
 
-/// A member that is looked at.
+/// What the labels of a set come to.
 #[derive(Debug)]
-pub(super) struct Seen<'a> {
-    /// The disk's name.
-    pub(super) disk: &'a str,
-    /// Its size.
-    pub(super) bytes: u64,
-    /// The volume over the whole of it.
-    pub(super) whole: VolumeId,
+pub(crate) struct Set {
+    /// None where it is to be drawn.
+    pub(crate) uuid: Option<Uuid>,
+    /// Bytes of data of each member by its label.
+    pub(crate) lengths: Vec<u64>,
+    pub(crate) due: Due,
 }
 
-/// What the labels say once the set is whole.
-#[derive(Debug)]
-pub(super) struct Set {
-    /// The volume's UUID.
-    pub(super) uuid: [u8; 16],
-    /// Bytes of data of each member when it was labelled.
-    pub(super) lengths: Vec<u64>,
-    /// What was given up for it, a line for each member; logged already.
-    pub(super) overwritten: Vec<String>,
+/// What is to be done before the set is whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// Its forming was interrupted.
+    GoOn,
+    /// It is formed; with a line for each disk that is not blank, and gives up what it held.
+    Form(Vec<String>),
 }
 
-/// What the labels of a volume's members are to say; `None` for a volume without labels.
-pub(crate) fn wanted(config: &VolumeConfig, uuid: [u8; 16]) -> Option<SetLabel> {
-    let (layout, chunk) = match &config.layout {
+/// The label of a volume's members; none where they carry none.
+pub(crate) fn set_label(volume: &VolumeConfig, uuid: Uuid) -> Option<SetLabel> {
+    let (layout, chunk) = match &volume.layout {
         Layout::Single { .. } => return None,
         Layout::Concat { .. } => (LabelLayout::Concat, 0),
         Layout::Stripe { chunk_bytes, .. } => (LabelLayout::Stripe, *chunk_bytes),
     };
-    let count = config.layout.disks().len() as u32;
-    Some(SetLabel { uuid, name: config.name.clone(), layout, count, chunk, generation: 0 })
+    let (uuid, name) = (uuid.into_bytes(), volume.name.clone());
+    let count = volume.layout.disks().len() as u32;
+    Some(SetLabel { uuid, name, layout, count, chunk, generation: 1 })
 }
 
-/// Makes sure that the members are the set that is `wanted`, labelling them if all are blank or `overwrite` gives up what they hold.
-pub(super) fn assemble(
-    shards: &Shards,
-    members: &[Seen<'_>],
+/// Whether what was found on the members is the set that the volume wants, or may be made it. `overwrite` gives up what they hold; a disk that
+/// `is_unmade` is a file that is not there.
+pub(super) fn survey_set(
+    volume: &VolumeConfig,
     wanted: &SetLabel,
-    uuid_is_given: bool,
+    found: &[Found],
     overwrite: bool,
-) -> Result<Set, RunError> {
-    for member in members {
-        check_room(&wanted.name, member.disk, member.bytes)?;
-    }
-    let found: Vec<Found> =
-        members.iter().map(|member| look_at(shards, member)).collect::<Result<_, _>>()?;
-    let verdict = survey(&found, wanted, uuid_is_given, overwrite).map_err(|refusal| {
-        let disk = members.get(refusal.index).map_or("?", |member| member.disk);
-        refused(&wanted.name, disk, &refusal)
-    })?;
-    match verdict {
-        Verdict::Assemble { uuid } => {
-            let set = Set { uuid, lengths: lengths(&found), overwritten: Vec::new() };
-            for (member, length) in members.iter().zip(&set.lengths) {
-                check_length(&wanted.name, member.disk, member.bytes, *length)?;
-            }
-            Ok(set)
-        }
-        Verdict::Form { uuid } => {
-            let goes_on = uuid.is_some();
-            let uuid = uuid.unwrap_or(wanted.uuid);
-            let names: Vec<&str> = members.iter().map(|member| member.disk).collect();
-            let overwritten = match goes_on {
-                true => Vec::new(),
-                false => overwritten(&wanted.name, &names, &found),
-            };
-            // Told before it is done: whatever happens then, somebody can know what was there.
-            overwritten.iter().for_each(|line| log(line));
-            let set = SetLabel { uuid, generation: 1, ..wanted.clone() };
-            form(shards, members, &set).map(|lengths| Set { uuid, lengths, overwritten })
-        }
-    }
-}
-
-/// What is on a member where a label should be.
-pub(super) fn look_at(shards: &Shards, member: &Seen<'_>) -> Result<Found, RunError> {
-    look(member.bytes, |at, length| {
-        shards.read(member.whole, Extent::new(at, length)).map_err(|why| {
-            RunError::new(format!(
-                "disk {}: cannot read {length} bytes at {at}: {why}",
-                member.disk
-            ))
-        })
+    is_unmade: impl Fn(&str) -> bool,
+) -> Result<Verdict, RunError> {
+    survey(found, wanted, volume.uuid.is_some(), overwrite).map_err(|refusal| {
+        let (name, expected) = (&volume.name, refusal.expected);
+        let disk = volume.layout.disks().get(refusal.index).map_or("?", String::as_str);
+        let (seen, help) = match is_unmade(disk) {
+            true => (
+                "no file".to_owned(),
+                format!(
+                    "put its file back: create makes no member beside disks that carry labels; where all that they hold is given up, \
+                     --overwrite {name} makes it and labels them anew"
+                ),
+            ),
+            false => (
+                refusal.seen,
+                format!(
+                    "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
+                     `plateway check FILE --overwrite {name}` shows what is lost where all that its disks hold is given up, \
+                     and serve or apply with --overwrite {name} does it"
+                ),
+            ),
+        };
+        RunError::new(format!("volume {name}: disk {disk}: expected {expected}, seen {seen}"))
+            .help(help)
+            .key(disk_title(disk))
     })
 }
 
-/// What is where a label should be on a disk of so many bytes; `read` gives so many bytes from an offset on, both whole pages.
-pub(crate) fn look<E>(
-    bytes: u64,
-    mut read: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
-) -> Result<Found, E> {
+/// Judges what was found on the members: their identity, the lengths of their data, and what is due.
+pub(crate) fn judge(
+    volume: &VolumeConfig,
+    wanted: &SetLabel,
+    parts: &[Part],
+    found: &[Found],
+    overwrite: bool,
+    is_unmade: impl Fn(&str) -> bool,
+) -> Result<Set, RunError> {
+    let name = &volume.name;
+    let verdict = survey_set(volume, wanted, found, overwrite, is_unmade)?;
+    let uuid = match verdict {
+        Verdict::Assemble { uuid } => {
+            let lengths: Vec<u64> = found.iter().map(labelled_length).collect();
+            for (part, length) in parts.iter().zip(&lengths) {
+                check_length(name, part, *length)?;
+            }
+            let uuid = Some(Uuid::from_bytes(uuid));
+            return Ok(Set { uuid, lengths, due: Due::Nothing });
+        }
+        Verdict::Form { uuid } => uuid.map(Uuid::from_bytes),
+    };
+    if let Some(part) = parts.iter().find(|part| part.facts.read_only) {
+        return Err(RunError::new(format!(
+            "volume {name}: disk {}: expected one that can be labelled, seen one that may not be written",
+            part.name
+        ))
+        .help("allow this user to write it")
+        .key(disk_title(&part.name)));
+    }
+    let lengths = parts.iter().map(|part| data_length(part.facts.size.0)).collect();
+    let held = parts.iter().zip(found).filter(|(_, found)| **found != Found::Blank);
+    let due = match uuid {
+        Some(_) => Due::GoOn,
+        None => Due::Form(
+            held.map(|(part, found)| {
+                let disk = &part.name;
+                format!("volume {name}: disk {disk}: --overwrite gives up what it held: {found}")
+            })
+            .collect(),
+        ),
+    };
+    Ok(Set { uuid: uuid.or(volume.uuid), lengths, due })
+}
+
+/// What is where a label should be on a disk; `read` gives so many bytes from an offset on, both whole pages.
+pub(crate) fn examine<E: Display>(
+    volume: &VolumeConfig,
+    Part { name, facts, .. }: &Part,
+    read: impl Fn(u64, u64) -> Result<Vec<u8>, E>,
+) -> Result<Found, RunError> {
+    let bytes = facts.size.0;
+    let least = LABEL_AREA + u64::from(block::PAGE_SIZE);
+    if bytes < least {
+        return Err(RunError::new(format!(
+            "volume {}: disk {name} has {bytes} bytes, expected at least {least} for a label and data",
+            volume.name
+        ))
+        .key(disk_title(name)));
+    }
+    let read = |at, length| {
+        read(at, length).map_err(|why| {
+            RunError::new(format!("disk {name}: cannot read {length} bytes at {at}: {why}"))
+                .key(disk_title(name))
+        })
+    };
     let mut copies = Vec::new();
     for at in LABEL_OFFSETS {
         let bytes = read(at, LABEL_SIZE as u64)?;
@@ -127,7 +172,7 @@ pub(crate) fn look<E>(
     for range in [first, last] {
         let mut at = range.start;
         while at < range.end {
-            let length = LOOK.min(range.end - at);
+            let length = SEARCH.min(range.end - at);
             if read(at, length)?.iter().any(|byte| *byte != 0) {
                 return Ok(Found::Foreign);
             }
@@ -138,108 +183,59 @@ pub(crate) fn look<E>(
 }
 
 /// Bytes of data that a member of so many bytes is labelled with.
-pub(crate) fn data_length(bytes: u64) -> u64 {
+fn data_length(bytes: u64) -> u64 {
     let page = u64::from(block::PAGE_SIZE);
     bytes.saturating_sub(LABEL_AREA) / page * page
 }
 
-/// Whether a disk of so many bytes has room for a label and data.
-pub(crate) fn check_room(volume: &str, disk: &str, bytes: u64) -> Result<(), RunError> {
-    let least = LABEL_AREA + u64::from(block::PAGE_SIZE);
-    match bytes >= least {
-        true => Ok(()),
-        false => Err(RunError::new(format!(
-            "volume {volume}: disk {disk} has {bytes} bytes, expected at least {least} for a label and data"
-        ))),
+fn labelled_length(found: &Found) -> u64 {
+    match found {
+        Found::Label(label) => label.data_length,
+        Found::Blank | Found::Foreign | Found::Damaged(_) => 0,
     }
 }
 
 /// Whether a disk still holds all the data that its label promises.
-pub(crate) fn check_length(
-    volume: &str,
-    disk: &str,
-    bytes: u64,
-    labelled: u64,
-) -> Result<(), RunError> {
+fn check_length(volume: &str, part: &Part, labelled: u64) -> Result<(), RunError> {
+    let (disk, bytes) = (&part.name, part.facts.size.0);
     match bytes.saturating_sub(LABEL_AREA) >= labelled {
         true => Ok(()),
         false => Err(RunError::new(format!(
             "volume {volume}: disk {disk} has shrunk: expected {} bytes, seen {bytes}",
             LABEL_AREA + labelled
         ))
-        .help(
-            "give the disk its former size back: what lies beyond its end is part of the volume",
-        )),
+        .help("give the disk its former size back: what lies beyond its end is part of the volume")
+        .key(disk_title(disk))),
     }
 }
 
-/// The refusal of a set, with what to do next.
-pub(crate) fn refused(volume: &str, disk: &str, refusal: &Refusal) -> RunError {
-    let Refusal { expected, seen, .. } = refusal;
-    RunError::new(format!("volume {volume}: disk {disk}: expected {expected}, seen {seen}")).help(
-        format!(
-            "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
-             `plateway check FILE --overwrite {volume}` shows what is lost where all that its disks hold is given up, \
-             and serve or apply with --overwrite {volume} does it"
-        ),
-    )
-}
-
-/// The refusal of a set of which a member's file is missing: `create` does not make it anew.
-pub(crate) fn lost(volume: &str, disk: &str, refusal: &Refusal) -> RunError {
-    RunError::new(format!(
-        "volume {volume}: disk {disk}: expected {}, seen no file",
-        refusal.expected
-    ))
-    .help(format!(
-        "put its file back: create makes no member beside disks that carry labels; where all that they hold is given up, \
-         --overwrite {volume} makes it and labels them anew"
-    ))
-}
-
-/// Bytes of data of each member by its label.
-pub(crate) fn lengths(found: &[Found]) -> Vec<u64> {
-    let length = |found: &Found| match found {
-        Found::Label(label) => label.data_length,
-        Found::Blank | Found::Foreign | Found::Damaged(_) => 0,
-    };
-    found.iter().map(length).collect()
-}
-
-/// What labelling these disks anew gives up, a line for each that is not blank.
-pub(crate) fn overwritten(volume: &str, disks: &[&str], found: &[Found]) -> Vec<String> {
-    let held = disks.iter().zip(found).filter(|(_, found)| **found != Found::Blank);
-    held.map(|(disk, found)| {
-        format!("volume {volume}: disk {disk}: --overwrite gives up what it held: {found}")
-    })
-    .collect()
-}
-
-/// Labels all members, first as forming, then as complete. Returns the bytes of data of each.
-fn form(shards: &Shards, members: &[Seen<'_>], set: &SetLabel) -> Result<Vec<u64>, RunError> {
-    let lengths: Vec<u64> = members.iter().map(|member| data_length(member.bytes)).collect();
+/// Labels all members, each through its volume, first as forming, then as complete.
+pub(super) fn form(
+    shards: &Shards,
+    members: &[(&Part, VolumeId)],
+    set: &SetLabel,
+    lengths: &[u64],
+) -> Result<(), RunError> {
     for complete in [false, true] {
-        for (index, member) in members.iter().enumerate() {
+        for (index, ((part, whole), length)) in members.iter().zip(lengths).enumerate() {
             let label = Label {
                 set: set.clone(),
                 complete,
                 index: index as u32,
                 data_offset: LABEL_AREA,
-                data_length: lengths[index],
-            };
-            let fail = |why: String| {
-                RunError::new(format!("disk {}: cannot write its label: {why}", member.disk))
+                data_length: *length,
             };
             for at in LABEL_OFFSETS {
-                shards.write(member.whole, at, label.emit().to_vec()).map_err(fail)?;
+                shards.write(*whole, at, label.emit().to_vec()).map_err(|why| {
+                    RunError::new(format!("disk {}: cannot write its label: {why}", part.name))
+                })?;
             }
         }
-        for member in members {
-            let fail = |why: String| {
-                RunError::new(format!("disk {}: cannot flush its label: {why}", member.disk))
-            };
-            shards.flush(member.whole, super::shards::VISIT_LIMIT).map_err(fail)?;
+        for (part, whole) in members {
+            shards.flush(*whole, VISIT_LIMIT).map_err(|why| {
+                RunError::new(format!("disk {}: cannot flush its label: {why}", part.name))
+            })?;
         }
     }
-    Ok(lengths)
+    Ok(())
 }

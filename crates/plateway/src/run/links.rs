@@ -1,98 +1,83 @@
-//! Links: interfaces that are open for AoE, each once for serving and once for importing.
+//! Links that are open: those that exports are on, and those that remote disks are reached on.
 //!
-//! A serving link is a step of the configuration: it is there before exports on it and closed after them. An importing link is opened by the first remote
-//! disk that names its interface, and closed with the last. They are two, since each takes other frames (`aoe::filter`): requests go to one
-//! shard or are spread over all by their source and address; answers go to the shard whose initiator asked. Importing links are always packet sockets.
+//! The first are things of the configuration: a link is there before exports on it and closed after them. One of the second is opened by the first remote
+//! disk that names its interface, and closed with the last. They are two also on one interface, since each takes other frames: which, and which
+//! shard gets them, the protocol says. Links of remote disks are always packet sockets.
 //! Units: bytes. Errors name the interface, what was expected there, and who may grant what is missing.
 
-use std::collections::BTreeMap;
-
-use aoe::filter;
-use block::ShardId;
-use contract::{LinkFacts, LinkId, Spread};
+use contract::{Intake, LinkFacts, LinkId};
 use reactor::LinkOptions;
-use wire::ethernet::EtherType;
 
 use super::Running;
 use super::error::RunError;
-use crate::config::model::{Link, LinkAccess, LinkName};
-use crate::config::uri::AoeUri;
+use crate::config::link::{Ethernet, LinkAccess, LinkConfig};
+use crate::config::thing::Configured;
+use crate::protocols::{self, RemoteUri};
 
-/// An open interface.
+/// A link that exports are on.
 #[derive(Debug)]
 pub(super) struct OpenLink {
     pub(super) id: LinkId,
-    /// The disks that are reached on it; none of a serving link.
+    pub(super) config: LinkConfig,
+}
+
+/// A link that remote disks are reached on.
+#[derive(Debug)]
+pub(super) struct ImportLink {
+    pub(super) id: LinkId,
+    /// The disks, by their names; one at least.
     pub(super) disks: Vec<String>,
 }
 
-/// What is open.
-#[derive(Debug, Default)]
-pub(super) struct Links {
-    pub(super) serving: BTreeMap<LinkName, OpenLink>,
-    pub(super) importing: BTreeMap<LinkName, OpenLink>,
-}
-
 impl Running {
-    /// Opens an interface for exports. Returns what deserves to be told.
-    pub(super) fn add_link(&mut self, config: &Link) -> Result<Option<String>, RunError> {
-        let spread = match (config.access, self.shards.handle().shards()) {
-            // Its queues cannot be steered.
-            (LinkAccess::Xdp, _) | (_, 1) => Spread::One(ShardId(0), filter::target()),
-            _ => Spread::Steered(filter::target(), filter::steer()),
-        };
+    /// Opens a link for exports. Returns what deserves to be told.
+    pub(super) fn add_link(&mut self, config: &LinkConfig) -> Result<Option<String>, RunError> {
+        let shards = self.shards.handle().shards();
+        let intake = protocols::intake_of_exports(config.access, shards);
         let (id, facts) = self
-            .open_link(config, spread)
-            .map_err(|error| error.within(&format!("listener aoe {}", config.name)))?;
-        let link = OpenLink { id, disks: Vec::new() };
-        self.links.serving.insert(config.name.clone(), link);
-        self.args.links.push(config.clone());
+            .open_link(&config.name, &config.ethernet, config.access, intake)
+            .map_err(|error| error.within(&config.title()))?;
+        self.links.insert(config.name.clone(), OpenLink { id, config: config.clone() });
         Ok(is_down(&facts).then(|| {
-            let name = &config.name;
-            format!("listener aoe {name}: the interface is down; it is answered on once it is up: ip link set {} up", name.interface)
+            let (title, interface) = (config.title(), &config.ethernet.interface);
+            format!("{title}: the interface is down; it is answered on once it is up: ip link set {interface} up")
         }))
     }
 
-    /// Closes an interface that no export is on.
-    pub(super) fn remove_link(&mut self, name: &LinkName) {
-        self.args.links.retain(|link| link.name != *name);
-        if let Some(link) = self.links.serving.remove(name) {
+    /// Closes a link that no export is on.
+    pub(super) fn remove_link(&mut self, config: &LinkConfig) {
+        if let Some(link) = self.links.shift_remove(&config.name) {
             self.shards.handle().remove_link(link.id);
         }
     }
 
     /// The links of exports, which are open.
-    pub(super) fn serving_links(
-        &self,
-        names: impl Iterator<Item = LinkName>,
-    ) -> Result<Vec<LinkId>, RunError> {
-        let find = |name: LinkName| match self.links.serving.get(&name) {
+    pub(crate) fn link_ids(&self, names: &[String]) -> Result<Vec<LinkId>, RunError> {
+        let find = |name: &String| match self.links.get(name) {
             Some(link) => Ok(link.id),
-            None => Err(RunError::new(format!("interface {name} is not open"))),
+            None => Err(RunError::new(format!("link {name} is not open"))),
         };
-        names.map(find).collect()
+        names.iter().map(find).collect()
     }
 
     /// Opens what a remote disk needs; if one of its interfaces cannot be had, none is kept for it.
     pub(super) fn open_import_links(
         &mut self,
         disk: &str,
-        uri: &AoeUri,
+        uri: &RemoteUri,
     ) -> Result<Vec<LinkId>, RunError> {
         let mut ids = Vec::new();
-        for name in uri.links() {
-            if let Some(link) = self.links.importing.get_mut(&name) {
+        for ethernet in uri.links() {
+            if let Some(link) = self.import_links.get_mut(&ethernet) {
                 link.disks.push(disk.to_owned());
                 ids.push(link.id);
                 continue;
             }
-            let lanes = 0..self.shards.handle().shards() as u8;
-            let spread = Spread::Each(lanes.map(filter::initiator).collect());
-            let config = Link { name: name.clone(), access: LinkAccess::Packet };
-            match self.open_link(&config, spread) {
+            let intake = protocols::intake_of_imports(self.shards.handle().shards());
+            match self.open_link(&ethernet.to_string(), &ethernet, LinkAccess::Packet, intake) {
                 Ok((id, _)) => {
-                    let link = OpenLink { id, disks: vec![disk.to_owned()] };
-                    self.links.importing.insert(name, link);
+                    let link = ImportLink { id, disks: vec![disk.to_owned()] };
+                    self.import_links.insert(ethernet, link);
                     ids.push(id);
                 }
                 Err(error) => {
@@ -106,27 +91,32 @@ impl Running {
 
     /// A remote disk is gone: what nobody else is reached on is closed.
     pub(super) fn close_import_links(&mut self, disk: &str) {
-        for link in self.links.importing.values_mut() {
+        for link in self.import_links.values_mut() {
             link.disks.retain(|other| other != disk);
         }
-        let unused = |_: &LinkName, link: &mut OpenLink| link.disks.is_empty();
-        for (_, link) in self.links.importing.extract_if(.., unused) {
+        let unused = |_: &Ethernet, link: &mut ImportLink| link.disks.is_empty();
+        for (_, link) in self.import_links.extract_if(.., unused) {
             self.shards.handle().remove_link(link.id);
         }
     }
 
-    fn open_link(&self, config: &Link, spread: Spread) -> Result<(LinkId, LinkFacts), RunError> {
+    fn open_link(
+        &self,
+        name: &str,
+        ethernet: &Ethernet,
+        access: LinkAccess,
+        intake: Intake,
+    ) -> Result<(LinkId, LinkFacts), RunError> {
         let id = self.numbers.link();
-        self.shards.newsroom().name_link(id, &config.name.to_string());
+        self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
-            interface: config.name.interface.clone(),
-            ether_type: EtherType::AOE.0,
-            vlan: config.name.vlan,
-            access: match config.access {
+            interface: ethernet.interface.clone(),
+            vlan: ethernet.vlan,
+            access: match access {
                 LinkAccess::Packet => reactor::LinkAccess::Packet,
                 LinkAccess::Xdp => reactor::LinkAccess::Xdp,
             },
-            spread,
+            intake,
         };
         let facts = self.shards.handle().add_link(id, &options);
         facts.map(|facts| (id, facts)).map_err(|error| RunError::new(error.to_string()))

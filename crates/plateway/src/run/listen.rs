@@ -1,97 +1,100 @@
 //! Listeners: names to addresses, sockets to numbers, and a change of behaviour that no connection notices.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use reactor::ListenOptions;
 use shard::Order;
 
 use super::error::RunError;
-use super::patience::insist;
+use super::retry::retry_in_use;
 use super::{OpenListener, Running, open};
-use crate::config::model::Listener;
+use crate::config::address::HostPort;
+use crate::config::listener::ListenerConfig;
+use crate::config::thing::Configured;
+
+/// What the first address of a host that can be had gives, and why none could.
+pub(crate) fn first_of<T>(
+    address: &HostPort,
+    mut take: impl FnMut(SocketAddr) -> std::io::Result<T>,
+) -> Result<T, RunError> {
+    let mut had = Err(RunError::new(""));
+    for one in open::resolve(address).map_err(|error| error.within("listener"))? {
+        had = take(one).map_err(|error| cannot_listen(address, one, &error));
+        if had.is_ok() {
+            break;
+        }
+    }
+    had
+}
+
+fn cannot_listen(address: &HostPort, one: SocketAddr, error: &std::io::Error) -> RunError {
+    RunError::new(format!("listener {address}: cannot listen at {one}: {error}")).help(
+        "`ss -ltnp` shows who listens where, `ip -br address` which addresses this machine has; ports below 1024 are root's; \
+         port 0 lets the system choose",
+    )
+}
 
 impl Running {
-    /// Listens at an address of the configuration.
-    pub(super) fn add_listener(&mut self, config: &Listener) -> Result<(), RunError> {
-        let opened = self.open_listener(config)?;
-        self.listeners.insert(config.address.to_string(), opened);
-        self.args.listeners.push(config.clone());
-        Ok(())
-    }
-
     /// Listens at the first address of the host that can be bound.
-    fn open_listener(&self, config: &Listener) -> Result<OpenListener, RunError> {
-        let fail = |why: String| {
-            RunError::new(format!("listener {}: {why}", config.address)).help(LISTEN_HELP)
-        };
+    pub(super) fn add_listener(&mut self, config: &ListenerConfig) -> Result<(), RunError> {
         let options = options(config);
-        let mut opened =
+        let mut open =
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
-        let mut listen = |address: std::net::SocketAddr| {
-            let id = self.numbers.listener();
-            let bound = insist(
-                || self.shards.handle().listen(address, id, options),
+        let (protocol, what) = (config.protocol, format!("add {}", config.title()));
+        let listen = |open: &mut OpenListener, address: SocketAddr| {
+            let listener = self.numbers.listener();
+            open.ids.push(listener);
+            self.order(&what, || Order::AddListener { listener, protocol })
+                .map_err(|error| std::io::Error::other(error.line()))?;
+            let bound = retry_in_use(
+                || self.shards.handle().listen(address, listener, options),
                 |error| error.kind() == std::io::ErrorKind::AddrInUse,
-            )
-            .map_err(|error| format!("cannot listen at {address}: {error}"))?;
-            opened.addresses.push(bound);
-            opened.ids.push(id);
-            Ok::<_, String>(bound)
+            )?;
+            open.addresses.push(bound);
+            Ok::<_, std::io::Error>(bound)
         };
-        let mut done = Err(String::new());
-        for address in open::resolve(&config.address).map_err(|error| error.within("listener"))? {
-            done = listen(address);
-            if done.is_ok() {
-                break;
-            }
-        }
+        let address = &config.address;
+        let first = first_of(address, |one| listen(&mut open, one));
         // A socket of IPv6 takes no IPv4 of its own accord here, and `[::]` means every address.
-        let done = done.and_then(|bound| match bound {
-            std::net::SocketAddr::V6(six) if six.ip().is_unspecified() => {
-                let four = std::net::Ipv4Addr::UNSPECIFIED;
-                listen((four, six.port()).into()).map(drop)
+        let listening = first.and_then(|bound| match bound {
+            SocketAddr::V6(six) if six.ip().is_unspecified() => {
+                let four = (Ipv4Addr::UNSPECIFIED, six.port()).into();
+                let bound = listen(&mut open, four);
+                bound.map(drop).map_err(|error| cannot_listen(address, four, &error))
             }
             _ => Ok(()),
         });
-        match done {
-            Ok(()) => Ok(opened),
-            Err(why) => {
-                opened.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
-                Err(fail(why))
-            }
-        }
-    }
-
-    /// Closes a listener and its connections.
-    pub(super) fn remove_listener(&mut self, config: &Listener) -> Result<(), RunError> {
-        let key = config.address.to_string();
-        let Some(listener) = self.listeners.remove(&key) else { return Ok(()) };
-        self.args.listeners.retain(|other| other.address != config.address);
-        listener.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
-        for id in listener.ids {
-            self.order(&format!("remove listener {key}"), || Order::RemoveListener(id))?;
-        }
+        listening.inspect_err(|_| drop(self.close_listener(&open)))?;
+        self.listeners.insert(config.title(), open);
         Ok(())
     }
 
+    /// Closes a listener and its connections.
+    pub(super) fn remove_listener(&mut self, config: &ListenerConfig) -> Result<(), RunError> {
+        let title = config.title();
+        let Some(listener) = self.listeners.shift_remove(&title) else { return Ok(()) };
+        // Its sockets are closed then: what is there again is another one.
+        self.close_listener(&listener).inspect_err(|_| drop(self.add_listener(config)))
+    }
+
+    fn close_listener(&self, listener: &OpenListener) -> Result<(), RunError> {
+        listener.ids.iter().for_each(|id| self.shards.handle().unlisten(*id));
+        let what = format!("remove {}", listener.config.title());
+        listener.ids.iter().try_for_each(|id| self.order(&what, || Order::RemoveListener(*id)))
+    }
+
     /// Gives a listener other values. Its sockets stay, and so do its connections.
-    pub(super) fn change_listener(&mut self, to: &Listener) -> Result<(), RunError> {
-        let Some(listener) = self.listeners.get_mut(&to.address.to_string()) else {
+    pub(super) fn change_listener(&mut self, to: &ListenerConfig) -> Result<(), RunError> {
+        let Some(listener) = self.listeners.get_mut(&to.title()) else {
             return self.add_listener(to);
         };
-        listener.config = to.clone();
+        listener.config.clone_from(to);
         let options = options(to);
         listener.ids.iter().for_each(|id| self.shards.handle().change_listener(*id, options));
-        let place = self.args.listeners.iter_mut().find(|other| other.address == to.address);
-        if let Some(place) = place {
-            *place = to.clone();
-        }
         Ok(())
     }
 }
 
-/// What to do about an address that cannot be had.
-pub(crate) const LISTEN_HELP: &str = "`ss -ltnp` shows who listens where, `ip -br address` which addresses this machine has; ports below 1024 are root's; \
-     port 0 lets the system choose";
-
-fn options(config: &Listener) -> ListenOptions {
+fn options(config: &ListenerConfig) -> ListenOptions {
     ListenOptions { poll_us: config.poll_us, max_connections: config.connections_max }
 }

@@ -7,23 +7,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{ShardId, VolumeId};
+use ::volume::label::SetLabel;
+use ::volume::{Layout, Member};
+use block::{Extent, ShardId, VolumeId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::file::is_missing;
 use reactor::disk::{Disk, OpenError};
-use shard::ImportSettings;
-use shard::{Answer, Order};
-use volume::{Layout, Member};
+use shard::{Answer, ImportSettings, Order};
+use uuid::Uuid;
 
 use super::error::RunError;
-use super::labels::{self, Seen};
-use super::open::{self, Target};
-use super::patience::insist;
+use super::event_log::log;
+use super::identity::{self, Identities};
+use super::labels::{self, Due};
+use super::open;
+use super::retry::retry_in_use;
 use super::shape::{self, Part};
 use super::shards::ORDER_LIMIT;
-use super::{OpenDisk, OpenVolume, Running, identity};
-use crate::config::model::{self, DiskConfig, VolumeConfig};
+use super::{OpenDisk, OpenVolume, Running};
+use crate::config::disk::DiskConfig;
 use crate::config::uri::DiskUri;
+use crate::config::volume::VolumeConfig;
+use crate::protocols::RemoteUri;
 
 /// How long what is below may take to come back when a volume is removed.
 const HOLD_LIMIT: Duration = Duration::from_secs(30);
@@ -37,53 +42,48 @@ fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
 }
 
 impl Running {
-    /// Opens a disk and makes it known to all shards.
     pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
-        let id = self.numbers.disk();
-        self.shards.name_disk(id, &config.name);
-        let opened = match open::target(config)? {
-            Target::Local(spec) => {
-                // Whoever makes a file makes blocks that nobody knows yet.
-                let fresh = match config.uri.innermost() {
-                    DiskUri::File { path, .. } => is_missing(path),
-                    _ => false,
-                };
-                let disk = insist(
-                    || Disk::open(&spec, &self.arena),
-                    |error| matches!(error, OpenError::InUse { .. }),
-                )
-                .map_err(|error| open::refused(config, &error))?;
-                let disk = Arc::new(disk);
-                let facts = disk.facts();
-                self.shards.handle().add_disk(id, &disk);
-                self.order(&format!("add disk {}", config.name), || Order::AddDisk {
-                    disk: id,
-                    facts: facts.clone(),
-                })?;
-                OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh }
-            }
-            Target::Remote(settings) => {
-                let facts = self.add_import(id, config, &settings)?;
-                OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
-            }
-            Target::Aoe(uri) => {
-                let links = self
-                    .open_import_links(&config.name, &uri)
-                    .map_err(|error| error.within(&described(config)))?;
-                match self.add_import(id, config, &open::aoe_settings(&uri, &links)) {
-                    Ok(facts) => {
-                        OpenDisk { id, config: config.clone(), local: None, facts, fresh: false }
-                    }
-                    Err(error) => {
-                        self.close_import_links(&config.name);
-                        return Err(error);
-                    }
-                }
-            }
-        };
-        self.disks.insert(config.name.clone(), opened);
-        self.args.disks.push(config.clone());
+        let disk = self.open_disk(config)?;
+        self.disks.insert(config.name.clone(), disk);
         Ok(())
+    }
+
+    /// Opens a disk and makes it known to all shards.
+    fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
+        let id = self.numbers.disk();
+        let name = &config.name;
+        self.shards.name_disk(id, name);
+        if let DiskUri::Remote(uri) = &config.uri {
+            let links = self
+                .open_import_links(name, uri)
+                .map_err(|error| error.within(&described(config)))?;
+            let facts = uri
+                .settings(&self.state, &links)
+                .map_err(|error| error.within(&format!("disk {name}")))
+                .and_then(|settings| self.add_import(id, config, uri, &settings))
+                .inspect_err(|_| self.close_import_links(name))?;
+            return Ok(OpenDisk { id, config: config.clone(), local: None, facts, fresh: false });
+        }
+        let spec = open::spec_of(config)?;
+        // Whoever makes a file makes blocks that nobody knows yet.
+        let fresh = match config.uri.innermost() {
+            DiskUri::File { path, .. } => is_missing(path),
+            _ => false,
+        };
+        let disk = retry_in_use(
+            || Disk::open(&spec, &self.arena),
+            |error| matches!(error, OpenError::InUse { .. }),
+        )
+        .map_err(|error| open::refused(config, &error))?;
+        let disk = Arc::new(disk);
+        let facts = disk.facts();
+        self.shards.handle().add_disk(id, &disk);
+        let told = self.order(&format!("add disk {name}"), || Order::AddDisk {
+            disk: id,
+            facts: facts.clone(),
+        });
+        told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
+        Ok(OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh })
     }
 
     /// Has every shard reach a remote disk; if one cannot, none keeps it.
@@ -91,6 +91,7 @@ impl Running {
         &self,
         disk: DiskId,
         config: &DiskConfig,
+        uri: &RemoteUri,
         settings: &ImportSettings,
     ) -> Result<DiskFacts, RunError> {
         let what = format!("reach disk {}", config.name);
@@ -102,19 +103,13 @@ impl Running {
                 match answer {
                     Answer::Import(Ok(facts)) => {
                         // News of the shard may have been quicker than its answer.
-                        self.shards.newsroom().note_reached(disk, shard, facts.clone());
+                        self.shards.event_log().note_reached(disk, shard, facts.clone());
                         reached = Some(facts);
                     }
                     Answer::Import(Err(why)) => {
-                        let why = self.shards.newsroom().with_links(&why);
+                        let why = self.shards.event_log().with_links(&why);
                         return Err(RunError::new(format!("{}: {why}", described(config)))
-                            .help(match &config.uri {
-                                DiskUri::Aoe(uri) => format!(
-                                    "plateway discover aoe://{} shows who answers there; targets are silent to stations that their hosts do not name",
-                                    uri.interfaces.join(",")
-                                ),
-                                _ => "plateway discover shows what a target has for us".to_owned(),
-                            }));
+                            .help(uri.who_answers()));
                     }
                     Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
                 }
@@ -123,7 +118,7 @@ impl Running {
             reached.ok_or_else(nobody)
         });
         if result.is_err() {
-            self.shards.newsroom().forget_remote(disk);
+            self.shards.event_log().forget_remote(disk);
             self.order(&format!("let go of disk {}", config.name), || Order::RemoveDisk(disk))?;
         }
         result
@@ -131,41 +126,48 @@ impl Running {
 
     /// Flushes and closes a disk that no volume uses. Returns what deserves to be told.
     pub(super) fn remove_disk(&mut self, name: &str) -> Result<Option<String>, RunError> {
-        let Some(disk) = self.disks.remove(name) else { return Ok(None) };
-        self.args.disks.retain(|other| other.name != name);
-        let mut warning = None;
-        let whole = self.whole(disk.id, &disk.facts, name)?;
-        if let Err(why) = self.shards.flush(whole, CLOSE_LIMIT) {
-            warning = Some(format!("disk {name}: the last flush failed: {why}"));
-        }
+        let Some(disk) = self.disks.get(name) else { return Ok(None) };
+        let (id, is_local) = (disk.id, disk.local.is_some());
+        let whole = self.whole(id, &disk.facts, name)?;
+        let flushed = self.shards.flush(whole, CLOSE_LIMIT);
         self.drop_volume(whole, name)?;
-        if disk.local.is_some() && !self.shards.handle().remove_disk(disk.id, CLOSE_LIMIT) {
-            warning = Some(format!(
-                "disk {name}: a request has not come back after {} s; what it lies on stays in use until it does",
-                CLOSE_LIMIT.as_secs()
-            ));
-        }
-        self.order(&format!("remove disk {name}"), || Order::RemoveDisk(disk.id))?;
+        // From here on it is gone, whoever does not hear of it.
+        self.disks.shift_remove(name);
+        let forgotten = self.let_go(id, name, is_local);
         self.close_import_links(name);
-        self.shards.newsroom().forget_remote(disk.id);
-        Ok(warning)
+        self.shards.event_log().forget_remote(id);
+        let failed = flushed.map_err(|why| format!("disk {name}: the last flush failed: {why}"));
+        Ok(forgotten.or(failed.err()))
     }
 
-    /// Brings a disk to another size in place.
+    /// Takes a disk from the drivers and the shards. Returns what deserves to be told.
+    fn let_go(&self, id: DiskId, name: &str, is_local: bool) -> Option<String> {
+        let is_back = !is_local || self.shards.handle().remove_disk(id, CLOSE_LIMIT);
+        let told = self.order(&format!("remove disk {name}"), || Order::RemoveDisk(id));
+        let stays = || {
+            let limit = CLOSE_LIMIT.as_secs();
+            format!(
+                "disk {name}: a request has not come back after {limit} s; what it lies on stays in use until it does"
+            )
+        };
+        told.err().map(|error| error.line()).or((!is_back).then(stays))
+    }
+
+    /// Brings a disk to another size in place. Returns what deserves to be told.
     pub(super) fn resize_disk(
         &mut self,
-        name: &str,
-        from: &DiskUri,
-        to: &DiskUri,
-    ) -> Result<(), RunError> {
-        let id = self.disk(name)?.id;
-        if self.shards.newsroom().is_protected(id) {
+        from: &DiskConfig,
+        to: &DiskConfig,
+    ) -> Result<Option<String>, RunError> {
+        let name = &to.name;
+        if self.shards.event_log().is_protected(self.disk(name)?.id) {
             return Err(RunError::new(format!(
                 "disk {name}: expected a disk that takes writes, seen one that a failure protects"
             ))
             .help(format!("plateway disks reopen {name}")));
         }
-        match (from.innermost(), to.innermost()) {
+        let mut warning = None;
+        match (from.uri.innermost(), to.uri.innermost()) {
             (
                 DiskUri::File { create_bytes: from, .. },
                 DiskUri::File { path, create_bytes: Some(to) },
@@ -175,7 +177,7 @@ impl Running {
             }
             // `create` goes again, which says nothing of the file that is there.
             (DiskUri::File { .. }, DiskUri::File { .. }) => {}
-            (_, DiskUri::Null { .. }) => self.replace_null(name, to)?,
+            (_, DiskUri::Null { .. }) => warning = self.replace_null(to)?,
             (_, other) => {
                 return Err(RunError::new(format!(
                     "disk {name}: cannot resize it: expected file: or null:, seen {other}"
@@ -183,12 +185,9 @@ impl Running {
             }
         }
         if let Some(disk) = self.disks.get_mut(name) {
-            disk.config.uri = to.clone();
+            disk.config.clone_from(to);
         }
-        if let Some(place) = self.args.disks.iter_mut().find(|disk| disk.name == name) {
-            place.uri = to.clone();
-        }
-        Ok(())
+        Ok(warning)
     }
 
     /// Grows a file from what `create` was to what it is, and cuts it again where that is undone. A
@@ -233,7 +232,7 @@ impl Running {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(false) };
         if disk.is_remote() {
             // The shards know what they told.
-            let facts = self.shards.newsroom().remote_facts(disk.id);
+            let facts = self.shards.event_log().remote_facts(disk.id);
             let changed = facts.filter(|facts| *facts != disk.facts);
             return Ok(changed.map(|facts| disk.facts = facts).is_some());
         }
@@ -254,104 +253,102 @@ impl Running {
     }
 
     /// A null disk of another size is another disk, which its volume takes over between two requests.
-    fn replace_null(&mut self, name: &str, to: &DiskUri) -> Result<(), RunError> {
-        let config = DiskConfig { name: name.to_owned(), uri: to.clone() };
-        let Some(old) = self.disks.remove(name) else { return Ok(()) };
-        let before = self.args.disks.clone();
-        let added = self.add_disk(&config);
-        self.args.disks = before;
-        if let Err(error) = added {
-            self.disks.insert(name.to_owned(), old);
+    fn replace_null(&mut self, to: &DiskConfig) -> Result<Option<String>, RunError> {
+        let name = &to.name;
+        let new = self.open_disk(to)?;
+        let new_id = new.id;
+        let Some(old) = self.disks.insert(name.clone(), new) else { return Ok(None) };
+        let uses = |volume: &&OpenVolume| volume.config.layout.disks().contains(name);
+        let user = self.volumes.values().find(uses).map(|volume| volume.config.name.clone());
+        if let Some(error) = user.and_then(|volume| self.renew_layout(&volume).err()) {
+            self.disks.insert(name.clone(), old);
+            self.let_go(new_id, name, true);
             return Err(error);
         }
-        let user = |volume: &&OpenVolume| volume.config.layout.disks().iter().any(|d| d == name);
-        if let Some(volume) = self.volumes.values().find(user).map(|v| v.config.name.clone()) {
-            self.renew_layout(&volume)?;
-        }
-        self.shards.handle().remove_disk(old.id, CLOSE_LIMIT);
-        self.order(&format!("remove the former disk {name}"), || Order::RemoveDisk(old.id))
+        Ok(self.let_go(old.id, name, true))
     }
 
     /// Assembles a volume, labelling or naming it where that is due.
     pub(super) fn add_volume(&mut self, config: &VolumeConfig) -> Result<(), RunError> {
         let parts = self.parts(config)?;
         shape::check_blocks(config, &parts)?;
-        let given = config.uuid.map(|uuid| uuid.0);
-        let (uuid, labelled) = match &config.layout {
-            model::Layout::Single { disk } => (self.identity(config, disk)?, None),
-            _ => self.labels(config, &parts, given)?,
+        let (uuid, labelled) = match labels::set_label(config, config.uuid.unwrap_or_default()) {
+            None => (self.identity(config)?, None),
+            Some(wanted) => {
+                let wholes: Result<Vec<VolumeId>, RunError> = parts
+                    .iter()
+                    .map(|part| self.whole(part.disk, &part.facts, &part.name))
+                    .collect();
+                let wholes = wholes?;
+                let set = self.labels(config, wanted, &parts, &wholes);
+                for (part, whole) in parts.iter().zip(wholes) {
+                    self.drop_volume(whole, &part.name)?;
+                }
+                let (uuid, lengths) = set?;
+                (uuid, Some(lengths))
+            }
         };
         if let Some(twin) = self.volumes.values().find(|volume| volume.uuid == uuid) {
-            return Err(RunError::new(format!(
-                "volume {}: expected an identity of its own, seen that of volume {}",
-                config.name, twin.config.name
-            ))
-            .help("a copy of a disk needs a uuid of its own"));
+            return Err(shape::same_identity(config, &twin.config.name));
         }
         let layout = shape::layout(config, &parts, labelled.as_deref())?;
         let id = self.numbers.volume();
-        self.order(&format!("add volume {}", config.name), || Order::AddVolume {
+        let told = self.order(&format!("add volume {}", config.name), || Order::AddVolume {
             volume: id,
             layout: layout.clone(),
-        })?;
-        let volume = OpenVolume { id, config: config.clone(), layout, uuid, labelled, held: false };
+        });
+        told.inspect_err(|_| drop(self.drop_volume(id, &config.name)))?;
+        let volume =
+            OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
         self.volumes.insert(config.name.clone(), volume);
-        self.args.volumes.push(config.clone());
         Ok(())
     }
 
     /// The identity of a volume without labels.
-    fn identity(&mut self, config: &VolumeConfig, disk: &str) -> Result<[u8; 16], RunError> {
-        if let Some(uuid) = config.uuid {
-            return Ok(uuid.0);
-        }
-        let Some(disk) = self.disks.get_mut(disk) else { return self.disk(disk).map(|_| [0; 16]) };
-        match identity::backing(&disk.config.uri) {
-            Some(backing) => {
-                let uuid = self.identities.of(&backing, &config.name, disk.fresh)?;
+    fn identity(&mut self, config: &VolumeConfig) -> Result<Uuid, RunError> {
+        let disk = config.layout.disks().first().and_then(|disk| self.disks.get_mut(disk));
+        let backing = disk.as_ref().and_then(|disk| identity::backing(&disk.config.uri));
+        match (config.uuid, disk, backing) {
+            (Some(uuid), ..) => Ok(uuid),
+            (None, Some(disk), Some(backing)) => {
+                let identities = Identities::new(self.state.clone());
+                let uuid = identities.of(&backing, &config.name, disk.fresh)?;
                 // From now on they are known by it.
                 disk.fresh = false;
                 Ok(uuid)
             }
-            None => identity::draw().map_err(|error| {
-                RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
-            }),
+            (None, ..) => Ok(Uuid::new_v4()),
         }
     }
 
-    /// The identity of a volume whose members have labels, and the lengths of their data.
+    /// The identity of a volume whose members carry labels, and the lengths of their data; `wholes` are volumes over the members.
     fn labels(
         &mut self,
         config: &VolumeConfig,
+        mut wanted: SetLabel,
         parts: &[Part],
-        given: Option<[u8; 16]>,
-    ) -> Result<([u8; 16], Option<Vec<u64>>), RunError> {
-        let fail = |error| {
-            RunError::new(format!("volume {}: cannot draw an identity: {error}", config.name))
-        };
-        let uuid = given.map_or_else(|| identity::draw().map_err(fail), Ok)?;
-        let wanted = labels::wanted(config, uuid).expect("a single volume has no labels");
-        let mut seen: Vec<Seen<'_>> = Vec::new();
-        let mut result = Ok(());
-        for part in parts {
-            match self.whole(part.disk, &part.facts, &part.name) {
-                Ok(whole) => {
-                    let bytes = part.facts.size.0;
-                    seen.push(Seen { disk: &part.name, bytes, whole });
-                }
-                Err(error) => result = Err(error),
-            }
-        }
-        let overwrite = self.overwrite.contains(&config.name);
-        let set = result.and_then(|()| {
-            labels::assemble(&self.shards, &seen, &wanted, given.is_some(), overwrite)
+        wholes: &[VolumeId],
+    ) -> Result<(Uuid, Vec<u64>), RunError> {
+        let members: Vec<(&Part, VolumeId)> = parts.iter().zip(wholes.iter().copied()).collect();
+        let found = members.iter().map(|(part, whole)| {
+            labels::examine(config, part, |at, length| {
+                self.shards.read(*whole, Extent::new(at, length))
+            })
         });
-        for member in &seen {
-            self.drop_volume(member.whole, member.disk)?;
+        let found: Vec<_> = found.collect::<Result<_, _>>()?;
+        let overwrite = self.overwrite.contains(&config.name);
+        let set = labels::judge(config, &wanted, parts, &found, overwrite, |_| false)?;
+        let uuid = set.uuid.unwrap_or_else(Uuid::new_v4);
+        if set.due != Due::Nothing {
+            if let Due::Form(overwritten) = set.due {
+                // Told before it is done: whatever happens then, somebody can know what was there.
+                overwritten.iter().for_each(|line| log(line));
+                self.overwritten.extend(overwritten);
+            }
+            wanted.uuid = uuid.into_bytes();
+            labels::form(&self.shards, &members, &wanted, &set.lengths)?;
         }
-        let set = set?;
-        self.overwritten.extend(set.overwritten);
-        Ok((set.uuid, Some(set.lengths)))
+        Ok((uuid, set.lengths))
     }
 
     /// A volume over the whole of a disk, for the control thread's own use.
@@ -363,7 +360,7 @@ impl Running {
     ) -> Result<VolumeId, RunError> {
         let volume = self.numbers.volume();
         let layout = Layout::single(Member { disk, base: 0, length: facts.size.0 });
-        self.order(&format!("look at disk {name}"), || Order::AddVolume {
+        self.order(&format!("examine disk {name}"), || Order::AddVolume {
             volume,
             layout: layout.clone(),
         })?;
@@ -377,19 +374,19 @@ impl Running {
     }
 
     /// Lets nothing new go to a volume and waits for what is below.
-    pub(super) fn hold_volume(&mut self, name: &str) -> Result<(), RunError> {
+    pub(super) fn quiesce_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
-        if volume.held {
+        if volume.quiesced {
             return Ok(());
         }
         let id = volume.id;
         if let Some(volume) = self.volumes.get_mut(name) {
-            volume.held = true;
+            volume.quiesced = true;
         }
         let held =
             self.shards.order(&format!("hold volume {name}"), HOLD_LIMIT, || Order::HoldVolume(id));
         if let Err(error) = held {
-            self.revive_volume(name)?;
+            self.resume_volume(name)?;
             return Err(RunError::new(format!("{}: requests are still below", error.line()))
                 .help("plateway status shows the disks; one that is stuck holds its volumes"));
         }
@@ -397,9 +394,9 @@ impl Running {
     }
 
     /// A volume that was held is served again, under a new number: what is late for the old one finds nothing.
-    pub(super) fn revive_volume(&mut self, name: &str) -> Result<(), RunError> {
+    pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
-        if !volume.held {
+        if !volume.quiesced {
             return Ok(());
         }
         let layout = volume.layout.clone();
@@ -410,34 +407,41 @@ impl Running {
         })?;
         if let Some(volume) = self.volumes.get_mut(name) {
             volume.id = id;
-            volume.held = false;
+            volume.quiesced = false;
         }
-        self.show_exports_of(name)
+        self.renew_exports_of(name)
     }
 
     /// Takes a volume apart that no export names.
     pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), RunError> {
-        self.hold_volume(name)?;
-        let Some(volume) = self.volumes.remove(name) else { return Ok(()) };
-        self.args.volumes.retain(|other| other.name != name);
-        let id = volume.id;
-        self.order(&format!("forget volume {name}"), || Order::ForgetVolume(id))
-    }
-
-    /// Gives a volume another size; hosts get the event.
-    pub(super) fn resize_volume(&mut self, name: &str, to: Option<u64>) -> Result<(), RunError> {
-        let Some(volume) = self.volumes.get_mut(name) else { return Ok(()) };
-        let from = std::mem::replace(&mut volume.config.size_bytes, to);
-        if let Err(error) = self.renew_layout(name).and_then(|()| self.show_exports_of(name)) {
-            if let Some(volume) = self.volumes.get_mut(name) {
-                volume.config.size_bytes = from;
-            }
+        self.quiesce_volume(name)?;
+        let id = self.volume(name)?.id;
+        let told = self.order(&format!("forget volume {name}"), || Order::ForgetVolume(id));
+        if let Err(error) = told {
+            self.resume_volume(name)?;
             return Err(error);
         }
-        if let Some(place) = self.args.volumes.iter_mut().find(|volume| volume.name == name) {
-            place.size_bytes = to;
-        }
+        self.volumes.shift_remove(name);
         Ok(())
+    }
+
+    /// Gives a volume the size of `to`, or that of its disks; hosts get the event.
+    pub(super) fn resize_volume(&mut self, to: &VolumeConfig) -> Result<(), RunError> {
+        let name = &to.name;
+        let Some(volume) = self.volumes.get_mut(name) else { return Ok(()) };
+        let before = (volume.layout.clone(), volume.config.size_bytes);
+        volume.config.size_bytes = to.size_bytes;
+        self.renew_layout(name).and_then(|()| self.renew_exports_of(name)).inspect_err(|_| {
+            // Some shards, and some hosts, have it already.
+            let Some(volume) = self.volumes.get_mut(name) else { return };
+            let id = volume.id;
+            (volume.layout, volume.config.size_bytes) = before.clone();
+            let _ = self.order(&format!("undo: resize volume {name}"), || Order::ResizeVolume {
+                volume: id,
+                layout: before.0.clone(),
+            });
+            let _ = self.renew_exports_of(name);
+        })
     }
 
     /// Lays a volume out over its disks as they are now.

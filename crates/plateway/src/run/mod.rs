@@ -5,9 +5,10 @@
 //! Numbers are never used again, so that what is late finds nothing. Not here: what a configuration means (`config`), the control socket (`control`),
 //! signals (`commands/serve`). Read `apply` next, then `members`.
 
-mod aoe;
 mod apply;
 mod error;
+mod event_log;
+mod exports;
 mod follow;
 mod guests;
 pub(crate) mod identity;
@@ -16,13 +17,13 @@ pub(crate) mod labels;
 mod links;
 pub(crate) mod listen;
 mod members;
-mod news;
 pub(crate) mod open;
-mod patience;
 mod reopen;
+mod retry;
 pub(crate) mod shape;
 mod shards;
-mod stored;
+pub(crate) mod state;
+pub(crate) mod store;
 mod unmade;
 mod visitor;
 
@@ -32,47 +33,59 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use ::aoe::ExportId;
+use ::volume::Layout;
 use block::{PAGE_SIZE, ShardId, VolumeId, limits};
 use contract::{DiskFacts, DiskId, LinkId, ListenerId, Machine};
+use indexmap::IndexMap;
 use reactor::disk::Disk;
 use reactor::memory::Arena;
 use reactor::{Choice, Config, ConnectionLimits, Preference, Reactor};
 use shard::{Mail, Order, Settings, Shard};
-use volume::Layout;
+use uuid::Uuid;
 
 pub(crate) use apply::Applied;
 pub(crate) use error::RunError;
-pub(crate) use news::log;
-
-use crate::config::model::{
-    self, DiskConfig, DriverChoice, Export, HiArgs, Listener, Server, VolumeConfig,
-};
-use crate::config::plan::Plan;
-use crate::config::uri::DiskUri;
+pub(crate) use event_log::log;
 pub(crate) use guests::Site;
-use identity::Identities;
-use shards::Shards;
-use unmade::unmade_last;
 pub(crate) use visitor::Visited;
+
+use crate::config::disk::DiskConfig;
+use crate::config::link::Ethernet;
+use crate::config::listener::ListenerConfig;
+use crate::config::model::HiArgs;
+use crate::config::plan::Plan;
+use crate::config::server::{DriverChoice, Server};
+use crate::config::thing::Configured;
+use crate::config::uri::DiskUri;
+use crate::config::volume::{self, VolumeConfig};
+use exports::OpenExport;
+use links::{ImportLink, OpenLink};
+use shards::Shards;
+use state::StateDirectory;
+use unmade::unmade_last;
 
 /// How long volumes may take to become durable at the end.
 const LAST_FLUSH: Duration = Duration::from_secs(30);
 
 /// A server that runs. Dropping it stops the shards without a word to hosts.
+///
+/// The maps are the one book of what runs, each in the order of the configuration. A thing is in them once all shards have it, and until
+/// all have let it go; its configuration is what they were last told and have all answered.
 pub(crate) struct Running {
-    /// What it was brought to: always what is in the maps below.
-    args: HiArgs,
+    server: Server,
     shards: Shards,
     arena: Arc<Arena>,
-    identities: Identities,
-    disks: BTreeMap<String, OpenDisk>,
-    volumes: BTreeMap<String, OpenVolume>,
-    /// By the address of the configuration.
-    listeners: BTreeMap<String, OpenListener>,
-    links: links::Links,
-    /// AoE exports.
-    aoe: Vec<aoe::OpenAoe>,
+    state: StateDirectory,
+    disks: IndexMap<String, OpenDisk>,
+    volumes: IndexMap<String, OpenVolume>,
+    /// By title.
+    listeners: IndexMap<String, OpenListener>,
+    /// Those that exports are on.
+    links: IndexMap<String, OpenLink>,
+    /// By title.
+    exports: IndexMap<String, OpenExport>,
+    /// Those that remote disks are reached on.
+    import_links: BTreeMap<Ethernet, ImportLink>,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for which somebody said so.
     overwrite: Vec<String>,
@@ -97,7 +110,7 @@ struct OpenDisk {
 
 impl OpenDisk {
     fn is_remote(&self) -> bool {
-        matches!(self.config.uri, DiskUri::NvmeTcp(_) | DiskUri::Aoe(_))
+        matches!(self.config.uri, DiskUri::Remote(_))
     }
 }
 
@@ -107,17 +120,17 @@ struct OpenVolume {
     id: VolumeId,
     config: VolumeConfig,
     layout: Layout,
-    uuid: [u8; 16],
+    uuid: Uuid,
     /// Lengths of the members' data by their labels.
     labelled: Option<Vec<u64>>,
     /// Nothing new goes to it: it is about to be removed.
-    held: bool,
+    quiesced: bool,
 }
 
 /// An address that is listened at.
 #[derive(Debug)]
 struct OpenListener {
-    config: Listener,
+    config: ListenerConfig,
     /// Where it really listens; two for `[::]`, which also takes IPv4.
     addresses: Vec<SocketAddr>,
     /// Its sockets.
@@ -155,8 +168,8 @@ impl Numbers {
         LinkId(Self::next(&self.link))
     }
 
-    fn export(&self) -> ExportId {
-        ExportId(Self::next(&self.export))
+    fn export(&self) -> u32 {
+        Self::next(&self.export)
     }
 }
 
@@ -188,9 +201,7 @@ impl Running {
         let (pages, count) = (config.pool_pages, config.cpus.len() as u16);
         let (visits, door) = mpsc::channel();
         let door = Mutex::new(Some(door));
-        let seed = identity::draw()
-            .map(|uuid| u64::from_le_bytes(uuid[..8].try_into().expect("8 of 16 bytes")))
-            .map_err(|error| RunError::new(format!("cannot draw random bytes: {error}")))?;
+        let seed = Uuid::new_v4().as_u64_pair().0;
         // The shards' clocks begin with the driver's, which counts from its own start.
         let handle = Reactor::start(&config, &arena, move |shard| {
             let settings =
@@ -205,25 +216,17 @@ impl Running {
         let mut warnings = handle.warnings().to_vec();
         let shards = Shards::new(handle, visits)
             .map_err(|error| RunError::new(format!("cannot start a thread: {error}")))?;
-        let nothing = HiArgs {
-            server: server.clone(),
-            disks: Vec::new(),
-            volumes: Vec::new(),
-            listeners: Vec::new(),
-            links: Vec::new(),
-            exports: Vec::new(),
-            aoe_exports: Vec::new(),
-        };
         let mut running = Running {
-            args: nothing,
+            server: server.clone(),
             shards,
             arena,
-            identities: Identities::new(&server.state),
-            disks: BTreeMap::new(),
-            volumes: BTreeMap::new(),
-            listeners: BTreeMap::new(),
-            links: links::Links::default(),
-            aoe: Vec::new(),
+            state: StateDirectory::new(&server.state),
+            disks: IndexMap::new(),
+            volumes: IndexMap::new(),
+            listeners: IndexMap::new(),
+            links: IndexMap::new(),
+            exports: IndexMap::new(),
+            import_links: BTreeMap::new(),
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),
@@ -242,8 +245,32 @@ impl Running {
     }
 
     /// What is served.
-    pub(crate) fn args(&self) -> &HiArgs {
-        &self.args
+    pub(crate) fn args(&self) -> HiArgs {
+        HiArgs {
+            server: self.server.clone(),
+            disks: self.disks.values().map(|disk| disk.config.clone()).collect(),
+            volumes: self.volumes.values().map(|volume| volume.config.clone()).collect(),
+            listeners: self.listeners.values().map(|listener| listener.config.clone()).collect(),
+            links: self.links.values().map(|link| link.config.clone()).collect(),
+            exports: self.exports.values().map(|export| export.config.clone()).collect(),
+        }
+    }
+
+    /// Once all of `to` is served, in its order.
+    fn arrange(&mut self, to: &HiArgs) {
+        fn sort<T>(open: &mut IndexMap<String, T>, wanted: impl Iterator<Item = String>) {
+            let places: BTreeMap<String, usize> = wanted.zip(0..).collect();
+            open.sort_by_cached_key(|name, _| places.get(name).copied());
+        }
+        sort(&mut self.disks, to.disks.iter().map(|disk| disk.name.clone()));
+        sort(&mut self.volumes, to.volumes.iter().map(|volume| volume.name.clone()));
+        sort(&mut self.listeners, to.listeners.iter().map(Configured::title));
+        sort(&mut self.links, to.links.iter().map(|link| link.name.clone()));
+        sort(&mut self.exports, to.exports.iter().map(|export| export.title()));
+        // How a disk would be made may have changed, for which no step is needed.
+        for (open, wanted) in self.disks.values_mut().zip(&to.disks) {
+            open.config.clone_from(wanted);
+        }
     }
 
     /// What runs and why, in one line.
@@ -285,7 +312,7 @@ impl Running {
         self.disks.get(disk).is_some_and(OpenDisk::is_remote)
     }
 
-    fn order(&self, what: &str, order: impl Fn() -> Order) -> Result<(), RunError> {
+    pub(crate) fn order(&self, what: &str, order: impl Fn() -> Order) -> Result<(), RunError> {
         self.shards.order(what, shards::ORDER_LIMIT, order).map(drop)
     }
 
@@ -296,10 +323,6 @@ impl Running {
     fn volume(&self, name: &str) -> Result<&OpenVolume, RunError> {
         self.volumes.get(name).ok_or_else(|| RunError::new(format!("volume {name} is not there")))
     }
-
-    fn exports_of(&self, volume: &str) -> Vec<Export> {
-        self.args.exports.iter().filter(|export| export.volume == volume).cloned().collect()
-    }
 }
 
 /// Checks that every name of `--overwrite` is a volume whose disks carry labels.
@@ -307,7 +330,7 @@ pub(crate) fn check_overwrite(args: &HiArgs, names: &[String]) -> Result<(), Run
     let labelled: Vec<&str> = args
         .volumes
         .iter()
-        .filter(|volume| !matches!(volume.layout, model::Layout::Single { .. }))
+        .filter(|volume| !matches!(volume.layout, volume::Layout::Single { .. }))
         .map(|volume| volume.name.as_str())
         .collect();
     let Some(wrong) = names.iter().find(|name| !labelled.contains(&name.as_str())) else {
@@ -344,3 +367,6 @@ fn reactor_config(server: &Server) -> Config {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

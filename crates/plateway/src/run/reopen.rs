@@ -11,7 +11,7 @@ use shard::Order;
 
 use super::Running;
 use super::error::RunError;
-use super::open::{self, Target};
+use super::open;
 
 /// How long what a disk was asked may take to come back before it is opened anew.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ impl Running {
                 disk: id,
                 facts: facts.clone(),
             })?;
-            self.shards.newsroom().forget(id);
+            self.shards.event_log().forget(id);
             return Ok(format!(
                 "disk {name} takes requests again; its connection is kept by itself"
             ));
@@ -49,7 +49,7 @@ impl Running {
                 "was opened anew"
             }
         };
-        self.shards.newsroom().forget(id);
+        self.shards.event_log().forget(id);
         Ok(format!(
             "disk {name} {done} and takes writes; what was acknowledged since its last good flush may be lost"
         ))
@@ -66,7 +66,7 @@ impl Running {
         }
         // The lock on what it lies on goes with the last owner.
         disk.local = None;
-        let Target::Local(spec) = open::target(&config)? else { return Ok(()) };
+        let spec = open::spec_of(&config)?;
         // What is gone is not made: it would be another disk under the same name.
         let opened = Disk::open(&spec.as_it_is(), &self.arena).map_err(|error| {
             RunError::new(format!("disk {name}: {error}; until it is there its requests fail"))

@@ -4,15 +4,15 @@
 //! back and no block is torn. A volume is as volatile as its most volatile disk and discards only what all of them discard.
 //! Units: bytes. Nothing here does I/O.
 
-use block::{BlockSize, ByteCount, VolumeId};
-use contract::{Cache, DiskFacts, DiskId, LinkId};
-use nvme::subsystem::{Hosts, Namespace, Subsystem};
-use volume::label::LABEL_AREA;
-use volume::{Layout, Member};
+use ::volume::label::LABEL_AREA;
+use ::volume::{Layout, Member};
+use block::VolumeId;
+use contract::{Cache, DiskFacts, DiskId};
+use uuid::Uuid;
 
 use super::error::RunError;
-use crate::config::model::{self, AoeExport, Export, VolumeConfig};
 use crate::config::size::Size;
+use crate::config::volume::{self, VolumeConfig};
 
 /// A disk of a volume.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub(crate) fn check_blocks(volume: &VolumeConfig, parts: &[Part]) -> Result<(), 
             }
             None => "this disk cannot be served in blocks of 512 or 4096 bytes".to_owned(),
         };
-        return Err(RunError::new(message).help(help));
+        return Err(RunError::new(message).help(help).key("block_size"));
     }
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(crate) fn layout(
     let room = |part: &Part| part.facts.size.0.saturating_sub(LABEL_AREA);
     let member = |part: &Part, length: u64| Member { disk: part.disk, base: LABEL_AREA, length };
     let layout = match (&volume.layout, labelled) {
-        (model::Layout::Concat { .. }, Some(lengths)) => {
+        (volume::Layout::Concat { .. }, Some(lengths)) => {
             // Only the last member may use what it grew by: otherwise the data after it would move.
             let last = parts.len().saturating_sub(1);
             let lengths = parts.iter().zip(lengths).enumerate();
@@ -76,7 +76,7 @@ pub(crate) fn layout(
             });
             Layout::concat(members.collect())
         }
-        (model::Layout::Stripe { chunk_bytes, .. }, Some(_)) => Layout::stripe(
+        (volume::Layout::Stripe { chunk_bytes, .. }, Some(_)) => Layout::stripe(
             parts.iter().map(|part| member(part, room(part))).collect(),
             *chunk_bytes,
         ),
@@ -103,7 +103,8 @@ pub(crate) fn size(volume: &VolumeConfig, layout: &Layout) -> Result<u64, RunErr
             Size(wanted),
             Size(there),
             Size(wanted)
-        ))),
+        ))
+        .key("size")),
         Some(wanted) => Ok(wanted),
         None if there == 0 => Err(RunError::new(format!(
             "volume {}: expected disks with at least one block of {}, seen {} bytes",
@@ -115,24 +116,35 @@ pub(crate) fn size(volume: &VolumeConfig, layout: &Layout) -> Result<u64, RunErr
     }
 }
 
-/// What a host is told of an export.
-pub(crate) fn namespace(
-    export: &Export,
+/// What is told of a volume by whatever protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct VolumeFacts {
+    pub(crate) id: VolumeId,
+    pub(crate) uuid: Uuid,
+    pub(crate) bytes: u64,
+    pub(crate) block_size: u32,
+    pub(crate) read_only: bool,
+    pub(crate) cache_volatile: bool,
+    pub(crate) discards: bool,
+    pub(crate) discard_zeroes: bool,
+    /// What is written atomically.
+    pub(crate) physical_block: u32,
+}
+
+pub(crate) fn facts(
     volume: &VolumeConfig,
     id: VolumeId,
-    uuid: [u8; 16],
+    uuid: Uuid,
     layout: &Layout,
     parts: &[Part],
-) -> Result<Namespace, RunError> {
-    let block_size = BlockSize::new(u64::from(volume.block_size)).unwrap_or(BlockSize::B512);
+) -> Result<VolumeFacts, RunError> {
     let facts = || parts.iter().map(|part| &part.facts);
     let atomic = facts().map(|facts| facts.physical_block).min().unwrap_or(volume.block_size);
-    Ok(Namespace {
-        nsid: export.nsid,
-        volume: id,
+    Ok(VolumeFacts {
+        id,
         uuid,
-        block_size,
-        blocks: block_size.blocks_in(ByteCount(size(volume, layout)?)),
+        bytes: size(volume, layout)?,
+        block_size: volume.block_size,
         read_only: facts().any(|facts| facts.read_only),
         cache_volatile: facts().any(|facts| facts.cache == Cache::Volatile),
         discards: facts().all(|facts| facts.discards),
@@ -141,46 +153,19 @@ pub(crate) fn namespace(
     })
 }
 
-/// What an initiator of AoE is told of an export.
-pub(crate) fn aoe_export(
-    export: &AoeExport,
-    links: &[LinkId],
-    volume: &VolumeConfig,
-    id: VolumeId,
-    uuid: [u8; 16],
-    layout: &Layout,
-    parts: &[Part],
-) -> Result<aoe::Export, RunError> {
-    let facts = || parts.iter().map(|part| &part.facts);
-    let size = ByteCount(size(volume, layout)?);
-    let atomic = facts().map(|facts| facts.physical_block).min().unwrap_or(volume.block_size);
-    Ok(aoe::Export {
-        uuid,
-        read_only: facts().any(|facts| facts.read_only),
-        cache_volatile: facts().any(|facts| facts.cache == Cache::Volatile),
-        discards: facts().all(|facts| facts.discards),
-        physical_block: atomic.max(volume.block_size),
-        hosts: match &export.hosts {
-            model::Hosts::Any => aoe::Hosts::Any,
-            model::Hosts::List(list) => aoe::Hosts::List(list.clone()),
-        },
-        buffers: export.buffers,
-        ..aoe::Export::new(export.address, links, id, size)
-    })
-}
-
-/// A subsystem of these namespaces.
-pub(crate) fn subsystem(export: &Export, namespaces: &[Namespace]) -> Subsystem {
-    let hosts = match &export.hosts {
-        model::Hosts::Any => Hosts::Any,
-        model::Hosts::List(list) => Hosts::List(list.iter().map(|nqn| nqn.to_wire()).collect()),
-    };
-    let empty = Subsystem::new(export.subsystem.to_wire(), hosts);
-    namespaces.iter().cloned().fold(empty, Subsystem::with_namespace)
+/// Two volumes cannot have one identity.
+pub(crate) fn same_identity(volume: &VolumeConfig, twin: &str) -> RunError {
+    RunError::new(format!(
+        "volume {}: expected an identity of its own, seen that of volume {twin}",
+        volume.name
+    ))
+    .help("a copy of a disk needs a uuid of its own")
 }
 
 #[cfg(test)]
 mod tests {
+    use block::ByteCount;
+
     use super::*;
 
     fn part(name: &str, disk: u32, logical: u32, physical: u32, size: u64) -> Part {
@@ -196,12 +181,12 @@ mod tests {
         Part { name: name.to_owned(), disk: DiskId(disk), facts }
     }
 
-    fn config(layout: model::Layout, block_size: u32, size_bytes: Option<u64>) -> VolumeConfig {
+    fn config(layout: volume::Layout, block_size: u32, size_bytes: Option<u64>) -> VolumeConfig {
         VolumeConfig { name: "v0".to_owned(), layout, block_size, uuid: None, size_bytes }
     }
 
-    fn single() -> model::Layout {
-        model::Layout::Single { disk: "d0".to_owned() }
+    fn single() -> volume::Layout {
+        volume::Layout::Single { disk: "d0".to_owned() }
     }
 
     #[test]
@@ -224,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_grows_in_the_middle_of_a_concat_moves_no_data() {
-        let concat = model::Layout::Concat { disks: vec!["d0".to_owned(), "d1".to_owned()] };
+        let concat = volume::Layout::Concat { disks: vec!["d0".to_owned(), "d1".to_owned()] };
         let volume = config(concat, 512, None);
         let labelled = [1 << 20, 1 << 20];
         let grown = [part("d0", 0, 512, 512, 5 << 20), part("d1", 1, 512, 512, 4 << 20)];

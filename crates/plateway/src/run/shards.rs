@@ -15,8 +15,8 @@ use reactor::Handle;
 use shard::{Answer, Mail, News, Order, Report};
 
 use super::error::RunError;
-use super::news::Newsroom;
-use super::stored::{Archive, Job};
+use super::event_log::EventLog;
+use super::store::{Job, Store};
 use super::visitor::{Visit, Wish};
 
 /// How long an order may take that waits for nothing below: long, since a machine may be loaded, and yet an end.
@@ -24,35 +24,37 @@ pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(60);
 /// How long a visit may take: as long as a disk may take before it is stuck, and some more.
 pub(super) const VISIT_LIMIT: Duration = Duration::from_secs(90);
 
-type Letter = (ShardId, u64, Answer);
-
 /// Who is called when a remote disk changed, in the thread of the mail.
 type Listener = Arc<Mutex<Option<Box<dyn Fn() + Send>>>>;
 
 /// The way to the shards.
 pub(super) struct Shards {
     handle: Option<Arc<Handle<Mail>>>,
-    answers: Receiver<Letter>,
+    answers: Receiver<(ShardId, u64, Answer)>,
     visits: Sender<Visit>,
     number: AtomicU64,
-    newsroom: Arc<Mutex<Newsroom>>,
+    event_log: Arc<Mutex<EventLog>>,
     listener: Listener,
     stopping: Arc<AtomicBool>,
-    postman: Option<JoinHandle<()>>,
-    archive: Archive,
+    mail_thread: Option<JoinHandle<()>>,
+    store: Store,
+    /// So many orders reach all shards; the one after them fails when the first has carried it out.
+    #[cfg(test)]
+    pub(super) orders_left: std::cell::Cell<Option<u32>>,
 }
 
 impl Shards {
     /// Takes over a reactor that runs, and the way to the visitor of its shard 0.
     pub(super) fn new(handle: Handle<Mail>, visits: Sender<Visit>) -> std::io::Result<Shards> {
         let handle = Arc::new(handle);
-        let newsroom = Arc::new(Mutex::new(Newsroom::default()));
+        let event_log = Arc::new(Mutex::new(EventLog::default()));
         let stopping = Arc::new(AtomicBool::new(false));
         let listener: Listener = Arc::default();
         let (to_control, answers) = mpsc::channel();
-        let (archive, store) = Archive::start(handle.clone())?;
-        let postman = {
-            let (handle, newsroom, stopping) = (handle.clone(), newsroom.clone(), stopping.clone());
+        let (store, jobs) = Store::start(handle.clone())?;
+        let mail_thread = {
+            let (handle, event_log, stopping) =
+                (handle.clone(), event_log.clone(), stopping.clone());
             let listener = listener.clone();
             std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
                 while !stopping.load(Relaxed) {
@@ -62,14 +64,14 @@ impl Shards {
                         }
                         Some((from, Mail::News(news))) => {
                             if let News::Store { key, version, value } = *news {
-                                let _ = store.send(Job { from, key, version, value });
+                                let _ = jobs.send(Job { from, key, version, value });
                                 continue;
                             }
-                            let mut newsroom = lock(&newsroom);
-                            newsroom.tell(&news);
+                            let mut event_log = lock(&event_log);
+                            event_log.tell(&news);
                             if let News::DiskChanged(disk, facts) = *news {
-                                newsroom.note_remote(disk, from, facts);
-                                drop(newsroom);
+                                event_log.note_remote(disk, from, facts);
+                                drop(event_log);
                                 lock(&listener).as_ref().inspect(|call| call());
                             }
                         }
@@ -80,17 +82,19 @@ impl Shards {
             })?
         };
         let number = AtomicU64::new(0);
-        let (handle, postman) = (Some(handle), Some(postman));
+        let (handle, mail_thread) = (Some(handle), Some(mail_thread));
         Ok(Shards {
             handle,
             answers,
             visits,
             number,
-            newsroom,
+            event_log,
             listener,
             stopping,
-            postman,
-            archive,
+            mail_thread,
+            store,
+            #[cfg(test)]
+            orders_left: std::cell::Cell::default(),
         })
     }
 
@@ -100,13 +104,13 @@ impl Shards {
     }
 
     /// Where values of exports are stored.
-    pub(super) fn archive(&self) -> &Archive {
-        &self.archive
+    pub(super) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// What is known of disks from news, and their names.
-    pub(super) fn newsroom(&self) -> MutexGuard<'_, Newsroom> {
-        lock(&self.newsroom)
+    pub(super) fn event_log(&self) -> MutexGuard<'_, EventLog> {
+        lock(&self.event_log)
     }
 
     /// Has `call` called, in another thread, whenever a remote disk changed.
@@ -122,6 +126,16 @@ impl Shards {
         order: impl Fn() -> Order,
     ) -> Result<Vec<Answer>, RunError> {
         let number = self.number.fetch_add(1, Relaxed);
+        #[cfg(test)]
+        if let Some(left) = self.orders_left.get() {
+            self.orders_left.set(left.checked_sub(1));
+            if left == 0 {
+                let mail = Mail::Order { number, order: Box::new(order()) };
+                self.handle().send(ShardId(0), mail);
+                while self.answers.recv().is_ok_and(|(_, of, _)| of != number) {}
+                return Err(RunError::new(format!("{what}: a shard was made not to answer")));
+            }
+        }
         let count = self.handle().shards();
         for shard in (0..count).map(ShardId) {
             self.handle().send(shard, Mail::Order { number, order: Box::new(order()) });
@@ -199,7 +213,7 @@ impl Shards {
 
     /// Makes a disk known under a name in news.
     pub(super) fn name_disk(&self, disk: DiskId, name: &str) {
-        self.newsroom().name(disk, name);
+        self.event_log().name(disk, name);
     }
 
     /// Ends the threads of the shards.
@@ -210,13 +224,13 @@ impl Shards {
     fn end(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         self.stopping.store(true, Relaxed);
-        // An answer wakes the postman, who then sees that it is over.
+        // An answer wakes the thread of the mail, which then sees that it is over.
         handle.send(ShardId(0), Mail::Order { number: u64::MAX, order: Box::new(Order::Report) });
-        if let Some(postman) = self.postman.take() {
-            let _ = postman.join();
+        if let Some(mail_thread) = self.mail_thread.take() {
+            let _ = mail_thread.join();
         }
-        // The postman alone gave it work.
-        self.archive.join();
+        // That thread alone gave it work.
+        self.store.join();
         if let Some(handle) = Arc::into_inner(handle) {
             handle.stop();
         }

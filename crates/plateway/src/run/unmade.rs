@@ -5,15 +5,19 @@
 //! opened first, and what is missing last. A volume without labels cannot tell; its file is made,
 //! and it gets an identity of its own (docs/faults.md).
 
+use ::volume::survey::Found;
+use block::Extent;
 use reactor::disk::file::is_missing;
-use volume::survey::{Found, survey};
 
-use super::Running;
 use super::error::RunError;
-use super::labels::{self, Seen};
-use crate::config::model::{DiskConfig, HiArgs, VolumeConfig};
-use crate::config::step::Step;
+use super::labels;
+use super::shape::Part;
+use super::{OpenDisk, Running};
+use crate::config::disk::DiskConfig;
+use crate::config::model::HiArgs;
+use crate::config::thing::{Step, Thing};
 use crate::config::uri::DiskUri;
+use crate::config::volume::VolumeConfig;
 
 /// Whether opening a disk would make its file.
 fn is_unmade(disk: &DiskConfig) -> bool {
@@ -25,12 +29,13 @@ fn is_unmade(disk: &DiskConfig) -> bool {
 
 /// The same steps, of which those that make files come after those that open what is there.
 pub(super) fn unmade_last(mut steps: Vec<Step>) -> Vec<Step> {
-    let is_disk = |step: &Step| matches!(step, Step::AddDisk(_));
+    let is_disk = |step: &Step| matches!(step, Step::Add(Thing::Disk(_)));
     if let Some(first) = steps.iter().position(is_disk) {
         // All disks are added in one run.
         let count = steps[first..].iter().take_while(|step| is_disk(step)).count();
-        steps[first..first + count]
-            .sort_by_cached_key(|step| matches!(step, Step::AddDisk(disk) if is_unmade(disk)));
+        steps[first..first + count].sort_by_cached_key(
+            |step| matches!(step, Step::Add(Thing::Disk(disk)) if is_unmade(disk)),
+        );
     }
     steps
 }
@@ -39,44 +44,33 @@ impl Running {
     /// Refuses a step of [`unmade_last`] on the way to `to` that would make a file beside members
     /// which are not blank.
     pub(super) fn check_unmade(&self, step: &Step, to: &HiArgs) -> Result<(), RunError> {
-        let Step::AddDisk(disk) = step else { return Ok(()) };
+        let Step::Add(Thing::Disk(disk)) = step else { return Ok(()) };
         let uses = |volume: &&VolumeConfig| volume.layout.disks().contains(&disk.name);
         let Some(config) = to.volumes.iter().find(uses).filter(|_| is_unmade(disk)) else {
             return Ok(());
         };
-        let given = config.uuid.map(|uuid| uuid.0);
-        let Some(wanted) = labels::wanted(config, given.unwrap_or_default()) else {
+        let Some(wanted) = labels::set_label(config, config.uuid.unwrap_or_default()) else {
             return Ok(());
         };
-        let mut found = Vec::new();
-        for name in config.layout.disks() {
-            found.push(match self.disks.get(name) {
-                Some(_) => self.look_at_member(&config.name, name)?,
-                // It would be made as well.
-                None => Found::Blank,
-            });
-        }
+        let found = config.layout.disks().iter().map(|name| match self.disks.get(name) {
+            Some(disk) => self.examine(config, disk),
+            // It would be made as well.
+            None => Ok(Found::Blank),
+        });
+        let found: Vec<Found> = found.collect::<Result<_, _>>()?;
         let overwrite = self.overwrite.contains(&config.name);
-        match survey(&found, &wanted, given.is_some(), overwrite) {
-            Ok(_) => Ok(()),
-            Err(refusal) => {
-                let at = config.layout.disks().get(refusal.index);
-                let name = at.map_or("?", String::as_str);
-                Err(match self.disks.contains_key(name) {
-                    true => labels::refused(&config.name, name, &refusal),
-                    false => labels::lost(&config.name, name, &refusal),
-                })
-            }
-        }
+        let is_unmade = |name: &str| !self.disks.contains_key(name);
+        labels::survey_set(config, &wanted, &found, overwrite, is_unmade).map(drop)
     }
 
-    fn look_at_member(&self, volume: &str, name: &str) -> Result<Found, RunError> {
-        let disk = self.disk(name)?;
-        let bytes = disk.facts.size.0;
-        labels::check_room(volume, name, bytes)?;
-        let whole = self.whole(disk.id, &disk.facts, name)?;
-        let found = labels::look_at(&self.shards, &Seen { disk: name, bytes, whole });
-        self.drop_volume(whole, name)?;
+    fn examine(&self, volume: &VolumeConfig, disk: &OpenDisk) -> Result<Found, RunError> {
+        let (name, facts) = (disk.config.name.clone(), disk.facts.clone());
+        let part = Part { name, disk: disk.id, facts };
+        let whole = self.whole(disk.id, &disk.facts, &part.name)?;
+        let found = labels::examine(volume, &part, |at, length| {
+            self.shards.read(whole, Extent::new(at, length))
+        });
+        self.drop_volume(whole, &part.name)?;
         found
     }
 }
@@ -91,14 +85,13 @@ mod tests {
         let there = directory.path().join("there");
         std::fs::write(&there, [0; 512]).unwrap();
         let add = |uri: String| {
-            Step::AddDisk(DiskConfig { name: uri.clone(), uri: uri.parse().unwrap() })
+            Step::Add(Thing::Disk(DiskConfig { name: uri.clone(), uri: uri.parse().unwrap() }))
         };
         let missing = format!("file:{}", directory.path().join("missing").display());
         let make = add(format!("delay:5,{missing}?create=1MiB"));
         let open = add(format!("file:{}?create=512", there.display()));
         let (memory, fail) = (add("ram:1MiB".to_owned()), add(missing));
-        let Step::AddDisk(disk) = &memory else { panic!() };
-        let before = Step::RemoveDisk(disk.clone());
+        let before = memory.inverse();
         let steps = [&before, &make, &open, &memory, &fail].map(Step::clone).to_vec();
         assert_eq!(unmade_last(steps), [before, open, memory, fail, make]);
     }

@@ -122,7 +122,7 @@ fn exports_come_go_and_change_their_stations_by_apply() {
     // An interface that is not there is refused, by check and by apply, and nothing changes.
     write(home.path(), &aoe("slot = 4, hosts = \"any\"").replace("veth0", "nope0"));
     let refused = server.refuse(&["apply", &path]);
-    assert!(refused.contains("listener aoe nope0: ") && refused.contains("veth0"), "{refused}");
+    assert!(refused.contains("link nope0: ") && refused.contains("veth0"), "{refused}");
     let refused = lan.refuse(&lan.target, &["check", &path]);
     assert!(
         refused.contains("expected an Ethernet interface") && refused.contains("nope0"),
@@ -131,7 +131,7 @@ fn exports_come_go_and_change_their_stations_by_apply() {
     assert_eq!(lan.discover(&format!("{all}?vlan=5")), ["7.4 "]);
     // Without exports the interface is closed.
     let steps = apply(&base.replace("[[export]]\nvolume = \"v0\"\n", ""));
-    assert_eq!(steps, "- export v0: aoe 7.4 on veth0 vlan 5\n- listener aoe veth0 vlan 5\n");
+    assert_eq!(steps, "- export v0: aoe 7.4 on veth0 vlan 5\n- link veth0 vlan 5: packet\n");
     assert_eq!(server.status()["links"].as_array().map(Vec::len), Some(0));
     server.stop();
 }

@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 
 use block::{Memory, ShardId};
 use contract::{
-    Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, LinkId, Machine, Next, OutFrame,
-    Receive, Spread,
+    Ask, ConnectionId, Direct, Effect, EtherType, Event, FrameBatch, InFrame, Intake, LinkId,
+    MacAddress, Machine, Next, Receive, Spread,
 };
 use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, Reactor};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wire::aoe::{Address, Command, Header};
-use wire::ethernet::{EtherType, MacAddress};
 
 use crate::common::HANG;
 use crate::lan::{INTERFACE, TARGET};
@@ -50,10 +49,12 @@ impl Station {
             .expect("a shard");
             let options = LinkOptions {
                 interface: INTERFACE.to_owned(),
-                ether_type: EtherType::AOE.0,
                 vlan: None,
                 access: LinkAccess::Packet,
-                spread: Spread::One(ShardId(0), Vec::new()),
+                intake: Intake {
+                    ether_type: EtherType::AOE,
+                    spread: Spread::One(ShardId(0), Vec::new()),
+                },
             };
             let facts = handle.add_link(LinkId(0), &options).expect("a link");
             let target = TARGET.parse().expect("an address");
@@ -108,17 +109,10 @@ impl Machine for Post {
     type Mail = Vec<u8>;
 
     fn handle_event(&mut self, _: block::Instant, event: Event<Vec<u8>>, _: &mut dyn Memory) {
-        if let Event::Mail { mail: head, .. } = event {
-            let head_length = head.len() as u32;
-            let frame = OutFrame {
-                link: LinkId(0),
-                head: 0,
-                head_length,
-                buffer: 0,
-                data_at: 0,
-                data_length: 0,
-            };
-            self.batches.push(FrameBatch { head, buffers: Vec::new(), frames: vec![frame] });
+        if let Event::Mail { mail: bytes, .. } = event {
+            let mut batch = FrameBatch::default();
+            batch.push_whole(LinkId(0), &bytes);
+            self.batches.push(batch);
         }
     }
 

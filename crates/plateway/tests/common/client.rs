@@ -88,6 +88,21 @@ impl Controller {
         Queue::connect(self.address, self.host, self.id, number, ENTRIES, flow_control).0
     }
 
+    /// Asks the same `count` times and reads only the first `read` answers, each of which has `bytes` of data.
+    pub(crate) fn flood(&mut self, command: Command, count: u16, read: u16, bytes: usize) {
+        let (host, moves) = (&mut self.admin.host, Data::In(bytes as u32));
+        let capsule = |id| host.ask(id, command, (), moves, &[]);
+        let words: Vec<u8> = (0..count).flat_map(capsule).collect();
+        self.admin.push(&words);
+        for id in 0..read {
+            let Heard::Data { command, bytes: data, .. } = self.admin.answer() else {
+                panic!("no data for {id}")
+            };
+            assert_eq!((command, data.len()), (id, bytes));
+            assert_eq!(self.admin.completion().command_id, id);
+        }
+    }
+
     /// One admin command without data; DW0 of its completion.
     fn ask(&mut self, command: Command) -> u32 {
         self.admin.ask(command, Data::None, &[]);

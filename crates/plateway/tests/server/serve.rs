@@ -3,8 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::client::Controller;
 use crate::common::{HANG, Server, configuration, write};
 use rustix::process::Signal;
+use wire::nvme::Command;
+use wire::nvme::log::LogId;
 
 #[test]
 fn a_server_says_what_it_serves_and_ends_cleanly() {
@@ -143,6 +146,32 @@ fn data_that_nobody_labelled_are_not_overwritten() {
     let log = Server::try_start(directory.path(), "a", &["--config", &config]).err().unwrap();
     assert!(log.contains("other data"), "{log}");
     assert!(fs::read(&path).unwrap() == bytes, "the disk was touched");
+}
+
+/// The most bytes of memory that a process had at once.
+fn resident_max(pid: rustix::process::Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_host_that_asks_and_does_not_read_costs_little_and_holds_up_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "ram:8MiB");
+    let address = server.address.parse().unwrap();
+    let mut greedy = Controller::connect(address, 1, 1);
+    let before = resident_max(server.pid());
+    let log = Command::get_log(LogId::COMMAND_EFFECTS, 0, 0, 1 << 20, true);
+    // What is sent here fits the sockets' buffers; what is asked for is 3 GiB.
+    greedy.flood(log, 3000, 64, 1 << 20);
+    let grown = resident_max(server.pid()) - before;
+    assert!(grown < 16 << 20, "the server grew by {grown} bytes");
+    Controller::connect(address, 2, 1);
+    let log = directory.path().join("a.log");
+    server.stop();
+    let said = fs::read_to_string(log).unwrap();
+    assert!(!said.contains("seen none"), "it does not stop in order: {said}");
 }
 
 /// How often the threads of a process went to sleep so far.

@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,6 +39,9 @@ pub enum Access {
 #[derive(Debug)]
 pub struct FileDisk {
     fd: OwnedFd,
+    /// The same file, opened once more for flushes. Linux tells an error of writing back once to each open file (errseq), so
+    /// a durable write that fails beside a flush does not take the error that the flush must see.
+    flushes: OwnedFd,
     device: bool,
     access: Access,
     size: AtomicU64,
@@ -105,6 +108,7 @@ impl FileDisk {
         }
         Self::check_size(path, seen, logical)?;
         Ok(FileDisk {
+            flushes: open_again(&fd).map_err(system(path, "open it for flushes"))?,
             device: false,
             access,
             size: AtomicU64::new(seen),
@@ -152,6 +156,7 @@ impl FileDisk {
             && queue_number(stat.st_rdev, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
         Self::check_size(path, size, logical)?;
         Ok(FileDisk {
+            flushes: open_again(&fd).map_err(system(path, "open it for flushes"))?,
             device: true,
             access,
             size: AtomicU64::new(size),
@@ -206,6 +211,11 @@ impl FileDisk {
         self.fd.as_fd()
     }
 
+    /// The descriptor for flushes.
+    pub(super) fn flushes(&self) -> BorrowedFd<'_> {
+        self.flushes.as_fd()
+    }
+
     pub(super) fn is_direct(&self) -> bool {
         self.access == Access::Direct
     }
@@ -243,6 +253,16 @@ fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
         .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK))
         .map_err(system(path, "set its flags"))?;
     Ok((fd, read_only))
+}
+
+/// Another open file of what `fd` is; without /proc, the same.
+fn open_again(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let access = rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => rustix::io::fcntl_dupfd_cloexec(fd, 0),
+        opened => opened,
+    }
 }
 
 pub(super) fn refused(path: &Path, errno: Errno) -> OpenError {

@@ -206,7 +206,10 @@ impl Work {
 
     /// The file that the calls are for.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.disk.fd()
+        match self.request.operation {
+            Operation::Flush => self.disk.flushes(),
+            _ => self.disk.fd(),
+        }
     }
 
     /// The call that is wanted next. Its iovecs stay where they are until [`done`](Self::done), also when the work moves.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use block::random::Random;
 use block::{Buffer, Extent, Failure, Memory, Operation, Outcome, Request, Ticket};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::{Call, Work, perform};
@@ -239,6 +240,21 @@ fn a_durable_write_without_dsync_is_followed_by_a_sync() {
         work.run();
         assert_eq!(bench.finish(work).0, Outcome::Done);
         assert_eq!(bench.read(extent), [7; 8192]);
+    }
+}
+
+#[test]
+fn a_flush_has_an_open_file_of_its_own_and_so_sees_every_error_of_writing_back() {
+    for mut bench in benches() {
+        let flush = bench.work(Operation::Flush);
+        let verify = bench.work(Operation::Verify { extent: Extent::new(0, 4096) });
+        // Two descriptors of one open file would share its position.
+        rustix::fs::seek(verify.fd(), SeekFrom::Start(7)).unwrap();
+        assert_eq!(rustix::fs::tell(flush.fd()), Ok(0));
+        for mut work in [flush, verify] {
+            work.run();
+            assert_eq!(bench.finish(work).0, Outcome::Done);
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! promises nothing, but a dropped reply costs its peer a whole retransmission time, and an interface slower than memory fills the
 //! buffer all the time. What the interface refuses, and what has found no room for [`STUCK`], is dropped and counted.
 //!
-//! In: orders of the keeper, frames, batches. Out: events. A port that is asked back leaves once no watch on it is out.
+//! In: commands of the supervisor, frames, batches. Out: events. A socket that is asked back leaves once no watch on it is out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use super::linger::Linger;
 use super::{Alarm, Driver};
 use crate::engine::{Engine, Kind, Op};
 use crate::link::counters::Counters;
-use crate::link::keeper::Order;
-use crate::link::port::Port;
+use crate::link::socket::LinkSocket;
+use crate::link::supervisor::LinkCommand;
 use crate::memory::ShardMemory;
 use crate::stats::add;
 
@@ -48,27 +48,27 @@ pub(super) struct Links {
     doors: Table<Door>,
     /// Links by name: few, and looked up once for a run of frames.
     names: Vec<Name>,
-    /// Ports that may have frames; no watch for frames is out on them.
+    /// Doors whose sockets may have frames; no watch for frames is out on them.
     awake: Vec<Slot>,
     /// Batches of which something waits for room, in the order in which they came.
     held: VecDeque<Held>,
     call: Call,
     /// Lists that are not in use.
     lists: Vec<Vec<u32>>,
-    /// System calls of ports that are gone.
+    /// System calls of sockets that are gone.
     system_calls: u64,
 }
 
-/// A link that the keeper has named. It stays when the link is down, to count what is sent there.
+/// A link that the supervisor has named. It stays when the link is down, to count what is sent there.
 struct Name {
     link: LinkId,
     door: Option<Slot>,
     counters: Arc<Counters>,
 }
 
-/// A port in use.
+/// A socket in use.
 struct Door {
-    port: Box<Port>,
+    socket: Box<LinkSocket>,
     /// Watches that are out.
     frames: bool,
     room: bool,
@@ -79,8 +79,8 @@ struct Door {
     /// An alarm is set.
     alarm: bool,
     linger: Linger,
-    /// Who asked for the port back.
-    leaving: Option<Sender<Option<Box<Port>>>>,
+    /// Who asked for the socket back.
+    leaving: Option<Sender<Option<Box<LinkSocket>>>>,
 }
 
 /// A batch of which something waits for room.
@@ -111,7 +111,7 @@ impl Links {
 
     /// System calls made for links.
     pub(super) fn system_calls(&self) -> u64 {
-        let open: u64 = self.doors.iter().map(|(_, door)| door.port.system_calls()).sum();
+        let open: u64 = self.doors.iter().map(|(_, door)| door.socket.system_calls()).sum();
         self.system_calls + open
     }
 
@@ -122,12 +122,12 @@ impl Links {
 }
 
 impl<M: Machine, E: Engine> Driver<M, E> {
-    /// Does what the keeper says.
-    pub(super) fn obey(&mut self, order: Order) {
-        match order {
-            Order::Take(port, facts) => {
-                let (link, counters) = (port.link, port.counters.clone());
-                let slot = self.links.doors.insert(Door::new(port));
+    /// Does what the supervisor says.
+    pub(super) fn obey(&mut self, command: LinkCommand) {
+        match command {
+            LinkCommand::Take(socket, facts) => {
+                let (link, counters) = (socket.link, socket.counters.clone());
+                let slot = self.links.doors.insert(Door::new(socket));
                 match self.links.name(link) {
                     Some(name) => name.door = Some(slot),
                     None => self.links.names.push(Name { link, door: Some(slot), counters }),
@@ -135,14 +135,14 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 self.links.awake.push(slot);
                 self.tell(Event::LinkUp { link, facts });
             }
-            Order::Give { link, down, told } => self.give(link, down, told),
-            Order::Tell(link, facts) => self.tell(Event::LinkUp { link, facts }),
-            Order::Lose(link) => self.tell(Event::LinkDown { link }),
-            Order::Forget(link) => self.links.names.retain(|name| name.link != link),
+            LinkCommand::Give { link, down, told } => self.give(link, down, told),
+            LinkCommand::Tell(link, facts) => self.tell(Event::LinkUp { link, facts }),
+            LinkCommand::Lose(link) => self.tell(Event::LinkDown { link }),
+            LinkCommand::Forget(link) => self.links.names.retain(|name| name.link != link),
         }
     }
 
-    fn give(&mut self, link: LinkId, down: bool, told: Sender<Option<Box<Port>>>) {
+    fn give(&mut self, link: LinkId, down: bool, told: Sender<Option<Box<LinkSocket>>>) {
         let Some(slot) = self.links.name(link).and_then(|name| name.door.take()) else {
             let _ = told.send(None);
             return;
@@ -152,7 +152,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         // What waits for room there comes back before the machine hears of the link again.
         self.send_held();
-        let door = self.links.doors.get_mut(slot).expect("a link's port is there");
+        let door = self.links.doors.get_mut(slot).expect("a link's socket is there");
         door.leaving = Some(told);
         let watches = [(door.frames, Kind::Frames), (door.room, Kind::Room)];
         for (_, kind) in watches.into_iter().filter(|(is_out, _)| *is_out) {
@@ -161,7 +161,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.leave_if_quiet(slot);
     }
 
-    /// Gives a port that was asked for back, if no watch on it is out.
+    /// Gives a socket that was asked for back, if no watch on it is out.
     fn leave_if_quiet(&mut self, slot: Slot) {
         let Some(door) = self.links.doors.get_mut(slot) else { return };
         if door.leaving.is_none() || door.frames || door.room {
@@ -171,11 +171,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.flush_events();
         let door = self.links.doors.remove(slot).expect("it was just found");
         self.links.awake.retain(|awake| *awake != slot);
-        self.links.system_calls += door.port.system_calls();
-        self.engine.forget(door.port.descriptor());
+        self.links.system_calls += door.socket.system_calls();
+        self.engine.forget(door.socket.descriptor());
         if let Some(told) = door.leaving {
             // Nobody listens any more only while the reactor is being dropped.
-            let _ = told.send(Some(door.port));
+            let _ = told.send(Some(door.socket));
         }
     }
 
@@ -190,8 +190,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.set_link_alarm(slot, RETRY);
         } else {
             if result & i32::from(libc::POLLERR) != 0 {
-                // It is told until it is taken. What it means, the keeper sees by itself.
-                let _ = door.port.take_error();
+                // It is told until it is taken. What it means, the supervisor sees by itself.
+                let _ = door.socket.take_error();
             }
             self.links.awake.push(slot);
         }
@@ -211,8 +211,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             if door.leaving.is_some() {
                 continue;
             }
-            let link = door.port.link;
-            count += door.port.receive(FRAMES_PER_TURN, |tag, bytes| {
+            let link = door.socket.link;
+            count += door.socket.receive(FRAMES_PER_TURN, |tag, bytes| {
                 machine.handle_frame(*now, InFrame { link, tag, bytes }, memory);
             });
         }
@@ -229,7 +229,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 return door.leaving.is_none();
             }
             door.frames = true;
-            let op = Op::Frames(door.port.descriptor());
+            let op = Op::Frames(door.socket.descriptor());
             // SAFETY: a watch points at no memory.
             unsafe { engine.start(Self::key(Kind::Frames, *slot), op) };
             false
@@ -291,17 +291,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             add(&name.counters.send_failed, frames.len() as u64);
             return frames.len();
         };
-        let door = self.links.doors.get_mut(slot).expect("a link's port is there");
+        let door = self.links.doors.get_mut(slot).expect("a link's socket is there");
         if door.full {
             return 0;
         }
-        let counters = door.port.counters.clone();
+        let counters = door.socket.counters.clone();
         let mut done = 0;
         while done < frames.len() {
             let next = &frames[done..frames.len().min(done + MESSAGES_MAX)];
             let messages = self.links.call.gather(batch, next, &self.memory);
             // SAFETY: the vectors name the batch's head and the pages that its buffers own or lease; both stay as they are during the call.
-            match unsafe { door.port.send(messages) } {
+            match unsafe { door.socket.send(messages) } {
                 Ok(count) => {
                     door.stuck = None;
                     let bytes: u32 =
@@ -328,7 +328,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 }
             }
         }
-        if door.port.has_unsent() {
+        if door.socket.has_unsent() {
             self.set_link_alarm(slot, ROOM_RETRY);
         }
         done
@@ -339,12 +339,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let door = self.links.doors.get_mut(slot).expect("its frames found no room");
         door.full = true;
         door.stuck.get_or_insert(now);
-        if !door.port.tells_room() {
+        if !door.socket.tells_room() {
             self.set_link_alarm(slot, ROOM_RETRY);
             return;
         }
         door.room = true;
-        let op = Op::Room(door.port.descriptor());
+        let op = Op::Room(door.socket.descriptor());
         // SAFETY: a watch points at no memory.
         unsafe { self.engine.start(Self::key(Kind::Room, slot), op) };
         self.set_link_alarm(slot, STUCK);
@@ -379,8 +379,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         let stuck_for = door.stuck.filter(|_| door.full).map(|since| now.since(since));
-        let tells_room = door.port.tells_room();
-        if door.port.push_on() {
+        let tells_room = door.socket.tells_room();
+        if door.socket.push_on() {
             self.set_link_alarm(slot, ROOM_RETRY);
         }
         let Some(door) = self.links.doors.get_mut(slot) else { return };
@@ -403,7 +403,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     /// Drops all that waits for room on a link, which stays full until there is room.
     fn drop_held(&mut self, slot: Slot) {
         let Some(door) = self.links.doors.get(slot) else { return };
-        let (link, counters) = (door.port.link, door.port.counters.clone());
+        let (link, counters) = (door.socket.link, door.socket.counters.clone());
         for _ in 0..self.links.held.len() {
             let Some(mut held) = self.links.held.pop_front() else { return };
             let before = held.rest.len();
@@ -420,17 +420,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 }
 
 impl Door {
-    /// Whether frames wait, or come in a moment, if that costs no system call to see.
+    /// Whether frames wait, or come in a moment.
     #[inline]
     fn may_have_frame(&mut self) -> bool {
-        let Door { port, linger, .. } = self;
-        let has_frame = || port.may_have_frame();
-        has_frame() || (port.is_looked_at_for_free() && linger.look(has_frame))
+        let Door { socket, linger, .. } = self;
+        let has_frame = || socket.has_frame();
+        has_frame() || linger.look(has_frame)
     }
 
-    fn new(port: Box<Port>) -> Door {
+    fn new(socket: Box<LinkSocket>) -> Door {
         Door {
-            port,
+            socket,
             frames: false,
             room: false,
             full: false,
@@ -481,8 +481,13 @@ fn push_vectors(
     memory: &ShardMemory,
     vectors: &mut Vec<iovec>,
 ) {
-    let head = &batch.head[frame.head as usize..][..frame.head_length as usize];
-    vectors.push(iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() });
+    let [prefix, head] = batch.heads(frame);
+    let bytes =
+        |bytes: &[u8]| iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    if !prefix.is_empty() {
+        vectors.push(bytes(prefix));
+    }
+    vectors.push(bytes(head));
     if frame.data_length > 0 {
         let buffer = &batch.buffers[frame.buffer as usize].0;
         memory.iovecs(buffer, frame.data_at, frame.data_length, vectors);

@@ -3,6 +3,7 @@
 //! The vectors of a call are made from the batch's segments when the call is made, so data are read where they lie and
 //! when they leave. A short send goes on where it ended.
 
+use block::PAGE_SIZE;
 use block::table::Slot;
 use contract::{Event, Loss, Machine, SendBatch, SendSegment};
 use libc::iovec;
@@ -15,6 +16,8 @@ use crate::stats::add;
 
 /// Vectors of one send at most; the kernel takes no more (IOV_MAX).
 pub(crate) const VECTORS_MAX: usize = 1024;
+/// What runs of zeros are sent from, again and again.
+static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
 
 impl<M: Machine, E: Engine> Driver<M, E> {
     /// Takes a batch to send.
@@ -66,8 +69,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.connect_ended(slot, result);
             return;
         }
-        if result < 0 {
-            self.send_failed(slot, -result);
+        if result <= 0 {
+            // Something was to be sent: a socket that takes none of it and tells no error never will.
+            self.send_failed(slot, if result == 0 { libc::EIO } else { -result });
             return;
         }
         let outgoing = connection.outgoing.as_mut().expect("a batch is out");
@@ -126,7 +130,9 @@ fn advance(outgoing: &mut Outgoing, count: u32) {
     let mut left = count;
     while left > 0 {
         let length = match outgoing.batch.segments[outgoing.segment] {
-            SendSegment::Head { length, .. } | SendSegment::Data { length, .. } => length,
+            SendSegment::Head { length, .. }
+            | SendSegment::Data { length, .. }
+            | SendSegment::Zeros { length } => length,
         };
         let step = left.min(length - outgoing.at);
         left -= step;
@@ -160,6 +166,15 @@ fn gather(
             SendSegment::Data { buffer, at, length } => {
                 let buffer = &batch.buffers[buffer as usize];
                 memory.iovecs(buffer, at + skip, length - skip, vectors);
+            }
+            SendSegment::Zeros { length } => {
+                let mut left = (length - skip) as usize;
+                while left > 0 && vectors.len() < VECTORS_MAX {
+                    let step = left.min(ZEROS.len());
+                    vectors
+                        .push(iovec { iov_base: ZEROS.as_ptr().cast_mut().cast(), iov_len: step });
+                    left -= step;
+                }
             }
         }
         skip = 0;

@@ -24,7 +24,7 @@ pub struct LinkStats {
     pub shard: ShardId,
     /// Whether it is up.
     pub up: bool,
-    /// How frames come: `packet ring`, `recvmmsg` or `xdp`; `-` while it is down.
+    /// How frames come: `packet ring` or `xdp`; `-` while it is down.
     pub method: &'static str,
     /// Frames that the receive ring holds.
     pub ring_frames: u32,
@@ -32,8 +32,8 @@ pub struct LinkStats {
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Frames that came and were for another station or VLAN, or cut short.
-    pub foreign: u64,
+    /// Frames that came cut short, or with a tag that is not 802.1Q.
+    pub unreadable: u64,
     /// Frames that the kernel dropped, because the receive ring was full.
     pub dropped: u64,
     /// Frames that were handed to the kernel.
@@ -51,7 +51,7 @@ pub struct LinkStats {
 pub(crate) struct Counters {
     pub(crate) received: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
-    pub(crate) foreign: AtomicU64,
+    pub(crate) unreadable: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
@@ -128,7 +128,7 @@ impl Counters {
             ring_frames: self.ring_frames(),
             received: self.received.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),
-            foreign: self.foreign.load(Relaxed),
+            unreadable: self.unreadable.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
             sent: self.sent.load(Relaxed),
             sent_bytes: self.sent_bytes.load(Relaxed),
@@ -144,9 +144,9 @@ impl Counters {
 
 impl Source {
     /// A packet socket.
-    pub(crate) fn packet(method: &'static str, socket: Weak<OwnedFd>) -> Source {
+    pub(crate) fn packet(socket: Weak<OwnedFd>) -> Source {
         let drops = Some(Drops::Since(packet::take_drops));
-        Source { method: Some(method), sockets: vec![socket], drops, seen: 0 }
+        Source { method: Some("packet ring"), sockets: vec![socket], drops, seen: 0 }
     }
 
     /// AF_XDP sockets.

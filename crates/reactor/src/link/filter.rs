@@ -56,16 +56,8 @@ pub(super) struct Station {
 
 impl Station {
     pub(super) fn new(interface: &Interface, options: &LinkOptions) -> Station {
-        let LinkOptions { vlan, ether_type, .. } = *options;
-        Station { mac: interface.mac, vlan: vlan.unwrap_or(0), ether_type }
-    }
-
-    /// Whether a frame is for this station, as far as its bytes and tag tell: to its own or a group address, in its VLAN.
-    #[inline]
-    pub(super) fn takes(&self, tag: Option<u16>, bytes: &[u8]) -> bool {
-        bytes.len() >= HEADER as usize
-            && (bytes[0] & 1 != 0 || bytes[..6] == self.mac)
-            && tag.map_or(0, |tag| tag & VLAN_MASK as u16) == self.vlan
+        let ether_type = options.intake.ether_type.0;
+        Station { mac: interface.mac, vlan: options.vlan.unwrap_or(0), ether_type }
     }
 
     /// The protocol to bind its socket to.
@@ -186,25 +178,6 @@ mod tests {
     use super::*;
 
     const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 7], vlan: 0, ether_type: 0x88a2 };
-
-    fn frame(to: [u8; 6]) -> Vec<u8> {
-        let mut bytes = to.to_vec();
-        bytes.extend([2, 0, 0, 0, 0, 9, 0x88, 0xa2, 0x10, 0, 0, 7, 1]);
-        bytes
-    }
-
-    #[test]
-    fn a_station_takes_its_own_and_group_frames_of_its_vlan() {
-        assert!(STATION.takes(None, &frame(STATION.mac)));
-        assert!(STATION.takes(None, &frame([0xff; 6])));
-        assert!(STATION.takes(Some(0xe000), &frame(STATION.mac)), "a priority is no VLAN");
-        assert!(!STATION.takes(Some(5), &frame(STATION.mac)));
-        assert!(!STATION.takes(None, &frame([2, 0, 0, 0, 0, 8])));
-        assert!(!STATION.takes(None, &STATION.mac), "a runt");
-        let tagged = Station { vlan: 5, ..STATION };
-        assert!(tagged.takes(Some(0x2005), &frame(STATION.mac)));
-        assert!(!tagged.takes(None, &frame(STATION.mac)));
-    }
 
     #[test]
     fn the_program_follows_what_every_frame_must_pass() {

@@ -3,33 +3,33 @@
 //! What a *link* is, and what frames look like to a machine, stands in `contract::link`. Here is how the frames come and go:
 //!
 //! ```text
-//!   keeper     watches interfaces (netlink), opens and closes sockets on threads that may wait     one a reactor
-//!     | Order::Take, Give, Tell (by mail)
-//!   driver/links   shows frames, sends batches, sleeps                                            one a shard
+//!   supervisor     watches interfaces (netlink), opens and closes sockets        one a reactor
+//!     |            on threads that may wait
+//!     | LinkCommand::Take, Give, Tell (by mail)
+//!   driver/links   shows frames, sends batches, sleeps                           one a shard
 //!     |
-//!   port       one socket: a receive ring, recvmmsg, or AF_XDP                                     one a link and shard
+//!   socket         a receive ring, or AF_XDP                                     one a link and shard
 //! ```
 //!
-//! Opening and closing a packet socket waits for a grace period of the kernel, milliseconds in which a shard would serve nobody. So the keeper does
-//! both: an interface that goes down, comes back, or gets another MTU or address has its ports taken from the shards, closed, opened anew and handed out again.
+//! Opening and closing a packet socket waits for a grace period of the kernel, milliseconds in which a shard would serve nobody. So the supervisor does
+//! both: an interface that goes down, comes back, or gets another MTU or address has its sockets taken from the shards, closed, opened anew and handed out again.
 //!
-//! The room knows no protocol: the EtherType and the programs that choose and spread frames come from outside ([`Spread`]).
+//! The room knows no protocol: the EtherType and the programs that choose and spread frames come from outside ([`Intake`]).
 //! Units: bytes of frames count from the destination address, without check sequence. Errors: what an interface lacks is told when the link is
 //! added, with what to do about it; later, a link that cannot be had is down.
 
 pub(crate) mod counters;
 mod filter;
 mod interface;
-pub(crate) mod keeper;
-mod messages;
 mod packet;
-pub(crate) mod port;
 mod ring;
+pub(crate) mod socket;
+pub(crate) mod supervisor;
 mod xdp;
 
 use std::io;
 
-use contract::Spread;
+use contract::Intake;
 
 pub use counters::LinkStats;
 
@@ -38,8 +38,6 @@ pub use counters::LinkStats;
 pub struct LinkOptions {
     /// The interface, by its name.
     pub interface: String,
-    /// Frames of this type and no others.
-    pub ether_type: u16,
     /// Frames of this VLAN, 1 to 4094; `None`: those without a tag, or with one that only tells a priority, which is not told then.
     ///
     /// To find tags, the kernel has to run the link's filter for all frames that the interface receives. Where that is too much, an interface of the
@@ -47,18 +45,16 @@ pub struct LinkOptions {
     pub vlan: Option<u16>,
     /// How frames come and go.
     pub access: LinkAccess,
-    /// Which shards take them. A program without instructions takes all.
-    pub spread: Spread,
+    /// Which frames it takes, and on which shards.
+    pub intake: Intake,
 }
 
 /// How frames come and go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkAccess {
-    /// A packet socket with a receive ring, or with `recvmmsg` where the ring is refused. Needs CAP_NET_RAW.
+    /// A packet socket with a receive ring. Needs CAP_NET_RAW.
     #[default]
     Packet,
-    /// A packet socket with `recvmmsg`, also where a ring could be had: for tests and comparisons.
-    PacketWithoutRing,
     /// AF_XDP sockets, one for each receive queue of the interface, for one shard. Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF. An interface has
     /// one such link; what it does not take goes on to the stack, and to links over packet sockets.
     Xdp,

@@ -17,13 +17,12 @@ use std::sync::Arc;
 use block::ShardId;
 use contract::{Instruction, LinkId, Spread};
 
+use super::LinkOptions;
 use super::counters::{Counters, Source};
 use super::filter::{self, NOTHING, Station};
 use super::interface::Interface;
-use super::messages::Messages;
-use super::port::{Port, Way};
 use super::ring::{Geometry, Ring};
-use super::{LinkAccess, LinkOptions};
+use super::socket::{LinkSocket, Way};
 
 /// What the kernel may hold of sent frames until the interface has them; it doubles the number to cover its bookkeeping. Without CAP_NET_ADMIN it grants
 /// `net.core.wmem_max` at most, by default room for some 30 frames of MTU 9000: then batches wait for room more often.
@@ -35,34 +34,35 @@ pub(super) fn open(
     options: &LinkOptions,
     interface: &Interface,
     counters: &[(ShardId, Arc<Counters>)],
-) -> io::Result<Vec<(ShardId, Box<Port>)>> {
+) -> io::Result<Vec<(ShardId, Box<LinkSocket>)>> {
     let station = Station::new(interface, options);
-    let steering = match &options.spread {
+    let steering = match &options.intake.spread {
         Spread::Steered(_, steering) if counters.len() > 1 => Some(filter::for_fanout(steering)?),
         _ => None,
     };
     let mut filters = Vec::new();
-    let mut ports: Vec<(ShardId, Box<Port>)> = Vec::new();
+    let mut opened: Vec<(ShardId, Box<LinkSocket>)> = Vec::new();
     for (index, (shard, counters)) in counters.iter().enumerate() {
-        let filter = station.filter(program(&options.spread, index))?;
+        let filter = station.filter(program(&options.intake.spread, index))?;
         let socket = new_socket()?;
         let fd = socket.as_raw_fd();
         filter::attach(fd, if steering.is_some() { &NOTHING } else { &filter })?;
-        let way = prepare(&socket, options.access, interface.mtu)?;
+        let ring = prepare(&socket, interface.mtu)?;
         bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
-        let source = Source::packet(way.name(), Arc::downgrade(&socket));
-        ports.push((*shard, Port::new(link, station, socket, way, source, counters.clone())));
+        let source = Source::packet(Arc::downgrade(&socket));
+        let way = Way::Ring(ring);
+        opened.push((*shard, LinkSocket::new(link, socket, way, source, counters.clone())));
         filters.push(filter);
     }
     if let Some(steering) = steering {
-        let sockets: Vec<RawFd> = ports.iter().map(|(_, port)| port.descriptor()).collect();
+        let sockets: Vec<RawFd> = opened.iter().map(|(_, one)| one.descriptor()).collect();
         join(&sockets, &steering)?;
         for (fd, filter) in sockets.iter().zip(&filters) {
             filter::attach(*fd, filter)?;
         }
     }
-    Ok(ports)
+    Ok(opened)
 }
 
 /// Whether packet sockets may be had at all.
@@ -114,18 +114,17 @@ fn explain(error: io::Error) -> io::Error {
     }
 }
 
-/// How a socket will receive.
-fn prepare(socket: &OwnedFd, access: LinkAccess, mtu: u32) -> io::Result<Way> {
+/// The ring by which a socket will receive.
+fn prepare(socket: &OwnedFd, mtu: u32) -> io::Result<Ring> {
     let fd = socket.as_raw_fd();
     // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing. Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
     set_send_buffer(fd)?;
-    if access == LinkAccess::Packet
-        && let Ok(ring) = Ring::new(socket, Geometry::for_mtu(mtu))
-    {
-        return Ok(Way::Ring(ring));
-    }
-    Ok(Way::Messages(Messages::new(socket, mtu)?))
+    let geometry = Geometry::for_mtu(mtu);
+    Ring::new(socket, geometry).map_err(|error| {
+        let room = geometry.bytes() >> 10;
+        io::Error::new(error.kind(), format!("no receive ring of {room} KiB: {error}"))
+    })
 }
 
 /// Lets the kernel hold as much of what a socket sends as it grants.

@@ -65,7 +65,7 @@ impl Geometry {
         self.block / self.slot * self.blocks
     }
 
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.block as usize * self.blocks as usize
     }
 }
@@ -103,34 +103,26 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Gives a socket that is not bound yet a ring. The socket stays usable without one if that fails.
+    /// Gives a socket that is not bound yet a ring.
     pub(super) fn new(socket: &OwnedFd, geometry: Geometry) -> io::Result<Ring> {
         let fd = socket.as_raw_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
-        let request = |blocks, frames| tpacket_req {
+        let wanted = tpacket_req {
             tp_block_size: geometry.block,
-            tp_block_nr: blocks,
+            tp_block_nr: geometry.blocks,
             tp_frame_size: geometry.slot,
-            tp_frame_nr: frames,
+            tp_frame_nr: geometry.frames(),
         };
-        let wanted = request(geometry.blocks, geometry.frames());
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice replaces no other.
         let base = unsafe {
             let nowhere = std::ptr::null_mut();
             let bytes = geometry.bytes();
-            rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, socket.as_fd(), 0)
+            rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, socket.as_fd(), 0)?
         };
-        let base = match base {
-            Ok(base) => NonNull::new(base.cast()).expect("a mapping is not at address 0"),
-            Err(error) => {
-                // Without its memory the ring is of no use; without the ring, frames can be received.
-                set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request(0, 0))?;
-                return Err(error.into());
-            }
-        };
+        let base = NonNull::new(base.cast()).expect("a mapping is not at address 0");
         let place = Place { at: 0, left: geometry.block / geometry.slot - 1 };
         Ok(Ring { base, geometry, place, is_losing: false })
     }

@@ -1,4 +1,4 @@
-//! Links on both engines, with ring and without: two ends of a cable (veth), each a link of the same reactor, in a namespace of the test's own.
+//! Links on both engines: two ends of a cable (veth), each a link of the same reactor, in a namespace of the test's own.
 //!
 //! Waiting is for conditions; it has a limit only so that a hang ends. Ethernet promises nothing, so what starts a conversation is sent again until it is
 //! heard ([`Bench::meet`]).
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant as Clock};
 
 use block::{Instant, Memory, ShardId};
 use contract::{
-    Ask, ConnectionId, Direct, Effect, Event, InFrame, Instruction, LinkFacts, LinkId, Machine,
-    Next, Receive, Spread,
+    Ask, ConnectionId, Direct, Effect, EtherType, Event, InFrame, Instruction, Intake, LinkFacts,
+    LinkId, Machine, Next, Receive, Spread,
 };
 use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, LinkStats, Preference, Reactor};
@@ -42,11 +42,10 @@ struct Bench {
     access: LinkAccess,
 }
 
-const PACKET: [LinkAccess; 2] = [LinkAccess::Packet, LinkAccess::PacketWithoutRing];
-const ALL_WAYS: [LinkAccess; 3] =
-    [LinkAccess::Packet, LinkAccess::PacketWithoutRing, LinkAccess::Xdp];
+const PACKET: [LinkAccess; 1] = [LinkAccess::Packet];
+const ALL_WAYS: [LinkAccess; 2] = [LinkAccess::Packet, LinkAccess::Xdp];
 
-/// Runs a test on each engine that works here, and over each kind of packet socket, on a cable of its own from `left` to `right`.
+/// Runs a test on each engine that works here, over packet sockets, on a cable of its own from `left` to `right`.
 fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
     on_each_with(name, (&PACKET, 1), |_| Scripted::new(), test);
 }
@@ -117,13 +116,18 @@ fn frame(to: [u8; 6], from: [u8; 6], payload: &[u8]) -> Vec<u8> {
 }
 
 fn whole(link: LinkId, bytes: Vec<u8>) -> FramePart {
-    FramePart { link, head: bytes, data: Vec::new() }
+    with_data(link, bytes, Vec::new())
+}
+
+fn with_data(link: LinkId, head: Vec<u8>, data: Vec<u8>) -> FramePart {
+    FramePart { link, head, data, inside: None }
 }
 
 impl Bench {
     fn options(&self, interface: &str, vlan: Option<u16>, spread: Spread) -> LinkOptions {
         let interface = interface.to_owned();
-        LinkOptions { interface, ether_type: TYPE, vlan, access: self.access, spread }
+        let intake = Intake { ether_type: EtherType(TYPE), spread };
+        LinkOptions { interface, vlan, access: self.access, intake }
     }
 
     /// Whether links can be had, which for AF_XDP is not so in the namespace of an ordinary user.
@@ -320,7 +324,7 @@ fn frames_arrive_whole_and_batches_come_back() {
             let parts: Vec<FramePart> = [0, 1024, 4096, 8704]
                 .into_iter()
                 .zip(1..)
-                .map(|(length, n)| FramePart { link: from, head: head(n), data: data(length) })
+                .map(|(length, n)| with_data(from, head(n), data(length)))
                 .collect();
             bench.send(shard, 7, parts.clone());
             let shown = bench.shown((7, 4), 4);
@@ -337,7 +341,6 @@ fn frames_arrive_whole_and_batches_come_back() {
         }
         let method = match bench.access {
             LinkAccess::Packet => "packet ring",
-            LinkAccess::PacketWithoutRing => "recvmmsg",
             LinkAccess::Xdp => "xdp",
         };
         assert_eq!(bench.stats_of(LEFT).method, method);
@@ -546,7 +549,7 @@ fn down_up_and_made_anew_are_told() {
         set_up("left", false);
         both(&down);
         let failed = bench.stats_of(LEFT).send_failed;
-        let lost = FramePart { link: LEFT, head: header(RIGHT_MAC, LEFT_MAC), data: vec![1; 46] };
+        let lost = with_data(LEFT, header(RIGHT_MAC, LEFT_MAC), vec![1; 46]);
         bench.send(ON_LEFT, 1, vec![lost.clone(), lost]);
         assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(1, 2)));
         bench.nothing_is_lent(ON_LEFT);
@@ -632,11 +635,12 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
             let text = refused(LinkOptions { vlan: Some(vlan), ..options("left") });
             assert!(text.contains("expected 1 to 4094"), "{text}");
         }
-        assert!(refused(LinkOptions { ether_type: 5, ..options("left") }).contains("EtherType"));
-        let elsewhere = LinkOptions { spread: one(ShardId(2)), ..options("left") };
+        let intake = Intake { ether_type: EtherType(5), spread: one(ON_LEFT) };
+        assert!(refused(LinkOptions { intake, ..options("left") }).contains("EtherType"));
+        let elsewhere = bench.options("left", None, one(ShardId(2)));
         assert!(refused(elsewhere).contains("shards"));
         let endless = Spread::One(ON_LEFT, vec![Instruction::load_byte(0)]);
-        assert!(refused(LinkOptions { spread: endless, ..options("left") }).contains("BPF"));
+        assert!(refused(bench.options("left", None, endless)).contains("BPF"));
         // An interface that is down is taken, and up later.
         set_up("left", false);
         let facts = bench.handle.add_link(LEFT, &options("left")).unwrap();
@@ -798,9 +802,7 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
         let stats = bench.stats_of(LEFT);
         let lost = stats.dropped - before.dropped;
         assert!(lost > 0 && shown >= 100, "{shown} were shown: {stats:?}");
-        if bench.access != LinkAccess::PacketWithoutRing {
-            assert!(shown >= u64::from(stats.ring_frames), "{shown} were shown: {stats:?}");
-        }
+        assert!(shown >= u64::from(stats.ring_frames), "{shown} were shown: {stats:?}");
     });
 }
 
@@ -816,7 +818,7 @@ fn frames_that_find_no_room_wait_for_it() {
         }
         bench.begin();
         let before = bench.stats_of(LEFT);
-        let part = FramePart { link: LEFT, head: header(RIGHT_MAC, LEFT_MAC), data: vec![1; 1486] };
+        let part = with_data(LEFT, header(RIGHT_MAC, LEFT_MAC), vec![1; 1486]);
         let begin = Clock::now();
         let mut batches = 0;
         // A machine that sends them too slowly to fill the buffer tries again.
@@ -891,7 +893,7 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
         let error = bench.handle.add_link(LinkId(4), &bench.options("left", None, one(ON_LEFT)));
         assert!(error.unwrap_err().to_string().contains("already"));
         let spread = Spread::Steered(everything(), vec![Instruction::ret(0)]);
-        let error = bench.handle.add_link(LinkId(4), &LinkOptions { spread, ..tagged });
+        let error = bench.handle.add_link(LinkId(4), &bench.options("left", Some(5), spread));
         assert!(error.unwrap_err().to_string().contains("one shard"));
     });
 }

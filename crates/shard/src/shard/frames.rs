@@ -1,56 +1,48 @@
-//! Frames: links, the AoE target, and what all shards agree on for it.
+//! Frames: links, and what all shards agree on for those who are reached through them.
 //!
-//! A request goes to the target; an answer or announcement to the imports that want it, else to the target, which then hears of addresses that are used
-//! twice. Batches come back by their mark: the target's, or the serial number of the import that sent them.
+//! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a virtual link, is taken out before. What is for nobody is
+//! counted. An answer goes to the imports that want it, everything else to the targets. Batches come back by their mark: the targets', or the serial number
+//! of the import that sent them.
 //!
-//! Config strings, masks and reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's owner, values go to the control
-//! thread to be stored ([`News::Store`], [`Mail::Stored`]), then to all shards, then the frame is answered. A reservation belongs to a
+//! Reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's owner, values go to the control
+//! thread to be stored ([`News::Store`], [`Mail::Stored`]), then to all shards, then whoever asked is answered. A reservation belongs to a
 //! volume, whatever exports it: this shard's copy is kept here while there is an export.
 
 use std::collections::BTreeMap;
 
-use aoe::control::Control;
-use aoe::target::{Ask, Context, Target, TargetEffect};
-use aoe::{Export, ExportId, answer_of};
 use block::{Instant, Memory, ShardId, VolumeId};
-use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId};
+use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
 use volume::agreement::{Agreement, Outbox};
 use volume::{Agreed, Reservation};
+use wire::ethernet::EtherType;
 
-use super::routing::Below;
-use super::{Settings, Shard};
-use crate::mail::{Mail, News, StoreKey, StoredValue};
-use crate::report::AoeReport;
-use crate::{imports, machine};
+use super::Shard;
+use crate::imports;
+use crate::mail::{Mail, News};
+use crate::protocols::{Export, ExportKey, StoreKey, StoredValue};
+use crate::remote::Answered;
 
-/// The mark of the target's batches; imports have theirs from 1 on.
-const TARGET: u32 = imports::NO_SERIAL;
+/// The mark of the targets' batches; imports have theirs from 1 on.
+const TARGETS: u32 = imports::NO_SERIAL;
 
-/// A shard's part of AoE.
+/// Links, and reservations.
 #[derive(Debug)]
 pub(super) struct Frames {
-    pub(super) target: Target,
-    pub(super) links: BTreeMap<LinkId, LinkFacts>,
-    /// Volumes of exports, by export.
-    exports: BTreeMap<ExportId, VolumeId>,
-    controls: Agreement<Control>,
-    control_outbox: Outbox<Control>,
+    pub(super) links: Links,
+    virtual_links: Option<Box<dyn VirtualLinks>>,
     reservations: Agreement<Reservation>,
     reservation_outbox: Outbox<Reservation>,
     /// What is in force here, of volumes that are exported.
     in_force: BTreeMap<VolumeId, Reservation>,
-    touched: bool,
+    /// Whether something happened since the targets were settled.
+    pub(super) touched: bool,
 }
 
 impl Frames {
-    pub(super) fn new(settings: Settings) -> Frames {
-        let Settings { shard, shards, .. } = settings;
+    pub(super) fn new(shard: ShardId, shards: u16) -> Frames {
         Frames {
-            target: Target::new(machine::AOE_TARGET, shard).among(shards),
-            links: BTreeMap::new(),
-            exports: BTreeMap::new(),
-            controls: Agreement::new(shard, shards),
-            control_outbox: Outbox::default(),
+            links: Links::default(),
+            virtual_links: None,
             reservations: Agreement::new(shard, shards),
             reservation_outbox: Outbox::default(),
             in_force: BTreeMap::new(),
@@ -64,70 +56,91 @@ impl Frames {
         self.touched
     }
 
-    /// Whether nothing of any frame is below.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.target.in_flight() == 0
+    /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is not for us.
+    #[inline]
+    fn open<'a>(&mut self, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
+        let opened = self.links.open(frame)?;
+        match &mut self.virtual_links {
+            Some(carrier) if carrier.takes(opened.ether_type) => {
+                self.links.open(&carrier.decapsulate(&opened)?)
+            }
+            _ => Some(opened),
+        }
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.target.poll_timeout()
-    }
-
-    pub(super) fn report(&self) -> AoeReport {
-        let traffic = |id: &ExportId| Some((*id, self.target.traffic(*id)?));
-        AoeReport {
-            counters: self.target.counters(),
-            drops: *self.target.drops(),
-            repeat_bytes: self.target.repeat_bytes(),
-            exports: self.exports.keys().filter_map(traffic).collect(),
-            links: self.links.keys().map(|link| (*link, self.target.link_use(*link))).collect(),
+    /// Puts the frames of virtual links into those that the driver sends.
+    #[inline]
+    pub(super) fn encapsulate(&mut self, batch: &mut FrameBatch) {
+        if let Some(carrier) = &mut self.virtual_links {
+            carrier.encapsulate(batch);
         }
     }
 }
 
 impl Shard {
-    /// Runs `work` on the target and marks it as touched.
-    #[inline]
-    pub(super) fn with_target<R>(
-        &mut self,
-        now: Instant,
-        memory: &mut dyn Memory,
-        work: impl FnOnce(&mut Target, &mut Context<'_>) -> R,
-    ) -> R {
-        self.frames.touched = true;
-        let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
-        let mut context = Context { now, memory, pool: &mut self.pool, below: &mut below };
-        work(&mut self.frames.target, &mut context)
-    }
-
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        match answer_of(frame.bytes) {
-            Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
-            // Nothing new is begun while what is below is finished.
-            None if self.draining => {}
-            _ => self.with_target(now, memory, |target, context| {
-                target.handle_frame(frame, context);
-            }),
+        let Some(frame) = self.frames.open(&frame) else { return };
+        match frame.ether_type {
+            EtherType::AOE => self.take_message(now, &frame, memory),
+            _ => self.frames.links.misfits.other_type += 1,
         }
         if !self.outbox.has_only_requests() {
             self.route_outbox(now, memory);
         }
     }
 
-    pub(super) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
-        self.frames.links.insert(link, facts);
-        self.frames.target.link_up(link, facts);
-        self.frames.touched = true;
-        self.imports.link_up(now, link, facts);
+    /// An AoE message came.
+    #[inline]
+    fn take_message(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
+        match Answered::of(frame) {
+            Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
+            // Nothing new is begun while what is below is finished.
+            None if self.draining => {}
+            _ => self.with_protocols(now, memory, |protocols, context| {
+                protocols.handle_frame(frame, context);
+            }),
+        }
     }
 
-    pub(super) fn link_down(&mut self, now: Instant, link: LinkId) {
-        self.frames.links.remove(&link);
-        self.frames.target.link_down(link);
+    /// A link of the driver's is up or not what it was; `None`: it is down.
+    pub(super) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
+        self.tell_link(now, link, facts);
+        if let Some(carrier) = &mut self.frames.virtual_links {
+            carrier.handle_link(link, facts);
+        }
+        self.route_virtual_links(now);
+    }
+
+    /// From now on this machine carries virtual links over those of the driver. There is one, given before anybody uses its links.
+    pub fn set_virtual_links(&mut self, now: Instant, mut carrier: Box<dyn VirtualLinks>) {
+        self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
+        let before = self.frames.virtual_links.replace(carrier);
+        assert!(before.is_none(), "virtual links are carried already, by {before:?}");
+        self.route_virtual_links(now);
+    }
+
+    fn route_virtual_links(&mut self, now: Instant) {
+        let poll = |frames: &mut Frames| frames.virtual_links.as_mut()?.poll_link();
+        while let Some((link, facts)) = poll(&mut self.frames) {
+            self.tell_link(now, link, facts);
+        }
+    }
+
+    fn tell_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         self.frames.touched = true;
-        self.imports.link_down(now, link);
+        self.frames.links.set(link, facts);
+        match facts {
+            Some(facts) => {
+                self.protocols.link_up(link, facts);
+                self.imports.link_up(now, link, facts);
+            }
+            None => {
+                self.protocols.link_down(link);
+                self.imports.link_down(now, link);
+            }
+        }
     }
 
     /// A batch of frames is back.
@@ -140,39 +153,33 @@ impl Shard {
         memory: &mut dyn Memory,
     ) {
         match token {
-            TARGET => self.with_target(now, memory, |target, context| {
-                target.handle_sent(batch, context);
+            TARGETS => self.with_protocols(now, memory, |protocols, context| {
+                protocols.handle_frames_sent(batch, context);
             }),
             serial => self.imports.frames_sent(now, serial, batch),
         }
     }
 
-    /// A volume is exported; or the link on which its address is taken.
-    pub(super) fn add_export(
-        &mut self,
-        id: ExportId,
-        export: Export,
-        control: Control,
-        reservation: Reservation,
-    ) -> Result<(), LinkId> {
-        let volume = export.volume;
-        let reservation = self.frames.in_force.get(&volume).cloned().unwrap_or(reservation);
-        self.frames.target.add_export(id, export, control.clone(), &reservation)?;
+    /// Hosts are shown something; or why not.
+    pub(super) fn set_export(&mut self, now: Instant, export: Export) -> Result<(), String> {
         self.frames.touched = true;
-        self.frames.exports.insert(id, volume);
-        self.frames.controls.add(id.0, control);
+        let Some((volume, stored)) = export.reservation() else {
+            return self.protocols.set_export(now, export, &Reservation::default());
+        };
+        let reservation = self.frames.in_force.get(&volume).unwrap_or(stored).clone();
+        self.protocols.set_export(now, export, &reservation)?;
         if self.frames.in_force.insert(volume, reservation.clone()).is_none() {
             self.frames.reservations.add(volume.0, reservation);
         }
         Ok(())
     }
 
-    pub(super) fn remove_export(&mut self, now: Instant, id: ExportId, memory: &mut dyn Memory) {
-        self.with_target(now, memory, |target, context| target.remove_export(id, context));
-        let frames = &mut self.frames;
-        frames.controls.remove(id.0, &mut frames.control_outbox);
-        let Some(volume) = frames.exports.remove(&id) else { return };
-        if !frames.exports.values().any(|other| *other == volume) {
+    pub(super) fn remove_export(&mut self, now: Instant, key: &ExportKey, memory: &mut dyn Memory) {
+        let last = self.with_protocols(now, memory, |protocols, context| {
+            protocols.remove_export(key, context)
+        });
+        if let Some(volume) = last {
+            let frames = &mut self.frames;
             frames.in_force.remove(&volume);
             frames.reservations.remove(volume.0, &mut frames.reservation_outbox);
         }
@@ -183,25 +190,12 @@ impl Shard {
         let frames = &mut self.frames;
         frames.touched = true;
         match key {
-            StoreKey::Control(export) => {
-                let outbox = &mut frames.control_outbox;
-                frames.controls.handle_stored(export.0, version, stored, outbox);
-            }
             StoreKey::Reservation(volume) => {
                 let outbox = &mut frames.reservation_outbox;
                 frames.reservations.handle_stored(volume.0, version, stored, outbox);
             }
+            key => self.protocols.handle_stored(key, version, stored),
         }
-    }
-
-    pub(super) fn handle_control_mail(
-        &mut self,
-        from: ShardId,
-        message: volume::agreement::Message<Control>,
-    ) {
-        let frames = &mut self.frames;
-        frames.touched = true;
-        frames.controls.handle_message(from, message, &mut frames.control_outbox);
     }
 
     pub(super) fn handle_reservation_mail(
@@ -214,68 +208,35 @@ impl Shard {
         frames.reservations.handle_message(from, message, &mut frames.reservation_outbox);
     }
 
-    /// The end of a turn for the target: frames leave, and what is to be agreed on goes its way.
+    /// The end of a turn for the targets: frames leave, and what is to be agreed on goes its way.
     #[inline]
     pub(super) fn settle_frames(&mut self, now: Instant, memory: &mut dyn Memory) {
         if !core::mem::take(&mut self.frames.touched) {
             return;
         }
         self.route_agreements(now, memory);
-        self.with_target(now, memory, |target, context| target.settle(context));
+        self.with_protocols(now, memory, |protocols, context| protocols.settle(context));
         self.frames.touched = false;
-        while let Some(TargetEffect::Send(batch)) = self.frames.target.poll_effect() {
-            self.effects.push_back(Effect::SendFrames { token: TARGET, batch });
-        }
-        while let Some(notice) = self.frames.target.poll_notice() {
-            self.tell(News::Aoe(notice));
+        while let Some(batch) = self.protocols.poll_frames() {
+            self.effects.push_back(Effect::SendFrames { token: TARGETS, batch });
         }
     }
 
-    /// Carries asks, messages, values and answers, until nothing follows from it.
+    /// Carries asks, values and answers, until nothing follows from it.
     fn route_agreements(&mut self, now: Instant, memory: &mut dyn Memory) {
         loop {
-            let frames = &mut self.frames;
-            while let Some(ask) = frames.target.poll_ask() {
-                match ask {
-                    Ask::Control { export, number, change } => {
-                        let outbox = &mut frames.control_outbox;
-                        frames.controls.ask(export.0, number, change, outbox);
-                    }
-                    Ask::Reservation { volume, number, change } => {
-                        let outbox = &mut frames.reservation_outbox;
-                        frames.reservations.ask(volume.0, number, change, outbox);
-                    }
-                }
+            self.protocols.agree();
+            let Frames { reservations, reservation_outbox, .. } = &mut self.frames;
+            while let Some((volume, number, change)) = self.protocols.poll_reservation_change() {
+                reservations.ask(volume.0, number, change, reservation_outbox);
             }
-            while let Some((volume, version)) = frames.target.poll_drained() {
-                let outbox = &mut frames.reservation_outbox;
-                frames.reservations.installed(volume.0, version, outbox);
+            while let Some((volume, version)) = self.protocols.poll_drained() {
+                reservations.installed(volume.0, version, reservation_outbox);
             }
-            if is_empty(&frames.control_outbox) && is_empty(&frames.reservation_outbox) {
+            if is_empty(reservation_outbox) {
                 return;
             }
-            self.carry_controls();
             self.carry_reservations(now, memory);
-        }
-    }
-
-    fn carry_controls(&mut self) {
-        let Outbox { messages, store, install, answers } =
-            core::mem::take(&mut self.frames.control_outbox);
-        for (to, message) in messages {
-            self.effects.push_back(Effect::Mail { to, mail: Mail::Control(message) });
-        }
-        for (export, version, value) in store {
-            let key = StoreKey::Control(ExportId(export));
-            self.tell(News::Store { key, version, value: StoredValue::Control(value) });
-        }
-        let frames = &mut self.frames;
-        for (export, version, value) in install {
-            frames.target.install_control(ExportId(export), value);
-            frames.controls.installed(export, version, &mut frames.control_outbox);
-        }
-        for (number, answer) in answers {
-            frames.target.handle_control_answer(number, answer);
         }
     }
 
@@ -294,12 +255,12 @@ impl Shard {
             if let Some(held) = self.frames.in_force.get_mut(&volume) {
                 held.clone_from(&value);
             }
-            self.with_target(now, memory, |target, context| {
-                target.install_reservation(volume, version, &value, context);
+            self.with_protocols(now, memory, |protocols, context| {
+                protocols.install_reservation(volume, version, &value, context);
             });
         }
         for (number, answer) in answers {
-            self.frames.target.handle_reservation_answer(number, answer);
+            self.protocols.handle_reservation_answer(number, answer);
         }
     }
 }

@@ -2,21 +2,20 @@
 //!
 //! An order is answered exactly once, most at once; those that wait for something to drain are [`Pending`].
 
-use aoe::ExportId;
 use block::{Instant, Memory, ShardId, Slot, VolumeId};
-use contract::Effect;
-use nvme::controllers::CloseReason;
+use contract::{Effect, SessionEnd};
 
 use super::{Place, Shard};
 use crate::imports::Import;
 use crate::mail::{Answer, Mail, News, Order};
+use crate::protocols::ExportKey;
 use crate::report::{ConnectionReport, DiskReport, PoolReport, Report};
 
 /// An order that is answered later.
 #[derive(Debug)]
 pub(super) enum Pending {
     Hold { number: u64, volume: VolumeId },
-    Export { number: u64, id: ExportId },
+    Export { number: u64, key: ExportKey },
     Drain { number: u64 },
 }
 
@@ -43,8 +42,8 @@ impl Shard {
             Order::AddImport { disk, settings } => {
                 let import = Import::new(now, disk, number, *settings, self.settings);
                 self.imports.insert(disk, import);
-                for (link, facts) in &self.frames.links {
-                    self.imports.link_up(now, *link, *facts);
+                for (link, facts) in self.frames.links.iter() {
+                    self.imports.link_up(now, link, *facts);
                 }
                 return;
             }
@@ -70,32 +69,29 @@ impl Shard {
                 self.members.remove(&volume.0);
                 self.volumes.forget_volume(volume);
             }
-            Order::SetSubsystem(subsystem) => self.controllers.set_subsystem(now, *subsystem),
-            Order::RemoveSubsystem(nqn) => self.controllers.remove_subsystem(now, &nqn),
-            Order::AddExport { id, export, control, reservation } => {
-                let address = export.address;
-                if let Err(link) = self.add_export(id, *export, control, reservation) {
-                    let why = format!("{address} is taken on {link}");
+            Order::SetExport(export) => {
+                if let Err(why) = self.set_export(now, export) {
                     return self.answer(number, Answer::Refused(why));
                 }
             }
-            Order::RenewExport { id, export } => {
-                self.with_target(now, memory, |target, _| target.renew_export(id, *export));
-            }
-            Order::RemoveExport(id) => {
-                self.remove_export(now, id, memory);
-                self.pending.push(Pending::Export { number, id });
+            Order::RemoveExport(key) => {
+                self.remove_export(now, &key, memory);
+                self.pending.push(Pending::Export { number, key });
                 return;
             }
-            Order::ConfigurationComplete => self.controllers.configuration_complete(),
+            Order::ConfigurationComplete => self.protocols.configuration_complete(),
+            Order::AddListener { listener, protocol } => {
+                self.listeners.insert(listener, protocol);
+            }
             Order::RemoveListener(listener) => {
-                let reason = CloseReason::ListenerRemoved;
-                self.close_where(now, reason, memory, |place| place.endpoint.listener == listener);
+                self.listeners.remove(&listener);
+                let end = SessionEnd::ListenerRemoved;
+                self.close_where(now, end, memory, |place| place.endpoint.listener == listener);
             }
             Order::Drain => {
                 self.draining = true;
                 self.pending.push(Pending::Drain { number });
-                self.close_where(now, CloseReason::ServerStopping, memory, |_| true);
+                self.close_where(now, SessionEnd::ServerStopping, memory, |_| true);
                 self.imports.close_all();
                 return;
             }
@@ -108,20 +104,18 @@ impl Shard {
         self.answer(number, Answer::Done);
     }
 
-    /// Asks the connections that `which` names to finish what is below and close.
+    /// Asks the sessions that `which` names to finish what is below and close.
     fn close_where(
         &mut self,
         now: Instant,
-        reason: CloseReason,
+        end: SessionEnd,
         memory: &mut dyn Memory,
         which: impl Fn(&Place) -> bool,
     ) {
         let named = self.places.iter().filter(|(_, place)| which(place));
         let named: Vec<Slot> = named.map(|(slot, _)| slot).collect();
         for slot in named {
-            self.with_connection(now, slot, memory, |connection, context| {
-                connection.close(reason, context);
-            });
+            self.with_session(now, slot, memory, |session, context| session.close(end, context));
         }
     }
 
@@ -135,7 +129,7 @@ impl Shard {
                 Pending::Hold { number, volume } if self.volumes.is_drained(volume) => {
                     self.answer(number, Answer::Done);
                 }
-                Pending::Export { number, id } if self.frames.target.is_gone(id) => {
+                Pending::Export { number, ref key } if self.protocols.is_gone(key) => {
                     self.answer(number, Answer::Done);
                 }
                 Pending::Drain { number } if self.is_drained() => {
@@ -148,26 +142,24 @@ impl Shard {
 
     /// Whether a shard that drains has finished.
     fn is_drained(&self) -> bool {
-        self.places.is_empty() && self.imports.is_quiet() && self.frames.is_quiet()
+        self.places.is_empty() && self.imports.is_quiet() && self.protocols.is_quiet()
     }
 
     /// How things are.
     pub fn report(&self) -> Report {
-        let listener_of = |place: &Place| {
+        let connection = |place: &Place| {
             Some(ConnectionReport {
                 connection: place.socket?,
                 listener: place.endpoint.listener,
                 peer: place.endpoint.peer,
-                pages: place.machine.pages(),
+                pages: place.session.pages(),
             })
         };
-        let gates = self.disks();
         let mut served = self.served;
-        self.places.iter().for_each(|(_, place)| served.add(place.machine.counters()));
-        Report {
-            connections: self.places.iter().filter_map(|(_, place)| listener_of(place)).collect(),
-            controllers: self.controllers.report(),
-            disks: gates,
+        self.places.iter().for_each(|(_, place)| served.add(place.session.counters()));
+        let mut report = Report {
+            connections: self.places.iter().filter_map(|(_, place)| connection(place)).collect(),
+            disks: self.disks(),
             volumes: self
                 .members
                 .keys()
@@ -187,8 +179,12 @@ impl Shard {
             misbehaved: self.misbehaved,
             served,
             imports: self.imports.report(),
-            aoe: self.frames.report(),
-        }
+            misfits: self.frames.links.misfits,
+            ..Report::default()
+        };
+        let links = self.frames.links.iter().map(|(link, _)| link);
+        self.protocols.report(links, &mut report);
+        report
     }
 
     fn disks(&self) -> Vec<DiskReport> {

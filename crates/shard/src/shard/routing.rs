@@ -1,23 +1,22 @@
-//! The ways between a shard's machines: requests to volumes, what volumes and controllers want, completions to their askers, and the settling of
+//! The ways between a shard's machines: requests to volumes, what volumes and protocols want, completions to their askers, and the settling of
 //! those that were touched.
 //!
 //! Everything here carries; what is carried means something only to the machines at both ends. Whoever asked a volume is found by the ticket of the
-//! completion, which must name a machine that is there: a connection stays until nothing of it is below.
+//! completion, which must name a machine that is there: a session stays until nothing of it is below.
 
 use block::{
     ByteCount, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket, VolumeId,
 };
-use contract::Effect;
-use nvme::controllers::MachineKey;
-use nvme::tcp::target::{Connection, ConnectionEffect, Context};
+use contract::{Effect, TargetContext};
 use volume::gate::Health;
 use volume::{Layout, Notice, Outbox, Volumes};
 
-use super::{Owner, Shard};
+use super::Shard;
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
+use crate::protocols::{Context, Protocols, Session};
 
-/// The volumes, as a connection sees them.
+/// The volumes, as targets see them.
 pub(super) struct Below<'a> {
     pub(super) now: Instant,
     pub(super) volumes: &'a mut Volumes,
@@ -57,14 +56,14 @@ impl Submit for Below<'_> {
 }
 
 impl Shard {
-    /// Runs `work` on a connection's machine and marks it as touched.
+    /// Runs `work` on a session and marks it as touched.
     #[inline]
-    pub(super) fn with_connection<R>(
+    pub(super) fn with_session<R>(
         &mut self,
         now: Instant,
         slot: Slot,
         memory: &mut dyn Memory,
-        work: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+        work: impl FnOnce(&mut Session, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let place = self.places.get_mut(slot)?;
         if !place.touched {
@@ -76,17 +75,32 @@ impl Shard {
             now,
             memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
             below: &mut below,
+            shared: &mut self.protocols,
         };
-        Some(work(&mut place.machine, &mut context))
+        Some(work(&mut place.session, &mut context))
+    }
+
+    /// Runs `work` on what is no session's of the protocols, and marks it as touched.
+    #[inline]
+    pub(super) fn with_protocols<R>(
+        &mut self,
+        now: Instant,
+        memory: &mut dyn Memory,
+        work: impl FnOnce(&mut Protocols, &mut TargetContext<'_, ()>) -> R,
+    ) -> R {
+        self.frames.touched = true;
+        let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
+        let pool = &mut self.pool;
+        let mut context = TargetContext { now, memory, pool, below: &mut below, shared: &mut () };
+        work(&mut self.protocols, &mut context)
     }
 
     /// Hands what volumes want to whom it concerns, until nothing is left to route.
     #[inline]
     pub(super) fn route_outbox(&mut self, now: Instant, memory: &mut dyn Memory) {
         if !self.imports.is_empty() {
-            self.ask_imports(now, memory);
+            self.ask_imports(now);
         }
         if !self.outbox.messages.is_empty() {
             let mail = |(to, message)| Effect::Mail { to, mail: Mail::Volume(message) };
@@ -107,7 +121,7 @@ impl Shard {
     }
 
     /// Takes what is for imports out of what disks are to be asked.
-    pub(super) fn ask_imports(&mut self, now: Instant, memory: &mut dyn Memory) {
+    pub(super) fn ask_imports(&mut self, now: Instant) {
         if self.outbox.submit.is_empty() {
             return;
         }
@@ -116,7 +130,7 @@ impl Shard {
         core::mem::swap(&mut asks, &mut self.outbox.submit);
         for (disk, request) in asks.drain(..) {
             match self.imports.get_mut(disk) {
-                Some(import) => import.handle_request(now, request, memory),
+                Some(import) => import.handle_request(now, request),
                 None => self.outbox.submit.push((disk, request)),
             }
         }
@@ -149,15 +163,15 @@ impl Shard {
     ) {
         let Ticket { machine, generation, .. } = completion.ticket;
         match machine::kind(machine) {
-            machine::CONNECTION => {
+            machine::SESSION => {
                 let slot = Slot { index: machine.0, generation };
-                self.with_connection(now, slot, memory, |connection, context| {
-                    connection.handle_completion(completion, context);
+                self.with_session(now, slot, memory, |session, context| {
+                    session.handle_completion(completion, context);
                 })
-                .expect("a connection stays until nothing of it is below");
+                .expect("a session stays until nothing of it is below");
             }
-            machine::AOE => self.with_target(now, memory, |target, context| {
-                target.handle_completion(completion, context);
+            machine::TARGET => self.with_protocols(now, memory, |protocols, context| {
+                protocols.handle_completion(completion, context);
             }),
             machine::VISITOR => self.visits.push_back(completion),
             other => unreachable!("a volume completed a request of machine kind {other}"),
@@ -170,7 +184,7 @@ impl Shard {
                 Notice::Health(disk, health) => {
                     if health == Health::Stuck {
                         for volume in self.volumes_on(disk) {
-                            self.controllers.volume_stuck(now, volume);
+                            self.protocols.volume_stuck(now, volume);
                         }
                     }
                     News::DiskHealth(disk, health)
@@ -187,29 +201,21 @@ impl Shard {
         volumes.map(|(volume, _)| VolumeId(*volume)).collect()
     }
 
-    /// Carries what the controllers want: messages, late replies, closes, flushes.
-    pub(super) fn route_controllers(&mut self, now: Instant, memory: &mut dyn Memory) {
-        while let Some((to, message)) = self.controllers.poll_message() {
-            if to == self.settings.shard {
-                self.controllers.handle_message(now, to, message);
-            } else {
-                self.effects.push_back(Effect::Mail { to, mail: Mail::Nvme(message) });
-            }
-        }
-        while let Some((key, reply)) = self.controllers.poll_reply() {
-            self.with_connection(now, place_of(key), memory, |connection, context| {
-                connection.handle_reply(reply, context);
+    /// Carries what the protocols want: messages, what sessions are to hear, what is to be stored and told.
+    pub(super) fn route_protocols(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let messages = self.protocols.take_messages();
+        let mail = |(to, message)| Effect::Mail { to, mail: Mail::Protocol(message) };
+        self.effects.extend(messages.map(mail));
+        while let Some((slot, event)) = self.protocols.poll_event() {
+            self.with_session(now, slot, memory, |session, context| {
+                session.handle_event(event, context);
             });
         }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            self.with_connection(now, place_of(key), memory, |connection, context| {
-                connection.close(reason, context);
-            });
+        for (key, version, value) in self.protocols.take_stores() {
+            self.tell(News::Store { key, version, value });
         }
-        while let Some(flush) = self.controllers.poll_flush() {
-            self.with_connection(now, place_of(flush.key), memory, |connection, context| {
-                connection.handle_flush(flush.volume, context);
-            });
+        while let Some(notice) = self.protocols.poll_notice() {
+            self.tell(News::Warning(notice));
         }
     }
 
@@ -224,29 +230,23 @@ impl Shard {
                 now,
                 memory: &mut *memory,
                 pool: &mut self.pool,
-                controllers: &mut self.controllers,
                 below: &mut below,
+                shared: &mut self.protocols,
             };
-            place.machine.settle(&mut context);
-            while let Some(effect) = place.machine.poll_effect() {
+            place.session.settle(&mut context);
+            while let Some(effect) = place.session.poll_effect() {
                 let Some(connection) = place.socket else { continue };
-                self.effects.push_back(match effect {
-                    ConnectionEffect::Send(batch) => Effect::Send { connection, batch },
-                    ConnectionEffect::Resume => Effect::Resume { connection },
-                    ConnectionEffect::Close { after_send } => {
-                        Effect::Close { connection, after_send }
-                    }
-                });
+                self.effects.push_back(effect.on(connection));
             }
-            if place.machine.waits_for_memory() && !place.in_line {
+            if place.session.waits_for_memory() && !place.in_line {
                 place.in_line = true;
                 self.line.push_back(slot);
                 // Memory may have come back since it tried: the line is served at once, whatever the pool's use was.
                 self.line_served_at = u32::MAX;
             }
-            self.timers.arm(slot, &mut place.armed, place.machine.poll_timeout());
-            if place.machine.is_gone() && place.socket.is_none() {
-                self.served.add(place.machine.counters());
+            self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
+            if place.session.is_gone() && place.socket.is_none() {
+                self.served.add(place.session.counters());
                 self.places.remove(slot);
             }
         }
@@ -266,11 +266,11 @@ impl Shard {
             let Some(slot) = self.line.pop_front() else { break };
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.in_line = false;
-            self.with_connection(now, slot, memory, |connection, context| {
-                connection.handle_memory(context);
+            self.with_session(now, slot, memory, |session, context| {
+                session.handle_memory(context);
             });
             let place = self.places.get_mut(slot).expect("it was there");
-            if place.machine.waits_for_memory() {
+            if place.session.waits_for_memory() {
                 place.in_line = true;
                 self.line.push_back(slot);
             }
@@ -284,9 +284,6 @@ impl Shard {
             return;
         }
         self.imports.settle(now, memory);
-        for (connection, disk) in self.imports.take_connected() {
-            self.set_owner(connection, Owner::Import(disk));
-        }
         self.effects.extend(self.imports.take_effects());
         while let Some(completion) = self.imports.poll_completion() {
             let told = self.volumes.handle_completion(now, completion, &mut self.outbox);
@@ -306,9 +303,4 @@ impl Shard {
             self.tell(News::Import(disk, news));
         }
     }
-}
-
-/// A machine's place on the switchboard.
-fn place_of(key: MachineKey) -> Slot {
-    Slot { index: key.machine.0, generation: key.generation }
 }

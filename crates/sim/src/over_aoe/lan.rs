@@ -6,15 +6,16 @@
 use aoe::initiator::LANES_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
-use contract::{LinkFacts, LinkId, Spread};
-use shard::{ImportSettings, Mail, Order, StoreKey, StoredValue};
+use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
+use shard::{AoeExport, ImportSettings, Mail, Order, StoreKey, StoredValue};
+use testkit::Pseudowire;
 use testkit::aoe::Station;
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
 use super::{ControlHost, hostile::Hostile};
-use crate::client::VOLUME;
+use crate::client::{Disguise, Simulated, VOLUME};
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
 use crate::scenario::{Lan, Setup};
 
@@ -29,6 +30,8 @@ const CONTROL_HOST: usize = 200;
 /// What a run knows of AoE.
 #[derive(Debug, Default)]
 pub(crate) struct LanState {
+    /// The target has just started, and exports once its shards have what they were ordered to.
+    pub(crate) is_to_export: bool,
     control: Control,
     reservation: Reservation,
     /// What is being stored, and since when it is durable.
@@ -57,8 +60,10 @@ impl Setup {
     }
 }
 
+/// The links that target and clients live on.
 fn links(lan: &Lan) -> Vec<LinkId> {
-    (0..lan.links).map(LinkId).collect()
+    let real = (0..lan.links).map(LinkId);
+    if lan.inside { real.map(Pseudowire::over).collect() } else { real.collect() }
 }
 
 /// Where a client finds the target's volume over AoE.
@@ -81,20 +86,19 @@ impl Run {
             let serving = match self.random.chance(1, 4) {
                 true => {
                     let shard = self.random.below(self.setup.shards.into()) as u16;
-                    Spread::One(ShardId(shard), filter::target())
+                    let spread = Spread::One(ShardId(shard), filter::target());
+                    Intake { ether_type: EtherType::AOE, spread }
                 }
-                false => Spread::Steered(filter::target(), filter::steer()),
+                false => filter::serving(self.setup.shards),
             };
-            let lanes = (0..self.setup.client_shards.min(LANES_MAX.into()) as u8)
-                .map(filter::initiator)
-                .collect();
-            let importing = Spread::Each(lanes);
+            let importing = filter::importing(self.setup.client_shards.min(LANES_MAX.into()));
             let hosts = clients.iter().map(|host| (*host, importing.clone()));
-            for (host, spread) in hosts.chain([(TARGET, serving)]) {
+            for (host, intake) in hosts.chain([(TARGET, serving)]) {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
                 let mac = mac_of(host, link);
                 let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
-                self.world.plug(host, LinkId(link), link as usize, facts, spread);
+                let intake = if lan.inside { Pseudowire::around(intake) } else { intake };
+                self.world.plug(host, LinkId(link), link as usize, facts, intake);
             }
         }
         let macs = || clients.iter().map(|host| macs_of(*host, lan.links)).collect::<Vec<_>>();
@@ -114,8 +118,21 @@ impl Run {
         }
     }
 
-    /// What is exported over AoE.
-    fn aoe_export(&self, lan: &Lan) -> Box<Export> {
+    /// A shard is about to start.
+    pub(crate) fn prepare_lan(&self, made: &mut Simulated, host: usize) {
+        let Some(lan) = &self.setup.lan else { return };
+        if lan.inside {
+            made.carry_virtual_links(self.world.instant());
+        }
+        if host == TARGET && lan.plain {
+            made.disguise = Some(Disguise::all());
+        } else if host == TARGET && self.plant == Some(Plant::ForgetsRepeats) {
+            made.disguise = Some(Disguise::copies());
+        }
+    }
+
+    /// What is exported over AoE, with what was stored.
+    fn aoe_export(&self, lan: &Lan) -> Box<AoeExport> {
         let size = ByteCount(self.size);
         let mut export = Export::new(ADDRESS, &links(lan), VOLUME, size);
         export.uuid = [0x5a; 16];
@@ -129,27 +146,15 @@ impl Run {
             let control = MacAddress(mac_of(CONTROL_HOST, 0));
             export.hosts = Hosts::List(clients.chain([control]).collect());
         }
-        Box::new(export)
-    }
-
-    /// Exports the volume over AoE, with what was stored.
-    pub(crate) fn add_aoe_export(&mut self) {
-        let Some(lan) = self.setup.lan.clone() else { return };
-        let export = self.aoe_export(&lan);
         let (control, reservation) = (self.lan.control.clone(), self.lan.reservation.clone());
-        self.order_all(|| Order::AddExport {
-            id: EXPORT,
-            export: export.clone(),
-            control: control.clone(),
-            reservation: reservation.clone(),
-        });
+        Box::new(AoeExport { id: EXPORT, export, control, reservation })
     }
 
-    /// The volume has another size.
-    pub(crate) fn renew_aoe_export(&mut self) {
+    /// Exports the volume over AoE; or it has another size.
+    pub(crate) fn set_aoe_export(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
         let export = self.aoe_export(&lan);
-        self.order_all(|| Order::RenewExport { id: EXPORT, export: export.clone() });
+        self.order_all(|| Order::SetExport(shard::Export::Aoe(export.clone())));
     }
 
     /// A shard wants a value stored.
@@ -176,7 +181,7 @@ impl Run {
             let is_over = durable <= self.world.now || (dies && self.random.chance(1, 2));
             match value {
                 _ if is_over && self.plant == Some(Plant::DropsStore) => {}
-                StoredValue::Control(control) if is_over => self.lan.control = control,
+                StoredValue::AoeControl(control) if is_over => self.lan.control = control,
                 StoredValue::Reservation(reservation) if is_over => {
                     self.lan.reservation = reservation;
                 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use nvme::subsystem::{Hosts, Subsystem};
-use shard::Order;
+use shard::{Export, ExportKey, Order};
 use wire::nvme::Nqn;
 
 use super::raw_host::Seen;
@@ -136,7 +136,7 @@ impl Run {
         let hosts = self.exports.hosts(&self.all_hosts());
         let subsystem = Subsystem { hosts: hosts.clone(), ..subsystem };
         let first = self.orders + 1;
-        self.order_all(|| Order::SetSubsystem(Box::new(subsystem.clone())));
+        self.order_all(|| Order::SetExport(Export::Nvme(Box::new(subsystem.clone()))));
         let orders = first..self.orders + 1;
         self.exports.ordered(self.world.now, subsystem.nqn, Some(hosts), orders);
     }
@@ -144,7 +144,7 @@ impl Run {
     fn order_removal(&mut self, nqn: &Nqn) {
         self.exports.removals += 1;
         let first = self.orders + 1;
-        self.order_all(|| Order::RemoveSubsystem(nqn.clone()));
+        self.order_all(|| Order::RemoveExport(ExportKey::Nvme(nqn.clone())));
         self.exports.ordered(self.world.now, nqn.clone(), None, first..self.orders + 1);
     }
 

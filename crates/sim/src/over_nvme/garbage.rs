@@ -1,13 +1,17 @@
-//! Peers that mean no good, beside the good clients: noise, half a PDU and then silence, PDUs with wrong fields in every state, and peers that never read.
+//! Peers that mean no good, beside the good clients: noise, half a PDU and then silence, PDUs with wrong fields in every state, peers that never read,
+//! and peers that ask for much that is answered at once and do not read that.
 //! Nothing of theirs may reach a block, crash a shard, or keep memory from others. None of them connects an I/O queue, so none may write.
+
+use std::collections::VecDeque;
 
 use block::Random;
 use contract::Machine;
 use testkit::nvme::capsule;
-use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, Register};
+use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::identify::Cns;
+use wire::nvme::log::LogId;
 use wire::nvme::{Command, Nqn};
-use wire::nvme_tcp::{Digests, ICReq};
+use wire::nvme_tcp::{CapsuleResponse, Digests, ICReq, ICResp};
 
 use crate::world::World;
 
@@ -18,6 +22,8 @@ struct Peer {
     /// When it goes, if it does.
     until: u64,
     reads: bool,
+    /// What it says once it has taken so many bytes.
+    script: VecDeque<(usize, Vec<u8>)>,
 }
 
 /// The bad peers of a world.
@@ -39,14 +45,21 @@ impl Garbage {
     ) {
         self.sent += 1;
         let raw = world.connect_raw(target);
+        let until = world.now + random.below(20_000_000_000);
+        if random.chance(1, 4) {
+            let mut script = flood(subsystem, random);
+            let (_, greeting) = script.pop_front().expect("it greets first");
+            world.send_raw(raw, &greeting);
+            return self.peers.push(Peer { raw, until, reads: false, script });
+        }
         for part in words(subsystem, random) {
             world.send_raw(raw, &part);
         }
         match random.below(4) {
             0 => world.end_raw(raw, random.chance(1, 2)),
             _ => {
-                let until = world.now + random.below(20_000_000_000);
-                self.peers.push(Peer { raw, until, reads: random.chance(1, 2) });
+                let reads = random.chance(1, 2);
+                self.peers.push(Peer { raw, until, reads, script: VecDeque::new() });
             }
         }
     }
@@ -54,9 +67,15 @@ impl Garbage {
     /// Some of them read, and some go.
     pub fn drive<M: Machine>(&mut self, world: &mut World<M>, everybody_goes: bool) {
         let now = world.now;
-        self.peers.retain(|peer| {
+        self.peers.retain_mut(|peer| {
             if peer.reads {
                 world.take_raw(peer.raw, usize::MAX);
+            }
+            while let Some((answer, _)) = peer.script.front()
+                && world.receive_raw(peer.raw, *answer).is_some()
+            {
+                let (_, words) = peer.script.pop_front().expect("just seen");
+                world.send_raw(peer.raw, &words);
             }
             let goes = everybody_goes || peer.until <= now;
             if goes && world.raw_end(peer.raw).is_none() {
@@ -92,6 +111,32 @@ fn words(subsystem: &Nqn, random: &mut Random) -> Vec<Vec<u8>> {
     }
 }
 
+/// An admin queue that is brought up as it should be, then a log that fills the network, and then questions and questions.
+fn flood(subsystem: &Nqn, random: &mut Random) -> VecDeque<(usize, Vec<u8>)> {
+    let digests = Digests { header: random.chance(1, 2), data: random.chance(1, 2) };
+    let subsystem = if random.chance(1, 2) { subsystem.clone() } else { Nqn::discovery() };
+    let enable = Configuration::default().with_enable(true).with_iosqes(6).with_iocqes(4);
+    let enable = Command::property_set(Register::CC.0, enable.0);
+    let log = |bytes| Command::get_log(LogId::SUPPORTED, 0, 0, bytes, true);
+    let asked = match random.below(3) {
+        0 => Command::identify(Cns(1), 0),
+        1 => log(4 << random.below(19)),
+        _ => Command::keep_alive(),
+    };
+    let answer = CapsuleResponse::SIZE + if digests.header { Digests::SIZE } else { 0 };
+    let mut script = VecDeque::from([
+        (0, ICReq::new(digests, 0).emit().to_vec()),
+        (ICResp::SIZE, connect(&subsystem, digests, 0, random)),
+        (answer, capsule(enable, &[], digests)),
+        (answer, capsule(log(1 << 20), &[], digests)),
+    ]);
+    for _ in 0..random.below(100) {
+        let count = 1 + random.below(40);
+        script.push_back((0, capsule(asked, &[], digests).repeat(count as usize)));
+    }
+    script
+}
+
 fn noise(random: &mut Random) -> Vec<u8> {
     let length = 1 + random.below(4096);
     (0..length).map(|_| random.next_u64() as u8).collect()
@@ -117,7 +162,7 @@ fn connect(subsystem: &Nqn, digests: Digests, controller: u16, random: &mut Rand
     let connect = Connect {
         record_format: 0,
         queue_id: u16::from(controller != 0),
-        sq_size: 31,
+        sq_size: if random.chance(1, 2) { 31 } else { 127 },
         attributes: ConnectAttributes::default(),
         keep_alive_ms: if random.chance(1, 2) { 1_000 } else { 0 },
     };

@@ -2,9 +2,9 @@
 //! (CC.EN 1 to 0) and shutdowns (CC.SHN) with commands under way, and the loss of an admin queue or of one I/O queue.
 //!
 //! ```text
-//!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> I/O queues -> live -> reset -> (live again, or resting)
-//!      ^                                                              |----> shutdown -----------> resting
-//!      |<-------------------------------------------------------------+----> a connection is cut -----|
+//!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> I/O queues, who is it? -> live -> reset -> (live again, or resting)
+//!      ^                                                                          |----> shutdown -----------> resting
+//!      |<-------------------------------------------------------------------------+----> a connection is cut -----|
 //! ```
 //! It tells the oracle of its writes. A write ends with its answer; with the answer to a reset that covers it, or to an abort that says that it
 //! succeeded (after either nothing may reach the media any more, P3); or, when connections are lost, after a quiesce time.
@@ -26,15 +26,17 @@ use wire::nvme::fabrics::{
     Configuration, Connect, ConnectAttributes, ConnectData, ConnectResult, ControllerStatus,
     Register,
 };
+use wire::nvme::identify::{Cns, IDENTIFY_SIZE, IdentifyNamespace};
 use wire::nvme::{Command, Completion, Nqn};
 use wire::nvme_tcp::Digests;
 
 use crate::client::Log;
 use crate::disk::SECTOR;
+use crate::over_nvme::swap::UUID;
 use crate::world::World;
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
-use work::{Asked, Pair};
+use work::{Asked, NSID, Pair};
 
 const MILLISECOND: u64 = 1_000_000;
 /// After the loss of its connections nothing of a host reaches the media any more: resets arrive within milliseconds, and disks answer within a second.
@@ -340,6 +342,11 @@ impl RawHost {
             Heard::Data { .. } => unreachable!("the line takes them"),
             Heard::Answered(asked, entry) => match asked.what {
                 Asked::Step(step) => self.stepped(world, now, step, &entry),
+                Asked::Identify { bytes } => {
+                    let seen = IdentifyNamespace::parse(&bytes).expect("a whole page");
+                    self.identified(world, now, &seen);
+                    Ok(())
+                }
                 asked => {
                     self.deeds.answered += 1;
                     self.answered(now, asked, &entry)
@@ -392,10 +399,9 @@ impl RawHost {
             Step::Queue(at) => {
                 self.lines[at].live = true;
                 if self.lines.iter().skip(1).all(|line| line.live) {
-                    self.phase = Phase::Live;
-                    self.next_at = now;
-                    let most = if self.manners.resets { 40 } else { 400 };
-                    self.left = 1 + self.random.below(most);
+                    let asked = Asked::Identify { bytes: vec![0; IDENTIFY_SIZE] };
+                    let command = Command::identify(Cns::NAMESPACE, NSID);
+                    self.lines[0].ask(world, &mut self.random, command, &[], asked);
                 }
             }
             Step::Disable if self.phase == Phase::Resetting => self.reset_done(world, now),
@@ -425,6 +431,17 @@ impl RawHost {
             Step::Disable | Step::Disabled => {}
         }
         Ok(())
+    }
+
+    /// Lives if it is the volume that it knows; else it comes again.
+    fn identified<M: Machine>(&mut self, world: &mut World<M>, now: u64, seen: &IdentifyNamespace) {
+        if seen.nguid != UUID {
+            return self.hang_up(world, now, false);
+        }
+        self.phase = Phase::Live;
+        self.next_at = now;
+        let most = if self.manners.resets { 40 } else { 400 };
+        self.left = 1 + self.random.below(most);
     }
 
     /// Asks again for what takes its time.

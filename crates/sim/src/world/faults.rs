@@ -112,9 +112,11 @@ impl<M: Machine> World<M> {
             }
             self.pending.remove(&id);
         }
-        if power {
-            for disk in self.hosts[host].disks.values_mut() {
-                disk.cut_power(&mut self.random);
+        for disk in self.hosts[host].disks.values_mut() {
+            // The next process takes writes again, so whoever starts it has looked at the disks.
+            match power {
+                true => disk.cut_power(&mut self.random),
+                false => disk.mend(),
             }
         }
         let nodes = core::mem::take(&mut self.hosts[host].nodes);

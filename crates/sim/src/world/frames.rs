@@ -1,11 +1,10 @@
 //! Frames in the world: batches that leave bit by bit and come back, frames on the wire, rings, and links that go down and come up.
 
-use block::{Instant, ShardId};
-use contract::{Event, FrameBatch, LinkFacts, LinkId, Machine, OutFrame, Spread};
+use block::Instant;
+use contract::{Event, FrameBatch, Intake, LinkFacts, LinkId, Machine, Spread};
 
 use super::{Host, MICROSECOND, What, World};
 use crate::ethernet::{Owner, Port, Weather, untag};
-use crate::memory::SimMemory;
 
 /// Frames that a ring of a shard holds, of one link.
 const RING: usize = 256;
@@ -40,10 +39,10 @@ impl<M: Machine> World<M> {
         link: LinkId,
         lan: usize,
         facts: LinkFacts,
-        spread: Spread,
+        intake: Intake,
     ) -> usize {
-        let owner = Owner::Host { host, link };
-        let port = Port { lan, owner, facts, spread, is_up: true, last_arrival: 0 };
+        let (owner, intake) = (Owner::Host { host, link }, Some(intake));
+        let port = Port { lan, owner, facts, intake, is_up: true, last_arrival: 0 };
         self.ethernet.ports.push(port);
         self.ethernet.ports.len() - 1
     }
@@ -53,8 +52,8 @@ impl<M: Machine> World<M> {
         let station = self.ethernet.stations.len();
         self.ethernet.stations.push(Default::default());
         let facts = LinkFacts { mac, mtu: 9000, vlan: None, ring_frames: RING as u32 };
-        let (owner, spread) = (Owner::Station(station), Spread::One(ShardId(0), Vec::new()));
-        let port = Port { lan, owner, facts, spread, is_up: true, last_arrival: 0 };
+        let owner = Owner::Station(station);
+        let port = Port { lan, owner, facts, intake: None, is_up: true, last_arrival: 0 };
         self.ethernet.ports.push(port);
         station
     }
@@ -85,8 +84,8 @@ impl<M: Machine> World<M> {
         let Port { owner, facts, is_up, .. } = self.ethernet.ports[port];
         let Owner::Host { host, link } = owner else { return };
         for shard in 0..self.hosts[host].nodes.len() {
-            if matches!(self.ethernet.ports[port].spread, Spread::One(one, _) if one.index() != shard)
-            {
+            let spread = self.ethernet.ports[port].intake.as_ref().map(|intake| &intake.spread);
+            if matches!(spread, Some(Spread::One(one, _)) if one.index() != shard) {
                 continue;
             }
             let node = &mut self.hosts[host].nodes[shard];
@@ -133,7 +132,7 @@ impl<M: Machine> World<M> {
         );
         for at in batch.left..until {
             let frame = batch.batch.frames[at];
-            let bytes = bytes_of(&batch.batch, &frame, &self.hosts[host].nodes[shard].memory);
+            let bytes = batch.batch.to_bytes(&frame, &self.hosts[host].nodes[shard].memory);
             assert!(bytes.len() >= FRAME_MIN, "a frame of {} bytes is sent", bytes.len());
             let owner = Owner::Host { host, link: frame.link };
             // What is sent where no link is, is dropped.
@@ -278,17 +277,4 @@ impl<M: Machine> World<M> {
             self.raise_link(port);
         }
     }
-}
-
-/// The bytes of a frame: data are read now.
-fn bytes_of(batch: &FrameBatch, frame: &OutFrame, memory: &SimMemory) -> Vec<u8> {
-    let head = &batch.head[frame.head as usize..][..frame.head_length as usize];
-    let mut bytes = head.to_vec();
-    if frame.data_length > 0 {
-        bytes.resize(frame.len() as usize, 0);
-        let data = &mut bytes[frame.head_length as usize..];
-        let (buffer, _) = &batch.buffers[frame.buffer as usize];
-        block::Memory::read(memory, buffer, frame.data_at, data);
-    }
-    bytes
 }

@@ -4,9 +4,13 @@
 //! a driver does promise, that each batch comes back once and whole, is counted.
 
 use block::ShardId;
+use wire::ethernet::{EtherType, MacAddress};
 
-use super::{Command, FramePart, Report};
-use contract::{LinkFacts, LinkId};
+use super::{Command, FramePart, Report, Wrapping};
+use contract::{LinkFacts, LinkId, Station};
+
+/// A type for experiments (IEEE 802).
+const TYPE: EtherType = EtherType(0x88b5);
 
 /// Two links of machines of the suite, on shards of one driver or two.
 ///
@@ -37,18 +41,20 @@ pub type CableScene = fn(&mut dyn Cable);
 /// All scenes, by name; each on a fresh cable.
 pub const CABLE_SCENES: &[(&str, CableScene)] = &[
     ("frames arrive whole, with their data behind their heads", whole),
+    ("a frame arrives inside the one that it was put into", inside),
     ("each batch of frames comes back once, with its buffers", batches),
     ("frames of a link that is not there are dropped and come back", nowhere),
 ];
 
 /// An Ethernet header from one end to the other.
 fn header(from: &End, to: &End) -> Vec<u8> {
-    [&to.facts.mac[..], &from.facts.mac, &[0x88, 0xb5]].concat()
+    [&to.facts.mac[..], &from.facts.mac, &TYPE.0.to_be_bytes()].concat()
 }
 
 /// Sends a frame until it is shown at the other end.
 fn until_shown(cable: &mut dyn Cable, from: &End, to: &End, part: &FramePart) {
-    let bytes = [&part.head[..], &part.data].concat();
+    let around = part.inside.as_ref().map(|around| [&header(from, to)[..], &around.bytes].concat());
+    let bytes = [&around.unwrap_or_default()[..], &part.head, &part.data].concat();
     loop {
         cable.command(from.shard, Command::SendFrames(1, vec![part.clone()]));
         cable.command(to.shard, Command::Ping(1));
@@ -78,9 +84,32 @@ fn whole(cable: &mut dyn Cable) {
         for length in [0, 1, 512, largest] {
             let data: Vec<u8> = (0..length).map(|at| (at / 3) as u8).collect();
             let head = [header(&from, &to), vec![length as u8; 46]].concat();
-            until_shown(cable, &from, &to, &FramePart { link: from.link, head, data });
+            let part = FramePart { link: from.link, head, data, inside: None };
+            until_shown(cable, &from, &to, &part);
         }
     }
+}
+
+fn inside(cable: &mut dyn Cable) {
+    let [from, to] = cable.ends();
+    let largest = from.facts.mtu.min(to.facts.mtu);
+    for length in [0, 512, largest - 4 - 60] {
+        let wrapping = Wrapping {
+            facts: from.facts,
+            to: Station::new(from.link, MacAddress(to.facts.mac)),
+            ether_type: TYPE,
+            bytes: vec![1, 2, 3, 4],
+        };
+        let part = FramePart {
+            // Of a link that is not the driver's.
+            link: LinkId(u32::MAX),
+            head: vec![length as u8; 60],
+            data: vec![7; length as usize],
+            inside: Some(wrapping),
+        };
+        until_shown(cable, &from, &to, &part);
+    }
+    nothing_is_lent(cable, &from, &to);
 }
 
 fn batches(cable: &mut dyn Cable) {
@@ -89,6 +118,7 @@ fn batches(cable: &mut dyn Cable) {
         link: from.link,
         head: header(&from, &to),
         data: vec![number; 100],
+        inside: None,
     };
     until_shown(cable, &from, &to, &part(0));
     for token in 2..12 {
@@ -114,8 +144,9 @@ fn batches(cable: &mut dyn Cable) {
 fn nowhere(cable: &mut dyn Cable) {
     let [from, to] = cable.ends();
     let head = header(&from, &to);
-    let to_nobody = FramePart { link: LinkId(u32::MAX), head: head.clone(), data: vec![1; 600] };
-    let to_other = FramePart { link: from.link, head, data: vec![2; 600] };
+    let part = FramePart { head, data: vec![1; 600], ..FramePart::default() };
+    let to_nobody = FramePart { link: LinkId(u32::MAX), ..part.clone() };
+    let to_other = FramePart { link: from.link, ..part };
     cable.command(from.shard, Command::SendFrames(7, vec![to_nobody, to_other]));
     loop {
         match cable.report() {

@@ -278,9 +278,13 @@ pub(super) fn batches(harness: &mut dyn Harness) {
 pub(super) fn many_segments(harness: &mut dyn Harness) {
     let link = connect_to(harness);
     let data = pattern(5_000);
-    let parts = vec![Part::Crumbs(data.clone())];
+    // Zeros that take more vectors than one call does, too.
+    let zeros = (5 << 20) + 1;
+    let parts = vec![Part::Crumbs(data.clone()), Part::Zeros(zeros), Part::Head(b"end".to_vec())];
     harness.command(link.shard, Command::Send(link.id, parts));
-    let expected: Vec<u8> = data.iter().flat_map(|byte| [0xff, *byte]).collect();
+    let mut expected: Vec<u8> = data.iter().flat_map(|byte| [0xff, *byte]).collect();
+    expected.resize(expected.len() + zeros as usize, 0);
+    expected.extend(b"end");
     assert!(harness.receive(link.peer, expected.len()) == expected);
     expect(harness, link.shard, &Report::Sent(link.id, expected.len() as u64));
     close(harness, link, false, false);

@@ -18,10 +18,7 @@ impl Volumes {
             |disk: DiskId| gates[disk.0 as usize].as_ref().expect("a member's disk is there");
         let disks: Vec<DiskId> = volume.layout.members().iter().map(|member| member.disk).collect();
         // After a failed flush nothing may claim that what was written before is durable.
-        if disks
-            .iter()
-            .any(|disk| gate(*disk).protected().is_some() && !gate(*disk).facts().read_only)
-        {
+        if disks.iter().any(|disk| gate(*disk).failed().is_some()) {
             let failed = Outcome::NotDone(Failure::MediumWrite);
             self.deliver(now, Completion::new(ticket, failed, Buffer::empty()), out);
             return;
@@ -93,10 +90,21 @@ impl Volumes {
         out: &mut Outbox,
     ) {
         let Some(gate) = self.gate_mut(disk) else { return };
-        let (mut waiters, start) = gate.flushed();
+        let (waiters, start) = gate.flushed();
         if start == Start::Flush {
             self.start_flush(disk, out);
         }
+        self.tell_flushed(now, disk, waiters, failure, out);
+    }
+
+    fn tell_flushed(
+        &mut self,
+        now: Instant,
+        disk: DiskId,
+        mut waiters: Vec<Waiter>,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) {
         let outcome = failure.map_or(Outcome::Done, Outcome::NotDone);
         for waiter in waiters.drain(..) {
             match waiter {
@@ -115,17 +123,26 @@ impl Volumes {
         }
     }
 
-    /// A disk failed to make writes durable: no more writes, on any shard.
-    pub(super) fn protect(&mut self, disk: DiskId, failure: Failure, tell: bool, out: &mut Outbox) {
+    /// A disk failed to make writes durable: no more writes, on any shard, and no flush that waits is told that it is done.
+    pub(super) fn protect(
+        &mut self,
+        now: Instant,
+        disk: DiskId,
+        failure: Failure,
+        tell: bool,
+        out: &mut Outbox,
+    ) {
         let Some(gate) = self.gate_mut(disk) else { return };
-        if !gate.protect(failure) {
-            return;
+        let (is_news, waiters) = gate.fail(failure);
+        if is_news {
+            out.notices.push(Notice::Protected(disk, failure));
+            if tell {
+                let shard = self.shard;
+                let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
+                let message = Message::Protect { disk, failure };
+                out.messages.extend(others.map(|other| (other, message)));
+            }
         }
-        out.notices.push(Notice::Protected(disk, failure));
-        if tell {
-            let shard = self.shard;
-            let others = (0..self.shards).map(ShardId).filter(|other| *other != shard);
-            out.messages.extend(others.map(|other| (other, Message::Protect { disk, failure })));
-        }
+        self.tell_flushed(now, disk, waiters, Some(failure), out);
     }
 }

@@ -178,6 +178,70 @@ fn a_failed_flush_protects_the_disk_on_every_shard() {
     }
 }
 
+fn durable_write(offset: u64, length: u32) -> Operation {
+    match write(offset, length) {
+        Operation::Write { extent, buffer, .. } => {
+            Operation::Write { extent, buffer, durable: true }
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn a_flush_that_waits_behind_one_that_fails_fails_with_it_on_every_shard() {
+    for shards in 1..=3u16 {
+        let mut host = Host::new(shards, 1, Cache::Volatile);
+        for shard in 0..usize::from(shards) {
+            host.ask(shard, 1, Operation::Flush);
+            host.ask(shard, 2, Operation::Flush);
+        }
+        host.mail();
+        let (_, running) = host.below(0).pop().unwrap();
+        host.answer(0, running, Outcome::NotDone(Failure::MediumWrite));
+        host.mail();
+        let failed = Outcome::NotDone(Failure::MediumWrite);
+        for shard in 0..usize::from(shards) {
+            assert!(host.below(shard).is_empty(), "a later flush would say done");
+            assert_eq!(host.done(shard), [(1, failed), (2, failed)]);
+            host.shards[shard].renew_disk(DiskId(0), facts(Cache::Volatile));
+        }
+        let last = usize::from(shards) - 1;
+        host.ask(last, 3, Operation::Flush);
+        host.mail();
+        host.answer_all(0);
+        host.mail();
+        assert_eq!(host.done(last), [(3, Outcome::Done)], "a reopened disk is flushed again");
+    }
+}
+
+#[test]
+fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
+    for (shards, writer) in [(1, 0), (2, 0), (2, 1)] {
+        let mut host = Host::new(shards, 1, Cache::Volatile);
+        for shard in 0..usize::from(shards) {
+            host.ask(shard, 1, Operation::Flush);
+            host.ask(shard, 2, Operation::Flush);
+        }
+        host.mail();
+        let (_, running) = host.below(0).pop().unwrap();
+        host.ask(writer, 3, durable_write(0, 512));
+        let (_, write) = host.below(writer).pop().unwrap();
+        let failed = Outcome::NotDone(Failure::MediumWrite);
+        host.answer(writer, write, failed);
+        host.mail();
+        for shard in 0..usize::from(shards) {
+            let mut done = host.done(shard);
+            done.retain(|(slot, _)| *slot != 3);
+            assert_eq!(done, [(1, failed), (2, failed)]);
+        }
+        host.answer(0, running, Outcome::Done);
+        host.mail();
+        for shard in 0..usize::from(shards) {
+            assert!(host.below(shard).is_empty() && host.done(shard).is_empty());
+        }
+    }
+}
+
 #[test]
 fn compare_and_write_waits_for_writes_below_on_other_shards() {
     let mut host = Host::new(2, 1, Cache::None);

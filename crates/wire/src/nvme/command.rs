@@ -270,13 +270,6 @@ impl Command {
         self.cdw(14)
     }
 
-    /// CDW15.
-    #[inline]
-    #[must_use]
-    pub fn cdw15(&self) -> u32 {
-        self.cdw(15)
-    }
-
     /// SLBA, CDW10-11: first logical block.
     #[inline]
     #[must_use]
@@ -291,25 +284,11 @@ impl Command {
         u32::from(u16::get(&self.0, 48)) + 1
     }
 
-    /// LR, CDW12 bit 31: the host would rather see an error than wait.
-    #[inline]
-    #[must_use]
-    pub const fn limited_retry(&self) -> bool {
-        self.0[51] & 0x80 != 0
-    }
-
     /// FUA, CDW12 bit 30: on stable media before completion.
     #[inline]
     #[must_use]
     pub const fn force_unit_access(&self) -> bool {
         self.0[51] & 0x40 != 0
-    }
-
-    /// PRINFO, CDW12 bits 29:26: protection information action and checks.
-    #[inline]
-    #[must_use]
-    pub const fn protection_info(&self) -> u8 {
-        self.0[51] >> 2 & 0xf
     }
 
     /// DEAC, CDW12 bit 25 of Write Zeroes: blocks may be deallocated.

@@ -1,7 +1,7 @@
 //! Features: what Get Features and Set Features read and change.
 //!
-//! The values are CDW11 of Set Features and DW0 of the completion of Get Features; KATO is in
-//! milliseconds, temperatures in kelvin. Spec: NVMe base, "Feature Values".
+//! The values are CDW11 of Set Features and DW0 of the completion of Get Features. Spec: NVMe base,
+//! "Feature Values".
 
 use super::command::Command;
 
@@ -126,51 +126,6 @@ bits! {
 }
 
 bits! {
-    /// Arbitration.
-    pub struct Arbitration(u32) {
-        fields {
-            /// AB: burst, a power of two, 7 for no limit.
-            burst / with_burst: 0, 3;
-            /// LPW: low priority weight, less one.
-            low / with_low: 8, 8;
-            /// MPW: medium priority weight, less one.
-            medium / with_medium: 16, 8;
-            /// HPW: high priority weight, less one.
-            high / with_high: 24, 8;
-        }
-        flags {}
-    }
-}
-
-bits! {
-    /// Power management.
-    pub struct PowerManagement(u32) {
-        fields {
-            /// PS: power state.
-            state / with_state: 0, 5;
-            /// WH: workload hint.
-            workload / with_workload: 5, 3;
-        }
-        flags {}
-    }
-}
-
-bits! {
-    /// Temperature threshold.
-    pub struct TemperatureThreshold(u32) {
-        fields {
-            /// TMPTH: threshold, kelvin.
-            threshold / with_threshold: 0, 16;
-            /// TMPSEL: sensor, 0 composite, 15 all.
-            sensor / with_sensor: 16, 4;
-            /// THSEL: 0 over, 1 under.
-            kind / with_kind: 20, 2;
-        }
-        flags {}
-    }
-}
-
-bits! {
     /// Error recovery.
     pub struct ErrorRecovery(u32) {
         fields {
@@ -181,19 +136,6 @@ bits! {
             /// DULBE: reading a deallocated block is an error.
             deallocated_error / with_deallocated_error: 16;
         }
-    }
-}
-
-bits! {
-    /// Interrupt coalescing.
-    pub struct InterruptCoalescing(u32) {
-        fields {
-            /// THR: completions, less one.
-            threshold / with_threshold: 0, 8;
-            /// TIME: 100 microseconds.
-            time / with_time: 8, 8;
-        }
-        flags {}
     }
 }
 
@@ -227,18 +169,6 @@ impl Timestamp {
     }
 }
 
-layout! {
-    /// Host behavior support, 512 bytes of data.
-    pub struct HostBehavior[512] {
-        /// ACRE: the host honours command retry delays.
-        0 => acre: u8,
-        /// ETDAS: extended telemetry.
-        1 => etdas: u8,
-        /// LBAFEE: extended LBA formats.
-        2 => lbafee: u8,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,13 +184,7 @@ mod tests {
             .with_discovery_changed(true);
         assert_eq!(mask.0, 1 << 8 | 1 << 11 | 1 << 31);
         assert!(VolatileWriteCache(1).enabled());
-        assert_eq!(TemperatureThreshold(0x0013_0155).threshold(), 0x155);
-        assert_eq!(TemperatureThreshold(0x0013_0155).sensor(), 3);
-        assert_eq!(TemperatureThreshold(0x0013_0155).kind(), 1);
-        assert_eq!(PowerManagement(0x25).state(), 5);
-        assert_eq!(Arbitration(0x0403_0207).high(), 4);
         assert_eq!(ErrorRecovery(0x1_0009).time_limit(), 9);
-        assert_eq!(InterruptCoalescing(0x0201).time(), 2);
         assert_eq!(FeatureCapabilities::default().with_changeable(true).0, 0b100);
     }
 
@@ -270,7 +194,5 @@ mod tests {
         assert_eq!(stamp.emit(), [6, 5, 4, 3, 2, 1, 2, 0]);
         assert_eq!(Timestamp::parse(&stamp.emit()), Ok(stamp));
         assert_eq!(stamp.milliseconds(), 0x0102_0304_0506);
-        let behavior = HostBehavior { acre: 1, ..HostBehavior::default() };
-        assert_eq!(HostBehavior::parse(&behavior.emit()), Ok(behavior));
     }
 }

@@ -18,12 +18,9 @@ mod lists;
 mod namespace;
 
 pub use controller::IdentifyController;
-pub use lists::{
-    ActiveNamespaces, DescriptorList, IoCommandSets, NamespaceDescriptor, NamespaceIdType,
-};
+pub use lists::{ActiveNamespaces, DescriptorList, NamespaceDescriptor, NamespaceIdType};
 pub use namespace::{
-    IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNvmController, IdentifyNvmNamespace,
-    LbaFormat,
+    IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNvmController, LbaFormat,
 };
 
 /// Size of every Identify data structure, in bytes.

@@ -6,11 +6,9 @@ use core::fmt;
 
 use super::command::{AdminOpcode, Command, SglDescriptor};
 
-mod ana;
 mod discovery;
 mod health;
 
-pub use ana::{AnaGroup, AnaLog, AnaState};
 pub use discovery::{
     AddressFamily, DiscoveryEntry, DiscoveryHeader, DiscoverySubtype, SecurityType, TransportType,
 };

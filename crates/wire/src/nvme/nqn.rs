@@ -36,20 +36,6 @@ impl Nqn {
         &*self.0 == Self::DISCOVERY
     }
 
-    /// True if the name has the form the specification asks for: `nqn.yyyy-mm.` and a reverse
-    /// domain. Hosts in the field send others, so parsing does not insist.
-    #[must_use]
-    pub fn is_well_formed(&self) -> bool {
-        let Some((date, rest)) = self.0.strip_prefix("nqn.").and_then(|rest| rest.split_once('.'))
-        else {
-            return false;
-        };
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        matches!(date.split_once('-'), Some((year, month))
-            if year.len() == 4 && digits(year) && month.len() == 2 && digits(month))
-            && !rest.is_empty()
-    }
-
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

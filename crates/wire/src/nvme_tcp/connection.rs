@@ -206,13 +206,6 @@ impl TermReq {
         Self { kind, fes, fei, header, header_length: length as u8 }
     }
 
-    /// FES 1 about the field that `error` names.
-    #[must_use]
-    pub fn invalid_field(kind: PduType, error: &ParseError, offending_header: &[u8]) -> Self {
-        let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-        Self::new(kind, fes, error.offset as u32, offending_header)
-    }
-
     /// The header that was sent back, up to 128 bytes.
     #[must_use]
     pub fn offending_header(&self) -> &[u8] {

@@ -189,7 +189,8 @@ fn data_length_must_be_what_plen_leaves() {
 fn termreq_vector_and_round_trip() {
     let offending = [0x06, 0, 26, 0, 24, 0, 0, 0];
     let error = CommonHeader::parse(&offending).unwrap().check(Digests::NONE).unwrap_err();
-    let term = TermReq::invalid_field(PduType::C2H_TERM_REQ, &error, &offending);
+    let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+    let term = TermReq::new(PduType::C2H_TERM_REQ, fes, error.offset as u32, &offending);
     let mut bytes = [0xff; TermReq::SIZE_MAX];
     assert_eq!(term.emit(&mut bytes), 32);
     assert_eq!(

@@ -150,7 +150,7 @@ impl Packet {
 }
 
 /// Looks an interface up by name.
-pub(super) fn interface(name: &str) -> Result<Interface> {
+fn interface(name: &str) -> Result<Interface> {
     // Any socket may be asked about interfaces but one of AF_XDP.
     let socket = UnixDatagram::unbound()?;
     // SAFETY: ifreq is plain data for which all zeroes is a value.
@@ -197,12 +197,7 @@ fn bind(socket: &OwnedFd, index: c_int) -> Result<()> {
 }
 
 /// Sets a socket option that is a plain value.
-pub(super) fn option<T: Copy>(
-    socket: &OwnedFd,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
+fn option<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of `value`, whose length is its own.
     let result = unsafe {
         libc::setsockopt(
@@ -217,7 +212,7 @@ pub(super) fn option<T: Copy>(
 }
 
 /// Sleeps until the socket has something to receive or `timeout_ms` (negative: for ever) are over.
-pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<()> {
+fn wait_readable(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<()> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd that lives through the call.
     if unsafe { libc::poll(&mut poll, 1, timeout_ms) } < 0 {
@@ -230,7 +225,7 @@ pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<(
 }
 
 /// Maps `len` bytes of a socket's ring at `offset`, at an address of the kernel's choice; the caller unmaps them.
-pub(super) fn map_ring(socket: &OwnedFd, len: usize, offset: libc::off_t) -> Result<NonNull<u8>> {
+fn map_ring(socket: &OwnedFd, len: usize, offset: libc::off_t) -> Result<NonNull<u8>> {
     // SAFETY: a new mapping of the socket's ring, where nothing of ours lies.
     let base = unsafe {
         libc::mmap(

@@ -27,8 +27,6 @@ pub(crate) struct Options {
     pub(crate) size: usize,
     /// Frames of the receive ring.
     pub(crate) frames: usize,
-    /// AF_XDP in place of the packet ring.
-    pub(crate) xdp: bool,
     /// Ends after that long.
     pub(crate) time: Option<Duration>,
 }
@@ -38,20 +36,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(cpu) = options.cpu {
         system::pin(cpu)?;
     }
-    if options.xdp {
-        return super::xdp::run(options);
-    }
     let mut packet = Packet::open(&options.interface, Receive::Ring(options.frames))?;
     let buffers = (packet.slots() - 1).min(usize::from(u16::MAX)) as u16;
     let mut disk = Disk::new(options, packet.interface, buffers)?;
     let mut outgoing = Outgoing::new();
-    disk.announce(options, "packet ring");
+    disk.announce(options);
     let end = options.time.map(|time| Instant::now() + time);
     loop {
         let mut handled = 0;
         while handled < BATCH {
             let Some(frame) = packet.front() else { break };
-            match disk.answer(frame, &[], outgoing.head()) {
+            match disk.answer(frame, outgoing.head()) {
                 Reply::None => {}
                 Reply::Head => outgoing.push(),
                 // SAFETY: the data lie in the disk's area, which outlives the batch.
@@ -111,21 +106,20 @@ impl Disk {
         })
     }
 
-    /// Says that it answers, and how it receives.
-    pub(super) fn announce(&self, options: &Options, receives: &str) {
+    /// Says that it answers.
+    fn announce(&self, options: &Options) {
         println!(
             "{}",
             json!({
-                "listening": options.interface, "mtu": self.interface.mtu, "receives": receives,
+                "listening": options.interface, "mtu": self.interface.mtu,
                 "shelf": self.address.shelf, "slot": self.address.slot, "buffers": self.buffers,
             })
         );
     }
 
-    /// Does what a frame asks and writes the head of the answer. Where a frame lies in pieces, `more` are
-    /// those after the first, which has all its headers.
+    /// Does what a frame asks and writes the head of the answer.
     #[inline]
-    pub(super) fn answer(&mut self, frame: &[u8], more: &[&[u8]], head: &mut Head) -> Reply {
+    pub(super) fn answer(&mut self, frame: &[u8], head: &mut Head) -> Reply {
         let Some(asks) = wire::request(frame, self.address) else { return Reply::None };
         let (own, mac) = (self.address, self.interface.mac);
         let place = |lba: u64| usize::try_from(lba).ok().and_then(|lba| lba.checked_mul(SECTOR));
@@ -140,8 +134,9 @@ impl Disk {
                 data.map(|data| Reply::Data { data, len })
             }
             Asks::Write { lba, sectors } => {
-                let to = place(lba);
-                let stored = to.is_some_and(|to| self.store(to, sectors, frame, more));
+                let data = frame[ATA_HEAD..].get(..sectors * SECTOR);
+                let stored =
+                    place(lba).zip(data).is_some_and(|(to, data)| self.ram.store(to, data));
                 stored.then_some(Reply::Head)
             }
             Asks::Identify => {
@@ -152,27 +147,6 @@ impl Disk {
         wire::ata_answer(head, frame, own, mac, reply.is_some());
         self.served += 1;
         reply.unwrap_or(Reply::Head)
-    }
-
-    /// Stores the data of a write; false when they are too few or do not fit.
-    #[inline]
-    fn store(&mut self, to: usize, sectors: usize, frame: &[u8], more: &[&[u8]]) -> bool {
-        let len = sectors * SECTOR;
-        let first = &frame[ATA_HEAD..];
-        if let Some(data) = first.get(..len) {
-            return self.ram.store(to, data);
-        }
-        let have = first.len() + more.iter().map(|piece| piece.len()).sum::<usize>();
-        if have < len || self.ram.at(to, len).is_none() {
-            return false;
-        }
-        let mut done = 0;
-        for piece in std::iter::once(first).chain(more.iter().copied()) {
-            let part = piece.len().min(len - done);
-            self.ram.store(to + done, &piece[..part]);
-            done += part;
-        }
-        true
     }
 }
 
@@ -187,7 +161,6 @@ mod tests {
             cpu: None,
             size: 1 << 20,
             frames: 0,
-            xdp: false,
             time: None,
         };
         let interface = Interface { index: 0, mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
@@ -205,9 +178,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
-        assert!(matches!(disk.answer(&ask(true, 2047, 1), &[], &mut head), Reply::Head));
+        assert!(matches!(disk.answer(&ask(true, 2047, 1), &mut head), Reply::Head));
         assert!(wire::response(&head).expect("an answer").success);
-        let Reply::Data { data, len } = disk.answer(&ask(false, 2046, 2), &[], &mut head) else {
+        let Reply::Data { data, len } = disk.answer(&ask(false, 2046, 2), &mut head) else {
             panic!("no data")
         };
         assert_eq!(len, 2 * SECTOR);
@@ -216,27 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn a_write_in_pieces_is_stored_as_a_whole_or_not_at_all() {
-        let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
-        let mut frame = ask(true, 8, 3);
-        frame[ATA_HEAD + 1000..].fill(0x33);
-        let (first, rest) = frame.split_at(ATA_HEAD + 1000);
-        let (second, third) = rest.split_at(100);
-        assert!(matches!(disk.answer(first, &[second], &mut head), Reply::Head));
-        assert!(!wire::response(&head).expect("an answer").success);
-        assert_eq!(disk.ram.bytes(8 * SECTOR, 9 * SECTOR), [0xa5; SECTOR]);
-        assert!(matches!(disk.answer(first, &[second, third], &mut head), Reply::Head));
-        assert!(wire::response(&head).expect("an answer").success);
-        assert_eq!(disk.ram.bytes(8 * SECTOR, 11 * SECTOR), &frame[ATA_HEAD..]);
-    }
-
-    #[test]
     fn beyond_the_end_and_without_data_commands_are_aborted() {
         let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
         let mut short = ask(true, 0, 2);
         short.truncate(ATA_HEAD + SECTOR);
         for frame in [ask(false, 2047, 2), ask(true, u64::MAX >> 16, 1), ask(false, 0, 0), short] {
-            assert!(matches!(disk.answer(&frame, &[], &mut head), Reply::Head));
+            assert!(matches!(disk.answer(&frame, &mut head), Reply::Head));
             assert!(!wire::response(&head).expect("an answer").success);
         }
     }
@@ -246,10 +204,10 @@ mod tests {
         let (mut disk, mut head) = (disk(), [0; wire::FRAME_MIN]);
         let mut frame = wire::request_head([2; 6], [4; 6], Address { shelf: 7, slot: 0 });
         wire::ask_identify(&mut frame, 1);
-        assert!(matches!(disk.answer(&frame, &[], &mut head), Reply::Data { len: SECTOR, .. }));
+        assert!(matches!(disk.answer(&frame, &mut head), Reply::Data { len: SECTOR, .. }));
         assert_eq!(wire::identified(disk.identify.bytes(0, SECTOR)), Some(2048));
         wire::ask_config(&mut frame);
-        assert!(matches!(disk.answer(&frame, &[], &mut head), Reply::Head));
+        assert!(matches!(disk.answer(&frame, &mut head), Reply::Head));
         let body = wire::response(&head).expect("an answer").body;
         assert_eq!(body, wire::Body::Config { buffers: 255, sectors: 2 });
     }

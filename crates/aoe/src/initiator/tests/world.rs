@@ -6,7 +6,7 @@ use block::{
     Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
     Ticket,
 };
-use contract::{InFrame, LinkFacts, LinkId};
+use contract::{InFrame, LinkFacts, LinkId, Links};
 use testkit::Pages;
 use wire::aoe::Address;
 use wire::ata::IdentifyDevice;
@@ -20,6 +20,7 @@ pub(super) const SECTORS: u64 = 1000;
 
 pub(super) struct World {
     pub(super) initiator: Initiator,
+    links: Links,
     pub(super) now: Instant,
     pub(super) memory: Pages,
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
@@ -90,7 +91,9 @@ impl World {
         let mut settings = Settings::new(&links, Address::new(7, 3));
         change(&mut settings);
         let mut initiator = Initiator::new(now, settings, 0xfeed_f00d);
+        let mut known = Links::default();
         for (link, mtu) in mtus.iter().enumerate() {
+            known.set(LinkId(link as u32), Some(facts(link, *mtu)));
             initiator.link_up(now, LinkId(link as u32), facts(link, *mtu));
         }
         let device = IdentifyDevice {
@@ -108,6 +111,7 @@ impl World {
         };
         let mut world = World {
             initiator,
+            links: known,
             now,
             memory: Pages::default(),
             sent: Vec::new(),
@@ -168,8 +172,9 @@ impl World {
     }
 
     pub(super) fn come(&mut self, link: LinkId, bytes: &[u8]) {
-        let frame = InFrame { link, tag: None, bytes };
-        self.initiator.handle_frame(self.now, frame, &mut self.memory);
+        if let Some(frame) = self.links.open(&InFrame { link, tag: None, bytes }) {
+            self.initiator.handle_frame(self.now, &frame, &mut self.memory);
+        }
         self.settle();
     }
 

@@ -261,7 +261,7 @@ fn a_vlan_is_heard_and_answered_with_its_tag() {
     assert_eq!(world.take().len(), 1);
     world.silence(&tagged(101));
     world.silence(&plain);
-    assert_eq!(world.target.drops().other_vlan, 2);
+    assert_eq!(world.links.misfits.other_vlan, 2);
     // A link without VLAN takes frames that only have a priority.
     let mut world = World::new();
     assert_eq!(world.answer(&tagged(0x6000)).len(), 548);

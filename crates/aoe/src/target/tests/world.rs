@@ -4,14 +4,14 @@ use block::{
     ByteCount, Extent, Failure, Instant, MachineId, Operation, Outcome, Pool, Request, ShardId,
     VolumeId,
 };
-use contract::{InFrame, LinkFacts, LinkId};
+use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
 use std::collections::VecDeque;
 use testkit::{Below, Pages, perform};
 use volume::agreement::{Agreement, Outbox};
 use volume::{Reservation, reservation};
 use wire::aoe::Address;
-use wire::ethernet::MacAddress;
+use wire::ethernet::{EtherType, MacAddress};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
@@ -48,6 +48,7 @@ pub(super) struct Disk {
 
 pub(super) struct World {
     pub(super) target: Target,
+    pub(super) links: Links,
     pub(super) now: Instant,
     pub(super) memory: Pages,
     pub(super) pool: Pool,
@@ -122,6 +123,7 @@ impl World {
     pub(super) fn empty() -> World {
         World {
             target: Target::new(MachineId(5), ShardId(0)),
+            links: Links::default(),
             now: Instant(1_000_000_000),
             memory: Pages::default(),
             pool: Pool::new(4096),
@@ -138,6 +140,7 @@ impl World {
     }
 
     pub(super) fn up(&mut self, link: LinkId, facts: LinkFacts) {
+        self.links.set(link, Some(facts));
         self.target.link_up(link, facts);
     }
 
@@ -167,6 +170,7 @@ impl World {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut self.requests,
+            shared: &mut (),
         };
         act(&mut self.target, &mut ctx)
     }
@@ -177,7 +181,10 @@ impl World {
     }
 
     pub(super) fn come_on(&mut self, link: LinkId, tag: Option<u16>, bytes: &[u8]) {
-        self.with_target(|target, ctx| target.handle_frame(InFrame { link, tag, bytes }, ctx));
+        let opened = self.links.open(&InFrame { link, tag, bytes });
+        if let Some(frame) = opened.filter(|frame| frame.ether_type == EtherType::AOE) {
+            self.with_target(|target, ctx| target.handle_frame(&frame, ctx));
+        }
     }
 
     /// A frame comes, and all that follows happens; what was sent.

@@ -60,7 +60,7 @@ fn features_return_what_was_set_and_their_defaults() {
     assert_eq!(get(&mut world, line, 0x0f, 4, 0).status, Status::INVALID_FIELD.with_dnr());
     let off = set(&mut world, line, 6, 0);
     assert_eq!(off.status, Status::FEATURE_NOT_CHANGEABLE.with_dnr());
-    assert_eq!(get(&mut world, line, 0x81, 0, 1).data, [1; 16]);
+    assert_eq!(get(&mut world, line, 0x81, 0, 1).data.bytes, [1; 16]);
     assert_eq!(get(&mut world, line, 0x81, 0, 0).status, Status::INVALID_FIELD.with_dnr());
     for feature in [0x00, 0x03, 0x08, 0x0c, 0x10, 0x16, 0x80, 0x82, 0x83, 0x84, 0xc0] {
         let unknown = Status::INVALID_FIELD.with_dnr();
@@ -98,7 +98,7 @@ fn the_timestamp_goes_on_from_what_was_set() {
     let time = wire::nvme::feature::Timestamp::new(1_700_000_000_000, true);
     assert_eq!(world.admin_with(line, &command, &time.emit()).status, Status::SUCCESS);
     world.pass(Duration::from_millis(1500));
-    let data = get(&mut world, line, 0x0e, 0, 0).data;
+    let data = get(&mut world, line, 0x0e, 0, 0).data.bytes;
     let seen = wire::nvme::feature::Timestamp::parse(&data).expect("a timestamp");
     assert_eq!(seen, wire::nvme::feature::Timestamp::new(1_700_000_001_500, true));
     let short = world.admin_with(line, &command, &[0; 7]);
@@ -112,15 +112,15 @@ fn a_log_can_be_read_in_pieces() {
     let read = |world: &mut World, offset, bytes| {
         world.admin(line, &Command::get_log(LogId::COMMAND_EFFECTS, 0, offset, bytes, true))
     };
-    let whole = read(&mut world, 0, 4096).data;
+    let whole = read(&mut world, 0, 4096).data.bytes;
     let effects = CommandEffects::parse(&whole).expect("effects");
     assert_eq!((effects.admin[6], effects.io[1], effects.io[2]), (1, 3, 1));
     assert_eq!((effects.admin[0], effects.io[4], effects.io[0x19]), (0, 0, 0));
     for offset in (0..4096).step_by(1020) {
-        assert_eq!(read(&mut world, offset, 1020).data[..16], whole[offset as usize..][..16]);
+        assert_eq!(read(&mut world, offset, 1020).data.bytes[..16], whole[offset as usize..][..16]);
     }
     let behind = read(&mut world, 4092, 16);
-    assert_eq!(behind.data[4..], [0; 12], "zeros behind the end");
+    assert_eq!((behind.data.bytes.len(), behind.data.zeros), (4, 12), "zeros behind the end");
     let refused = Status::INVALID_FIELD.with_dnr();
     assert_eq!(read(&mut world, 4100, 4).status, refused);
     assert_eq!(read(&mut world, 2, 4).status, refused);
@@ -141,7 +141,8 @@ fn the_logs_that_hosts_ask_for_are_there() {
         let reply = world.admin(line, &Command::get_log(LogId(id), 0, 0, 512, true));
         assert_eq!(reply.status, Status::INVALID_LOG_PAGE.with_dnr(), "{id:#x}");
     }
-    let smart = world.admin(line, &Command::get_log(LogId::SMART, u32::MAX, 0, 512, true)).data;
+    let smart =
+        world.admin(line, &Command::get_log(LogId::SMART, u32::MAX, 0, 512, true)).data.bytes;
     let smart = Smart::parse(&smart).expect("health");
     assert_eq!((smart.critical_warning, smart.available_spare), (0, 100));
 }
@@ -154,7 +155,7 @@ fn errors_are_logged_newest_first_and_bounded() {
         let unknown = Command::new(0x42).with_command_id(command_id);
         assert_eq!(world.admin(line, &unknown).status, Status::INVALID_OPCODE.with_dnr());
     }
-    let data = world.admin(line, &Command::get_log(LogId::ERROR, 0, 0, 16 * 64, true)).data;
+    let data = world.admin(line, &Command::get_log(LogId::ERROR, 0, 0, 16 * 64, true)).data.bytes;
     let entries: Vec<ErrorEntry> = data
         .as_chunks::<{ ErrorEntry::SIZE }>()
         .0

@@ -20,7 +20,7 @@ fn want(world: &mut World, line: Line, events: u32) {
 
 fn changed(world: &mut World, line: Line, retain: bool) -> Vec<u32> {
     let command = Command::get_log(LogId::CHANGED_NAMESPACES, 0, 0, 4096, retain);
-    ChangedNamespaces::parse(&world.admin(line, &command).data).collect()
+    ChangedNamespaces::parse(&world.admin(line, &command).data.bytes).collect()
 }
 
 fn resize(world: &mut World, nsid: u32, blocks: u64) {
@@ -130,7 +130,7 @@ fn discover(world: &mut World, line: Line) -> (u64, Vec<String>) {
         let command = Command::get_log(LogId::DISCOVERY, 0, offset, bytes, true);
         let reply = world.admin(line, &command);
         assert_eq!(reply.status, Status::SUCCESS);
-        reply.data
+        reply.data.bytes
     };
     let header = DiscoveryHeader::parse(&read(world, 0, 1024)).expect("a header");
     let names = (1..=header.records).map(|record| {
@@ -198,7 +198,7 @@ fn a_discovery_controller_takes_no_other_commands() {
     let mut world = World::new(1);
     let (line, _) = world.ready(&discovery_ask());
     let identify = |cns| Command::identify(wire::nvme::identify::Cns(cns), 1);
-    let data = world.admin(line, &identify(1)).data;
+    let data = world.admin(line, &identify(1)).data.bytes;
     let controller = wire::nvme::identify::IdentifyController::parse(&data).expect("a controller");
     assert_eq!((controller.cntrltype, controller.oaes), (2, DISCOVERY));
     assert_eq!(controller.subsystem().expect("a name"), Nqn::discovery());

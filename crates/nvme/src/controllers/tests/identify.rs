@@ -11,7 +11,7 @@ fn identify(world: &mut World, line: Line, cns: Cns, nsid: u32) -> Result<Vec<u8
     let reply = world.admin(line, &Command::identify(cns, nsid));
     if reply.status.is_success() {
         assert_eq!(reply.data.len(), 4096);
-        Ok(reply.data)
+        Ok(reply.data.bytes)
     } else {
         assert!(reply.data.is_empty());
         Err(reply.status)
@@ -135,7 +135,7 @@ fn controllers_of_all_shards_are_listed() {
     let list = |world: &mut World, from: u16| {
         let command = Command::identify(Cns::SUBSYSTEM_CONTROLLERS, 0);
         let command = command.with_cdw(10, u32::from(from) << 16 | 0x13);
-        let data = world.admin(first, &command).data;
+        let data = world.admin(first, &command).data.bytes;
         let ids: Vec<u16> =
             data.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
         ids[1..=usize::from(ids[0])].to_vec()

@@ -214,7 +214,7 @@ fn read_log(world: &mut World, line: Line, id: LogId, bytes: u32) -> Vec<u8> {
     world.settle();
     let reply = world.take_reply(line).expect("the last answer completes the log");
     assert_eq!(reply.status, Status::SUCCESS);
-    reply.data
+    reply.data.bytes
 }
 
 #[test]

@@ -6,10 +6,10 @@
 use core::time::Duration;
 
 use block::Instant;
-use contract::{ConnectionId, Direct, Loss, SendBatch};
+use contract::{ConnectionId, Direct, Loss, SendBatch, StreamEffect};
 
 use super::link::{Fault, Link, Socket};
-use super::{Initiator, InitiatorEffect, InitiatorNews, Phase};
+use super::{Initiator, InitiatorNews, Phase};
 
 /// The first rest after a break, and the longest.
 const REST_MIN: Duration = Duration::from_millis(100);
@@ -99,9 +99,9 @@ impl Initiator {
                     link.socket = Socket::Closing(connection);
                     let after_send = told.is_some();
                     if let Some(batch) = told {
-                        self.effects.push_back(InitiatorEffect::Send { connection, batch });
+                        self.effects.push_back(StreamEffect::Send { connection, batch });
                     }
-                    self.effects.push_back(InitiatorEffect::Close { connection, after_send });
+                    self.effects.push_back(StreamEffect::Close { connection, after_send });
                 }
                 Socket::Asked { token, .. } => {
                     link.socket = Socket::Asked { token, unwanted: true }

@@ -3,7 +3,7 @@
 //! ```text
 //!   greeted -> Connect -> CAP -> CC.EN=1 -> CSTS.RDY? -> Identify 01 -> [06] -> 00 -> [03] -> queues (07) -> events (0B) -> I/O queues -> live
 //!                                    ^ every 20 ms  |
-//!   live: an event "namespace changed" -> log 04 -> Identify 00 -> [03] -> new facts
+//!   live: an event "namespace changed" -> all is answered -> log 04 -> Identify 00 -> [03] -> new facts, and commands again
 //!   closing: CC.SHN=1 -> connections closed
 //!   an I/O queue is silent: CC.EN=0 -> CSTS.RDY? -> connections closed
 //! ```
@@ -12,8 +12,9 @@
 
 use core::time::Duration;
 
-use block::Instant;
 use block::limits::HANDSHAKE;
+use block::{Failure, Instant};
+use contract::StreamEffect;
 use wire::nvme::Command;
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{
@@ -30,7 +31,7 @@ use super::admin::{Admin, Purpose, Reply};
 use super::facts::{Identity, Limits, disk_facts};
 use super::link::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
-use super::{Initiator, InitiatorEffect, InitiatorNews, Phase, Settings};
+use super::{Initiator, InitiatorNews, Phase, Settings, Standing};
 use crate::subsystem::MODEL;
 
 /// How often CSTS.RDY is asked for.
@@ -157,11 +158,12 @@ impl Initiator {
         self.queues.clear();
         self.controller = Controller::default();
         self.known_dead = false;
+        self.standing = Standing::Known;
         self.phase = Phase::Opening;
         let address = self.address();
         let token = self.token();
         self.admin.link.socket = Socket::Asked { token, unwanted: false };
-        self.effects.push_back(InitiatorEffect::Connect { token, address });
+        self.effects.push_back(StreamEffect::Connect { token, address });
         // The driver has a time limit of its own for opening; the greeting gets ours once it stands.
         self.step_by = None;
         self.admin.heard = now;
@@ -222,7 +224,7 @@ impl Initiator {
                 Ok(())
             }
             Purpose::Event => {
-                self.handle_event(now, &reply);
+                self.handle_event(&reply);
                 Ok(())
             }
             Purpose::Step => {
@@ -236,7 +238,7 @@ impl Initiator {
                     && self.phase == Phase::Live
                 {
                     let why = format!("{} was answered with {}", step.name(), reply.status);
-                    self.news.push_back(InitiatorNews::Unusable(why));
+                    self.end_identification(Err(why));
                     return Ok(());
                 }
                 if !reply.status.is_success() && !step.may_fail() {
@@ -281,6 +283,10 @@ impl Initiator {
             }
             Step::Namespace => {
                 let namespace = parse(step, &reply.data, IdentifyNamespace::parse)?;
+                if namespace.nsze == 0 && self.phase == Phase::Live {
+                    self.end_identification(Err("there is no such namespace".to_owned()));
+                    return Ok(());
+                }
                 self.controller.namespace = Some(Box::new(namespace));
                 self.ask(now, Step::Names, Command::identify(Cns::NAMESPACE_DESCRIPTORS, nsid));
             }
@@ -352,13 +358,8 @@ impl Initiator {
         let nvm = self.controller.nvm.as_deref();
         let usable = Limits::new(controller, nvm, namespace)
             .and_then(|limits| Ok((limits, disk_facts(controller, namespace, &limits)?)));
-        let live = self.phase == Phase::Live;
         let (limits, facts) = match usable {
             Ok(usable) => usable,
-            Err(why) if live => {
-                self.news.push_back(InitiatorNews::Unusable(why));
-                return Ok(());
-            }
             Err(why) => return fault(format!("namespace {}: {why}", self.settings.nsid)),
         };
         let identity = Identity {
@@ -381,10 +382,8 @@ impl Initiator {
             self.news.push_back(InitiatorNews::FactsChanged);
         }
         self.facts = Some(facts);
-        if live {
-            if core::mem::take(&mut self.identify_again) {
-                self.ask_what_changed(now);
-            }
+        if self.phase == Phase::Live {
+            self.end_identification(Ok(()));
         } else {
             let count = u32::from(self.settings.queues) - 1;
             let value = NumberOfQueues::default().with_submission(count).with_completion(count);
@@ -410,7 +409,7 @@ impl Initiator {
             let queue = &mut self.queues[index];
             queue.set_depth(depth);
             queue.link.socket = Socket::Asked { token, unwanted: false };
-            self.effects.push_back(InitiatorEffect::Connect { token, address });
+            self.effects.push_back(StreamEffect::Connect { token, address });
         }
         self.depth = depth;
         self.phase = Phase::Queues;
@@ -457,19 +456,48 @@ impl Initiator {
     }
 
     /// An event came. Only that of changed namespaces is asked for; others wait for somebody to read their log.
-    fn handle_event(&mut self, now: Instant, reply: &Reply) {
+    fn handle_event(&mut self, reply: &Reply) {
         if !reply.status.is_success() || self.phase == Phase::Resetting {
             return;
         }
         self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
         let event = AsyncEvent::from_result(reply.result as u32);
         if event == AsyncEvent::NAMESPACE_CHANGED {
-            if self.step.is_none() {
-                self.ask_what_changed(now);
-            } else {
-                self.identify_again = true;
-            }
+            self.standing = Standing::Changed;
         }
+    }
+
+    /// Goes on with what an event began, as far as can be.
+    pub(super) fn look_again(&mut self, now: Instant) {
+        match self.standing {
+            Standing::Changed if self.step.is_none() && self.is_idle() => {
+                self.standing = Standing::Asked;
+                self.ask_what_changed(now);
+            }
+            Standing::Gone => {
+                self.jobs.expire(now, true, Failure::Removed);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queues.iter().all(|queue| queue.outstanding() == 0)
+    }
+
+    /// A live association knows again what its namespace is, or why there is none; unless it changed
+    /// once more meanwhile.
+    fn end_identification(&mut self, found: Result<(), String>) {
+        if self.standing == Standing::Changed {
+            return;
+        }
+        self.standing = match found {
+            Ok(()) => Standing::Known,
+            Err(why) => {
+                self.news.push_back(InitiatorNews::Unusable(why));
+                Standing::Gone
+            }
+        };
     }
 
     /// Reads the log, for the next event to be told; what changed is seen by identifying again.

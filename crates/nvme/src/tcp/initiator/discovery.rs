@@ -10,16 +10,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use block::Instant;
-use contract::{ConnectionId, Loss, Next, Receive, SendBatch};
+use contract::{ConnectionId, Loss, Next, Receive, SendBatch, StreamEffect};
 use wire::nvme::fabrics::{Capabilities, ConnectData, ControllerStatus, Register};
 use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::Digests;
 
+use super::Settings;
 use super::admin::{Admin, Purpose, Reply};
 use super::bring_up::{connect_admin, connect_data, enable};
 use super::link::{Fault, Socket, fault};
-use super::{InitiatorEffect, Settings};
 
 /// Entries read at once.
 const PAGE_ENTRIES: u64 = 4;
@@ -54,7 +54,7 @@ pub struct Discovery {
     rounds: u32,
     result: Option<Result<Vec<DiscoveryEntry>, String>>,
     over: bool,
-    effects: VecDeque<InitiatorEffect>,
+    effects: VecDeque<StreamEffect>,
 }
 
 impl Discovery {
@@ -83,7 +83,7 @@ impl Discovery {
             rounds: 0,
             result: None,
             over: false,
-            effects: VecDeque::from([InitiatorEffect::Connect { token: 0, address }]),
+            effects: VecDeque::from([StreamEffect::Connect { token: 0, address }]),
         }
     }
 
@@ -91,7 +91,7 @@ impl Discovery {
     pub fn handle_connected(&mut self, connection: ConnectionId) {
         if self.over {
             self.admin.link.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
         } else {
             self.admin.link.open(connection);
         }
@@ -160,12 +160,12 @@ impl Discovery {
         if let (Socket::Open(connection), Some(batch)) =
             (self.admin.link.socket, self.admin.link.take_batch(now))
         {
-            self.effects.push_back(InitiatorEffect::Send { connection, batch });
+            self.effects.push_back(StreamEffect::Send { connection, batch });
         }
     }
 
     /// What the driver should do next.
-    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
+    pub fn poll_effect(&mut self) -> Option<StreamEffect> {
         self.effects.pop_front()
     }
 
@@ -187,7 +187,7 @@ impl Discovery {
         if let Socket::Open(connection) = self.admin.link.socket {
             self.admin.link.drop_gathering(|_, _| {});
             self.admin.link.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
         }
     }
 

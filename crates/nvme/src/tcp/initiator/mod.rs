@@ -1,6 +1,6 @@
 //! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror of [`target`](super::target).
 //!
-//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`InitiatorEffect`]s, [`InitiatorNews`]. Pure: no
+//! In: requests, what the driver tells of connections, received bytes, the present. Out: completions, [`StreamEffect`]s, [`InitiatorNews`]. Pure: no
 //! socket, no clock. Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until
 //! they are empty. Units: bytes; times on the shard clock.
 //!
@@ -47,7 +47,7 @@ use std::net::SocketAddr;
 use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
 use block::{Completion, Failure, Instant, Memory, Outcome, Request};
-use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch};
+use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
 
 use admin::Admin;
 use bring_up::{Controller, Step};
@@ -60,32 +60,6 @@ use silence::Silences;
 
 pub use discovery::Discovery;
 pub use settings::Settings;
-
-/// What an initiator wants of the driver; as the effects of the contract, with tokens that are unique to this initiator.
-#[derive(Debug)]
-pub enum InitiatorEffect {
-    /// Open a connection.
-    Connect {
-        /// Given back with the answer.
-        token: u32,
-        /// Where to.
-        address: SocketAddr,
-    },
-    /// Send a batch.
-    Send {
-        /// On which connection.
-        connection: ConnectionId,
-        /// What.
-        batch: SendBatch,
-    },
-    /// Close a connection.
-    Close {
-        /// Which.
-        connection: ConnectionId,
-        /// Whether the batch that is out should leave first.
-        after_send: bool,
-    },
-}
 
 /// What people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +85,21 @@ enum Phase {
     /// An I/O queue is silent: the controller is being reset.
     Resetting,
     Breaking,
+    Gone,
+}
+
+/// What is known of the namespace while the association is live. Only one that was identified and
+/// not changed since gets commands: another one under its number would take them for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Known,
+    /// It changed. What was sent before may still be on its way, so who it is is asked once all of
+    /// that is answered: a target may let nothing through until it was asked (ours does), and
+    /// what comes late must not profit from that.
+    Changed,
+    /// It is being identified.
+    Asked,
+    /// There is none any more: requests are refused until it changes again.
     Gone,
 }
 
@@ -148,14 +137,13 @@ pub struct Initiator {
     depth: u16,
     /// The association stood at least once.
     stood: bool,
-    /// The namespace changed once more while it was being identified.
-    identify_again: bool,
+    standing: Standing,
     next_token: u32,
     last_fault: String,
     closing: bool,
     draining: bool,
     returned: Vec<u32>,
-    effects: VecDeque<InitiatorEffect>,
+    effects: VecDeque<StreamEffect>,
     news: VecDeque<InitiatorNews>,
 }
 
@@ -191,7 +179,7 @@ impl Initiator {
             address_at: 0,
             depth: 0,
             stood: false,
-            identify_again: false,
+            standing: Standing::Known,
             next_token: 0,
             last_fault: "no answer yet".to_owned(),
             closing: false,
@@ -298,7 +286,7 @@ impl Initiator {
 
     /// What the driver should do next.
     #[inline]
-    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
+    pub fn poll_effect(&mut self) -> Option<StreamEffect> {
         self.effects.pop_front()
     }
 
@@ -324,7 +312,7 @@ impl Initiator {
         let Some(link) = self.links().find(asked) else { return };
         if matches!(link.socket, Socket::Asked { unwanted: true, .. }) {
             link.socket = Socket::Closing(connection);
-            self.effects.push_back(InitiatorEffect::Close { connection, after_send: false });
+            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
             return;
         }
         link.open(connection);
@@ -407,10 +395,11 @@ impl Initiator {
     /// The end of a turn: what was learned is acted on, waiting commands go to queues, batches leave.
     #[inline]
     pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        if self.phase != Phase::Live || !self.admin.replies.is_empty() || self.closing {
+        let is_calm = self.phase == Phase::Live && self.standing == Standing::Known;
+        if !is_calm || !self.admin.replies.is_empty() || self.closing {
             self.advance(now);
         }
-        if self.phase == Phase::Live {
+        if self.phase == Phase::Live && self.standing == Standing::Known {
             self.dispatch(now, memory);
         }
         // What is being reset gets no more commands.
@@ -418,7 +407,7 @@ impl Initiator {
         let queues = queues.iter_mut().map(|queue| &mut queue.link);
         for link in core::iter::once(&mut self.admin.link).chain(queues) {
             if let (Socket::Open(connection), Some(batch)) = (link.socket, link.take_batch(now)) {
-                self.effects.push_back(InitiatorEffect::Send { connection, batch });
+                self.effects.push_back(StreamEffect::Send { connection, batch });
             }
         }
     }
@@ -430,6 +419,7 @@ impl Initiator {
             self.break_off(now, None, &fault);
         }
         if self.phase == Phase::Live {
+            self.look_again(now);
             if self.closing && self.jobs.len() == 0 {
                 self.shut_down(now);
             }

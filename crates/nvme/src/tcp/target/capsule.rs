@@ -4,14 +4,14 @@
 //! Errors: a status, answered at once; the connection stays. Spec: NVMe base, "Submission Queue Entry", "Command
 //! capsules"; NVMe/TCP, "Command data buffers", "R2T". Not here: fused pairs (`fused`).
 
-use block::limits::CAPSULE_DATA_MAX;
-use block::{Operation, VolumeId};
+use block::limits::{CAPSULE_DATA_MAX, LOANS_TOGETHER};
+use block::{Loan, Operation, VolumeId};
 use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
 
 use super::slots::{Below, Grant, Incoming, Kind, State};
-use super::{Connection, Context, Fused, LOANS, Loan, Reason};
+use super::{Connection, Context, Fused, Reason};
 use crate::controllers::health::Origin;
 use crate::controllers::{Answer, QueueView, Reply};
 use crate::io::{self, Payload, Work};
@@ -87,7 +87,7 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
-        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
+        let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
         io::check_pointer(command)?;
         if command.nsid() == NSID_ALL && command.io_opcode() == IoOpcode::FLUSH {
             return self.flush_all(queue, command, ctx);
@@ -134,13 +134,9 @@ impl Connection {
         match self.transfer_memory(extent.length.0 as u32, work.phase(), ctx) {
             Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
-                    self.loans.push(Loan {
-                        command_id: command.command_id(),
-                        disk,
-                        extent,
-                        buffer,
-                    });
-                    if self.loans.len() == LOANS {
+                    let who = command.command_id();
+                    self.loans.push(Loan { disk, extent, buffer, who });
+                    if self.loans.len() == LOANS_TOGETHER {
                         self.take_loans(ctx);
                     }
                 }
@@ -149,7 +145,7 @@ impl Connection {
                     self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
                 }
             },
-            None => self.wait(command),
+            None => self.wait(command, ctx),
         }
         Ok(true)
     }
@@ -201,11 +197,12 @@ impl Connection {
     fn start_granted(&mut self, command: &Command, phase: u32, ctx: &mut Context<'_>) {
         match self.transfer_memory(command.sgl().length, phase, ctx) {
             Some(buffer) => {
-                let grant = Box::new(Grant { command: *command, data: Incoming::new(buffer) });
+                let judged = self.judged(command, ctx);
+                let grant = Box::new(Grant { judged, data: Incoming::new(buffer) });
                 let slot = self.occupy(command, State::Granted(grant));
                 self.ask_for_data(slot, ctx);
             }
-            None => self.wait(command),
+            None => self.wait(command, ctx),
         }
     }
 
@@ -217,7 +214,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
         let volumes: Vec<VolumeId> =
-            ctx.controllers.namespaces(queue.handle).map(|namespace| namespace.volume).collect();
+            ctx.shared.namespaces(queue.handle).map(|namespace| namespace.volume).collect();
         if volumes.is_empty() {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
@@ -268,7 +265,7 @@ impl Connection {
             }
             state => panic!("data came for slot {slot}, which is {state:?}"),
         };
-        let command = grant.command;
+        let judged = grant.judged;
         let corrupt = grant.data.corrupt;
         let buffer = core::mem::take(&mut grant.data.buffer);
         let length = buffer.len();
@@ -276,7 +273,7 @@ impl Connection {
             ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
             return self.finish(slot, Status::TRANSIENT_TRANSPORT_ERROR);
         }
-        let (volume, work) = match self.judge_again(&command, ctx) {
+        let (volume, work) = match self.judge_again(&judged, ctx) {
             Ok(judged) => judged,
             Err(status) => {
                 ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
@@ -284,11 +281,6 @@ impl Connection {
             }
         };
         let operation = match work {
-            // The blocks still lie as the buffer does, unless the namespace became another one.
-            Some(work) if work.phase() != buffer.phase() => {
-                ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
-                return self.finish(slot, Status::NAMESPACE_NOT_READY);
-            }
             Some(Work::Write(extent, durable)) => Operation::Write { extent, buffer, durable },
             Some(Work::Compare(extent)) => Operation::Compare { extent, buffer },
             _ => {
@@ -296,8 +288,8 @@ impl Connection {
                 ctx.memory.read(&buffer, 0, &mut data);
                 ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                 return match work {
-                    Some(_) => self.discard_granted(slot, &command, volume, &data, ctx),
-                    None => self.control_granted(slot, &command, &data, ctx),
+                    Some(_) => self.discard_granted(slot, &judged.command, volume, &data, ctx),
+                    None => self.control_granted(slot, &judged.command, &data, ctx),
                 };
             }
         };
@@ -314,7 +306,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) {
         let handle = self.queue.as_ref().expect("an I/O command came on a queue").handle;
-        let extents = match ctx.controllers.namespace(handle, command.nsid()) {
+        let extents = match ctx.shared.namespace(handle, command.nsid()) {
             Some(namespace) => io::ranges(command, data, namespace),
             None => Err(Status::INVALID_NAMESPACE.with_dnr()),
         };
@@ -324,7 +316,8 @@ impl Connection {
         }
     }
 
-    /// An admin or Fabrics command: to the controllers, once its data are there.
+    /// An admin or Fabrics command: to the controllers, once its data are there. One that has room for data of the reply stops
+    /// the stream while too much of those is unsent: replies are not counted in the pool.
     fn start_control(
         &mut self,
         command: &Command,
@@ -333,6 +326,10 @@ impl Connection {
     ) -> Result<bool, Status> {
         io::check_pointer(command)?;
         let sgl = command.sgl();
+        if room(command) > 0 && self.outbox.is_crowded() {
+            self.crowded = true;
+            return Ok(false);
+        }
         if check_place(command, data)? || sgl.length == 0 || direction(command) != FROM_HOST {
             self.ask_controllers(None, command, data, ctx);
             return Ok(true);
@@ -363,16 +360,12 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) {
-        let sgl = command.sgl();
-        let to_host = direction(command) == TO_HOST && sgl.kind == SglKind::TRANSPORT;
-        let room = if to_host { sgl.length } else { 0 };
+        let room = room(command);
         let (now, key) = (ctx.now, self.key());
         let answer = match &self.queue {
-            None => ctx.controllers.connect(now, key, &self.endpoint, command, data),
-            Some(queue) if queue.queue_id == 0 => {
-                ctx.controllers.admin_command(now, key, command, data)
-            }
-            Some(_) => ctx.controllers.fabrics_command_on_io_queue(now, key, command),
+            None => ctx.shared.connect(now, key, &self.endpoint, command, data),
+            Some(queue) if queue.queue_id == 0 => ctx.shared.admin_command(now, key, command, data),
+            Some(_) => ctx.shared.fabrics_command_on_io_queue(now, key, command),
         };
         match (answer, slot) {
             (Answer::Now(reply), None) => self.deliver(reply, room, ctx),
@@ -407,17 +400,24 @@ impl Connection {
             self.queue = Some(queue);
             self.sq_head = 0;
         }
-        let fits = reply.data.len() <= room as usize;
+        let fits = reply.data.len() <= room;
         let status = if fits { reply.status } else { Status::INVALID_SGL_LENGTH.with_dnr() };
         if fits && !reply.data.is_empty() {
-            self.counters.data_out += reply.data.len() as u64;
-            self.outbox.push_small_data(reply.command_id, &reply.data, false, self.digests);
+            self.counters.data_out += u64::from(reply.data.len());
+            self.outbox.push_reply_data(reply.command_id, &reply.data, self.digests);
         }
         self.answer_with(reply.command_id, status, reply.result);
         if reply.close {
             self.end_after_send(Reason::Answered, ctx);
         }
     }
+}
+
+/// Bytes of data that the host takes as the reply of a command to the controllers.
+fn room(command: &Command) -> u32 {
+    let sgl = command.sgl();
+    let to_host = direction(command) == TO_HOST && sgl.kind == SglKind::TRANSPORT;
+    if to_host { sgl.length } else { 0 }
 }
 
 /// Whether the data of a command are in its capsule, all of them; false when they are to be asked for.

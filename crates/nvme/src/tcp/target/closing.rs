@@ -5,10 +5,11 @@
 //! somebody to read them. Units: moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
 
 use core::fmt;
+use core::time::Duration;
 
 use block::Instant;
-use block::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE, SEND_PROGRESS};
-use contract::{Direct, Loss, SendBatch};
+use block::limits::{DATA_AFTER_R2T, HANDSHAKE, LAST_SEND_PROGRESS, PDU_COMPLETE};
+use contract::{Direct, Loss, SendBatch, SessionEnd};
 use wire::nvme::Status;
 use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
 
@@ -18,7 +19,7 @@ use crate::controllers::CloseReason;
 use crate::tcp::pdu_stream::Violation;
 
 /// After so long without a command the tables of a connection are given back.
-const IDLE: core::time::Duration = core::time::Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum Reason {
     Terminated(FatalErrorStatus),
     /// The controllers asked for it.
     Asked(CloseReason),
+    /// The shard asked for it.
+    Ended(SessionEnd),
     /// The last answer said so: a refused Connect, a Disconnect.
     Answered,
     /// A time limit has passed: which.
@@ -58,6 +61,7 @@ impl fmt::Display for Reason {
             Reason::Violation(violation) => write!(f, "the host broke a rule: {violation}"),
             Reason::Terminated(fes) => write!(f, "the host terminated it: {fes}"),
             Reason::Asked(reason) => write!(f, "closed by its controller: {reason:?}"),
+            Reason::Ended(end) => write!(f, "closed by the server: {end:?}"),
             Reason::Answered => f.write_str("closed with its last answer"),
             Reason::TimedOut(limit) => f.write_str(match limit {
                 TimeLimit::Handshake => "no ICReq and Connect in time",
@@ -70,8 +74,17 @@ impl fmt::Display for Reason {
 }
 
 impl Connection {
+    /// The shard asks for its end. Replies that were gathered leave first.
+    pub fn close(&mut self, end: SessionEnd, ctx: &mut Context<'_>) {
+        self.end_after_send(Reason::Ended(end), ctx);
+        if end == SessionEnd::ServerStopping {
+            self.send_limit = LAST_SEND_PROGRESS;
+            self.arm(ctx.now + self.send_limit);
+        }
+    }
+
     /// The controllers ask for its end. Replies that were gathered leave first, unless the host is silent anyway.
-    pub fn close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
+    pub fn handle_close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
         match reason {
             CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
             _ => self.end_after_send(Reason::Asked(reason), ctx),
@@ -148,10 +161,11 @@ impl Connection {
     fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         self.reason = Some(reason);
         self.tell_health(ctx);
-        ctx.controllers.connection_gone(ctx.now, self.key());
+        ctx.shared.connection_gone(ctx.now, self.key());
         self.fused = Fused::None;
         self.waiting = Default::default();
         self.paused = None;
+        self.crowded = false;
         self.resume = false;
         self.begun = None;
         self.idle_mark = None;
@@ -188,7 +202,7 @@ impl Connection {
         }
         self.wake = None;
         if let Some(since) = self.outbox.since()
-            && self.is_over(since + SEND_PROGRESS, now)
+            && self.is_over(since + self.send_limit, now)
         {
             return self.end_at_once(Reason::TimedOut(TimeLimit::Send), ctx);
         }

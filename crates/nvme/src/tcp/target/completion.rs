@@ -1,11 +1,11 @@
 //! What comes back: completions from the volumes become replies, batches that left give their buffers back.
 
-use block::{Buffer, Completion, Failure, Operation, Outcome, VolumeId};
+use block::{Buffer, Completion, Failure, Loan, Operation, Outcome, VolumeId};
 use contract::SendBatch;
 use wire::nvme::Status;
 
 use super::slots::{Below, Kind, State};
-use super::{Connection, Context, Loan, Phase};
+use super::{Connection, Context, Phase};
 use crate::status::{status_of, statuses_of_fused};
 
 /// The slot in the ticket of a flush that no command asked for.
@@ -18,7 +18,7 @@ impl Connection {
             self.submit(SHUTDOWN_SLOT, volume, Operation::Flush, ctx);
         } else {
             let outcome = Outcome::NotDone(Failure::Aborted);
-            ctx.controllers.flush_done(self.key(), outcome);
+            ctx.shared.flush_done(self.key(), outcome);
         }
     }
 
@@ -27,7 +27,7 @@ impl Connection {
         let Completion { ticket, outcome, buffer, expected } = completion;
         self.below -= 1;
         if ticket.slot == SHUTDOWN_SLOT {
-            ctx.controllers.flush_done(self.key(), outcome);
+            ctx.shared.flush_done(self.key(), outcome);
             return self.drained_maybe(ctx);
         }
         let slot = ticket.slot as u16;
@@ -66,12 +66,10 @@ impl Connection {
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
         self.traffic.reads += loans.len() as u64;
-        for loan in &loans {
+        Loan::foresee(&loans, ctx.memory);
+        for loan in loans.drain(..) {
             self.traffic.read_bytes += loan.extent.length.0;
-            ctx.memory.foresee_loan(loan.disk, loan.extent);
-        }
-        for Loan { command_id, disk, extent, mut buffer } in loans.drain(..) {
-            ctx.memory.lend(disk, extent, &mut buffer);
+            let (command_id, buffer) = loan.lend(ctx.memory);
             self.send_read(command_id, buffer, ctx);
         }
         self.loans = loans;
@@ -124,6 +122,10 @@ impl Connection {
     pub fn handle_sent(&mut self, batch: SendBatch, ctx: &mut Context<'_>) {
         let batch = self.take_back(batch, ctx);
         self.outbox.came_back(batch);
+        if self.crowded && !self.outbox.is_crowded() {
+            self.crowded = false;
+            self.resume = true;
+        }
     }
 
     /// The batch that is out made progress.
@@ -142,7 +144,7 @@ impl Connection {
         let ending = matches!(self.phase, Phase::Ending | Phase::Closing | Phase::Closed);
         if ending && self.below == 0 && !self.drained {
             self.drained = true;
-            ctx.controllers.queue_drained(ctx.now, self.key());
+            ctx.shared.queue_drained(ctx.now, self.key());
         }
     }
 }

@@ -11,7 +11,7 @@ use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
 use super::capsule::check_place;
-use super::slots::{Below, Incoming, Kind, Pair, State};
+use super::slots::{Below, Incoming, Judged, Kind, Pair, State};
 use super::{Connection, Context, Fused};
 use crate::io;
 
@@ -80,7 +80,11 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
-        let extent = self.judge_first(command, ctx)?.1;
+        let queue = self.queue.as_ref().expect("an I/O command came on a queue");
+        let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
+        io::check_pointer(command)?;
+        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        let extent = io::judge_fused_first(command, namespace)?;
         let in_capsule = check_place(command, data)?;
         let phase = (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32;
         let Some((expected, replacement)) = self.pair_memory(extent.length.0 as u32, phase, ctx)
@@ -88,7 +92,7 @@ impl Connection {
             return Ok(false);
         };
         let mut pair = Pair {
-            first: *command,
+            first: self.judged(command, ctx),
             expected: Incoming::new(expected),
             second: None,
             replacement: Incoming::new(replacement),
@@ -107,17 +111,14 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether the first of a pair may be, and what it concerns.
-    fn judge_first(
+    /// What a pair whose data are whole concerns, if it still may.
+    fn judge_pair(
         &self,
-        command: &Command,
-        ctx: &mut Context<'_>,
+        first: &Judged,
+        ctx: &Context<'_>,
     ) -> Result<(block::VolumeId, block::Extent), Status> {
-        let queue = self.queue.as_ref().expect("an I/O command came on a queue");
-        let namespace = ctx.controllers.command_heard(ctx.now, queue.handle, command.nsid())?;
-        io::check_pointer(command)?;
-        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
-        Ok((namespace.volume, io::judge_fused_first(command, namespace)?))
+        let namespace = self.namespace_again(first, ctx)?;
+        Ok((namespace.volume, io::judge_fused_first(&first.command, namespace)?))
     }
 
     fn take_second(
@@ -132,7 +133,7 @@ impl Connection {
             panic!("slot {first} holds no first of a pair");
         };
         let place = io::check_pointer(command)
-            .and_then(|()| io::check_fused(&pair.first, command))
+            .and_then(|()| io::check_fused(&pair.first.command, command))
             .and_then(|()| {
                 let same_length = command.sgl().length == pair.replacement.length;
                 if same_length { Ok(()) } else { Err(Status::INVALID_SGL_LENGTH.with_dnr()) }
@@ -201,9 +202,7 @@ impl Connection {
         // The namespace may have changed while the data were coming.
         let judged = match failed {
             Some(statuses) => Err(statuses),
-            None => {
-                self.judge_first(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED))
-            }
+            None => self.judge_pair(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED)),
         };
         let (expected, replacement) = match judged {
             Err((of_first, of_second)) => {
@@ -214,7 +213,7 @@ impl Connection {
             Ok(_) => self.pair_buffers(first),
         };
         let (volume, extent) = judged.expect("the failure was dealt with");
-        let durable = write.force_unit_access() || compare.force_unit_access();
+        let durable = write.force_unit_access() || compare.command.force_unit_access();
         *self.slots.state(first) = State::Below(Below::one(Kind::Pair(second)));
         let expected = Box::new(expected);
         let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
@@ -239,7 +238,7 @@ impl Connection {
 
 fn pair_first(connection: &mut Connection, first: u16) -> Command {
     match connection.slots.state(first) {
-        State::Pair(pair) => pair.first,
+        State::Pair(pair) => pair.first.command,
         state => panic!("slot {first} holds no first of a pair but {state:?}"),
     }
 }

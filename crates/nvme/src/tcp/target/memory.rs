@@ -9,9 +9,10 @@ use block::limits::{DATA_AFTER_R2T, DIRECT_RECEIVE_MIN};
 use block::{Buffer, Class, Operation, VolumeId};
 use wire::nvme::{Command, Status};
 
-use super::slots::{Below, Grant, Incoming, Kind, State};
+use super::slots::{Below, Grant, Incoming, Judged, Kind, State};
 use super::{Connection, Context};
 use crate::io::{self, Payload, Work};
+use crate::subsystem::Namespace;
 
 /// Memory that the capsule at the front of the stream needs: `count` buffers of one length and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,19 +127,21 @@ impl Connection {
     }
 
     /// Puts a command in line for memory.
-    pub(super) fn wait(&mut self, command: &Command) {
-        let slot = self.occupy(command, State::Waiting(Box::new(*command)));
+    pub(super) fn wait(&mut self, command: &Command, ctx: &Context<'_>) {
+        let judged = self.judged(command, ctx);
+        let slot = self.occupy(command, State::Waiting(Box::new(judged)));
         self.counters.waits += 1;
         self.waiting.push_back(slot);
     }
 
     /// The command in `slot` is the first in line: judges it anew and takes its memory. False when there is none.
     fn go_on(&mut self, slot: u16, ctx: &mut Context<'_>) -> bool {
-        let State::Waiting(command) = self.slots.state(slot) else {
+        let State::Waiting(judged) = self.slots.state(slot) else {
             panic!("slot {slot} is in line for memory and does not wait");
         };
-        let command = **command;
-        let (volume, work) = match self.judge_again(&command, ctx) {
+        let judged = **judged;
+        let command = judged.command;
+        let (volume, work) = match self.judge_again(&judged, ctx) {
             Ok(judged) => judged,
             Err(status) => {
                 self.finish(slot, status);
@@ -159,28 +162,45 @@ impl Connection {
             }
             _ => {
                 let data = Incoming::new(buffer);
-                *self.slots.state(slot) = State::Granted(Box::new(Grant { command, data }));
+                *self.slots.state(slot) = State::Granted(Box::new(Grant { judged, data }));
                 self.ask_for_data(slot, ctx);
             }
         }
         true
     }
 
+    /// A command that has just been judged and has to wait.
+    pub(super) fn judged(&self, command: &Command, ctx: &Context<'_>) -> Judged {
+        let queue = self.queue.as_ref().filter(|_| !self.is_control(command));
+        let found = queue.and_then(|queue| ctx.shared.namespace(queue.handle, command.nsid()));
+        Judged { command: *command, namespace: found.map(Namespace::identity) }
+    }
+
+    /// The namespace of an I/O command that waited, if it may still be used. Another one that has its NSID
+    /// by now is none of the command's business.
+    pub(super) fn namespace_again<'a>(
+        &self,
+        judged: &Judged,
+        ctx: &'a Context<'_>,
+    ) -> Result<&'a Namespace, Status> {
+        let queue = self.queue.as_ref().expect("an I/O command came on a queue");
+        ctx.shared.io_allowed(queue.handle)?;
+        let found = ctx.shared.namespace(queue.handle, judged.command.nsid());
+        let same = found.filter(|namespace| Some(namespace.identity()) == judged.namespace);
+        same.ok_or(Status::INVALID_NAMESPACE.with_dnr())
+    }
+
     /// What a command that waited asks of its volume, if it still may; no work for a control command.
     pub(super) fn judge_again(
         &self,
-        command: &Command,
+        judged: &Judged,
         ctx: &Context<'_>,
     ) -> Result<(VolumeId, Option<Work>), Status> {
-        let Some(queue) = self.queue.as_ref().filter(|_| !self.is_control(command)) else {
+        if self.is_control(&judged.command) {
             return Ok((VolumeId::default(), None));
-        };
-        ctx.controllers.io_allowed(queue.handle)?;
-        let namespace = ctx
-            .controllers
-            .namespace(queue.handle, command.nsid())
-            .ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
-        Ok((namespace.volume, Some(io::judge(command, namespace)?)))
+        }
+        let namespace = self.namespace_again(judged, ctx)?;
+        Ok((namespace.volume, Some(io::judge(&judged.command, namespace)?)))
     }
 
     /// Asks for all data of the command in `slot`: the grant.

@@ -32,13 +32,13 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::{
-    Account, Buffer, DiskId, Extent, Instant, MachineId, Memory, Operation, Pool, Request, ShardId,
-    Submit, Ticket, VolumeId, limits,
+use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits};
+use contract::{
+    ConnectionId, Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext,
 };
-use contract::{ConnectionId, Endpoint, SendBatch};
 use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
@@ -51,29 +51,7 @@ use receive::Stream;
 use slots::Slots;
 
 /// What the connection works with during a call.
-pub struct Context<'a> {
-    /// The present.
-    pub now: Instant,
-    /// The bytes behind the buffers.
-    pub memory: &'a mut dyn Memory,
-    /// The shard's budget.
-    pub pool: &'a mut Pool,
-    /// The shard's controllers.
-    pub controllers: &'a mut Controllers,
-    /// Where requests go: to their volumes.
-    pub below: &'a mut dyn Submit,
-}
-
-/// What the connection is called on its shard; its tickets carry it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The machine.
-    pub machine: MachineId,
-    /// Which life of it.
-    pub generation: u32,
-    /// The shard.
-    pub shard: ShardId,
-}
+pub type Context<'a> = TargetContext<'a, Controllers>;
 
 /// What can be chosen about connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,49 +64,6 @@ impl Default for Settings {
     /// A whole transfer in one PDU.
     fn default() -> Self {
         Settings { max_h2c_data: limits::TRANSFER_MAX }
-    }
-}
-
-/// What the connection wants of its driver.
-#[derive(Debug)]
-pub enum ConnectionEffect {
-    /// Send this; there is none out.
-    Send(SendBatch),
-    /// Show bytes again after a pause.
-    Resume,
-    /// Close.
-    Close {
-        /// Whether what was sent should reach the peer first.
-        after_send: bool,
-    },
-}
-
-/// What a connection did since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Commands that came, of every kind.
-    pub commands: u64,
-    /// Commands that were answered with another status than success.
-    pub failed: u64,
-    /// Bytes of data received.
-    pub data_in: u64,
-    /// Bytes of data sent.
-    pub data_out: u64,
-    /// Data digests that were wrong.
-    pub corrupt: u64,
-    /// How often a command or capsule had to wait for memory.
-    pub waits: u64,
-}
-
-impl Counters {
-    /// Adds what another connection did.
-    pub fn add(&mut self, other: &Counters) {
-        self.commands += other.commands;
-        self.failed += other.failed;
-        self.data_in += other.data_in;
-        self.data_out += other.data_out;
-        self.corrupt += other.corrupt;
-        self.waits += other.waits;
     }
 }
 
@@ -158,26 +93,14 @@ enum Fused {
     Refused,
 }
 
-/// A read whose data lie in memory that is about to be lent. It has no slot: it is answered before anything else is heard of the connection.
-#[derive(Debug)]
-struct Loan {
-    command_id: u16,
-    disk: DiskId,
-    extent: Extent,
-    buffer: Buffer,
-}
-
-/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in the first-level cache.
-const LOANS: usize = 32;
-
 /// One NVMe/TCP connection of a host.
 ///
 /// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) until `None`.
-/// After [`ConnectionEffect::Close`] only `handle_sent`, `handle_completion` and `handle_closed` may come; once
+/// After [`SessionEffect::Close`] only `handle_sent`, `handle_completion` and `handle_closed` may come; once
 /// [`is_gone`](Self::is_gone) says so, no memory and no request of it is left anywhere.
 #[derive(Debug)]
 pub struct Connection {
-    identity: Identity,
+    identity: SessionIdentity,
     connection: ConnectionId,
     endpoint: Endpoint,
     settings: Settings,
@@ -189,8 +112,8 @@ pub struct Connection {
     fused: Fused,
     stream: Stream,
     slots: Slots,
-    /// Reads that were found to be loans; empty between calls.
-    loans: Vec<Loan>,
+    /// Reads that were found to be loans, by command identifier. They have no slot: they are answered before anything else is heard of the connection.
+    loans: Vec<Loan<u16>>,
     /// Requests that have not come back.
     below: u32,
     /// Commands whose data were asked for and are not whole.
@@ -208,6 +131,10 @@ pub struct Connection {
     /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
     capsules: Account,
     outbox: Outbox,
+    /// Whether the stream is stopped because too much of replies' data is unsent.
+    crowded: bool,
+    /// How long a batch may be out without progress.
+    send_limit: Duration,
     resume: bool,
     close: Option<bool>,
     started: Instant,
@@ -219,7 +146,7 @@ pub struct Connection {
     idle_mark: Option<u64>,
     reason: Option<Reason>,
     drained: bool,
-    counters: Counters,
+    counters: SessionCounters,
     /// What went below since the shard was told.
     traffic: Traffic,
     /// Commands that failed since the controller was told.
@@ -231,7 +158,7 @@ impl Connection {
     #[must_use]
     pub fn new(
         now: Instant,
-        identity: Identity,
+        identity: SessionIdentity,
         connection: ConnectionId,
         endpoint: Endpoint,
         settings: Settings,
@@ -263,6 +190,8 @@ impl Connection {
             transfers: Account::default(),
             capsules: Account::default(),
             outbox: Outbox::default(),
+            crowded: false,
+            send_limit: limits::SEND_PROGRESS,
             resume: false,
             close: None,
             started: now,
@@ -271,7 +200,7 @@ impl Connection {
             idle_mark: None,
             reason: None,
             drained: false,
-            counters: Counters::default(),
+            counters: SessionCounters::default(),
             traffic: Traffic::default(),
             failures: None,
         }
@@ -309,7 +238,7 @@ impl Connection {
 
     /// What it did so far.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &SessionCounters {
         &self.counters
     }
 
@@ -317,6 +246,18 @@ impl Connection {
     #[must_use]
     pub fn outstanding(&self) -> u32 {
         self.slots.len()
+    }
+
+    /// Commands that the host cannot have seen answered.
+    #[inline]
+    fn unanswered(&self) -> u32 {
+        self.slots.len() + self.loans.len() as u32 + self.outbox.answers()
+    }
+
+    /// Bytes that it holds outside the pool for answers that have not been given to the driver.
+    #[must_use]
+    pub fn bytes_gathered(&self) -> usize {
+        self.outbox.bytes_gathered()
     }
 
     /// Pages that it holds of the pool.
@@ -329,6 +270,14 @@ impl Connection {
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         self.reason.as_ref()
+    }
+
+    /// Why it ends, if that is something that its peer or an operator should hear of.
+    #[must_use]
+    pub fn misconduct(&self) -> Option<&Reason> {
+        self.reason.as_ref().filter(|reason| {
+            matches!(reason, Reason::Violation(_) | Reason::Terminated(_) | Reason::TimedOut(_))
+        })
     }
 
     /// Whether it takes commands.
@@ -348,7 +297,7 @@ impl Connection {
         self.tell_health(ctx);
         if self.outbox.has_to_send() {
             self.outbox.send(ctx.now);
-            self.arm(ctx.now + limits::SEND_PROGRESS);
+            self.arm(ctx.now + self.send_limit);
         }
         if self.phase == Phase::Ending && self.outbox.is_quiet() {
             self.phase = Phase::Closing;
@@ -358,15 +307,15 @@ impl Connection {
 
     /// What is to be done next.
     #[inline]
-    pub fn poll_effect(&mut self) -> Option<ConnectionEffect> {
+    pub fn poll_effect(&mut self) -> Option<SessionEffect> {
         if let Some(batch) = self.outbox.take() {
-            return Some(ConnectionEffect::Send(batch));
+            return Some(SessionEffect::Send(batch));
         }
         if core::mem::take(&mut self.resume) {
-            return Some(ConnectionEffect::Resume);
+            return Some(SessionEffect::Resume);
         }
         let after_send = self.close.take()?;
-        Some(ConnectionEffect::Close { after_send })
+        Some(SessionEffect::Close { after_send })
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all. It may come too early.
@@ -393,8 +342,7 @@ impl Connection {
         operation: Operation,
         ctx: &mut Context<'_>,
     ) {
-        let Identity { machine, generation, shard } = self.identity;
-        let ticket = Ticket { machine, generation, slot: slot.into(), shard };
+        let ticket = self.identity.ticket(slot.into());
         self.below += 1;
         self.count(&operation);
         ctx.below.submit(volume, Request { ticket, operation });
@@ -429,11 +377,11 @@ impl Connection {
     fn tell_health(&mut self, ctx: &mut Context<'_>) {
         let Some(queue) = &self.queue else { return };
         if !self.traffic.is_empty() {
-            ctx.controllers.count_traffic(queue.handle, &self.traffic);
+            ctx.shared.count_traffic(queue.handle, &self.traffic);
             self.traffic = Traffic::default();
         }
         if let Some(failures) = self.failures.take() {
-            ctx.controllers.commands_failed(queue.handle, failures);
+            ctx.shared.commands_failed(queue.handle, failures);
         }
     }
 

@@ -1,10 +1,13 @@
 //! What leaves: PDUs are gathered in one batch while another one is out. The memory of both is used over and over.
 
 use block::checksum::{Crc32c, crc32c};
-use block::{Buffer, Instant, Memory};
+use block::limits::REPLY_DATA_MAX;
+use block::{Buffer, Instant, Memory, PAGE_SIZE};
 use contract::SendBatch;
 use wire::nvme::Completion;
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, PduFlags, R2T};
+
+use crate::controllers::ReplyData;
 
 /// The batches of a connection.
 #[derive(Debug, Default)]
@@ -17,6 +20,10 @@ pub(super) struct Outbox {
     ready: Option<SendBatch>,
     /// Since when a batch is out without progress.
     out: Option<Instant>,
+    /// Commands that what is being gathered answers: no host has seen these answers.
+    answers: u32,
+    /// Bytes of replies' data in what is being gathered, and in the batch that is out.
+    reply_data: [u32; 2],
     /// HPDA: data begin at a multiple of so many dwords, less one.
     host_alignment: u8,
 }
@@ -36,10 +43,28 @@ impl Outbox {
         self.out.is_none() && self.filling.is_empty()
     }
 
+    /// Answers that are still here, all of them: of a batch that is out the host may have seen some.
+    #[inline]
+    pub(super) fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    /// Bytes of what is being gathered, and of what the driver has not fetched.
+    pub(super) fn bytes_gathered(&self) -> usize {
+        self.filling.bytes_held() + self.ready.as_ref().map_or(0, SendBatch::bytes_held)
+    }
+
+    /// Whether so much of replies' data is unsent that nobody should ask for more.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.reply_data[0] + self.reply_data[1] >= REPLY_DATA_MAX
+    }
+
     /// Makes what was gathered the batch that goes out.
     #[inline]
     pub(super) fn send(&mut self, now: Instant) {
         assert!(self.out.is_none(), "one batch goes out at a time");
+        self.answers = 0;
+        self.reply_data = [0, self.reply_data[0]];
         let next = core::mem::take(&mut self.spare);
         self.ready = Some(core::mem::replace(&mut self.filling, next));
         self.out = Some(now);
@@ -71,6 +96,7 @@ impl Outbox {
             batch.head = Vec::new();
         }
         self.out = None;
+        self.reply_data[1] = 0;
         self.spare = batch;
     }
 
@@ -135,6 +161,7 @@ impl Outbox {
     /// Appends a response capsule.
     #[inline]
     pub(super) fn push_response(&mut self, entry: Completion, digests: Digests) {
+        self.answers += 1;
         self.push_header(&CapsuleResponse::new(entry, digests).emit(), digests);
     }
 
@@ -143,8 +170,8 @@ impl Outbox {
         self.push_header(&R2T::new(command_id, tag, 0, length, digests).emit(), digests);
     }
 
-    /// Appends all data of a read as one C2HData PDU. The digest is computed over the bytes that leave: nobody
-    /// changes the buffer from here on.
+    /// Appends all data of a read as one C2HData PDU, which with `success` is the answer as well. The digest is computed over
+    /// the bytes that leave: nobody changes the buffer from here on.
     #[inline]
     pub(super) fn push_data(
         &mut self,
@@ -154,6 +181,7 @@ impl Outbox {
         digests: Digests,
         memory: &dyn Memory,
     ) {
+        self.answers += u32::from(success);
         let length = buffer.len();
         let header = DataHeader::c2h(command_id, 0, length, flags(success), digests);
         self.push_data_header(header, digests);
@@ -165,19 +193,22 @@ impl Outbox {
         }
     }
 
-    /// Appends the small data of a reply as one C2HData PDU.
-    pub(super) fn push_small_data(
-        &mut self,
-        command_id: u16,
-        data: &[u8],
-        success: bool,
-        digests: Digests,
-    ) {
-        let header = DataHeader::c2h(command_id, 0, data.len() as u32, flags(success), digests);
+    /// Appends the data of a reply as one C2HData PDU.
+    pub(super) fn push_reply_data(&mut self, command_id: u16, data: &ReplyData, digests: Digests) {
+        let header = DataHeader::c2h(command_id, 0, data.len(), flags(false), digests);
         self.push_data_header(header, digests);
-        self.filling.push_head(data);
+        self.filling.push_head(&data.bytes);
+        self.filling.push_zeros(data.zeros);
+        self.reply_data[0] += data.bytes.len() as u32;
         if digests.data {
-            self.filling.push_head(&crc32c(data).to_le_bytes());
+            let mut digest = Crc32c::new().update(&data.bytes);
+            let mut left = data.zeros as usize;
+            while left > 0 {
+                let step = left.min(PAGE_SIZE as usize);
+                digest = digest.update(&[0; PAGE_SIZE as usize][..step]);
+                left -= step;
+            }
+            self.filling.push_head(&digest.value().to_le_bytes());
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) enum Step {
     Short(u32),
     /// It is done with all bytes, and the next ones belong there.
     Direct(Direct),
-    /// It waits for memory.
+    /// It waits for memory, or until the host reads.
     Pause,
     /// The connection ends.
     End,
@@ -271,7 +271,7 @@ impl Connection {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
             return Err(Violation::new(fes, 0, "in-capsule data within IOCCSZ"));
         }
-        if self.slots.len() >= depth {
+        if self.unanswered() >= depth {
             return Err(Violation::sequence("no more commands than the queue has entries"));
         }
         let total = frame.common.length as usize;

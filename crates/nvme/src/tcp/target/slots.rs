@@ -8,6 +8,7 @@ use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
 
 use crate::controllers::health::Origin;
+use crate::subsystem::NamespaceIdentity;
 
 /// An outstanding command.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(super) enum State {
     /// Nobody's.
     Free,
     /// In line for memory. A read goes below then; a write asks for its data.
-    Waiting(Box<Command>),
+    Waiting(Box<Judged>),
     /// Holds its whole buffer and has asked for the data (R2T). Boxed, as `Waiting` is, because a slot of a small command is moved about
     /// a million times a second.
     Granted(Box<Grant>),
@@ -44,11 +45,20 @@ pub(super) enum State {
     Admin(u32),
 }
 
+/// A command that was judged and has to wait: when it starts it is judged anew, and is for the same
+/// namespace or for none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    pub(super) command: Command,
+    /// The namespace that it was judged against; `None` for a control command.
+    pub(super) namespace: Option<NamespaceIdentity>,
+}
+
 /// A command whose data come from the host when asked.
 #[derive(Debug)]
 pub(super) struct Grant {
     /// The command, to be judged anew once its data are whole.
-    pub(super) command: Command,
+    pub(super) judged: Judged,
     /// What has come of them.
     pub(super) data: Incoming,
 }
@@ -83,7 +93,7 @@ impl Incoming {
 #[derive(Debug)]
 pub(super) struct Pair {
     /// The compare.
-    pub(super) first: Command,
+    pub(super) first: Judged,
     /// What it expects.
     pub(super) expected: Incoming,
     /// The write's slot and the write, once it came.

@@ -8,6 +8,8 @@ mod commands;
 mod fused;
 mod handshake;
 mod hostile;
+mod identity;
 mod memory;
 mod transfer;
+mod unread;
 mod world;

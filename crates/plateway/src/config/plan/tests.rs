@@ -2,7 +2,6 @@
 
 use super::super::check;
 use super::super::defaults::Defaults;
-use super::super::model::AoeExport;
 use super::*;
 
 const SERVER: &str = "[server]\nmemory = \"64MiB\"\n[[listener]]\nnvme = \"127.0.0.1:4420\"\n";
@@ -50,97 +49,36 @@ fn refusals(from: &HiArgs, to: &HiArgs) -> Vec<String> {
     plan(from, to).unwrap_err().iter().map(Refused::to_string).collect()
 }
 
-/// Carries a plan out on values: the configuration that results, up to order.
-fn perform(mut args: HiArgs, steps: &[Step]) -> HiArgs {
+/// Carries a plan out on values: the things that result, by title.
+fn perform(args: &HiArgs, steps: &[Step]) -> Vec<Thing> {
+    let mut things: Vec<Thing> = args.things().collect();
     for step in steps {
+        let stands = |title: &String| things.iter().any(|thing| thing.title() == *title);
         match step.clone() {
-            Step::AddDisk(new) => args.disks.push(new),
-            Step::AddVolume(new) => {
-                assert!(
-                    new.layout.disks().iter().all(|disk| args.disk(disk).is_some()),
-                    "{step} before its disks"
-                );
-                args.volumes.push(new);
+            Step::Add(new) => {
+                assert!(new.stands_on().iter().all(stands), "{step} before what it stands on");
+                let taken = things.iter().find(|old| new.excludes(old));
+                assert!(taken.is_none(), "{step} beside {taken:?}");
+                things.push(new);
             }
-            Step::AddListener(new) => {
-                assert!(
-                    !args.listeners.iter().any(|old| old.address.overlaps(&new.address)),
-                    "{step} on a taken address"
-                );
-                args.listeners.push(new);
+            Step::Remove(old) => {
+                let is_on = |other: &Thing| other.stands_on().contains(&old.title());
+                assert!(!things.iter().any(is_on), "{step} before what stands on it");
+                let before = things.len();
+                things.retain(|thing| *thing != old);
+                assert_eq!(things.len() + 1, before, "{step}");
             }
-            Step::AddExport(new) => {
-                assert!(args.volume(&new.volume).is_some(), "{step} before its volume");
-                args.exports.push(new);
-            }
-            Step::AddLink(new) => {
-                assert!(!args.links.iter().any(|old| old.name == new.name), "{step} is open");
-                args.links.push(new);
-            }
-            Step::RemoveLink(old) => {
-                let in_use = |export: &AoeExport| export.links().any(|name| name == old.name);
-                assert!(!args.aoe_exports.iter().any(in_use), "{step} before its exports");
-                args.links.retain(|link| *link != old);
-            }
-            Step::AddAoeExport(new) => {
-                assert!(args.volume(&new.volume).is_some(), "{step} before its volume");
-                for name in new.links() {
-                    assert!(args.links.iter().any(|link| link.name == name), "{step} has no link");
-                    let taken = |old: &AoeExport| {
-                        old.address == new.address && old.links().any(|link| link == name)
-                    };
-                    assert!(!args.aoe_exports.iter().any(taken), "{step}: its address is taken");
-                }
-                args.aoe_exports.push(new);
-            }
-            Step::RemoveAoeExport(old) => args.aoe_exports.retain(|export| *export != old),
-            Step::ChangeAoeExport { from, to } => {
-                *args.aoe_exports.iter_mut().find(|one| **one == from).unwrap() = to
-            }
-            Step::RemoveExport(old) => args.exports.retain(|export| *export != old),
-            Step::RemoveListener(old) => args.listeners.retain(|listener| *listener != old),
-            Step::RemoveVolume(old) => {
-                assert!(
-                    args.exports.iter().all(|export| export.volume != old.name)
-                        && args.aoe_exports.iter().all(|export| export.volume != old.name),
-                    "{step} before its exports"
-                );
-                args.volumes.retain(|volume| *volume != old);
-            }
-            Step::RemoveDisk(old) => {
-                let in_use =
-                    args.volumes.iter().any(|volume| volume.layout.disks().contains(&old.name));
-                assert!(!in_use, "{step} before its volume");
-                args.disks.retain(|disk| *disk != old);
-            }
-            Step::ResizeDisk { name, from, to } => {
-                let disk = args.disks.iter_mut().find(|disk| disk.name == name).unwrap();
-                assert_eq!(disk.uri, from);
-                disk.uri = to;
-            }
-            Step::ResizeVolume { name, to_bytes, .. } => {
-                args.volumes.iter_mut().find(|volume| volume.name == name).unwrap().size_bytes =
-                    to_bytes;
-            }
-            Step::ChangeListener { from, to } => {
-                *args.listeners.iter_mut().find(|one| **one == from).unwrap() = to
-            }
-            Step::ChangeHosts { export, to } => {
-                args.exports.iter_mut().find(|one| **one == export).unwrap().hosts = to
+            Step::Change { from, to } => {
+                *things.iter_mut().find(|thing| **thing == from).unwrap() = to;
             }
         }
     }
-    sorted(args)
+    things.sort_by_key(|thing| thing.title());
+    things
 }
 
-fn sorted(mut args: HiArgs) -> HiArgs {
-    args.disks.sort_by_key(|disk| disk.name.clone());
-    args.volumes.sort_by_key(|volume| volume.name.clone());
-    args.listeners.sort_by_key(|listener| listener.address.clone());
-    args.exports.sort_by_key(|export| (export.subsystem.clone(), export.nsid));
-    args.links.sort_by_key(|link| link.name.clone());
-    args.aoe_exports.sort_by_key(|export| (export.address, export.interfaces.clone()));
-    args
+fn sorted(args: &HiArgs) -> Vec<Thing> {
+    perform(args, &[])
 }
 
 #[test]
@@ -243,7 +181,7 @@ fn sizes_hosts_and_polls_change_in_place() {
             "~ volume v0: size follows its disks",
             "~ volume v1: size 512MiB -> 768MiB",
             "~ listener nvme 127.0.0.1:4420: poll_us 0 -> 50",
-            "~ export v0: hosts any -> nqn.2026-11.a:h",
+            "~ export v0: nqn.2026-11.a:v0 namespace 1: hosts any -> nqn.2026-11.a:h",
         ]
     );
     assert_eq!(
@@ -263,9 +201,9 @@ fn aoe_exports_change_in_place_or_with_their_links() {
     let one = with(&[&aoe("v0", "\"eth1\"", 0, "\"any\"")]);
     assert_eq!(
         steps(&none, &one),
-        ["+ listener aoe eth1: packet", "+ export v0: aoe 7.0 on eth1, hosts any"]
+        ["+ link eth1: packet", "+ export v0: aoe 7.0 on eth1, hosts any"]
     );
-    assert_eq!(steps(&one, &none), ["- export v0: aoe 7.0 on eth1", "- listener aoe eth1"]);
+    assert_eq!(steps(&one, &none), ["- export v0: aoe 7.0 on eth1", "- link eth1: packet"]);
     let named = with(&[&aoe("v0", "\"eth1\"", 0, "[\"02:00:00:00:00:01\"], buffers = 8")]);
     assert_eq!(
         steps(&one, &named),
@@ -276,7 +214,7 @@ fn aoe_exports_change_in_place_or_with_their_links() {
         steps(&one, &two),
         [
             "- export v0: aoe 7.0 on eth1",
-            "+ listener aoe eth2: packet",
+            "+ link eth2: packet",
             "+ export v0: aoe 7.0 on eth1 eth2, hosts any"
         ]
     );
@@ -286,8 +224,8 @@ fn aoe_exports_change_in_place_or_with_their_links() {
         steps(&one, &tagged),
         [
             "- export v0: aoe 7.0 on eth1",
-            "- listener aoe eth1",
-            "+ listener aoe eth1 vlan 5: xdp",
+            "- link eth1: packet",
+            "+ link eth1 vlan 5: xdp",
             "+ export v0: aoe 7.0 on eth1 vlan 5, hosts any"
         ]
     );
@@ -360,9 +298,9 @@ fn every_plan_leads_to_its_goal_and_its_inverse_leads_back() {
     for from in &all {
         for to in &all {
             let plan = plan(from, to).unwrap();
-            assert_eq!(perform(from.clone(), &plan.steps), sorted(to.clone()), "{plan}");
+            assert_eq!(perform(from, &plan.steps), sorted(to), "{plan}");
             let back: Vec<Step> = plan.steps.iter().rev().map(Step::inverse).collect();
-            assert_eq!(perform(to.clone(), &back), sorted(from.clone()), "{plan}");
+            assert_eq!(perform(to, &back), sorted(from), "{plan}");
             assert_eq!(from == to, plan.steps.is_empty(), "{plan}");
         }
     }

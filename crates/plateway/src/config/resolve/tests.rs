@@ -1,9 +1,11 @@
 //! Each mistake: its message, its line, and what was meant.
 
 use super::super::mistake::Mistakes;
-use super::super::model::Layout;
+use super::super::server::DriverChoice;
+use super::super::volume::Layout;
 use super::super::{Checked, check};
 use super::*;
+use crate::protocols::ExportConfig;
 
 fn defaults() -> Defaults {
     Defaults {
@@ -72,12 +74,12 @@ fn everything_is_defaulted() {
         (16_384, 12_288)
     );
     assert_eq!(args.server.control, PathBuf::from("/run/p/control.sock"));
-    let volume = args.volume("v0").unwrap();
+    let volume = &args.volumes[0];
     let disks = vec!["d0".to_owned(), "d1".to_owned()];
     assert_eq!(volume.layout, Layout::Stripe { disks, chunk_bytes: 65_536 });
     assert_eq!((volume.block_size, volume.uuid, volume.size_bytes), (512, None, None));
     assert_eq!((args.listeners[0].poll_us, args.listeners[0].connections_max), (0, 16_384));
-    assert_eq!(args.disk("d1").unwrap().uri.to_string(), "ram:512MiB");
+    assert_eq!(args.disks[1].uri.to_string(), "ram:512MiB");
     assert_eq!(good("").server.shards, [0, 1, 2, 3]);
 }
 
@@ -141,7 +143,7 @@ fn mistakes_of_the_server() {
 
 #[test]
 fn mistakes_of_tables_and_types() {
-    let keys = "known keys: server, disk, volume, listener, export";
+    let keys = "known keys: server, disk, volume, link, listener, export";
     assert_eq!(
         found("[zebra]"),
         [format!("1: error: \"zebra\" is not a key of the configuration ({keys})")]
@@ -566,9 +568,9 @@ fn aoe_exports_have_an_address_and_links() {
         &aoe("interface = [\"eth1\", \"eth2\"], shelf = 7, slot = 0, hosts = [\"02:00:00:00:00:0A\"]"),
     );
     let args = good(&text);
-    assert!(args.exports.is_empty());
-    let export = &args.aoe_exports[0];
-    assert_eq!((export.address.to_string(), export.buffers, export.vlan), ("7.0".into(), 64, None));
+    let [ExportConfig::Aoe(export)] = args.exports.as_slice() else { panic!("{:?}", args.exports) };
+    assert_eq!((export.address.to_string(), export.buffers), ("7.0".into(), 64));
+    assert_eq!(export.links, ["eth1", "eth2"]);
     assert_eq!(export.hosts.to_string(), "02:00:00:00:00:0a");
     let links: Vec<String> =
         args.links.iter().map(|link| format!("{} {}", link.name, link.access)).collect();
@@ -577,7 +579,7 @@ fn aoe_exports_have_an_address_and_links() {
     for (keys, expected) in [
         (
             "shelf = 7, slot = 0",
-            "18: error: this aoe of [[export]] has no interface (add interface = \"eth1\")",
+            "18: error: this aoe of [[export]] has no interface (add interface = \"eth1\", or link = the name of a [[link]])",
         ),
         (
             "interface = \"eth1\", slot = 0",
@@ -695,7 +697,9 @@ fn the_vlan_of_an_export_is_that_of_its_listener() {
     let export = |keys: &str| format!("aoe = {{ {keys}, shelf = 7, slot = 0, hosts = \"any\" }}\n");
     let vlan = |listeners: &str, keys: &str| {
         let args = good(&(GOOD.to_owned() + &export(keys) + listeners));
-        (args.aoe_exports[0].vlan, args.links.len())
+        let link = args.exports.iter().find_map(ExportConfig::as_aoe).unwrap().links[0].clone();
+        let link = args.links.iter().find(|one| one.name == link).unwrap();
+        (link.ethernet.vlan, args.links.len())
     };
     let tagged = listener("eth1", "vlan = 5");
     let both = tagged.clone() + &listener("eth1", "");
@@ -713,6 +717,56 @@ fn the_vlan_of_an_export_is_that_of_its_listener() {
     );
     let mixed = wrong(&tagged, "interface = [\"eth1\", \"eth2\"]");
     assert!(mixed.starts_with("19: error: the interfaces of an export are in one VLAN"), "{mixed}");
+}
+
+#[test]
+fn links_have_a_name_and_exports_stand_on_them() {
+    let links = "[[link]]\nname = \"san\"\nethernet = \"eth1\"\nvlan = 5\naccess = \"xdp\"\n[[link]]\nethernet = \"eth2\"\n";
+    let target =
+        |link: &str| format!("aoe = {{ link = {link}, shelf = 7, slot = 0, hosts = \"any\" }}\n");
+    let args = good(&(GOOD.to_owned() + &target("[\"san\", \"eth2\"]") + links));
+    assert_eq!(args.exports[1].as_aoe().unwrap().links, ["san", "eth2"]);
+    let shown: Vec<String> = args
+        .links
+        .iter()
+        .map(|one| format!("{}: {} {}", one.name, one.ethernet, one.access))
+        .collect();
+    assert_eq!(shown, ["san: eth1 vlan 5 xdp", "eth2: eth2 packet"]);
+    // Its interface leads to it, under whatever name.
+    let by_interface = target("").replace("link = ,", "interface = [\"eth1\"],");
+    let args = good(&(GOOD.to_owned() + &by_interface + links));
+    assert_eq!(args.exports[1].as_aoe().unwrap().links, ["san"]);
+    let wrong = |text: &str| {
+        let all = found(&(GOOD.to_owned() + text));
+        all.into_iter().find(|line| line.contains("error")).unwrap()
+    };
+    for (text, expected) in [
+        (target("\"sam\"") + links, "19: error: there is no link \"sam\" (did you mean san?)"),
+        (
+            target("\"san\"").replace("slot", "vlan = 5, slot") + links,
+            "19: error: a link has an interface and a VLAN already (name either links, or interfaces and their VLAN)",
+        ),
+        (target("[]") + links, "19: error: link is empty: an export answers on at least one"),
+        (
+            "[[link]]\nname = \"san\"\n".to_owned(),
+            "19: error: this [[link]] has no ethernet (add ethernet = \"eth1\")",
+        ),
+        (links.replace("eth2\"", "eth1\"\nvlan = 5"), "25: error: two links on eth1 vlan 5"),
+        (
+            links.replace("\"san\"", "\"eth2\""),
+            "25: error: there is a link \"eth2\" already, on eth1 vlan 5 (give the one on eth2 another name)",
+        ),
+        (
+            links.replace("\"san\"", "\"my san\""),
+            "20: error: expected a name of 1 to 64 letters, digits, -, _ or . that begins with a letter or digit, seen \"my san\"",
+        ),
+        (
+            links.replace("xdp", "xpd"),
+            "23: error: access: expected packet, xdp, seen \"xpd\" (did you mean xdp?)",
+        ),
+    ] {
+        assert_eq!(wrong(&text), expected, "{text}");
+    }
 }
 
 #[test]

@@ -8,16 +8,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::super::address::HostPort;
 use super::super::mistake::nearest;
-use super::super::nqn::{Nqn, NqnError};
 use super::super::size::parse_size;
-use wire::aoe::Address;
-
-use super::{
-    AoeUri, DiscoveryTarget, DiskUri, NVME_TCP_PORT, NvmeTcpUri, UriError, check_interface,
-    check_name,
-};
+use super::{DiskUri, UriError, check_name};
+use crate::protocols::RemoteUri;
 
 /// How many instruments (`delay:`, `faulty:`) may stand around a disk.
 pub(super) const NESTING_MAX: usize = 8;
@@ -26,14 +20,13 @@ pub(super) const NESTING_MAX: usize = 8;
 const SECTOR_BYTES: u64 = 512;
 
 /// The schemes that are built in, as messages list them.
-const SCHEMES: [&str; 8] =
-    ["ram:", "null:", "file:", "delay:", "faulty:", "nvme+tcp://", "aoe://", "volume:"];
+fn schemes() -> Vec<&'static str> {
+    let local: &[&str] = &["ram:", "null:", "file:", "delay:", "faulty:"];
+    [local, &RemoteUri::SCHEMES, &["volume:"]].concat()
+}
 
 /// Schemes of the plan that this program cannot open yet.
 const SCHEMES_LATER: [&str; 3] = ["iscsi", "rbd", "nvme+rdma"];
-
-/// VLANs that frames may be in.
-const VLANS: std::ops::RangeInclusive<u64> = 1..=super::super::model::VLAN_MAX as u64;
 
 impl FromStr for DiskUri {
     type Err = UriError;
@@ -43,41 +36,17 @@ impl FromStr for DiskUri {
     }
 }
 
-/// Parses whom `discover` asks: `nvme+tcp://host[:port]`, port 4420 unless named, or `aoe://INTERFACE`.
-pub(crate) fn parse_target(text: &str) -> Result<DiscoveryTarget, UriError> {
-    let parser = Parser { uri: text };
-    if let Some(rest) = text.strip_prefix("aoe://") {
-        let (names, query) = parser.split_query(text.len() - rest.len()..text.len());
-        let end = names.start + text[names.clone()].trim_end_matches('/').len();
-        let interfaces = parser.interfaces(names.start..end)?;
-        let mut vlan = None;
-        for (key, value) in parser.options(query, &["vlan"])? {
-            vlan = Some(parser.number(value, key, VLANS)? as u16);
-        }
-        return Ok(DiscoveryTarget::Aoe { interfaces, vlan });
-    }
-    let Some(rest) = text.strip_prefix("nvme+tcp://") else {
-        let mut error = parser
-            .expected(0..text.len(), "a target such as nvme+tcp://127.0.0.1:4420 or aoe://eth1");
-        let meant = HostPort::parse(text, Some(NVME_TCP_PORT)).ok();
-        error.help = meant.map(|address| format!("write nvme+tcp://{address}"));
-        return Err(error);
-    };
-    let at = text.len() - rest.len();
-    parser.address(at..at + rest.trim_end_matches('/').len()).map(DiscoveryTarget::NvmeTcp)
-}
-
 /// Parses one URI; every method takes byte ranges of `uri`, so that each error knows its place.
-struct Parser<'a> {
-    uri: &'a str,
+pub(crate) struct Parser<'a> {
+    pub(crate) uri: &'a str,
 }
 
 impl Parser<'_> {
-    fn fail(&self, at: Range<usize>, message: impl Into<String>) -> UriError {
+    pub(crate) fn fail(&self, at: Range<usize>, message: impl Into<String>) -> UriError {
         UriError { uri: self.uri.to_owned(), at, message: message.into(), help: None }
     }
 
-    fn expected(&self, at: Range<usize>, what: &str) -> UriError {
+    pub(crate) fn expected(&self, at: Range<usize>, what: &str) -> UriError {
         let seen = &self.uri[at.clone()];
         let seen = if seen.is_empty() { "nothing".to_owned() } else { format!("{seen:?}") };
         self.fail(at, format!("expected {what}, seen {seen}"))
@@ -91,8 +60,10 @@ impl Parser<'_> {
         }
         let scheme_end = text.find([':', '/', ',']).filter(|at| text[*at..].starts_with(':'));
         let Some(scheme_end) = scheme_end else {
-            let mut error = self
-                .expected(from..end, &format!("an absolute path or one of {}", SCHEMES.join(" ")));
+            let mut error = self.expected(
+                from..end,
+                &format!("an absolute path or one of {}", schemes().join(" ")),
+            );
             if text.contains(['/', '.']) && !text.contains(char::is_control) {
                 error.help = Some(format!("a regular file is file:{text}"));
             }
@@ -112,14 +83,16 @@ impl Parser<'_> {
                 let (seed, inner) = self.instrument(body, "a seed", nesting)?;
                 Ok(DiskUri::Faulty { seed, inner })
             }
-            "nvme+tcp" => self.nvme_tcp(body),
-            "aoe" => self.aoe(body),
-            scheme => Err(self.unknown_scheme(from..from + scheme_end, scheme)),
+            scheme => match RemoteUri::parse(self, scheme, body) {
+                Some(uri) => uri.map(DiskUri::Remote),
+                None => Err(self.unknown_scheme(from..from + scheme_end, scheme)),
+            },
         }
     }
 
     fn unknown_scheme(&self, at: Range<usize>, scheme: &str) -> UriError {
-        let known = SCHEMES.join(" ");
+        let schemes = schemes();
+        let known = schemes.join(" ");
         if SCHEMES_LATER.contains(&scheme) {
             return self.fail(
                 at,
@@ -130,12 +103,8 @@ impl Parser<'_> {
             at,
             format!("scheme {scheme:?} is not known; expected an absolute path or {known}"),
         );
-        let names = SCHEMES.map(|name| name.trim_end_matches(['/', ':']));
-        let meant = if matches!(scheme, "nvme" | "tcp" | "nvmf") {
-            Some("nvme+tcp")
-        } else {
-            nearest(scheme, names)
-        };
+        let names = schemes.iter().map(|name| name.trim_end_matches(['/', ':']));
+        let meant = RemoteUri::meant(scheme).or_else(|| nearest(scheme, names));
         error.help = meant.map(|name| format!("did you mean {name}?"));
         error
     }
@@ -221,117 +190,7 @@ impl Parser<'_> {
         Ok((value, Box::new(self.disk(at.start + comma + 1, nesting + 1)?)))
     }
 
-    fn nvme_tcp(&self, at: Range<usize>) -> Result<DiskUri, UriError> {
-        const FORM: &str = "nvme+tcp://host:port/NQN/NSID";
-        let Some(rest) = self.uri[at.clone()].strip_prefix("//") else {
-            return Err(self.expected(at, &format!("// and a host: {FORM}")));
-        };
-        let start = at.end - rest.len();
-        let (whole, query) = self.split_query(start..at.end);
-        let mut parts = self.split(whole.clone(), '/');
-        let address = self.address(parts.remove(0))?;
-        if parts.len() != 2 {
-            let mut error = self.expected(whole, &format!("three parts: {FORM}"));
-            error.help = (parts.len() > 2).then(|| "write a / in an NQN as %2F".to_owned());
-            return Err(error);
-        }
-        let (nqn_at, nsid_at) = (parts[0].clone(), parts[1].clone());
-        let subsystem = self.nqn(nqn_at)?;
-        let nsid = u32::try_from(self.number(nsid_at, "a namespace", 1..=0xffff_fffe)?)
-            .unwrap_or(u32::MAX);
-        let mut uri = NvmeTcpUri::new(address, subsystem, nsid);
-        const KEYS: [&str; 8] = [
-            "queues",
-            "depth",
-            "hdgst",
-            "ddgst",
-            "host_nqn",
-            "keep_alive_ms",
-            "deadline_s",
-            "quiesce_ms",
-        ];
-        for (key, value) in self.options(query, &KEYS)? {
-            let number = |range| self.number(value.clone(), key, range);
-            // The ranges fit their types, so the casts below cannot cut.
-            match key {
-                "queues" => uri.queues = number(1..=128)? as u16,
-                "depth" => uri.depth = number(1..=1024)? as u16,
-                "hdgst" => uri.header_digest = number(0..=1)? == 1,
-                "ddgst" => uri.data_digest = number(0..=1)? == 1,
-                "host_nqn" => uri.host_nqn = Some(self.nqn(value)?),
-                "keep_alive_ms" => uri.keep_alive_ms = number(100..=3_600_000)? as u32,
-                "deadline_s" => uri.deadline_s = number(1..=86_400)? as u32,
-                _ => uri.quiesce_ms = number(0..=3_600_000)? as u32,
-            }
-        }
-        Ok(DiskUri::NvmeTcp(uri))
-    }
-
-    fn aoe(&self, at: Range<usize>) -> Result<DiskUri, UriError> {
-        const FORM: &str = "aoe://eth1/7.0";
-        let Some(rest) = self.uri[at.clone()].strip_prefix("//") else {
-            return Err(self.expected(at, &format!("// and an interface: {FORM}")));
-        };
-        let (whole, query) = self.split_query(at.end - rest.len()..at.end);
-        let parts = self.split(whole.clone(), '/');
-        let [names, address_at] = parts.as_slice() else {
-            return Err(self.expected(whole, &format!("an interface and shelf.slot: {FORM}")));
-        };
-        let interfaces = self.interfaces(names.clone())?;
-        let address = self.uri[address_at.clone()].parse::<Address>().map_err(|_| {
-            let what = "a shelf of 0 to 65534, a dot and a slot of 0 to 254";
-            self.expected(address_at.clone(), what)
-        })?;
-        let mut uri = AoeUri::new(interfaces, address);
-        const KEYS: [&str; 4] = ["window", "vlan", "deadline_s", "quiesce_ms"];
-        for (key, value) in self.options(query, &KEYS)? {
-            let number = |range| self.number(value.clone(), key, range);
-            // The ranges fit their types, so the casts below cannot cut.
-            match key {
-                "window" => uri.window = number(1..=1024)? as u16,
-                "vlan" => uri.vlan = Some(number(VLANS)? as u16),
-                "deadline_s" => uri.deadline_s = number(1..=86_400)? as u32,
-                _ => uri.quiesce_ms = number(0..=3_600_000)? as u32,
-            }
-        }
-        Ok(DiskUri::Aoe(uri))
-    }
-
-    /// Names of interfaces with commas between them: one at least, each once.
-    fn interfaces(&self, at: Range<usize>) -> Result<Vec<String>, UriError> {
-        let mut names: Vec<String> = Vec::new();
-        for part in self.split(at, ',') {
-            let name = String::from_utf8(self.decode(part.clone())?).ok();
-            let Some(name) = name.filter(|name| check_interface(name).is_ok()) else {
-                let what = check_interface("").err().unwrap_or_default();
-                return Err(self.expected(part, what));
-            };
-            if names.contains(&name) {
-                return Err(self.fail(part, format!("interface {name} is named twice")));
-            }
-            names.push(name);
-        }
-        Ok(names)
-    }
-
-    fn address(&self, at: Range<usize>) -> Result<HostPort, UriError> {
-        HostPort::parse(&self.uri[at.clone()], Some(NVME_TCP_PORT))
-            .map_err(|e| self.fail(at.start + e.offset..at.end, e.message))
-    }
-
-    fn nqn(&self, at: Range<usize>) -> Result<Nqn, UriError> {
-        let bytes = self.decode(at.clone())?;
-        let text =
-            String::from_utf8(bytes).map_err(|_| self.expected(at.clone(), "an NQN in UTF-8"))?;
-        text.parse().map_err(|e: NqnError| {
-            // Offsets hold only where nothing was encoded.
-            let plain = !self.uri[at.clone()].contains('%');
-            let from = if plain { (at.start + e.offset).min(at.end) } else { at.start };
-            self.fail(from..at.end, e.message)
-        })
-    }
-
-    fn number(
+    pub(crate) fn number(
         &self,
         at: Range<usize>,
         what: &str,
@@ -346,14 +205,14 @@ impl Parser<'_> {
     }
 
     /// Cuts `PATH?QUERY` in two; the second is `None` where there is no `?`.
-    fn split_query(&self, at: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
+    pub(crate) fn split_query(&self, at: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
         match self.uri[at.clone()].find('?') {
             Some(mark) => (at.start..at.start + mark, Some(at.start + mark + 1..at.end)),
             None => (at, None),
         }
     }
 
-    fn split(&self, at: Range<usize>, by: char) -> Vec<Range<usize>> {
+    pub(crate) fn split(&self, at: Range<usize>, by: char) -> Vec<Range<usize>> {
         let mut from = at.start;
         let mut parts = Vec::new();
         for part in self.uri[at].split(by) {
@@ -364,7 +223,7 @@ impl Parser<'_> {
     }
 
     /// The options of a query as (key, range of its value): each known, none twice.
-    fn options<'k>(
+    pub(crate) fn options<'k>(
         &self,
         query: Option<Range<usize>>,
         known: &[&'k str],
@@ -399,7 +258,7 @@ impl Parser<'_> {
         Ok(PathBuf::from(OsString::from_vec(bytes)))
     }
 
-    fn decode(&self, at: Range<usize>) -> Result<Vec<u8>, UriError> {
+    pub(crate) fn decode(&self, at: Range<usize>) -> Result<Vec<u8>, UriError> {
         let text = self.uri[at.clone()].as_bytes();
         let mut bytes = Vec::with_capacity(text.len());
         let mut i = 0;

@@ -2,8 +2,15 @@
 
 use std::os::unix::ffi::OsStringExt;
 
+use wire::aoe::Address;
+
 use super::parse::NESTING_MAX;
 use super::*;
+use crate::config::address::HostPort;
+use crate::protocols::aoe::uri::{TargetOptions, TargetUri};
+use crate::protocols::nvme_tcp::nqn::Nqn;
+use crate::protocols::nvme_tcp::uri::{NamespaceUri, TCP_PORT};
+use crate::protocols::{DiscoveryTarget, RemoteUri, parse_target};
 
 fn parse(text: &str) -> DiskUri {
     text.parse().unwrap_or_else(|e| panic!("{e}"))
@@ -31,18 +38,25 @@ fn each_form_is_understood() {
 
 #[test]
 fn digests_are_on_unless_the_uri_says_otherwise() {
-    let DiskUri::NvmeTcp(uri) = parse("nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/7")
-    else {
-        panic!("not an import");
+    let namespace = |text| match parse(text) {
+        DiskUri::Remote(RemoteUri::NvmeTcp(uri)) => uri,
+        other => panic!("not a namespace: {other}"),
     };
-    assert!(uri.header_digest && uri.data_digest);
-    assert_eq!((uri.queues, uri.depth, uri.nsid, uri.address.tcp_port), (1, 128, 7, 4421));
+    let uri = namespace("nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/7");
+    assert!(uri.options.hdgst == 1 && uri.options.ddgst == 1);
+    assert_eq!(
+        (uri.options.queues, uri.options.depth, uri.nsid, uri.address.tcp_port),
+        (1, 128, 7, 4421)
+    );
     let text = "nvme+tcp://[::1]/nqn.2026-11.net.plateway:a%2Fb/1?queues=4&depth=64&hdgst=0&ddgst=0\
                 &host_nqn=nqn.2026-11.net.plateway:me&keep_alive_ms=1000&deadline_s=5&quiesce_ms=0";
-    let DiskUri::NvmeTcp(uri) = parse(text) else { panic!("not an import") };
-    assert!(!uri.header_digest && !uri.data_digest);
-    assert_eq!((uri.queues, uri.depth, uri.address.tcp_port), (4, 64, NVME_TCP_PORT));
-    assert_eq!((uri.keep_alive_ms, uri.deadline_s, uri.quiesce_ms), (1000, 5, 0));
+    let uri = namespace(text);
+    assert_eq!((uri.options.hdgst, uri.options.ddgst), (0, 0));
+    assert_eq!((uri.options.queues, uri.options.depth, uri.address.tcp_port), (4, 64, TCP_PORT));
+    assert_eq!(
+        (uri.options.keep_alive_ms, uri.options.deadline_s, uri.options.quiesce_ms),
+        (1000, 5, 0)
+    );
     assert_eq!(uri.subsystem.as_str(), "nqn.2026-11.net.plateway:a/b");
     assert_eq!(uri.host_nqn.unwrap().as_str(), "nqn.2026-11.net.plateway:me");
 }
@@ -130,23 +144,20 @@ fn each_mistake_names_its_column_and_what_was_expected() {
 
 #[test]
 fn a_target_for_discovery_has_a_default_port() {
-    assert_eq!(parse_target("aoe://eth1").unwrap().to_string(), "aoe://eth1");
-    assert_eq!(
-        parse_target("aoe://eth1,eth%2C2/?vlan=5").unwrap(),
-        DiscoveryTarget::Aoe {
-            interfaces: vec!["eth1".to_owned(), "eth,2".to_owned()],
-            vlan: Some(5)
-        }
-    );
+    let links = |text: &str| match parse_target(text) {
+        Ok(DiscoveryTarget::Aoe { interfaces, vlan }) => (interfaces, vlan),
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(links("aoe://eth1"), (vec!["eth1".to_owned()], None));
+    let both = vec!["eth1".to_owned(), "eth,2".to_owned()];
+    assert_eq!(links("aoe://eth1,eth%2C2/?vlan=5"), (both, Some(5)));
     assert!(parse_target("aoe://").unwrap_err().to_string().contains("the name of an interface"));
-    assert_eq!(
-        parse_target("nvme+tcp://10.0.0.1").unwrap().to_string(),
-        "nvme+tcp://10.0.0.1:4420"
-    );
-    assert_eq!(
-        parse_target("nvme+tcp://[::1]:8009/").unwrap().to_string(),
-        "nvme+tcp://[::1]:8009"
-    );
+    for (text, address) in
+        [("nvme+tcp://10.0.0.1", "10.0.0.1:4420"), ("nvme+tcp://[::1]:8009/", "[::1]:8009")]
+    {
+        let target = DiscoveryTarget::NvmeTcp(address.parse().unwrap());
+        assert_eq!(parse_target(text), Ok(target));
+    }
     assert!(
         parse_target("10.0.0.1")
             .unwrap_err()
@@ -213,8 +224,8 @@ impl Draw {
             }
             3 => DiskUri::BlockDevice { path: self.path(true) },
             4 => DiskUri::Volume { name: format!("v{}", self.below(1000)) },
-            5 => DiskUri::NvmeTcp(self.import()),
-            6 => DiskUri::Aoe(self.aoe()),
+            5 => DiskUri::Remote(RemoteUri::NvmeTcp(self.import())),
+            6 => DiskUri::Remote(RemoteUri::Aoe(self.aoe())),
             7 => DiskUri::Delay {
                 delay_us: self.below(u64::MAX),
                 inner: Box::new(self.disk(nesting + 1)),
@@ -226,33 +237,34 @@ impl Draw {
         }
     }
 
-    fn aoe(&mut self) -> AoeUri {
+    fn aoe(&mut self) -> TargetUri {
         const NAMES: [&str; 5] = ["eth1", "br-0.5", "a,b", "100%?", "ö"];
         let first = self.below(5) as usize;
         let interfaces = (0..=self.below(3) as usize).map(|i| NAMES[(first + i) % 5].to_owned());
         let interfaces = interfaces.collect();
         let address = Address::new(self.below(65_535) as u16, self.below(255) as u8);
-        let mut uri = AoeUri::new(interfaces, address);
-        uri.vlan = (self.below(2) == 0).then(|| 1 + self.below(4_094) as u16);
-        uri.window = 63 + self.below(3) as u16;
-        uri.deadline_s = 59 + self.below(3) as u32;
-        uri.quiesce_ms = 9_999 + self.below(3) as u32;
+        let options = TargetOptions::default();
+        let mut uri = TargetUri { interfaces, address, options };
+        uri.options.vlan = self.below(2) as u16 * (1 + self.below(4_094) as u16);
+        uri.options.window = 63 + self.below(3) as u16;
+        uri.options.deadline_s = 59 + self.below(3) as u32;
+        uri.options.quiesce_ms = 9_999 + self.below(3) as u32;
         uri
     }
 
-    fn import(&mut self) -> NvmeTcpUri {
+    fn import(&mut self) -> NamespaceUri {
         const HOSTS: [&str; 4] = ["127.0.0.1", "nas.example.net", "fe80::1%eth0", "::1"];
         let host = HOSTS[self.below(4) as usize].to_owned();
         let address = HostPort { host, tcp_port: self.below(65_536) as u16 };
-        let mut uri = NvmeTcpUri::new(address, self.nqn(), 1 + self.below(0xffff_fffe) as u32);
-        uri.queues = 1 + self.below(3) as u16;
-        uri.depth = 127 + self.below(3) as u16;
-        uri.header_digest = self.below(2) == 0;
-        uri.data_digest = self.below(2) == 0;
+        let mut uri = NamespaceUri::new(address, self.nqn(), 1 + self.below(0xffff_fffe) as u32);
+        uri.options.queues = 1 + self.below(3) as u16;
+        uri.options.depth = 127 + self.below(3) as u16;
+        uri.options.hdgst = self.below(2) as u8;
+        uri.options.ddgst = self.below(2) as u8;
         uri.host_nqn = (self.below(2) == 0).then(|| self.nqn());
-        uri.keep_alive_ms = 4_999 + self.below(3) as u32;
-        uri.deadline_s = 59 + self.below(3) as u32;
-        uri.quiesce_ms = 4_999 + self.below(3) as u32;
+        uri.options.keep_alive_ms = 4_999 + self.below(3) as u32;
+        uri.options.deadline_s = 59 + self.below(3) as u32;
+        uri.options.quiesce_ms = 4_999 + self.below(3) as u32;
         uri
     }
 }

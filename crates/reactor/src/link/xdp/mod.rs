@@ -29,8 +29,8 @@ use super::counters::{Counters, Source};
 use super::filter::Station;
 use super::interface::{self, Interface};
 use super::packet;
-use super::port::{Port, Way};
 use super::ring::{AHEAD, fetch_frame};
+use super::socket::{LinkSocket, Way};
 use program::{Attached, TAG, TYPE_AT};
 use rings::{Mapping, Ring};
 
@@ -95,7 +95,7 @@ pub(super) fn open(
     options: &LinkOptions,
     interface: &Interface,
     counters: &[(ShardId, Arc<Counters>)],
-) -> io::Result<Vec<(ShardId, Box<Port>)>> {
+) -> io::Result<Vec<(ShardId, Box<LinkSocket>)>> {
     let station = Station::new(interface, options);
     let (shard, counters) = &counters[0];
     let count = interface::receive_queues(&options.interface)?;
@@ -114,7 +114,7 @@ pub(super) fn open(
     let source = Source::xdp(sockets.iter().map(Arc::downgrade).collect());
     drop(sockets);
     let way = Way::Xdp(Box::new(xdp));
-    Ok(vec![(*shard, Port::new(link, station, watched, way, source, counters.clone()))])
+    Ok(vec![(*shard, LinkSocket::new(link, watched, way, source, counters.clone()))])
 }
 
 impl Xdp {
@@ -126,7 +126,7 @@ impl Xdp {
         pieces: bool,
     ) -> io::Result<Xdp> {
         // First, so that an interface that has a program is known by that. Until a socket is there, its frames go to the stack.
-        let program = packet::program(&options.spread, 0);
+        let program = packet::program(&options.intake.spread, 0);
         let attached = Attached::new(interface.index, count, station, program, pieces)?;
         let queues: Vec<Queue> = (0..count)
             .map(|number| Queue::open(interface.index, number, pieces))

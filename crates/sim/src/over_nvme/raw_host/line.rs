@@ -76,7 +76,7 @@ impl Line {
         let length = command.sgl().length;
         let moves = match &asked {
             _ if !data.is_empty() => Data::None,
-            Asked::Read { .. } | Asked::Page { .. } => Data::In(length),
+            Asked::Read { .. } | Asked::Page { .. } | Asked::Identify { .. } => Data::In(length),
             Asked::Write { .. } | Asked::Pair { .. } => Data::Out(length),
             _ => Data::None,
         };
@@ -119,7 +119,10 @@ impl Line {
                 return Ok(heard);
             };
             let asked = self.host.asked.get_mut(&command).map(|asked| &mut asked.what);
-            if let Some(Asked::Read { bytes, .. } | Asked::Page { bytes, .. }) = asked {
+            if let Some(
+                Asked::Read { bytes, .. } | Asked::Page { bytes, .. } | Asked::Identify { bytes },
+            ) = asked
+            {
                 bytes[offset as usize..][..data.len()].copy_from_slice(&data);
             }
         }

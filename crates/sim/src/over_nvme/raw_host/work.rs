@@ -14,13 +14,17 @@ use crate::world::World;
 use super::line::Line;
 
 /// The namespace.
-const NSID: u32 = 1;
+pub(super) const NSID: u32 = 1;
 /// Data of a command that may lie in its capsule.
 const IN_CAPSULE_MAX: usize = 8192;
 
 /// A command that is not answered. `first` and `count` are logical blocks.
 pub(super) enum Asked {
     Step(Step),
+    /// Who the namespace is.
+    Identify {
+        bytes: Vec<u8>,
+    },
     Read {
         start: u64,
         first: u64,
@@ -65,6 +69,7 @@ impl core::fmt::Debug for Asked {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Asked::Step(step) => write!(f, "{step:?}"),
+            Asked::Identify { .. } => f.write_str("Identify"),
             Asked::Read { start, first, .. } => write!(f, "read at {first} since {start}"),
             Asked::Write { id, first, count, .. } => {
                 write!(f, "write {id} of {count} at {first}")
@@ -239,7 +244,9 @@ impl RawHost {
         let (status, unit) = (entry.status, self.manners.unit);
         let done = status.is_success();
         match asked {
-            Asked::Step(_) => unreachable!("steps are answered elsewhere"),
+            Asked::Step(_) | Asked::Identify { .. } => {
+                unreachable!("steps are answered elsewhere")
+            }
             Asked::Page { .. } | Asked::Event | Asked::Alive => unreachable!("a watcher's"),
             Asked::Read { start, first, bytes } => {
                 self.expect(status, "a read")?;

@@ -37,13 +37,11 @@ fn write_flags_lie_in_cdw12() {
     let command = Command::write(1, 0, 65536, 0).with_force_unit_access(true);
     assert_eq!(command.cdw12(), 0x4000_ffff);
     assert_eq!(command.blocks(), 65536);
-    assert!(command.force_unit_access() && !command.limited_retry());
+    assert!(command.force_unit_access());
     assert!(!command.with_force_unit_access(false).force_unit_access());
     let zeroes = Command::write_zeroes(1, 0, 1, true);
     assert_eq!(zeroes.cdw12(), 0x0200_0000);
     assert!(zeroes.deallocate() && !zeroes.with_deallocate(false).deallocate());
-    let retry = command.with_cdw(12, 0xbc00_0000);
-    assert!(retry.limited_retry() && retry.protection_info() == 0xf);
 }
 
 #[test]

@@ -74,10 +74,7 @@ fn names_are_checked() {
     for bytes in [&[][..], b"abc", &[b'a'; 300]] {
         assert!(Nqn::parse("SUBNQN", 0, bytes).is_err());
     }
-    assert!(Nqn::discovery().is_discovery() && Nqn::discovery().is_well_formed());
-    for bad in ["iqn.2014-08.x", "nqn.2014.x", "nqn.2014-8.x", "nqn.2014-08."] {
-        assert!(!Nqn::new(bad).unwrap().is_well_formed(), "{bad}");
-    }
+    assert!(Nqn::discovery().is_discovery());
 }
 
 #[test]

@@ -145,22 +145,3 @@ impl DescriptorList {
         Ok(names)
     }
 }
-
-layout! {
-    /// Identify I/O Command Set, CNS 1Ch: up to 512 combinations of command sets, each a vector of
-    /// bits by CSI; the first 0 ends the list.
-    pub struct IoCommandSets[4096] {
-        /// The combinations.
-        0 => vectors: [u64; 512],
-    }
-}
-
-impl IoCommandSets {
-    /// The one combination "NVM command set alone".
-    #[must_use]
-    pub fn nvm_only() -> Self {
-        let mut sets = Self::default();
-        sets.vectors[0] = 1 << CommandSet::NVM.0;
-        sets
-    }
-}

@@ -133,18 +133,6 @@ layout! {
 }
 
 layout! {
-    /// The namespace in the NVM command set, CNS 05h with CSI 0: 4096 bytes.
-    pub struct IdentifyNvmNamespace[4096] {
-        /// Logical block storage tag mask.
-        0 => lbstm: u64,
-        /// Protection information capabilities.
-        8 => pic: u8,
-        /// Extended LBA formats.
-        12 => elbaf: [u32; 64],
-    }
-}
-
-layout! {
     /// The controller in the NVM command set, CNS 06h with CSI 0: 4096 bytes. Sizes are powers of
     /// two of 4 KiB, 0 for "no other limit than MDTS".
     pub struct IdentifyNvmController[4096] {

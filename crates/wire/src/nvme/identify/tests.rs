@@ -98,10 +98,6 @@ fn smaller_structures_both_ways() {
     let limits = IdentifyNvmController { wzsl: 5, dmrsl: 0x01020304, ..Default::default() };
     assert_eq!(limits.emit()[..8], [0, 5, 0, 0, 4, 3, 2, 1]);
     assert_eq!(IdentifyNvmController::parse(&limits.emit()), Ok(limits));
-    let sets = IoCommandSets::nvm_only();
-    assert_eq!(sets.emit()[..16], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(IoCommandSets::parse(&sets.emit()), Ok(sets));
-    assert_eq!(IdentifyNvmNamespace::default().emit(), [0; 4096]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use block::{BlockCount, Extent, Failure, Instant, Operation, Outcome};
 use wire::nvme_tcp::Digests;
 
 use super::pair::{Pair, SUBSYSTEM, namespace, nqn, settings};
-use crate::subsystem::{Hosts, Subsystem};
-use crate::tcp::initiator::InitiatorNews;
+use crate::subsystem::{Hosts, Namespace, Subsystem};
+use crate::tcp::initiator::{InitiatorNews, Standing};
 
 const QUIESCE: Duration = Duration::from_secs(10);
 
@@ -169,6 +169,88 @@ fn another_namespace_under_the_same_number_is_refused() {
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::TimedOut));
     assert!(pair.initiator.state().contains("another one"), "{}", pair.initiator.state());
+}
+
+/// The namespace changes, and the initiator has just been told.
+fn told_of(namespace: Option<Namespace>) -> Pair {
+    let mut pair = Pair::new(8, settings(Digests::NONE), false);
+    pair.connect();
+    while pair.turn() {}
+    match namespace {
+        Some(namespace) => pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), namespace),
+        None => pair.controllers.remove_namespace(pair.now, &nqn(SUBSYSTEM), 1),
+    }
+    pair.run_until("told", |pair| pair.initiator.standing != Standing::Known);
+    pair
+}
+
+#[test]
+fn nothing_is_sent_to_another_namespace() {
+    let mut pair = told_of(Some(Namespace { uuid: [4; 16], ..namespace(false) }));
+    let heard = pair.commands_heard();
+    pair.write(1, 0, &[1; 4096]);
+    let another = |pair: &Pair| match pair.news.last() {
+        Some(InitiatorNews::Lost(why)) => why.contains("another one"),
+        _ => {
+            assert_eq!(pair.commands_heard(), heard, "before it is known who is there");
+            false
+        }
+    };
+    pair.run_until("lost", another);
+    assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::TimedOut));
+    assert!(pair.log.is_empty(), "{:?}", pair.log);
+}
+
+/// What was sent before the event may arrive after the question, which opens the number to the controller.
+#[test]
+fn who_a_namespace_is_is_asked_when_nothing_is_under_way() {
+    let mut pair = slow(8);
+    pair.write(1, 0, &[1; 65_536]);
+    let_it_leave(&mut pair);
+    let other = Namespace { uuid: [4; 16], ..namespace(false) };
+    pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), other);
+    pair.run_until("told", |pair| pair.initiator.standing == Standing::Changed);
+    pair.run_until("answered", |pair| {
+        let answered = !pair.done.is_empty();
+        assert!(answered || pair.initiator.step.is_none());
+        answered
+    });
+    assert_eq!(pair.take(1).map(|(outcome, _)| outcome), Some(Outcome::Done));
+    pair.run_until("lost", |pair| matches!(pair.news.last(), Some(InitiatorNews::Lost(_))));
+}
+
+#[test]
+fn what_came_while_a_namespace_was_identified_goes_on_if_it_is_the_same() {
+    let mut pair = told_of(Some(Namespace { blocks: BlockCount(9000), ..namespace(false) }));
+    let heard = pair.commands_heard();
+    pair.write(1, 0, &[1; 4096]);
+    assert!(!pair.turn() || pair.commands_heard() == heard);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
+    assert_eq!(pair.disk[..4096], [1; 4096]);
+}
+
+#[test]
+fn nothing_is_sent_to_a_namespace_that_is_gone_until_it_is_back() {
+    let mut pair = told_of(None);
+    let gone = |pair: &Pair| matches!(pair.news.last(), Some(InitiatorNews::Unusable(_)));
+    pair.run_until("gone", gone);
+    let heard = pair.commands_heard();
+    pair.read(1, 0, 512);
+    assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::Removed));
+    assert_eq!(pair.commands_heard(), heard);
+    pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), namespace(false));
+    pair.run_until("back", |pair| pair.initiator.standing == Standing::Known);
+    pair.read(2, 0, 512);
+    assert_eq!(pair.finish(2).0, Outcome::Done);
+    assert_eq!(pair.connections(), 1 + usize::from(settings(Digests::NONE).queues), "no break");
+}
+
+#[test]
+fn a_namespace_that_comes_back_while_it_is_asked_for_is_found() {
+    let mut pair = told_of(None);
+    pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), namespace(false));
+    pair.read(1, 0, 512);
+    assert_eq!(pair.finish(1).0, Outcome::Done);
 }
 
 #[test]

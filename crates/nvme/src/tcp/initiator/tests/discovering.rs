@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use block::Instant;
-use contract::{ConnectionId, SendSegment};
+use contract::{ConnectionId, SendSegment, StreamEffect};
 use wire::nvme::fabrics::{Capabilities, ControllerStatus, FabricsType, Property, Register};
 use wire::nvme::log::{
     AddressFamily, DiscoveryEntry, DiscoveryHeader, DiscoverySubtype, GetLog, LogId,
@@ -14,7 +14,7 @@ use wire::nvme_tcp::{
 };
 
 use super::pair::nqn;
-use crate::tcp::initiator::{Discovery, InitiatorEffect};
+use crate::tcp::initiator::Discovery;
 
 const NOW: Instant = Instant(1);
 
@@ -105,15 +105,17 @@ impl Played {
                 continue;
             };
             match effect {
-                InitiatorEffect::Connect { .. } => {
+                StreamEffect::Connect { .. } => {
                     discovery.handle_connected(ConnectionId::default());
                 }
-                InitiatorEffect::Send { batch, .. } => {
+                StreamEffect::Send { batch, .. } => {
                     let heads = batch.segments.iter().flat_map(|segment| match *segment {
                         SendSegment::Head { start, length } => {
                             &batch.head[start as usize..(start + length) as usize]
                         }
-                        SendSegment::Data { .. } => unreachable!("it lends nothing"),
+                        SendSegment::Data { .. } | SendSegment::Zeros { .. } => {
+                            unreachable!("it sends commands alone")
+                        }
                     });
                     let sent: Vec<u8> = heads.copied().collect();
                     discovery.handle_sent(batch);
@@ -123,7 +125,7 @@ impl Played {
                         inbound.drain(..receive.consumed);
                     }
                 }
-                InitiatorEffect::Close { .. } => discovery.handle_closed(None),
+                StreamEffect::Close { .. } => discovery.handle_closed(None),
             }
         }
     }

@@ -9,7 +9,10 @@ use block::{
     BlockCount, BlockSize, Buffer, Completion, Extent, Instant, MachineId, Memory, Operation,
     Outcome, Pool, Request, ShardId, Ticket, VolumeId, limits,
 };
-use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SendBatch};
+use contract::{
+    ConnectionId, Endpoint, ListenerId, Loss, Receive, SendBatch, SessionEffect, SessionIdentity,
+    StreamEffect,
+};
 pub(super) use testkit::nvme::nqn;
 use testkit::pipe::{Pipe, Shown, bytes_of};
 use testkit::{Pages, perform};
@@ -17,9 +20,9 @@ use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
-use crate::tcp::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
+use crate::tcp::initiator::{Initiator, InitiatorNews, Settings};
 use crate::tcp::target;
-use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity};
+use crate::tcp::target::{Connection, Context};
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.
@@ -276,7 +279,7 @@ impl Pair {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
+            shared: &mut self.controllers,
             below: &mut self.requests,
         };
         act(&mut self.wires[wire].machine, &mut ctx)
@@ -323,12 +326,12 @@ impl Pair {
         while let Some(effect) = self.initiator.poll_effect() {
             moved = true;
             match effect {
-                InitiatorEffect::Connect { token, .. } => self.asked.push_back(token),
-                InitiatorEffect::Send { connection, batch } => {
+                StreamEffect::Connect { token, .. } => self.asked.push_back(token),
+                StreamEffect::Send { connection, batch } => {
                     let wire = self.wire_of(connection);
                     self.wires[wire].host.send(batch, &self.memory);
                 }
-                InitiatorEffect::Close { connection, after_send } => {
+                StreamEffect::Close { connection, after_send } => {
                     let wire = self.wire_of(connection);
                     self.wires[wire].host.pipe.end(after_send);
                 }
@@ -353,7 +356,8 @@ impl Pair {
         let address = "127.0.0.1:4420".parse().expect("an address");
         let slot = self.next_slot;
         self.next_slot += 1;
-        let identity = Identity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
+        let identity =
+            SessionIdentity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
         let id = ConnectionId { slot, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.wires.push(Wire {
@@ -438,7 +442,7 @@ impl Pair {
                 now: self.now,
                 memory,
                 pool: &mut self.pool,
-                controllers: &mut self.controllers,
+                shared: &mut self.controllers,
                 below: &mut self.requests,
             };
             match shown {
@@ -465,6 +469,12 @@ impl Pair {
     /// A connection goes silent.
     pub(super) fn hush(&mut self, index: usize) {
         self.wires[index].silent = true;
+    }
+
+    /// I/O commands that the target has heard on the connections there are.
+    pub(super) fn commands_heard(&self) -> u64 {
+        let of_io = |wire: &&Wire| wire.machine.queue().is_some_and(|queue| queue.queue_id != 0);
+        self.wires.iter().filter(of_io).map(|wire| wire.machine.counters().commands).sum()
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -526,9 +536,9 @@ impl Pair {
             moved = true;
             let side = &mut self.wires[index].target;
             match effect {
-                ConnectionEffect::Send(batch) => side.send(batch, &self.memory),
-                ConnectionEffect::Resume => side.pipe.resume(),
-                ConnectionEffect::Close { after_send } => side.pipe.end(after_send),
+                SessionEffect::Send(batch) => side.send(batch, &self.memory),
+                SessionEffect::Resume => side.pipe.resume(),
+                SessionEffect::Close { after_send } => side.pipe.end(after_send),
             }
         }
         moved
@@ -565,7 +575,7 @@ impl Pair {
         while let Some((key, reason)) = self.controllers.poll_close() {
             moved = true;
             if let Some(index) = self.wire_at(key.machine.0) {
-                self.with(index, |machine, ctx| machine.close(reason, ctx));
+                self.with(index, |machine, ctx| machine.handle_close(reason, ctx));
             }
         }
         while let Some(flush) = self.controllers.poll_flush() {

@@ -216,7 +216,7 @@ fn several_r2ts_at_once_are_answered_in_order_in_pieces_of_maxh2cdata() {
                 let header = DataHeader::parse(&batch.head[start as usize..]).expect("a header");
                 Some((header.transfer_tag, header.offset, header.length, header.is_last()))
             }
-            SendSegment::Data { .. } => None,
+            SendSegment::Data { .. } | SendSegment::Zeros { .. } => None,
         });
         heads.collect::<Vec<_>>()
     };

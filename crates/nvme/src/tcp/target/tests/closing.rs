@@ -105,7 +105,7 @@ fn a_close_by_the_controllers_in_every_state_gives_all_memory_back() {
         for (name, reach) in states() {
             let mut world = World::connected(Digests::NONE);
             reach(&mut world);
-            world.with(IO, |connection, ctx| connection.close(reason, ctx));
+            world.with(IO, |connection, ctx| connection.handle_close(reason, ctx));
             world.run();
             world.release_sends(IO);
             let after_send = reason == CloseReason::Reset;

@@ -9,7 +9,7 @@ use super::transfer::IO;
 use super::world::{World, pattern};
 
 /// Takes pages of the pool until `class` finds none of `length` any more.
-fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account, Buffer)> {
+pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account, Buffer)> {
     let mut held = Vec::new();
     loop {
         let mut account = Account::default();
@@ -20,7 +20,7 @@ fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account, Buffer)> {
     }
 }
 
-fn give(world: &mut World, held: Vec<(Account, Buffer)>) {
+pub(super) fn give(world: &mut World, held: Vec<(Account, Buffer)>) {
     for (mut account, buffer) in held {
         let memory: &mut dyn Memory = &mut world.memory;
         world.pool.give(&mut account, memory, buffer);

@@ -291,7 +291,7 @@ fn the_data_digest_covers_what_leaves() {
 
 #[test]
 fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
-    let mut world = World::connected(Digests::NONE);
+    let mut world = World::connected_with(Digests::NONE, 1023, false);
     let one = capsule(Command::read(77, 0, 1, 512), &[], Digests::NONE);
     let count = 2 * TURN_PDUS as usize + 10;
     world.send(IO, &one.repeat(count));

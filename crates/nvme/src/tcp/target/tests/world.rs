@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use block::{
     BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, Pool, ShardId, VolumeId, limits,
 };
-use contract::{ConnectionId, Endpoint, ListenerId, Receive};
+use contract::{
+    ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionEffect, SessionIdentity,
+};
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
 use testkit::pipe::{Pipe, Shown};
@@ -17,7 +19,7 @@ use wire::nvme_tcp::{Digests, ICReq, R2T};
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
-use crate::tcp::target::{Connection, ConnectionEffect, Context, Identity, Settings};
+use crate::tcp::target::{Connection, Context, Settings};
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
@@ -115,7 +117,7 @@ impl World {
         let index = self.links.len();
         let address = "127.0.0.1:4420".parse().expect("an address");
         let identity =
-            Identity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
+            SessionIdentity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
         let id = ConnectionId { slot: index as u32, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.links.push(Link {
@@ -139,7 +141,7 @@ impl World {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            controllers: &mut self.controllers,
+            shared: &mut self.controllers,
             below: &mut self.below,
         };
         act(&mut self.links[link].connection, &mut ctx)
@@ -178,7 +180,7 @@ impl World {
                 now: self.now,
                 memory,
                 pool: &mut self.pool,
-                controllers: &mut self.controllers,
+                shared: &mut self.controllers,
                 below: &mut self.below,
             };
             match shown {
@@ -200,14 +202,14 @@ impl World {
             moved = true;
             let Link { pipe, hold_sends, .. } = &mut self.links[link];
             match effect {
-                ConnectionEffect::Send(batch) => {
+                SessionEffect::Send(batch) => {
                     pipe.send(batch);
                     if !*hold_sends {
                         self.finish_send(link);
                     }
                 }
-                ConnectionEffect::Resume => pipe.resume(),
-                ConnectionEffect::Close { after_send } => pipe.end(after_send),
+                SessionEffect::Resume => pipe.resume(),
+                SessionEffect::Close { after_send } => pipe.end(after_send),
             }
         }
         moved
@@ -220,6 +222,12 @@ impl World {
         sent.extend_from_slice(&bytes);
         batches.push(bytes.len());
         self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
+    }
+
+    /// Bytes outside the pool that leave for a host, or wait to.
+    pub(super) fn held(&self, link: usize) -> usize {
+        let Link { connection, pipe, .. } = &self.links[link];
+        connection.bytes_gathered() + pipe.out.as_ref().map_or(0, SendBatch::bytes_held)
     }
 
     /// Lets the batch that is out go, and all that follows.
@@ -269,7 +277,7 @@ impl World {
         while let Some((key, reason)) = self.controllers.poll_close() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.close(reason, ctx));
+            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
         }
         while let Some(flush) = self.controllers.poll_flush() {
             moved = true;
@@ -384,6 +392,18 @@ impl World {
         sq_size: u16,
         flow_control_off: bool,
     ) -> Entry {
+        self.connect_to(link, SUBSYSTEM, queue_id, controller_id, sq_size, flow_control_off)
+    }
+
+    pub(super) fn connect_to(
+        &mut self,
+        link: usize,
+        subsystem: &str,
+        queue_id: u16,
+        controller_id: u16,
+        sq_size: u16,
+        flow_control_off: bool,
+    ) -> Entry {
         let attributes = ConnectAttributes(if flow_control_off { 4 } else { 0 });
         let connect = Connect {
             record_format: 0,
@@ -395,7 +415,7 @@ impl World {
         let data = ConnectData {
             host_id: [7; 16],
             controller_id,
-            subsystem: nqn(SUBSYSTEM),
+            subsystem: nqn(subsystem),
             host: nqn(HOST),
         };
         self.command_with(link, connect.to_command(), &data.emit());

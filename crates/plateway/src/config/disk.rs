@@ -1,0 +1,143 @@
+//! `[[disk]]`: a name for a disk URI.
+//!
+//! No two disks may lead to the same blocks. In place a `file:` grows and a `null:` gets any size; a `ram:` of another size and a
+//! smaller file would lose data. What is behind a URI is known only once somebody looks.
+
+use toml::Spanned;
+
+use super::file::{NAME, table};
+use super::mistake::{Mistake, Span};
+use super::plan::Refused;
+use super::resolve::Resolver;
+use super::text::quoted;
+use super::thing::{Change, Configured, Thing};
+use super::uri::{DiskUri, UriError};
+
+table! {
+    LowDisk = "[[disk]]" {
+        name: String = NAME,
+        uri: String = "a disk in quotes, such as \"ram:512MiB\"",
+    }
+}
+
+/// `[[disk]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DiskConfig {
+    /// Unique among disks.
+    pub(crate) name: String,
+    /// Where its blocks are; never a `volume:`.
+    pub(crate) uri: DiskUri,
+}
+
+/// What a disk is called in steps.
+pub(crate) fn disk_title(name: &str) -> String {
+    format!("disk {name}")
+}
+
+impl Configured for DiskConfig {
+    fn title(&self) -> String {
+        disk_title(&self.name)
+    }
+
+    fn details(&self) -> String {
+        format!(": {}", self.uri)
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        vec![("", self.uri.to_string())]
+    }
+
+    fn excludes(&self, other: &Thing) -> bool {
+        let Thing::Disk(other) = other else { return false };
+        self.name == other.name || self.uri.same_backing(&other.uri)
+    }
+
+    fn change(&self, to: &Thing) -> Result<Change, Refused> {
+        let to = match to {
+            Thing::Disk(to) if self.uri.same_instruments(&to.uri) => to,
+            _ => return Ok(Change::Replace),
+        };
+        let name = self.name.clone();
+        match (self.uri.innermost(), to.uri.innermost()) {
+            (DiskUri::Ram { bytes: from_bytes }, DiskUri::Ram { bytes: to_bytes }) => {
+                Err(Refused::RamResize { name, from_bytes: *from_bytes, to_bytes: *to_bytes })
+            }
+            (DiskUri::Null { .. }, DiskUri::Null { .. }) => Ok(Change::InPlace),
+            (
+                DiskUri::File { path: a, create_bytes: from },
+                DiskUri::File { path: b, create_bytes: to },
+            ) if a == b => match (*from, *to) {
+                (Some(from_bytes), Some(to_bytes)) if to_bytes < from_bytes => {
+                    Err(Refused::FileShrink { name, from_bytes, to_bytes })
+                }
+                (_, Some(_)) => Ok(Change::InPlace),
+                // The file is there: how it would be created no longer matters.
+                (_, None) => Ok(Change::None),
+            },
+            _ => Ok(Change::Replace),
+        }
+    }
+
+    fn text(&self) -> String {
+        let (name, uri) = (quoted(&self.name), quoted(&self.uri.to_string()));
+        format!("[[disk]]\nname = {name}\nuri = {uri}\n")
+    }
+}
+
+impl DiskConfig {
+    /// The size from which `apply` grows its file, if it does; a file that has another size by then is left alone.
+    pub(crate) fn grows(&self, to: &DiskConfig) -> Option<u64> {
+        let change = self.change(&Thing::Disk(to.clone()));
+        match (change, self.uri.innermost(), to.uri.innermost()) {
+            (Ok(Change::InPlace), DiskUri::File { create_bytes, .. }, DiskUri::File { .. }) => {
+                *create_bytes
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn disks(&mut self, low: &[LowDisk]) -> Vec<DiskConfig> {
+        let mut disks: Vec<DiskConfig> = Vec::new();
+        let mut spans: Vec<Span> = Vec::new();
+        for one in low {
+            let Some(written) = &one.uri else {
+                self.missing(&one.span, "[[disk]]", "uri", "uri = \"ram:512MiB\"");
+                continue;
+            };
+            let uri: DiskUri = match written.get_ref().parse() {
+                Ok(uri) => uri,
+                Err(error) => {
+                    self.uri_mistake(written, error);
+                    continue;
+                }
+            };
+            if matches!(uri.innermost(), DiskUri::Volume { .. }) {
+                let message = "a volume cannot be a disk of the configuration";
+                let help = "name the disks of that volume instead";
+                self.push(Mistake::error(written.span(), message).help(help));
+                continue;
+            }
+            let Some(name) = &one.name else { continue };
+            let name = name.get_ref().clone();
+            if let Some(first) = disks.iter().position(|disk| disk.uri.same_backing(&uri)) {
+                let message = format!(
+                    "disks {} and {name} are the same blocks: {}",
+                    disks[first].name,
+                    uri.innermost()
+                );
+                self.push(Mistake::error(written.span(), message).first(&spans[first]));
+            }
+            self.place(disk_title(&name), "", written.span());
+            disks.push(DiskConfig { name, uri });
+            spans.push(written.span());
+        }
+        disks
+    }
+
+    fn uri_mistake(&mut self, written: &Spanned<String>, error: UriError) {
+        let span = self.within(written, error.at.clone());
+        self.push(Mistake::error(span, error.message).meant(error.help));
+    }
+}

@@ -1,0 +1,229 @@
+//! `[[link]]`: where frames come and go. Exports of protocols that live on frames stand on it.
+//!
+//! Today every link is an Ethernet interface, or a VLAN of one; its key says so, since a link may be something else one day. A link that
+//! nobody wrote is made with the defaults by the export that names its interface. A `[[listener]]` with `aoe` is the former spelling of one:
+//! `aoe` its interface and `link` its `access`. Not here: whether an interface is there.
+
+use std::fmt::{self, Write as _};
+
+use toml::Spanned;
+
+use super::file::{Low, NAME, NUMBER, table};
+use super::listener::LowListener;
+use super::mistake::{Mistake, Span};
+use super::plan::Refused;
+use super::resolve::{Names, Resolver};
+use super::text::quoted;
+use super::thing::{Change, Configured, Thing};
+use super::uri::{VLANS, check_interface, check_name};
+
+table! {
+    #[derive(Clone)]
+    LowLink = "[[link]]" {
+        name: String = NAME,
+        ethernet: String = "the name of an interface in quotes, such as \"eth1\"",
+        vlan: i64 = NUMBER,
+        access: String = "\"packet\" or \"xdp\"",
+    }
+}
+
+/// `[[link]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkConfig {
+    /// Unique among links; that of its interface unless it was given another.
+    pub(crate) name: String,
+    /// Unique among links.
+    pub(crate) ethernet: Ethernet,
+    pub(crate) access: LinkAccess,
+}
+
+/// An interface, or a VLAN of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ethernet {
+    /// As `ip link` shows it.
+    pub(crate) interface: String,
+    /// 1 to 4094; `None` is frames without a tag.
+    pub(crate) vlan: Option<u16>,
+}
+
+impl Ethernet {
+    /// Several interfaces in one VLAN.
+    pub(crate) fn each(interfaces: &[String], vlan: Option<u16>) -> impl Iterator<Item = Self> {
+        interfaces.iter().map(move |interface| Self { interface: interface.clone(), vlan })
+    }
+}
+
+impl fmt::Display for Ethernet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.interface)?;
+        self.vlan.map_or(Ok(()), |vlan| write!(f, " vlan {vlan}"))
+    }
+}
+
+/// How frames of a link are received and sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LinkAccess {
+    /// A packet socket with a ring.
+    #[default]
+    Packet,
+    /// AF_XDP.
+    Xdp,
+}
+
+impl LinkAccess {
+    /// Every spelling, in the order of the documentation.
+    const NAMES: [(&str, LinkAccess); 2] =
+        [("packet", LinkAccess::Packet), ("xdp", LinkAccess::Xdp)];
+}
+
+impl fmt::Display for LinkAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == LinkAccess::Xdp { "xdp" } else { "packet" })
+    }
+}
+
+/// What a link is called in steps.
+pub(crate) fn link_title(name: &str) -> String {
+    format!("link {name}")
+}
+
+impl Configured for LinkConfig {
+    fn title(&self) -> String {
+        link_title(&self.name)
+    }
+
+    fn details(&self) -> String {
+        match self.ethernet.to_string() {
+            ethernet if ethernet == self.name => format!(": {}", self.access),
+            ethernet => format!(": {ethernet}, {}", self.access),
+        }
+    }
+
+    fn excludes(&self, other: &Thing) -> bool {
+        let Thing::Link(other) = other else { return false };
+        self.name == other.name || self.ethernet == other.ethernet
+    }
+
+    /// One that is received in another way is another link.
+    fn change(&self, _: &Thing) -> Result<Change, Refused> {
+        Ok(Change::Replace)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::from("[[link]]\n");
+        // The name that it has by itself is none that could be given.
+        if self.name != self.ethernet.to_string() {
+            let _ = writeln!(text, "name = {}", quoted(&self.name));
+        }
+        let _ = writeln!(text, "ethernet = {}", quoted(&self.ethernet.interface));
+        if let Some(vlan) = self.ethernet.vlan {
+            let _ = writeln!(text, "vlan = {vlan}");
+        }
+        let _ = writeln!(text, "access = \"{}\"", self.access);
+        text
+    }
+}
+
+/// The links of a configuration as far as they are known, each with where it was written.
+#[derive(Debug, Default)]
+pub(crate) struct Links(pub(crate) Vec<(LinkConfig, Span)>);
+
+impl Links {
+    pub(crate) fn named(&self, name: &str) -> Option<&LinkConfig> {
+        self.iter().find(|link| link.name == name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LinkConfig> {
+        self.0.iter().map(|(link, _)| link)
+    }
+
+    /// For messages.
+    pub(crate) fn names(&self) -> Names {
+        let mut names = Names::default();
+        self.0.iter().for_each(|(link, span)| names.push(&link.name, span.clone()));
+        names
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn links(&mut self, low: &[LowLink], listeners: &[LowListener]) -> Links {
+        let mut links = Links::default();
+        for one in low {
+            if one.ethernet.is_none() {
+                self.missing(&one.span, "[[link]]", "ethernet", "ethernet = \"eth1\"");
+            }
+            self.link(one, ("link", "access"), &mut links);
+        }
+        for one in listeners.iter().filter(|one| one.aoe.is_some()) {
+            let (ethernet, vlan, access) = (one.aoe.clone(), one.vlan.clone(), one.link.clone());
+            let low = LowLink { span: one.span.clone(), name: None, ethernet, vlan, access };
+            self.link(&low, ("listener", "link"), &mut links);
+        }
+        links
+    }
+
+    /// `what` it is called where it was written, and its key for [`LinkAccess`].
+    fn link(&mut self, low: &LowLink, (what, key): (&str, &str), links: &mut Links) {
+        let mut access = LinkAccess::default();
+        if let Some(word) = &low.access {
+            match LinkAccess::NAMES.iter().find(|(name, _)| name == word.get_ref()) {
+                Some((_, known)) => access = *known,
+                None => self.unknown_word(word, key, &LinkAccess::NAMES.map(|(name, _)| name)),
+            }
+        }
+        let vlan = self.vlan(&low.vlan);
+        let Some(written) = &low.ethernet else { return };
+        let Some(interface) = self.interface(written) else { return };
+        let ethernet = Ethernet { interface, vlan };
+        if let Some((_, first)) = links.0.iter().find(|(link, _)| link.ethernet == ethernet) {
+            let mistake = Mistake::error(written.span(), format!("two {what}s on {ethernet}"));
+            return self.push(mistake.first(first));
+        }
+        let (name, at) = match &low.name {
+            Some(name) => (name.get_ref().clone(), name.span()),
+            None => (ethernet.to_string(), written.span()),
+        };
+        if let Some(Err(expected)) = low.name.as_ref().map(|name| check_name(name.get_ref())) {
+            self.error(at.clone(), format!("expected {expected}, seen {name:?}"));
+        }
+        self.add_link(LinkConfig { name, ethernet, access }, at, links);
+    }
+
+    fn add_link(&mut self, link: LinkConfig, at: Span, links: &mut Links) {
+        if let Some((other, first)) = links.0.iter().find(|(other, _)| other.name == link.name) {
+            let message = format!("there is a link {:?} already, on {}", link.name, other.ethernet);
+            let help = format!("give the one on {} another name", link.ethernet);
+            self.push(Mistake::error(at, message).first(first).help(help));
+            return;
+        }
+        self.place(link.title(), "", at.clone());
+        links.0.push((link, at));
+    }
+
+    /// The name of the link on an interface, which is added with the defaults where nobody wrote one.
+    pub(crate) fn link_on(&mut self, ethernet: Ethernet, at: Span, links: &mut Links) -> String {
+        if let Some(link) = links.iter().find(|link| link.ethernet == ethernet) {
+            return link.name.clone();
+        }
+        let name = ethernet.to_string();
+        let link = LinkConfig { name: name.clone(), ethernet, access: LinkAccess::default() };
+        self.add_link(link, at, links);
+        name
+    }
+
+    pub(crate) fn vlan(&mut self, low: &Low<i64>) -> Option<u16> {
+        self.number(low, "vlan", VLANS).map(|vlan| vlan as u16)
+    }
+
+    /// The name of an interface, as the kernel takes it.
+    pub(crate) fn interface(&mut self, written: &Spanned<String>) -> Option<String> {
+        let seen = written.get_ref();
+        match check_interface(seen) {
+            Ok(()) => Some(seen.clone()),
+            Err(expected) => {
+                self.error(written.span(), format!("expected {expected}, seen {seen:?}"));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a configuration consists of: disks, volumes, listeners, links and exports; and a step, which adds, removes or changes one.
+//!
+//! Each kind says of itself ([`Configured`]) what it is called, what it stands on, which others cannot be there beside it, and what
+//! becomes of it where it is to be otherwise. So there is one difference of two configurations (`plan`), one inverse of a step and
+//! one line for people. A step holds whole values: it needs neither configuration to be carried out or undone.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::disk::DiskConfig;
+use super::link::LinkConfig;
+use super::listener::ListenerConfig;
+use super::plan::Refused;
+use super::volume::VolumeConfig;
+use crate::protocols::ExportConfig;
+
+/// What every kind of thing says of itself.
+pub(crate) trait Configured {
+    /// Its kind and name, as steps and messages call it; no other thing of a configuration has it.
+    fn title(&self) -> String;
+
+    /// What a step that adds or removes it says besides.
+    fn details(&self) -> String {
+        String::new()
+    }
+
+    /// What can change in place, by key, as a step says it.
+    fn values(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// The titles of what is there before it and goes after it.
+    fn stands_on(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether a change in place of what it stands on changes it, too.
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// Whether the other one, of whatever kind and title, must be gone before it can be there.
+    fn excludes(&self, other: &Thing) -> bool;
+
+    /// What becomes of it where `to`, which has its title and differs, is wanted.
+    fn change(&self, _to: &Thing) -> Result<Change, Refused> {
+        Ok(Change::InPlace)
+    }
+
+    /// Its table, as a file has it.
+    fn text(&self) -> String;
+}
+
+/// What becomes of a thing that is to be otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing: what differs says nothing of a thing that is there.
+    None,
+    InPlace,
+    /// It is removed, with what stands on it, and added again.
+    Replace,
+}
+
+/// One thing of a configuration. The kinds come in this order, and go in the opposite one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Disk(DiskConfig),
+    Volume(VolumeConfig),
+    Listener(ListenerConfig),
+    Link(LinkConfig),
+    Export(ExportConfig),
+}
+
+impl Thing {
+    /// Its kind's place among the kinds.
+    pub(crate) fn kind(&self) -> usize {
+        match self {
+            Thing::Disk(_) => 0,
+            Thing::Volume(_) => 1,
+            Thing::Listener(_) => 2,
+            Thing::Link(_) => 3,
+            Thing::Export(_) => 4,
+        }
+    }
+}
+
+impl Deref for Thing {
+    type Target = dyn Configured;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Thing::Disk(one) => one,
+            Thing::Volume(one) => one,
+            Thing::Listener(one) => one,
+            Thing::Link(one) => one,
+            Thing::Export(one) => &**one,
+        }
+    }
+}
+
+/// One change of what is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// What it stands on is there.
+    Add(Thing),
+    /// Nothing stands on it any more.
+    Remove(Thing),
+    /// In place. Where both are the same it follows what it stands on.
+    Change { from: Thing, to: Thing },
+}
+
+impl Step {
+    /// The thing, as it is to be where it changes.
+    pub(crate) fn thing(&self) -> &Thing {
+        match self {
+            Step::Add(thing) | Step::Remove(thing) | Step::Change { to: thing, .. } => thing,
+        }
+    }
+
+    /// The step that undoes this one.
+    pub(crate) fn inverse(&self) -> Self {
+        match self.clone() {
+            Step::Add(thing) => Step::Remove(thing),
+            Step::Remove(thing) => Step::Add(thing),
+            Step::Change { from, to } => Step::Change { from: to, to: from },
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Add(thing) => {
+                write!(f, "+ {}{}", thing.title(), thing.details())?;
+                // Who may use it is worth a look before it is there.
+                let hosts = thing.values().into_iter().find(|(key, _)| *key == "hosts");
+                hosts.map_or(Ok(()), |(_, hosts)| write!(f, ", hosts {hosts}"))
+            }
+            Step::Remove(thing) => write!(f, "- {}{}", thing.title(), thing.details()),
+            Step::Change { from, to } => {
+                write!(f, "~ {}:", from.title())?;
+                if from == to {
+                    return f.write_str(" size follows its disks");
+                }
+                for ((key, from), (_, to)) in from.values().into_iter().zip(to.values()) {
+                    if from != to {
+                        write!(f, " {key}{}{from} -> {to}", if key.is_empty() { "" } else { " " })?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The control socket: one server behind each path, and nobody but its owner in front of it.
+//!
+//! A lock beside the socket (`PATH.lock`) is held for as long as the server lives and ends with it, however it ends; a socket whose lock is free
+//! is stale and is replaced. The socket is made with mode 0600. Errors name the path, what was seen and what to do.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::io::Errno;
+
+use super::server::{Answering, Ask, Serving, serve};
+use crate::run::RunError;
+
+/// A socket that listens, and is not answered yet.
+#[derive(Debug)]
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    owned: Owned,
+}
+
+/// The path and its lock; the socket goes with it.
+#[derive(Debug)]
+pub(super) struct Owned {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // Still under the lock: it is ours.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl ControlSocket {
+    /// Makes the socket; an error if another server has it.
+    pub(crate) fn open(path: &Path) -> Result<ControlSocket, RunError> {
+        let fail = |doing: &str, error: &dyn std::fmt::Display| {
+            RunError::new(format!("control socket {}: cannot {doing}: {error}", path.display()))
+                .help("name another one with --control or [server] control")
+        };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
+        {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|error| fail("make its directory", &error))?;
+        }
+        let lock_path = path.with_added_extension("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(|error| fail("open its lock", &error))?;
+        let taken = || {
+            let path = path.display();
+            RunError::new(format!("control socket {path}: expected to be the only server, seen another one that answers there"))
+                .help(format!(
+                    "look at it with: plateway status --control {path}; a second server needs another --control"
+                ))
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(taken()),
+            Err(errno) => return Err(fail("lock it", &errno)),
+        }
+        match UnixStream::connect(path) {
+            Ok(_) => return Err(taken()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(|error| fail("replace a stale one", &error))?;
+            }
+            Err(error) => return Err(fail("look whether a server answers there", &error)),
+        }
+        // No other thread makes files yet, so the mask is ours to change.
+        let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(path);
+        rustix::process::umask(mask);
+        let listener = listener.map_err(|error| fail("listen there", &error))?;
+        let owned = Owned { path: path.to_owned(), _lock: lock };
+        Ok(ControlSocket { listener, owned })
+    }
+
+    /// Answers from now on, in a thread of its own: `ask` takes each request to the control thread and says whether it is there.
+    pub(crate) fn serve(
+        self,
+        ask: impl Fn(Ask, Answering) -> bool + Clone + Send + Sync + 'static,
+    ) -> Result<Serving, RunError> {
+        let ControlSocket { listener, owned } = self;
+        serve(listener, owned, ask)
+            .map_err(|error| RunError::new(format!("cannot answer the control socket: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_second_server_is_refused_and_a_stale_socket_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sub/control.sock");
+        let first = ControlSocket::open(&path).unwrap();
+        let error = ControlSocket::open(&path).unwrap_err();
+        assert!(error.line().contains("another one that answers"), "{}", error.line());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(first);
+        assert!(!path.exists());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        ControlSocket::open(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.sock");
+        fs::create_dir(&path).unwrap();
+        assert!(ControlSocket::open(&path).is_err());
+        assert!(path.is_dir());
+    }
+}

@@ -1,0 +1,56 @@
+//! From a URI to what the shards need to reach a target, on links that are open.
+
+use std::time::Duration;
+
+use ::aoe::initiator::{Settings, WINDOW_MAX};
+use contract::LinkId;
+use shard::ImportSettings;
+
+use super::uri::{TargetOptions, TargetUri};
+use crate::config::link::Ethernet;
+use crate::protocols::{Remote, RemoteUri};
+use crate::run::RunError;
+use crate::run::state::StateDirectory;
+
+impl Remote for TargetUri {
+    /// Two interfaces may lead to one station, and then only one initiator may think that it owns the disk.
+    fn same_backing(&self, other: &RemoteUri) -> bool {
+        let RemoteUri::Aoe(other) = other else { return false };
+        let shares = self.interfaces.iter().any(|name| other.interfaces.contains(name));
+        self.address == other.address && self.options.vlan == other.options.vlan && shares
+    }
+
+    /// The first interface: others are more ways to it.
+    fn backing(&self) -> String {
+        let interfaces = self.interfaces.first().cloned().into_iter().collect();
+        let options = TargetOptions { vlan: self.options.vlan, ..TargetOptions::default() };
+        Self { interfaces, options, ..self.clone() }.to_string()
+    }
+
+    fn links(&self) -> Vec<Ethernet> {
+        let vlan = (self.options.vlan > 0).then_some(self.options.vlan);
+        Ethernet::each(&self.interfaces, vlan).collect()
+    }
+
+    fn settings(&self, _: &StateDirectory, links: &[LinkId]) -> Result<ImportSettings, RunError> {
+        Ok(ImportSettings::Aoe(Settings {
+            window: self.options.window,
+            deadline: Duration::from_secs(self.options.deadline_s.into()),
+            quiesce: Duration::from_millis(self.options.quiesce_ms.into()),
+            ..Settings::new(links, self.address)
+        }))
+    }
+
+    fn who_answers(&self) -> String {
+        format!(
+            "plateway discover aoe://{} shows who answers there; targets are silent to stations that their hosts do not name",
+            self.interfaces.join(",")
+        )
+    }
+
+    fn widened(&self, connections: u16, depth: u16) -> RemoteUri {
+        let window = connections.saturating_mul(depth).min(WINDOW_MAX).max(self.options.window);
+        let options = TargetOptions { window, ..self.options.clone() };
+        RemoteUri::Aoe(Self { options, ..self.clone() })
+    }
+}

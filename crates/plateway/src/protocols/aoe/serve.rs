@@ -1,0 +1,146 @@
+//! AoE targets on the shards: a volume at a shelf.slot, with what initiators had set there before.
+//!
+//! A target is taken away and added anew where its links or its volume change; hosts, buffers and size change in place. Its config string
+//! and mask, and its volume's reservation, are loaded from the state directory when it is added (`run/stored`); the shards have them from
+//! then on, and tell what is to be stored.
+
+use std::path::PathBuf;
+
+use ::aoe::filter;
+use ::aoe::{Control, Export, ExportId, Hosts};
+use block::ByteCount;
+use contract::Intake;
+use shard::{AoeExport, ExportKey, Order, StoreKey};
+use uuid::Uuid;
+use volume::Reservation;
+use wire::aoe::{Address, sectors_for_mtu};
+
+use super::config::TargetConfig;
+use crate::config::export;
+use crate::config::link::LinkAccess;
+use crate::protocols::Exported;
+use crate::run::store::Place;
+use crate::run::{RunError, Running};
+
+impl Exported for TargetConfig {
+    fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    /// Silence makes initiators ask again, errors would reach their users.
+    fn is_held_first(&self) -> bool {
+        false
+    }
+
+    fn shown(&self) -> [String; 3] {
+        ["aoe".to_owned(), self.address.to_string(), self.hosts.to_string()]
+    }
+
+    fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError> {
+        let (id, export) = (ExportId(number), self.export(running)?);
+        // What initiators set is in force where it was shown before, and stays.
+        let (mut control, mut reservation) = (Control::default(), Reservation::default());
+        if is_new {
+            let (control_at, reservation_at) = self.places(running)?;
+            (control, reservation) = (control_at.load()?, reservation_at.load()?);
+            running.store().put(StoreKey::AoeControl(id), control_at);
+            running.store().put(StoreKey::Reservation(export.volume), reservation_at);
+        }
+        let export = Box::new(AoeExport { id, export, control, reservation });
+        let what = format!("export {} as aoe {}", self.volume, self.address);
+        running.order(&what, || Order::SetExport(shard::Export::Aoe(export.clone())))
+    }
+
+    fn hide(&self, running: &Running, number: u32) -> Result<(), RunError> {
+        let what = format!("remove export {} as aoe {}", self.volume, self.address);
+        running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))?;
+        running.store().forget(StoreKey::AoeControl(ExportId(number)));
+        let mut others = running.exports().filter(|open| open.number != number);
+        let is_of_volume = |other: &Self| other.volume == self.volume;
+        if !others.any(|open| open.config.as_aoe().is_some_and(is_of_volume)) {
+            // With the last target of a volume its reservation is nothing that could change.
+            let volume = running.volume_facts(&self.volume)?.id;
+            running.store().forget(StoreKey::Reservation(volume));
+        }
+        Ok(())
+    }
+}
+
+impl TargetConfig {
+    /// What to type on a host.
+    pub(crate) fn hint(&self) -> String {
+        format!("modprobe aoe; aoe-discover; its disk is /dev/etherd/e{}", self.address)
+    }
+
+    /// What the shards are told.
+    fn export(&self, running: &Running) -> Result<Export, RunError> {
+        let links = running.link_ids(&self.links)?;
+        let facts = running.volume_facts(&self.volume)?;
+        Ok(Export {
+            uuid: facts.uuid.into_bytes(),
+            read_only: facts.read_only,
+            cache_volatile: facts.cache_volatile,
+            discards: facts.discards,
+            physical_block: facts.physical_block,
+            hosts: match &self.hosts {
+                export::Hosts::Any => Hosts::Any,
+                export::Hosts::List(list) => Hosts::List(list.clone()),
+            },
+            buffers: self.buffers,
+            ..Export::new(self.address, &links, facts.id, ByteCount(facts.bytes))
+        })
+    }
+
+    /// Where its values are stored: the config string and mask, the same on whatever links, and the volume's reservation.
+    fn places(&self, running: &Running) -> Result<(Place, Place), RunError> {
+        let (volume, address) = (&self.volume, self.address);
+        let (control, reservation) = files(running.volume_facts(volume)?.uuid, address);
+        let what = format!("config string and MAC mask of volume {volume} at {address}");
+        let control = running.place(volume, control, what);
+        Ok((control, running.place(volume, reservation, format!("reservation of volume {volume}"))))
+    }
+}
+
+/// The files of a target, and of its volume, in the state directory.
+fn files(uuid: Uuid, address: Address) -> (PathBuf, PathBuf) {
+    (format!("aoe/{uuid}-{address}").into(), format!("reservations/{uuid}").into())
+}
+
+/// Requests, spread over the shards by their source and address.
+pub(crate) fn intake_of_exports(access: LinkAccess, shards: u16) -> Intake {
+    filter::serving(match access {
+        LinkAccess::Packet => shards,
+        // Its queues cannot be steered.
+        LinkAccess::Xdp => 1,
+    })
+}
+
+/// A config string and mask as a line; none if they say nothing.
+pub(crate) fn control_text(control: &Control) -> Option<String> {
+    let is_empty = control.config().is_empty() && control.mask().is_empty();
+    (!is_empty).then(|| control.to_string())
+}
+
+/// What targets can carry on an interface of this MTU.
+pub(crate) fn carried_on(mtu: u32) -> Result<String, String> {
+    match sectors_for_mtu(mtu) {
+        0 => Err(format!("expected an MTU that carries a sector, seen {mtu}")),
+        sectors => Ok(format!("{sectors} sectors a frame")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_another_address_or_volume_are_others() {
+        let file = |uuid: u8, slot| files(Uuid::from_bytes([uuid; 16]), Address::new(7, slot));
+        let (control, reservation) = file(7, 0);
+        assert_ne!(control, file(7, 1).0);
+        assert_ne!(control, file(8, 0).0);
+        // A reservation holds for all targets of a volume.
+        assert_eq!(reservation, file(7, 1).1);
+        assert_ne!(reservation, file(8, 0).1);
+    }
+}

@@ -1,0 +1,109 @@
+//! `aoe://INTERFACE[,INTERFACE...]/SHELF.SLOT`: a target of AoE.
+//!
+//! `?window=N&vlan=N&deadline_s=N&quiesce_ms=N` may follow. In the name of an interface, `,` is written as `%XX`, too. Units: what the
+//! option's name ends in.
+
+use std::fmt;
+use std::ops::Range;
+
+use ::aoe::initiator::WINDOW_MAX;
+use wire::aoe::Address;
+
+use crate::config::uri::{Encoded, Parser, UriError, VLANS, check_interface, options};
+
+pub(crate) const SCHEME: &str = "aoe";
+
+/// How to reach a target of AoE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetUri {
+    /// The interfaces on which it is; one or more, each once.
+    pub(crate) interfaces: Vec<String>,
+    /// Shelf and slot, no wildcard.
+    pub(crate) address: Address,
+    pub(crate) options: TargetOptions,
+}
+
+options! {
+    TargetOptions {
+        /// Commands in flight on each shard, and together no more than the target holds: as many as the Linux driver has in flight.
+        window: u16 = 64, 1..=WINDOW_MAX.into();
+        /// The VLAN on all interfaces; 0 is frames without a tag.
+        vlan: u16 = 0, VLANS;
+        /// How long to send again before requests end in an error.
+        deadline_s: u32 = 60, 1..=86_400;
+        /// How long a target that did not answer may still carry out what it was sent.
+        quiesce_ms: u32 = 10_000, 0..=3_600_000;
+    }
+}
+
+impl fmt::Display for TargetUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_interfaces(f, &self.interfaces)?;
+        write!(f, "/{}{}", self.address, self.options)
+    }
+}
+
+/// `aoe://eth1,eth2`
+fn write_interfaces(f: &mut fmt::Formatter<'_>, interfaces: &[String]) -> fmt::Result {
+    f.write_str("aoe://")?;
+    for (index, interface) in interfaces.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write!(f, "{comma}{}", Encoded(interface.as_bytes(), "?,"))?;
+    }
+    Ok(())
+}
+
+/// Parses what follows the scheme.
+pub(crate) fn parse(parser: &Parser<'_>, at: Range<usize>) -> Result<TargetUri, UriError> {
+    const FORM: &str = "aoe://eth1/7.0";
+    let Some(rest) = parser.uri[at.clone()].strip_prefix("//") else {
+        return Err(parser.expected(at, &format!("// and an interface: {FORM}")));
+    };
+    let (whole, query) = parser.split_query(at.end - rest.len()..at.end);
+    let parts = parser.split(whole.clone(), '/');
+    let [names, address_at] = parts.as_slice() else {
+        return Err(parser.expected(whole, &format!("an interface and shelf.slot: {FORM}")));
+    };
+    let interfaces = interfaces(parser, names.clone())?;
+    let address = parser.uri[address_at.clone()].parse::<Address>().map_err(|_| {
+        let what = "a shelf of 0 to 65534, a dot and a slot of 0 to 254";
+        parser.expected(address_at.clone(), what)
+    })?;
+    let mut options = TargetOptions::default();
+    for (key, value) in parser.options(query, TargetOptions::KEYS)? {
+        options.take(parser, key, value)?;
+    }
+    Ok(TargetUri { interfaces, address, options })
+}
+
+/// Parses whom `discover` asks: `aoe://INTERFACE[,INTERFACE...][?vlan=N]`.
+pub(crate) fn parse_target(
+    parser: &Parser<'_>,
+    at: Range<usize>,
+) -> Result<(Vec<String>, Option<u16>), UriError> {
+    let (names, query) = parser.split_query(at);
+    let end = names.start + parser.uri[names.clone()].trim_end_matches('/').len();
+    let interfaces = interfaces(parser, names.start..end)?;
+    let mut vlan = None;
+    for (key, value) in parser.options(query, &["vlan"])? {
+        vlan = Some(parser.number(value, key, VLANS)? as u16);
+    }
+    Ok((interfaces, vlan))
+}
+
+/// Names of interfaces with commas between them: one at least, each once.
+fn interfaces(parser: &Parser<'_>, at: Range<usize>) -> Result<Vec<String>, UriError> {
+    let mut names: Vec<String> = Vec::new();
+    for part in parser.split(at, ',') {
+        let name = String::from_utf8(parser.decode(part.clone())?).ok();
+        let Some(name) = name.filter(|name| check_interface(name).is_ok()) else {
+            let what = check_interface("").err().unwrap_or_default();
+            return Err(parser.expected(part, what));
+        };
+        if names.contains(&name) {
+            return Err(parser.fail(part, format!("interface {name} is named twice")));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}

@@ -1,0 +1,325 @@
+//! Every protocol by which volumes are exported and disks are reached. Outside this folder nobody names one.
+//!
+//! A protocol is a folder: its keys in the configuration and what they mean (`config`), the URI of its disks (`uri`), its flags, what
+//! its exports and disks are to the shards, whom `discover` asks. Here is what the rest of the program knows of them all; a new
+//! protocol is its folder and a line in each list of this file.
+
+pub(crate) mod aoe;
+pub(crate) mod nvme_tcp;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::{Deref, Range};
+
+use ::aoe::filter;
+use contract::{Intake, LinkId};
+use shard::{ImportSettings, Protocol, StoredValue};
+
+/// What `dissect` makes of a protocol on frames, and of one on connections.
+pub(crate) use self::aoe::dissect::Talk as FrameTalk;
+pub(crate) use self::nvme_tcp::dissect::Conversation as StreamTalk;
+use crate::cli::DiscoverArgs;
+use crate::config::address::HostPort;
+#[cfg(test)]
+use crate::config::file::Written;
+use crate::config::file::{LowArgs, Table};
+use crate::config::link::{Ethernet, LinkAccess, Links};
+use crate::config::mistake::Mistake;
+use crate::config::quick::{Line, QuickWay};
+use crate::config::resolve::Resolver;
+use crate::config::thing::Configured;
+use crate::config::uri::{Parser, UriError};
+use crate::config::volume::VolumeConfig;
+use crate::run::state::StateDirectory;
+use crate::run::{RunError, Running};
+
+/// The protocols that are spoken over connections, by their keys in a `[[listener]]`.
+pub(crate) const STREAMS: [(&str, Protocol); 1] = [("nvme", Protocol::NvmeTcp)];
+
+/// The key of a protocol.
+pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
+    STREAMS.iter().find(|(_, other)| *other == protocol).map_or("?", |(key, _)| key)
+}
+
+/// What a `[[listener]]` may hold.
+pub(crate) const LISTENER_KEYS: &[&str] =
+    &["nvme", "poll_us", "max_connections", "aoe", "link", "vlan"];
+/// What an `[[export]]` may hold: the volume, then each protocol's table.
+pub(crate) const EXPORT_KEYS: &[&str] = &["volume", "nvme", "aoe"];
+/// A table for each of them.
+pub(crate) const EXPORT_EXAMPLES: [&str; 2] = [nvme_tcp::config::EXAMPLE, aoe::config::EXAMPLE];
+
+/// What an `[[export]]` says to each protocol.
+#[derive(Debug, Default)]
+pub(crate) struct LowExports {
+    pub(crate) nvme: Option<nvme_tcp::config::LowNamespace>,
+    pub(crate) aoe: Option<aoe::config::LowTarget>,
+}
+
+impl LowExports {
+    pub(crate) fn read(table: &mut Table<'_, '_>) -> Self {
+        Self { nvme: table.table("nvme"), aoe: table.table("aoe") }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nvme.is_none() && self.aoe.is_none()
+    }
+}
+
+/// The keys of each protocol's table.
+#[cfg(test)]
+pub(crate) fn export_keys() -> [(&'static str, &'static [&'static str]); 2] {
+    fn of<T: Written>() -> (&'static str, &'static [&'static str]) {
+        (T::TITLE, T::KEYS)
+    }
+    [of::<nvme_tcp::config::LowNamespace>(), of::<aoe::config::LowTarget>()]
+}
+
+/// A volume as a protocol shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ExportConfig {
+    NvmeTcp(nvme_tcp::config::NamespaceConfig),
+    Aoe(aoe::config::TargetConfig),
+}
+
+/// What the rest of the program knows of an export.
+pub(crate) trait Exported: Configured {
+    /// The volume, which exists.
+    fn volume(&self) -> &str;
+
+    /// Whether its volume is held before it is hidden for good: hosts then get errors, which tell them more than silence.
+    fn is_held_first(&self) -> bool;
+
+    /// For a table: what it is in, where it is there, and who may use it.
+    fn shown(&self) -> [String; 3];
+
+    /// Shows it to hosts, or once more, as it is now, where it `is_new` no longer. After an error some shards may show it.
+    fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError>;
+
+    /// Hides it from hosts that are shown it or are not. After an error some shards may show it.
+    fn hide(&self, running: &Running, number: u32) -> Result<(), RunError>;
+}
+
+impl Deref for ExportConfig {
+    type Target = dyn Exported;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            ExportConfig::NvmeTcp(one) => one,
+            ExportConfig::Aoe(one) => one,
+        }
+    }
+}
+
+impl ExportConfig {
+    pub(crate) fn as_nvme(&self) -> Option<&nvme_tcp::config::NamespaceConfig> {
+        match self {
+            ExportConfig::NvmeTcp(one) => Some(one),
+            ExportConfig::Aoe(_) => None,
+        }
+    }
+
+    pub(crate) fn as_aoe(&self) -> Option<&aoe::config::TargetConfig> {
+        match self {
+            ExportConfig::NvmeTcp(_) => None,
+            ExportConfig::Aoe(one) => Some(one),
+        }
+    }
+}
+
+/// What to type on a Linux host for the first export of each protocol.
+pub(crate) fn hints(exports: &[ExportConfig], addresses: &[(Protocol, SocketAddr)]) -> Vec<String> {
+    let namespace = exports.iter().find_map(ExportConfig::as_nvme);
+    let target = exports.iter().find_map(ExportConfig::as_aoe);
+    let listener = addresses.iter().find(|(protocol, _)| *protocol == Protocol::NvmeTcp);
+    let connect = namespace.zip(listener).map(|(one, (_, address))| one.hint(*address));
+    connect.into_iter().chain(target.map(|one| one.hint())).collect()
+}
+
+/// Which frames of a link exports take.
+pub(crate) fn intake_of_exports(access: LinkAccess, shards: u16) -> Intake {
+    aoe::serve::intake_of_exports(access, shards)
+}
+
+/// Which frames of a link remote disks take.
+pub(crate) fn intake_of_imports(shards: u16) -> Intake {
+    filter::importing(shards)
+}
+
+/// The exports, protocol by protocol; links that only they name are added to the others.
+pub(crate) fn resolve_exports(
+    resolver: &mut Resolver<'_>,
+    low: &LowArgs,
+    volumes: &[VolumeConfig],
+    links: &mut Links,
+) -> Vec<ExportConfig> {
+    let nvme = nvme_tcp::config::resolve(resolver, low);
+    let aoe = aoe::config::resolve(resolver, low, volumes, links);
+    let aoe = aoe.into_iter().map(ExportConfig::Aoe);
+    nvme.into_iter().map(ExportConfig::NvmeTcp).chain(aoe).collect()
+}
+
+/// The flags of `serve` that say how its disks are exported.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[group(skip)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    pub(crate) nvme: nvme_tcp::Flags,
+    #[command(flatten)]
+    pub(crate) aoe: aoe::Flags,
+}
+
+impl Flags {
+    /// The ways in which disks are exported: NVMe/TCP where none is named. Addresses to listen at are added to `low`.
+    pub(crate) fn ways(
+        &self,
+        low: &mut LowArgs,
+        line: &mut Line,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Vec<Box<dyn QuickWay>> {
+        let mut ways: Vec<Box<dyn QuickWay>> = Vec::new();
+        let nvme = self.nvme.way(low, line);
+        let aoe = self.aoe.way(line, mistakes);
+        ways.extend(nvme.filter(|_| !self.nvme.is_empty() || self.aoe.is_empty()));
+        ways.extend(aoe);
+        ways
+    }
+}
+
+/// A disk of another target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RemoteUri {
+    NvmeTcp(nvme_tcp::uri::NamespaceUri),
+    Aoe(aoe::uri::TargetUri),
+}
+
+/// What the rest of the program knows of a remote disk.
+pub(crate) trait Remote: fmt::Display {
+    /// Whether both lead to the same blocks.
+    fn same_backing(&self, other: &RemoteUri) -> bool;
+
+    /// What names its blocks for good.
+    fn backing(&self) -> String;
+
+    /// The links on which it is; none of one that is reached by connections.
+    fn links(&self) -> Vec<Ethernet> {
+        Vec::new()
+    }
+
+    /// Where its target listens, if it does.
+    fn listener(&self) -> Option<&HostPort> {
+        None
+    }
+
+    /// How the shards reach it; `links` are open.
+    fn settings(
+        &self,
+        state: &StateDirectory,
+        links: &[LinkId],
+    ) -> Result<ImportSettings, RunError>;
+
+    /// What to do about one that cannot be reached.
+    fn who_answers(&self) -> String;
+
+    /// With so many connections from each shard where it has some, and room for the requests of all of them.
+    fn widened(&self, connections: u16, depth: u16) -> RemoteUri;
+}
+
+impl Deref for RemoteUri {
+    type Target = dyn Remote;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            RemoteUri::NvmeTcp(uri) => uri,
+            RemoteUri::Aoe(uri) => uri,
+        }
+    }
+}
+
+impl RemoteUri {
+    /// The schemes, as messages list them.
+    pub(crate) const SCHEMES: [&str; 2] = ["nvme+tcp://", "aoe://"];
+
+    /// Parses what follows a scheme; `None` if it is none of a protocol.
+    pub(crate) fn parse(
+        parser: &Parser<'_>,
+        scheme: &str,
+        at: Range<usize>,
+    ) -> Option<Result<Self, UriError>> {
+        match scheme {
+            nvme_tcp::uri::SCHEME => Some(nvme_tcp::uri::parse(parser, at).map(Self::NvmeTcp)),
+            aoe::uri::SCHEME => Some(aoe::uri::parse(parser, at).map(Self::Aoe)),
+            _ => None,
+        }
+    }
+
+    /// The scheme that is meant by a usual wrong one.
+    pub(crate) fn meant(scheme: &str) -> Option<&'static str> {
+        matches!(scheme, "nvme" | "tcp" | "nvmf").then_some(nvme_tcp::uri::SCHEME)
+    }
+}
+
+/// Whom `discover` asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DiscoveryTarget {
+    /// `nvme+tcp://host[:port]`
+    NvmeTcp(HostPort),
+    /// `aoe://INTERFACE[,INTERFACE...][?vlan=N]`: one or more, each once, all in one VLAN.
+    Aoe { interfaces: Vec<String>, vlan: Option<u16> },
+}
+
+/// Parses whom `discover` asks.
+pub(crate) fn parse_target(text: &str) -> Result<DiscoveryTarget, UriError> {
+    let parser = Parser { uri: text };
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let at = text.len() - rest.len()..text.len();
+    match scheme {
+        nvme_tcp::uri::SCHEME => {
+            nvme_tcp::uri::parse_target(&parser, at).map(DiscoveryTarget::NvmeTcp)
+        }
+        aoe::uri::SCHEME => aoe::uri::parse_target(&parser, at)
+            .map(|(interfaces, vlan)| DiscoveryTarget::Aoe { interfaces, vlan }),
+        _ => {
+            let expected = "a target such as nvme+tcp://127.0.0.1:4420 or aoe://eth1";
+            let mut error = parser.expected(0..text.len(), expected);
+            error.help = nvme_tcp::uri::guess_target(text);
+            Err(error)
+        }
+    }
+}
+
+impl DiscoveryTarget {
+    /// Asks, and shows what it was told.
+    pub(crate) fn discover(&self, args: &DiscoverArgs) -> miette::Result<()> {
+        match self {
+            DiscoveryTarget::NvmeTcp(target) => nvme_tcp::discover::run(args, target),
+            DiscoveryTarget::Aoe { interfaces, vlan } => {
+                aoe::discover::run(args, interfaces, *vlan)
+            }
+        }
+    }
+}
+
+/// The flags of `discover` that belong to one protocol.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[group(skip)]
+pub(crate) struct DiscoverFlags {
+    /// Who to say that we are
+    #[arg(long, value_name = "NQN")]
+    pub(crate) host_nqn: Option<nvme_tcp::nqn::Nqn>,
+}
+
+/// What exports can carry on an interface of this MTU, in a few words, or why nothing.
+pub(crate) fn carried_on(mtu: u32) -> Result<String, String> {
+    aoe::serve::carried_on(mtu)
+}
+
+/// A value that is to be stored, as a line; none if it says nothing.
+pub(crate) fn stored_text(value: &StoredValue) -> Option<String> {
+    match value {
+        StoredValue::AoeControl(control) => aoe::serve::control_text(control),
+        StoredValue::Reservation(reservation) => {
+            (!reservation.is_free()).then(|| reservation.to_string())
+        }
+    }
+}

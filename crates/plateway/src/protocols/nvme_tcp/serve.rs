@@ -1,0 +1,86 @@
+//! Namespaces on the shards: a subsystem is shown with all of its namespaces, and hosts get the event from the difference.
+
+use std::net::SocketAddr;
+
+use ::nvme::subsystem::{Hosts, Namespace, Subsystem};
+use block::{BlockSize, ByteCount};
+use shard::{Export, ExportKey, Order};
+
+use super::config::NamespaceConfig;
+use super::nqn::Nqn;
+use crate::config::export;
+use crate::protocols::Exported;
+use crate::run::{RunError, Running};
+
+impl Exported for NamespaceConfig {
+    fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    fn is_held_first(&self) -> bool {
+        true
+    }
+
+    fn shown(&self) -> [String; 3] {
+        [self.subsystem.to_string(), self.nsid.to_string(), self.hosts.to_string()]
+    }
+
+    fn show(&self, running: &Running, number: u32, _: bool) -> Result<(), RunError> {
+        self.set(running, number, Some(self))
+    }
+
+    fn hide(&self, running: &Running, number: u32) -> Result<(), RunError> {
+        self.set(running, number, None)
+    }
+}
+
+impl NamespaceConfig {
+    /// Shows the subsystem with `own` in the place of this export; without any namespace there is none.
+    fn set(&self, running: &Running, number: u32, own: Option<&Self>) -> Result<(), RunError> {
+        let others = running.exports().filter(|open| open.number != number);
+        let others = others.filter_map(|open| open.config.as_nvme());
+        let all = others.filter(|other| other.subsystem == self.subsystem).chain(own);
+        let mut subsystem: Option<Subsystem> = None;
+        for one in all {
+            let hosts = match &one.hosts {
+                export::Hosts::Any => Hosts::Any,
+                export::Hosts::List(list) => Hosts::List(list.iter().map(Nqn::to_wire).collect()),
+            };
+            let namespace = one.namespace(running)?;
+            let all =
+                subsystem.unwrap_or_else(|| Subsystem::new(self.subsystem.to_wire(), Hosts::Any));
+            // Where hosts change, one export after the other, the last word is that of the one that changes.
+            subsystem = Some(Subsystem { hosts, ..all.with_namespace(namespace) });
+        }
+        running.order(&format!("show subsystem {}", self.subsystem), || match &subsystem {
+            Some(subsystem) => Order::SetExport(Export::Nvme(Box::new(subsystem.clone()))),
+            None => Order::RemoveExport(ExportKey::Nvme(self.subsystem.to_wire())),
+        })
+    }
+
+    /// What to type on a host.
+    pub(crate) fn hint(&self, address: SocketAddr) -> String {
+        let host = match address.ip() {
+            ip if ip.is_unspecified() => "ADDRESS".to_owned(),
+            ip => ip.to_string(),
+        };
+        format!("nvme connect -t tcp -a {host} -s {} -n {}", address.port(), self.subsystem)
+    }
+
+    fn namespace(&self, running: &Running) -> Result<Namespace, RunError> {
+        let facts = running.volume_facts(&self.volume)?;
+        let block_size = BlockSize::new(u64::from(facts.block_size)).unwrap_or(BlockSize::B512);
+        Ok(Namespace {
+            nsid: self.nsid,
+            volume: facts.id,
+            uuid: facts.uuid.into_bytes(),
+            block_size,
+            blocks: block_size.blocks_in(ByteCount(facts.bytes)),
+            read_only: facts.read_only,
+            cache_volatile: facts.cache_volatile,
+            discards: facts.discards,
+            discard_zeroes: facts.discard_zeroes,
+            physical_block: facts.physical_block,
+        })
+    }
+}

@@ -1,0 +1,247 @@
+//! News of the shards as log lines on standard error, and what they say of disks.
+//!
+//! Every shard tells its own view: a disk that three shards see slow is told once. Peers that misbehave are told of at a bounded rate,
+//! and what was left out is counted. Units: none; times by the system's clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use block::ShardId;
+use contract::{DiskFacts, DiskId, LinkId};
+use shard::News;
+use volume::gate::Health;
+
+/// So many lines about peers are written at once ...
+const PEERS_BURST: u32 = 10;
+/// ... and then one for each of these.
+const PEERS_EVERY: Duration = Duration::from_secs(5);
+
+/// What was told so far.
+#[derive(Debug)]
+pub(super) struct EventLog {
+    names: BTreeMap<DiskId, String>,
+    links: BTreeMap<LinkId, String>,
+    health: BTreeMap<DiskId, Health>,
+    protected: BTreeSet<DiskId>,
+    /// What each shard knows of the remote disks.
+    remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
+    allowance: u32,
+    refilled: Instant,
+    left_out: u64,
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        EventLog {
+            names: BTreeMap::new(),
+            links: BTreeMap::new(),
+            health: BTreeMap::new(),
+            protected: BTreeSet::new(),
+            remote: BTreeMap::new(),
+            allowance: PEERS_BURST,
+            refilled: Instant::now(),
+            left_out: 0,
+        }
+    }
+}
+
+impl EventLog {
+    /// A disk has this name.
+    pub(super) fn name(&mut self, disk: DiskId, name: &str) {
+        self.names.insert(disk, name.to_owned());
+    }
+
+    /// A link has this name.
+    pub(super) fn name_link(&mut self, link: LinkId, name: &str) {
+        self.links.insert(link, name.to_owned());
+    }
+
+    /// A disk was reopened: what was told of it is over.
+    pub(super) fn forget(&mut self, disk: DiskId) {
+        self.health.remove(&disk);
+        self.protected.remove(&disk);
+    }
+
+    /// Whether a disk takes no writes since something failed.
+    pub(super) fn is_protected(&self, disk: DiskId) -> bool {
+        self.protected.contains(&disk)
+    }
+
+    /// A shard reached a remote disk and found this, if it has not told of something newer.
+    pub(super) fn note_reached(&mut self, disk: DiskId, shard: ShardId, facts: DiskFacts) {
+        self.remote.entry(disk).or_default().entry(shard).or_insert(facts);
+    }
+
+    /// A shard knows this of a remote disk now.
+    pub(super) fn note_remote(&mut self, disk: DiskId, shard: ShardId, facts: DiskFacts) {
+        self.remote.entry(disk).or_default().insert(shard, facts);
+    }
+
+    /// A remote disk is gone.
+    pub(super) fn forget_remote(&mut self, disk: DiskId) {
+        self.remote.remove(&disk);
+    }
+
+    /// What may be relied on of a remote disk: what the shard knows that knows the smallest. So a volume grows once all shards take requests to
+    /// what is new, and shrinks at once.
+    pub(super) fn remote_facts(&self, disk: DiskId) -> Option<DiskFacts> {
+        self.remote.get(&disk)?.values().min_by_key(|facts| facts.size).cloned()
+    }
+
+    /// Tells what is new.
+    pub(super) fn tell(&mut self, news: &News) {
+        if let Some(line) = self.line(news, Instant::now()) {
+            log(&line);
+        }
+    }
+
+    fn line(&mut self, news: &News, now: Instant) -> Option<String> {
+        match news {
+            News::DiskHealth(disk, health) => {
+                let before = self.health.insert(*disk, *health).unwrap_or(Health::Well);
+                let name = self.name_of(*disk);
+                let slow = block::limits::DISK_SLOW.as_secs();
+                let stuck = block::limits::DISK_STUCK.as_secs();
+                match health {
+                    health if *health == before => None,
+                    Health::Well => Some(format!("disk {name} answers again")),
+                    Health::Slow => {
+                        Some(format!("disk {name} is slow: a request is older than {slow} s"))
+                    }
+                    Health::Stuck => Some(format!(
+                        "disk {name} is stuck: a request is older than {stuck} s, its paths are failed; \
+                         plateway disks list shows it"
+                    )),
+                }
+            }
+            News::DiskProtected(disk, failure) => {
+                let name = self.name_of(*disk);
+                self.protected.insert(*disk).then(|| {
+                    format!(
+                        "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
+                         plateway disks reopen {name}"
+                    )
+                })
+            }
+            // Its size is told by what follows it, and by `News::Import`.
+            News::DiskChanged(..) => None,
+            // Whoever stores it says what went wrong.
+            News::Store { .. } => None,
+            News::Warning(text) => Some(format!("warning: {}", self.with_links(text))),
+            News::Import(disk, what) => {
+                Some(format!("disk {}: {}", self.name_of(*disk), self.with_links(what)))
+            }
+            News::Closed { peer, reason } => {
+                while self.allowance < PEERS_BURST && now >= self.refilled + PEERS_EVERY {
+                    self.allowance += 1;
+                    self.refilled += PEERS_EVERY;
+                }
+                if self.allowance == PEERS_BURST {
+                    self.refilled = now;
+                }
+                if self.allowance == 0 {
+                    self.left_out += 1;
+                    return None;
+                }
+                self.allowance -= 1;
+                let more = match std::mem::take(&mut self.left_out) {
+                    0 => String::new(),
+                    count => format!(" ({count} more like it were not shown)"),
+                };
+                Some(format!("connection of {peer} closed: {reason}{more}"))
+            }
+        }
+    }
+
+    /// A text in which shards named links by their numbers, with the names of interfaces.
+    pub(super) fn with_links(&self, text: &str) -> String {
+        // The largest number first: link 1 stands at the beginning of link 12.
+        let links = self.links.iter().rev();
+        links.fold(text.to_owned(), |text, (link, name)| text.replace(&link.to_string(), name))
+    }
+
+    fn name_of(&self, disk: DiskId) -> String {
+        self.names.get(&disk).cloned().unwrap_or_else(|| format!("number {}", disk.0))
+    }
+}
+
+/// Writes a line for people to standard error, which may be closed.
+pub(crate) fn log(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "plateway: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_several_shards_see_slow_is_told_once() {
+        let mut event_log = EventLog::default();
+        event_log.name(DiskId(3), "d0");
+        let now = Instant::now();
+        let slow = News::DiskHealth(DiskId(3), Health::Slow);
+        assert!(event_log.line(&slow, now).unwrap().contains("disk d0 is slow"));
+        assert_eq!(event_log.line(&slow, now), None);
+        let well = News::DiskHealth(DiskId(3), Health::Well);
+        assert!(event_log.line(&well, now).unwrap().contains("answers again"));
+    }
+
+    #[test]
+    fn an_address_that_is_used_twice_is_told_with_its_interface() {
+        let mut event_log = EventLog::default();
+        event_log.name_link(LinkId(3), "eth1 vlan 5");
+        let notice = aoe::target::Notice::AddressTwice {
+            link: LinkId(3),
+            address: wire::aoe::Address::new(7, 0),
+            by: wire::ethernet::MacAddress([2, 0, 0, 0, 0, 9]),
+        };
+        let news = News::Warning(notice.to_string());
+        let line = event_log.line(&news, Instant::now()).unwrap();
+        assert!(line.starts_with("warning: 7.0 "), "{line}");
+        assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");
+    }
+
+    #[test]
+    fn a_protected_disk_is_told_with_the_next_command() {
+        let mut event_log = EventLog::default();
+        event_log.name(DiskId(0), "d7");
+        let news = News::DiskProtected(DiskId(0), block::Failure::MediumWrite);
+        let line = event_log.line(&news, Instant::now()).unwrap();
+        assert!(line.contains("plateway disks reopen d7"), "{line}");
+        assert!(event_log.is_protected(DiskId(0)));
+        event_log.forget(DiskId(0));
+        assert!(!event_log.is_protected(DiskId(0)));
+    }
+
+    #[test]
+    fn a_remote_disk_grows_when_the_last_shard_knows_it_and_shrinks_with_the_first() {
+        let mut event_log = EventLog::default();
+        let disk = DiskId(4);
+        assert_eq!(event_log.remote_facts(disk), None);
+        let facts = |bytes| reactor::disk::memory_facts(block::ByteCount(bytes));
+        event_log.note_remote(disk, ShardId(0), facts(4096));
+        event_log.note_remote(disk, ShardId(1), facts(4096));
+        event_log.note_remote(disk, ShardId(1), facts(8192));
+        assert_eq!(event_log.remote_facts(disk), Some(facts(4096)));
+        event_log.note_remote(disk, ShardId(0), facts(8192));
+        assert_eq!(event_log.remote_facts(disk), Some(facts(8192)));
+        event_log.note_remote(disk, ShardId(0), facts(512));
+        assert_eq!(event_log.remote_facts(disk), Some(facts(512)));
+        event_log.forget_remote(disk);
+        assert_eq!(event_log.remote_facts(disk), None);
+    }
+
+    #[test]
+    fn peers_that_misbehave_are_told_at_a_bounded_rate_and_counted() {
+        let mut event_log = EventLog::default();
+        let start = Instant::now();
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let news = News::Closed { peer, reason: "garbage".to_owned() };
+        let told = (0..1000).filter(|_| event_log.line(&news, start).is_some()).count();
+        assert_eq!(told, PEERS_BURST as usize);
+        let line = event_log.line(&news, start + PEERS_EVERY).unwrap();
+        assert!(line.contains("990 more"), "{line}");
+        assert_eq!(event_log.line(&news, start + PEERS_EVERY), None);
+    }
+}

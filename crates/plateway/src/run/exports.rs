@@ -1,0 +1,87 @@
+//! Exports: shown to hosts, shown otherwise, and hidden, each by the orders of its protocol.
+//!
+//! Here is what all protocols have in common: a volume that was held is let go on before it is shown, one that is about to be removed is held
+//! before hosts hear of it, and the book changes when all shards have answered. If not all do, all are told again what is in the book.
+
+use super::error::RunError;
+use super::shape::{self, VolumeFacts};
+use super::{OpenVolume, Running};
+use crate::protocols::ExportConfig;
+
+/// An export that hosts are shown.
+#[derive(Debug)]
+pub(crate) struct OpenExport {
+    /// Never used again, so that what is late for an old one finds nothing.
+    pub(crate) number: u32,
+    pub(crate) config: ExportConfig,
+}
+
+impl Running {
+    pub(super) fn add_export(&mut self, config: &ExportConfig) -> Result<(), RunError> {
+        if self.volume(config.volume())?.quiesced {
+            // Its removal was begun and is being undone.
+            self.resume_volume(config.volume())?;
+        }
+        let number = self.numbers.export();
+        config.show(self, number, true).inspect_err(|_| drop(config.hide(self, number)))?;
+        let open = OpenExport { number, config: config.clone() };
+        self.exports.insert(config.title(), open);
+        Ok(())
+    }
+
+    /// `going` are volumes that a later step removes.
+    pub(super) fn remove_export(
+        &mut self,
+        config: &ExportConfig,
+        going: &[String],
+    ) -> Result<(), RunError> {
+        let volume = config.volume();
+        let is_last = self.exports_of(volume).count() == 1;
+        if is_last && config.is_held_first() && going.iter().any(|going| going == volume) {
+            self.quiesce_volume(volume)?;
+        }
+        let Some(number) = self.exports.get(&config.title()).map(|open| open.number) else {
+            return Ok(());
+        };
+        if let Err(error) = config.hide(self, number) {
+            let _ = config.hide(self, number);
+            // Under another number: what is late for this one finds nothing.
+            let number = self.numbers.export();
+            self.exports[&config.title()].number = number;
+            let _ = config.show(self, number, true);
+            return Err(error);
+        }
+        self.exports.shift_remove(&config.title());
+        Ok(())
+    }
+
+    pub(super) fn change_export(&mut self, to: &ExportConfig) -> Result<(), RunError> {
+        let Some(OpenExport { number, config }) = self.exports.get(&to.title()) else {
+            return self.add_export(to);
+        };
+        to.show(self, *number, false).inspect_err(|_| drop(config.show(self, *number, false)))?;
+        self.exports[&to.title()].config.clone_from(to);
+        Ok(())
+    }
+
+    /// Shows hosts a volume as it is now, wherever it is exported.
+    pub(super) fn renew_exports_of(&self, volume: &str) -> Result<(), RunError> {
+        let mut mine = self.exports_of(volume);
+        mine.try_for_each(|open| open.config.show(self, open.number, false))
+    }
+
+    fn exports_of(&self, volume: &str) -> impl Iterator<Item = &OpenExport> {
+        self.exports.values().filter(move |open| open.config.volume() == volume)
+    }
+
+    /// What is exported, in the order of the configuration.
+    pub(crate) fn exports(&self) -> impl Iterator<Item = &OpenExport> {
+        self.exports.values()
+    }
+
+    /// What an export tells of its volume.
+    pub(crate) fn volume_facts(&self, name: &str) -> Result<VolumeFacts, RunError> {
+        let OpenVolume { id, config, layout, uuid, .. } = self.volume(name)?;
+        shape::facts(config, *id, *uuid, layout, &self.parts(config)?)
+    }
+}

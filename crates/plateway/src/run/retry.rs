@@ -1,0 +1,54 @@
+//! Trying again what is in use: what a killed process held may be held a moment longer.
+//!
+//! The kernel closes the sockets and files of a ring that died with its process in the background, so a server that is started again at once can find its
+//! address in use and its disks locked. It tries again for [`RETRIED_FOR`] before it believes that somebody else has them.
+
+use std::time::{Duration, Instant};
+
+/// For how long something in use is tried again.
+const RETRIED_FOR: Duration = Duration::from_secs(3);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Attempts something until it succeeds, fails otherwise than `is_in_use` names, or has been in use for [`RETRIED_FOR`].
+pub(super) fn retry_in_use<T, E>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    is_in_use: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if is_in_use(&error) && begun.elapsed() < RETRIED_FOR => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_let_go_is_taken_and_another_error_is_told_at_once() {
+        let mut held = 2;
+        let taken = retry_in_use(
+            || {
+                held -= 1;
+                if held > 0 { Err("in use") } else { Ok(7) }
+            },
+            |error| *error == "in use",
+        );
+        assert_eq!(taken, Ok(7));
+        let mut attempts = 0;
+        let refused: Result<(), _> = retry_in_use(
+            || {
+                attempts += 1;
+                Err("not permitted")
+            },
+            |error| *error == "in use",
+        );
+        assert_eq!((refused, attempts), (Err("not permitted"), 1));
+    }
+}

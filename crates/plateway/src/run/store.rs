@@ -1,0 +1,285 @@
+//! What initiators change and a restart must not: config strings and MAC masks of AoE exports, reservations of volumes.
+//!
+//! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT` and `reservations/UUID` in the state directory; a
+//! value that says nothing has none. A file is replaced as a whole (`state`). A file that is not understood is left alone, and its export is refused until somebody has looked at it: a
+//! mask or reservation that is forgotten would let in whom it kept out.
+//!
+//! ```text
+//!   shard --News::Store--> mail thread --channel--> this thread: write, sync --Mail::Stored--> shard, which then answers the initiator
+//! ```
+//!
+//! A thread of its own does it, which waits for nothing but the disk of the directory: neither the mail nor an order of the control thread ever waits for it,
+//! and while the control thread waits for a shard, the shard may wait for this. Errors are logged once for each file until it can be written again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::{fs, io};
+
+use block::ShardId;
+use reactor::Handle;
+use shard::{Mail, StoreKey, StoredValue};
+
+use super::error::RunError;
+use super::event_log::log;
+use super::state::StateDirectory;
+use super::{Running, identity};
+use crate::protocols::stored_text;
+
+/// Where a value is stored, and what it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    at: At,
+    what: String,
+}
+
+#[derive(Clone, Debug)]
+enum At {
+    File(StateDirectory, PathBuf),
+    /// Of volumes that have another identity after a restart: as long as the process, so that an export may move to other interfaces.
+    Memory(Arc<Mutex<Option<String>>>),
+}
+
+impl Running {
+    pub(crate) fn store(&self) -> &Store {
+        self.shards.store()
+    }
+
+    /// Where a value of a volume's export is stored: in a file of the state directory, if the volume is the same after a restart.
+    pub(crate) fn place(&self, volume: &str, file: PathBuf, what: String) -> Place {
+        self.store().place(file, &self.state, what, !self.is_lasting(volume))
+    }
+
+    /// Whether a volume has the same identity after a restart.
+    fn is_lasting(&self, volume: &str) -> bool {
+        let Some(volume) = self.volumes.get(volume) else { return false };
+        let is_known = |disk: &String| {
+            let disk = self.disks.get(disk);
+            disk.is_some_and(|disk| identity::backing(&disk.config.uri).is_some())
+        };
+        volume.config.uuid.is_some() || volume.config.layout.disks().iter().all(is_known)
+    }
+}
+
+impl Place {
+    /// What is stored; the default, where there is nothing.
+    pub(crate) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
+        let fail = |doing: &str, seen: String| {
+            let place =
+                self.path().map_or_else(String::new, |path| format!("{}: ", path.display()));
+            RunError::new(format!("cannot {doing} the {}: {place}{seen}", self.what))
+                .help("it is left as it is; mend it, or move it away to begin without it")
+        };
+        let text = match &self.at {
+            At::Memory(kept) => lock(kept).clone(),
+            At::File(state, name) => match fs::read_to_string(state.path().join(name)) {
+                Ok(text) => Some(text),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(fail("read", error.to_string())),
+            },
+        };
+        let Some(text) = text else { return Ok(T::default()) };
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => {
+                line.parse().map_err(|error: T::Err| fail("understand", error.to_string()))
+            }
+            _ => Err(fail("understand", "expected one line".to_owned())),
+        }
+    }
+
+    /// Stores a value durably; `None` says nothing.
+    fn store(&self, value: Option<String>) -> io::Result<()> {
+        match (&self.at, value) {
+            (At::Memory(kept), value) => *lock(kept) = value,
+            // Values of one key come one after the other, and no two servers have one volume.
+            (At::File(state, name), Some(value)) => {
+                state
+                    .replace(name, &format!("# The {}, kept by plateway.\n{value}\n", self.what))?;
+            }
+            (At::File(state, name), None) => state.remove(name)?,
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        match &self.at {
+            At::File(state, name) => Some(state.path().join(name)),
+            At::Memory(_) => None,
+        }
+    }
+}
+
+/// A value that a shard wants to be durable.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// The shard that waits.
+    pub(super) from: ShardId,
+    /// Which value.
+    pub(super) key: StoreKey,
+    /// Which version of it.
+    pub(super) version: u64,
+    /// The value.
+    pub(super) value: StoredValue,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    /// What is kept in memory alone, by the file that it would have.
+    memory: BTreeMap<PathBuf, Arc<Mutex<Option<String>>>>,
+    known: Vec<(StoreKey, Place)>,
+}
+
+/// The thread that stores, and what it knows of exports.
+#[derive(Debug)]
+pub(crate) struct Store {
+    places: Arc<Mutex<Places>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Store {
+    /// Begins to store what comes through the channel, until all of its senders are gone.
+    pub(super) fn start(handle: Arc<Handle<Mail>>) -> io::Result<(Store, Sender<Job>)> {
+        let (jobs, work) = mpsc::channel();
+        let places: Arc<Mutex<Places>> = Arc::default();
+        let known = places.clone();
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || store(&handle, &known, &work))?;
+        Ok((Store { places, thread: Some(thread) }, jobs))
+    }
+
+    /// Where a value is stored: in a file, or where `in_memory` only as long as the process.
+    fn place(&self, file: PathBuf, state: &StateDirectory, what: String, in_memory: bool) -> Place {
+        let at = match in_memory {
+            true => At::Memory(lock(&self.places).memory.entry(file).or_default().clone()),
+            false => At::File(state.clone(), file),
+        };
+        Place { at, what }
+    }
+
+    /// From now on this value is stored there.
+    pub(crate) fn put(&self, key: StoreKey, place: Place) {
+        let mut places = lock(&self.places);
+        places.known.retain(|(other, _)| *other != key);
+        places.known.push((key, place));
+    }
+
+    /// Nothing changes this value any more.
+    pub(crate) fn forget(&self, key: StoreKey) {
+        lock(&self.places).known.retain(|(other, _)| *other != key);
+    }
+
+    /// Waits for the end of the thread.
+    pub(super) fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn store(handle: &Handle<Mail>, places: &Mutex<Places>, work: &Receiver<Job>) {
+    let mut complained: BTreeSet<PathBuf> = BTreeSet::new();
+    for Job { from, key, version, value } in work {
+        let known = |(other, _): &&(StoreKey, Place)| *other == key;
+        let place = lock(places).known.iter().find(known).map(|(_, place)| place.clone());
+        let stored = place.is_some_and(|place| match place.store(stored_text(&value)) {
+            Ok(()) => {
+                if let Some(path) = place.path() {
+                    complained.remove(&path);
+                }
+                true
+            }
+            Err(error) => {
+                let path = place.path().unwrap_or_default();
+                if complained.insert(path.clone()) {
+                    let (what, path) = (&place.what, path.display());
+                    log(&format!(
+                        "cannot store the {what}: {path}: {error}; initiators are refused the change"
+                    ));
+                }
+                false
+            }
+        });
+        handle.send(from, Mail::Stored { key, version, stored });
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::aoe::Control;
+    use volume::Reservation;
+    use wire::ethernet::MacAddress;
+
+    use super::*;
+
+    fn control() -> Control {
+        Control::with(b"hello", &[MacAddress([2, 0, 0, 0, 0, 1])]).unwrap()
+    }
+
+    fn file(state: &StateDirectory, name: &str, what: &str) -> Place {
+        Place { at: At::File(state.clone(), name.into()), what: what.to_owned() }
+    }
+
+    fn place(state: &StateDirectory) -> Place {
+        file(state, "aoe/7-7.0", "config string and MAC mask of volume v0 at 7.0")
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded_and_what_says_nothing_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::new(&directory.path().join("a/b"));
+        let place = place(&state);
+        assert_eq!(place.load::<Control>().unwrap(), Control::default());
+        place.store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
+        assert_eq!(place.load::<Control>().unwrap(), control());
+        place.store(stored_text(&StoredValue::AoeControl(Control::default()))).unwrap();
+        assert_eq!(place.load::<Control>().unwrap(), Control::default());
+        assert_eq!(fs::read_dir(state.path().join("aoe")).unwrap().count(), 0);
+        // Twice is once.
+        place.store(None).unwrap();
+        let reservation = file(&state, "reservations/7", "reservation of volume v0");
+        assert!(reservation.load::<Reservation>().unwrap().is_free());
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = place(&StateDirectory::new(directory.path()));
+        place.store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
+        let path = place.path().unwrap();
+        for damaged in
+            ["", "config zz mask\n", "# only a remark\n", "config - mask\nconfig - mask\n"]
+        {
+            fs::write(&path, damaged).unwrap();
+            let error = place.load::<Control>().unwrap_err().line();
+            assert!(
+                error.contains(
+                    "cannot understand the config string and MAC mask of volume v0 at 7.0: "
+                ),
+                "{error}"
+            );
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+        }
+    }
+
+    #[test]
+    fn memory_keeps_what_no_file_could_keep_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store { places: Arc::default(), thread: None };
+        let state = StateDirectory::new(directory.path());
+        let kept = || store.place("aoe/7-7.0".into(), &state, "mask".to_owned(), true);
+        kept().store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
+        assert_eq!(kept().load::<Control>().unwrap(), control());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! The book of what runs, while orders fail: whatever was told to some shards only, the book says what was before, and `apply` finds it again.
+
+use super::*;
+use crate::config::defaults::Defaults;
+use crate::config::{Checked, check};
+
+fn args(directory: &std::path::Path, text: &str) -> HiArgs {
+    let state = directory.join("state");
+    let defaults = Defaults { cpus: vec![0, 1], control: directory.join("c"), state };
+    let text = format!("[server]\nshards = [0, 1]\nmemory = \"32MiB\"\n{text}");
+    match check("p.toml", &text, &defaults) {
+        Ok(Checked { args, .. }) => args,
+        Err(wrong) => panic!("{:#?}", wrong.lines().collect::<Vec<_>>()),
+    }
+}
+
+fn disk(name: &str, uri: &str) -> String {
+    format!("[[disk]]\nname = \"{name}\"\nuri = \"{uri}\"\n")
+}
+
+fn volume(name: &str, disks: &str, more: &str) -> String {
+    format!("[[volume]]\nname = \"{name}\"\ndisks = [{disks}]\n{more}\n")
+}
+
+fn export(volume: &str, nsid: u32, hosts: &str) -> String {
+    format!(
+        "[[export]]\nvolume = \"{volume}\"\nnvme = {{ subsystem = \"nqn.2026-11.a:s\", nsid = {nsid}, hosts = {hosts} }}\n"
+    )
+}
+
+fn sorted(args: &HiArgs) -> Vec<crate::config::thing::Thing> {
+    let mut things: Vec<_> = args.things().collect();
+    things.sort_by_key(|thing| thing.title());
+    things
+}
+
+/// Brings the server to `to`, with the first, the second and every later order failing once: how many there were.
+fn apply_with_failures(running: &mut Running, to: &HiArgs) -> u32 {
+    let before = running.args();
+    for orders in 0.. {
+        running.shards.orders_left.set(Some(orders));
+        let applied = running.apply(to, &[]);
+        let failed = running.shards.orders_left.take().is_none();
+        match applied {
+            Ok(_) if !failed => {
+                assert_eq!(running.args(), *to);
+                return orders;
+            }
+            // What goes for good goes even if not all shards hear of it, and somebody is told so.
+            Ok(applied) => {
+                assert_eq!(running.args(), *to);
+                assert!(applied.warnings.iter().any(|line| line.contains("made not to answer")));
+                running.apply(&before, &[]).unwrap();
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("a shard was made not to answer"), "{orders}: {error}");
+                assert!(!error.contains("could not be undone"), "{orders}: {error}");
+                assert_eq!(sorted(&running.args()), sorted(&before), "{orders}: {error}");
+                let steps = running.difference(to).unwrap().steps;
+                assert!(!steps.is_empty(), "{orders}: {error}");
+            }
+        }
+    }
+    unreachable!("it succeeds in the end")
+}
+
+#[test]
+fn an_order_that_fails_leaves_the_book_as_it_was_and_the_next_apply_does_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let some = "[\"nqn.2026-11.a:one\", \"nqn.2026-11.a:two\"]";
+    let listener = "[[listener]]\nnvme = \"127.0.0.1:0\"\n";
+    let stripe = "layout = \"stripe\"";
+    // What memory holds could not come back.
+    let file = |name: &str| format!("file:{}?create=4MiB", directory.path().join(name).display());
+    let first = [
+        listener.to_owned(),
+        disk("a", "ram:4MiB")
+            + &disk("b", "null:8MiB")
+            + &disk("c", &file("c"))
+            + &disk("d", &file("d")),
+        volume("v0", "\"a\"", "")
+            + &volume("v1", "\"b\"", "size = \"4MiB\"")
+            + &volume("v2", "\"c\", \"d\"", stripe),
+        export("v0", 1, some) + &export("v1", 2, some) + &export("v2", 3, some),
+    ];
+    let first = args(directory.path(), &first.concat());
+    let (mut running, _) = Running::start(&first, &[]).unwrap();
+    assert_eq!(running.args(), first);
+    // A host is revoked, a disk and a volume get other sizes, a volume and its export go, others come.
+    let one = "[\"nqn.2026-11.a:one\"]";
+    let second = [
+        listener.replace("127.0.0.1", "localhost"),
+        disk("a", "ram:4MiB") + &disk("b", "null:16MiB") + &disk("e", "ram:4MiB"),
+        volume("v0", "\"a\"", "size = \"1MiB\"")
+            + &volume("v1", "\"b\"", "")
+            + &volume("v3", "\"e\"", ""),
+        export("v0", 1, one) + &export("v1", 2, one) + &export("v3", 4, one),
+    ];
+    let second = args(directory.path(), &second.concat());
+    let orders = apply_with_failures(&mut running, &second);
+    assert!(orders > 20, "{orders}");
+    // Back again: labels are found, and removals come first where something is claimed.
+    assert!(apply_with_failures(&mut running, &first) > 20);
+    assert_eq!(running.shut_down(), [""; 0]);
+}
+
+#[test]
+fn a_host_whose_revocation_failed_is_revoked_by_the_next_apply() {
+    let directory = tempfile::tempdir().unwrap();
+    let things = disk("a", "ram:4MiB") + &volume("v0", "\"a\"", "");
+    let with = |hosts: &str| args(directory.path(), &(things.clone() + &export("v0", 1, hosts)));
+    let (both, one) =
+        (with("[\"nqn.2026-11.a:one\", \"nqn.2026-11.a:two\"]"), with("[\"nqn.2026-11.a:one\"]"));
+    let (mut running, _) = Running::start(&both, &[]).unwrap();
+    running.shards.orders_left.set(Some(0));
+    let error = running.apply(&one, &[]).unwrap_err().to_string();
+    assert!(error.contains("what was served is served as before"), "{error}");
+    let steps = running.apply(&one, &[]).unwrap().steps;
+    let expected = "~ export v0: nqn.2026-11.a:s namespace 1: hosts nqn.2026-11.a:one, nqn.2026-11.a:two -> nqn.2026-11.a:one";
+    assert_eq!(steps, [expected]);
+    assert!(running.apply(&one, &[]).unwrap().steps.is_empty());
+}

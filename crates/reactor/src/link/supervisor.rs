@@ -1,0 +1,345 @@
+//! The supervisor of links: knows the links, watches their interfaces, and gives shards their sockets.
+//!
+//! One for a reactor. In: links that are added and removed (the control thread), and the system's word that some interface has changed (netlink,
+//! on a thread that sleeps otherwise). Out: commands to the shards. Whatever has changed, interfaces are looked at anew and compared with what the shards
+//! were told, so that a message that was lost or came twice does no harm:
+//!
+//! ```text
+//!              up: open, Take                 other address, MTU of another ring: Give, open, Take
+//!     down  --------------------------->  up  ---------------------------------------------------> up
+//!           <---------------------------      other MTU: Tell
+//!              down or deleted: Give
+//! ```
+//!
+//! A socket is with one owner at a time: the supervisor opens it, `Take` moves it to the shard, `Give` asks for it back, and it is closed here.
+//! Errors: of adding a link, to whoever adds it; later ones are written to the standard error, and tried again.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use block::ShardId;
+use contract::{LinkFacts, LinkId, Spread};
+
+use super::counters::{Counters, LinkStats};
+use super::interface::{self, Interface};
+use super::socket::LinkSocket;
+use super::{LinkAccess, LinkOptions, packet, xdp};
+use crate::mailbox::{event_descriptor, ring};
+use crate::process::AbortOnPanic;
+
+/// A link whose interface is up and that could not be opened is tried again after so long.
+const RETRY_MS: libc::c_int = 1000;
+
+/// What a shard is to do with a link.
+pub(crate) enum LinkCommand {
+    /// Use this socket; the machine is told that the link is up.
+    Take(Box<LinkSocket>, LinkFacts),
+    /// Give the socket back, once nothing looks at it any more; without one, just answer.
+    Give {
+        link: LinkId,
+        /// The machine is told that the link is down; else another one comes at once.
+        down: bool,
+        told: Sender<Option<Box<LinkSocket>>>,
+    },
+    /// Tell the machine what is known now.
+    Tell(LinkId, LinkFacts),
+    /// The link was removed.
+    Forget(LinkId),
+    /// Tell the machine that the link is down: the socket that was given back has no successor.
+    Lose(LinkId),
+}
+
+/// A shard's mailbox, for commands.
+pub(crate) trait LinkMailbox: Send + Sync {
+    fn command(&self, command: LinkCommand);
+}
+
+/// The links of a reactor.
+pub(crate) struct LinkSupervisor {
+    shards: Vec<Arc<dyn LinkMailbox>>,
+    links: Mutex<Vec<Supervised>>,
+    watcher: Mutex<Option<Watcher>>,
+}
+
+struct Supervised {
+    id: LinkId,
+    options: LinkOptions,
+    counters: Vec<(ShardId, Arc<Counters>)>,
+    /// What the shards were told, while it is up.
+    open: Option<Interface>,
+    /// It could not be opened although its interface is up; has been written of.
+    failed: bool,
+}
+
+struct Watcher {
+    thread: JoinHandle<()>,
+    stop: OwnedFd,
+}
+
+impl LinkSupervisor {
+    pub(crate) fn new(shards: Vec<Arc<dyn LinkMailbox>>) -> Arc<LinkSupervisor> {
+        Arc::new(LinkSupervisor { shards, links: Mutex::default(), watcher: Mutex::default() })
+    }
+
+    /// Begins to keep a link; see [`Handle::add_link`](crate::Handle::add_link).
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        id: LinkId,
+        options: &LinkOptions,
+    ) -> io::Result<LinkFacts> {
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("interface {}: {error}", options.interface))
+        };
+        self.try_add(id, options).map_err(named)
+    }
+
+    fn try_add(self: &Arc<Self>, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
+        let shards = self.check(options)?;
+        let mut links = lock(&self.links);
+        if links.iter().any(|kept| kept.id == id) {
+            let text = "there is a link of this number already; remove that one first";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        // Before the first look, so that no change falls between.
+        self.watch()?;
+        let found = interface::find(&options.interface)?;
+        let found = found.ok_or_else(interface::missing)?;
+        let counters = shards.into_iter().map(|shard| (shard, Arc::default())).collect();
+        let mut kept =
+            Supervised { id, options: options.clone(), counters, open: None, failed: false };
+        let ring_frames = if found.up {
+            self.open(&mut kept, found)?
+        } else {
+            // It is opened when it comes up; whether that is permitted is told now.
+            packet::probe()?;
+            0
+        };
+        links.push(kept);
+        Ok(facts(options, &found, ring_frames))
+    }
+
+    /// Forgets a link; its sockets are closed then.
+    pub(crate) fn remove(&self, id: LinkId) {
+        let mut links = lock(&self.links);
+        let Some(at) = links.iter().position(|kept| kept.id == id) else { return };
+        let mut kept = links.remove(at);
+        self.close(&mut kept, true);
+        for (shard, _) in &kept.counters {
+            self.shards[shard.index()].command(LinkCommand::Forget(id));
+        }
+    }
+
+    /// What the links have carried.
+    pub(crate) fn stats(&self) -> Vec<LinkStats> {
+        let look = |kept: &Supervised| -> Vec<LinkStats> {
+            let (id, name) = (kept.id, &kept.options.interface);
+            kept.counters.iter().map(|(shard, counters)| counters.look(id, name, *shard)).collect()
+        };
+        lock(&self.links).iter().flat_map(look).collect()
+    }
+
+    /// Ends the watch. Before the shards are stopped: they would not answer it.
+    pub(crate) fn stop(&self) {
+        if let Some(watcher) = lock(&self.watcher).take() {
+            ring(watcher.stop.as_raw_fd());
+            // A panic has ended the process already.
+            let _ = watcher.thread.join();
+        }
+    }
+
+    /// Refuses what no interface could make right; returns the shards that are concerned.
+    fn check(&self, options: &LinkOptions) -> io::Result<Vec<ShardId>> {
+        let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        if let Some(vlan) = options.vlan
+            && !(1..=4094).contains(&vlan)
+        {
+            return refuse(format!("VLAN {vlan}: expected 1 to 4094"));
+        }
+        let seen = options.intake.ether_type.0;
+        // Smaller numbers are lengths, or mean several types to the kernel.
+        if seen < 0x0600 {
+            return refuse(format!("EtherType {seen:#06x}: expected 0x0600 or more"));
+        }
+        let count = self.shards.len();
+        let shards: Vec<ShardId> = match &options.intake.spread {
+            Spread::One(shard, _) => vec![*shard],
+            Spread::Steered(..) => (0..count as u16).map(ShardId).collect(),
+            Spread::Each(programs) => (0..programs.len() as u16).map(ShardId).collect(),
+        };
+        if shards.is_empty() || shards.iter().any(|shard| shard.index() >= count) {
+            return refuse(format!("it is for shards that are not there: expected up to {count}"));
+        }
+        if options.access == LinkAccess::Xdp && shards.len() > 1 {
+            let text = "a link over AF_XDP is for one shard: its queues deal frames out, not a program; use packet sockets";
+            return refuse(text.to_owned());
+        }
+        Ok(shards)
+    }
+
+    /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest ring holds.
+    fn open(&self, kept: &mut Supervised, interface: Interface) -> io::Result<u32> {
+        let open = match kept.options.access {
+            LinkAccess::Xdp => xdp::open,
+            LinkAccess::Packet => packet::open,
+        };
+        let sockets = open(kept.id, &kept.options, &interface, &kept.counters)?;
+        let ring_frames = sockets.iter().map(|(_, socket)| socket.ring_frames()).min().unwrap_or(0);
+        for (shard, socket) in sockets {
+            let facts = facts(&kept.options, &interface, socket.ring_frames());
+            self.shards[shard.index()].command(LinkCommand::Take(socket, facts));
+        }
+        kept.open = Some(interface);
+        kept.failed = false;
+        Ok(ring_frames)
+    }
+
+    /// Takes a link's sockets from their shards and closes them.
+    fn close(&self, kept: &mut Supervised, down: bool) {
+        if kept.open.take().is_none() {
+            return;
+        }
+        let (told, given) = mpsc::channel();
+        for (shard, _) in &kept.counters {
+            let give = LinkCommand::Give { link: kept.id, down, told: told.clone() };
+            self.shards[shard.index()].command(give);
+        }
+        drop(told);
+        // Each shard answers once, and is closed here, where waiting for the kernel stops nobody.
+        given.iter().flatten().for_each(drop);
+    }
+
+    /// Compares all interfaces with what the shards know. Returns whether one is to be tried again.
+    fn look(&self) -> bool {
+        let mut links = lock(&self.links);
+        for kept in links.iter_mut() {
+            // What cannot be looked at, or is no Ethernet any more, is down.
+            let found = interface::find(&kept.options.interface).ok().flatten();
+            self.compare(kept, found.filter(|found| found.up));
+        }
+        links.iter().any(|kept| kept.failed)
+    }
+
+    fn compare(&self, kept: &mut Supervised, found: Option<Interface>) {
+        let Some(found) = found else {
+            self.close(kept, true);
+            kept.failed = false;
+            return;
+        };
+        let was_open = kept.open;
+        match was_open {
+            Some(open) if open == found => return,
+            Some(open) if is_alike(kept.options.access, &open, &found) => {
+                for (shard, counters) in &kept.counters {
+                    let facts = facts(&kept.options, &found, counters.ring_frames());
+                    self.shards[shard.index()].command(LinkCommand::Tell(kept.id, facts));
+                }
+                kept.open = Some(found);
+                return;
+            }
+            // Another interface of the same name: whatever was on the wire of the first one is gone.
+            Some(open) => self.close(kept, open.index != found.index),
+            None => {}
+        }
+        if let Err(error) = self.open(kept, found) {
+            if was_open.is_some_and(|open| open.index == found.index) {
+                for (shard, _) in &kept.counters {
+                    self.shards[shard.index()].command(LinkCommand::Lose(kept.id));
+                }
+            }
+            if !kept.failed {
+                eprintln!("interface {}: {error}", kept.options.interface);
+            }
+            kept.failed = true;
+        }
+    }
+
+    /// Starts the watch, if there is none.
+    fn watch(self: &Arc<Self>) -> io::Result<()> {
+        let mut watcher = lock(&self.watcher);
+        if watcher.is_some() {
+            return Ok(());
+        }
+        let changes = subscribe()?;
+        let stop = event_descriptor()?;
+        let stopped = stop.as_raw_fd();
+        let supervisor = self.clone();
+        let thread = thread::Builder::new()
+            .name("links".to_owned())
+            .spawn(move || supervisor.watch_changes(&changes, stopped))?;
+        *watcher = Some(Watcher { thread, stop });
+        Ok(())
+    }
+
+    /// Sleeps until an interface changes, for as long as the watch is not stopped.
+    fn watch_changes(&self, changes: &OwnedFd, stop: RawFd) {
+        let _guard = AbortOnPanic;
+        let mut retry = false;
+        loop {
+            let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut both = [watched(changes.as_raw_fd()), watched(stop)];
+            let limit = if retry { RETRY_MS } else { -1 };
+            // SAFETY: the two live until the call returns.
+            unsafe { libc::poll(both.as_mut_ptr(), 2, limit) };
+            if both[1].revents != 0 {
+                return;
+            }
+            drain(changes.as_raw_fd());
+            retry = self.look();
+        }
+    }
+}
+
+/// What a machine is told.
+fn facts(options: &LinkOptions, interface: &Interface, ring_frames: u32) -> LinkFacts {
+    LinkFacts { mac: interface.mac, mtu: interface.mtu, vlan: options.vlan, ring_frames }
+}
+
+/// Whether the sockets of one serve the other.
+fn is_alike(access: LinkAccess, one: &Interface, other: &Interface) -> bool {
+    let memory = access != LinkAccess::Xdp && packet::is_cut_alike(one.mtu, other.mtu);
+    (one.index, one.mac) == (other.index, other.mac) && memory
+}
+
+/// A socket that becomes readable when an interface changes.
+fn subscribe() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: makes a new descriptor, touches nothing.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: an address of zeros is valid.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = libc::RTMGRP_LINK as u32;
+    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+    // SAFETY: the address lives until the call returns and has this length.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+/// Drops what has come; also what was lost for want of room is told so, once.
+fn drain(fd: RawFd) {
+    let mut bytes = [0u8; 4096];
+    loop {
+        // SAFETY: the kernel writes no more than the array holds.
+        let count =
+            unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+        let again = count > 0
+            || io::Error::last_os_error()
+                .raw_os_error()
+                .is_some_and(|error| error == libc::ENOBUFS || error == libc::EINTR);
+        if !again {
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,486 @@
+//! Protocols: the one file of the shard that names all that are served. To serve another, it gets an arm in each `match` here, and nothing else on
+//! the shard changes.
+//!
+//! A [`Session`] is one accepted connection, whatever it speaks; the shard gives it bytes, completions and time, and takes what it wants. [`Protocols`]
+//! holds what is not one connection's: NVMe's controllers, and targets that have no connections. The shard carries between them: messages to their
+//! like on other shards, events for sessions, values that are to be stored. What all of it means stands in the protocols' crates.
+//! Disks that are reached by a protocol are `remote`'s.
+
+mod aoe;
+
+use ::aoe::target::TargetEffect;
+use ::aoe::{Control, ExportId};
+use block::{Completion, Instant, ShardId, Slot, VolumeId};
+use contract::{
+    ConnectionId, Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame,
+    Receive, SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
+};
+pub use nvme::controllers::ControllerReport;
+use nvme::controllers::{self, Controllers};
+use nvme::subsystem::Subsystem;
+use nvme::tcp::target as nvme_tcp;
+use volume::{Reservation, agreement, reservation};
+use wire::nvme::Nqn;
+
+pub use self::aoe::AoeReport;
+use self::aoe::AoeTarget;
+use crate::report::Report;
+use crate::shard::Settings;
+
+/// What the connections of a listener speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    NvmeTcp,
+}
+
+/// What hosts are shown by one protocol.
+#[derive(Clone, Debug)]
+pub enum Export {
+    Nvme(Box<Subsystem>),
+    Aoe(Box<AoeExport>),
+}
+
+/// A volume at a shelf.slot.
+#[derive(Clone, Debug)]
+pub struct AoeExport {
+    pub id: ExportId,
+    pub export: ::aoe::Export,
+    /// Its stored config string and mask. What is in force since it was exported before stays.
+    pub control: Control,
+    /// The stored reservation of its volume. What is in force since the volume was exported before stays.
+    pub reservation: Reservation,
+}
+
+impl Export {
+    /// The stored reservation of the volume, where those who use the export may reserve it.
+    pub(crate) fn reservation(&self) -> Option<(VolumeId, &Reservation)> {
+        match self {
+            Export::Nvme(_) => None,
+            Export::Aoe(export) => Some((export.export.volume, &export.reservation)),
+        }
+    }
+}
+
+/// The name of an [`Export`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExportKey {
+    Nvme(Nqn),
+    Aoe(ExportId),
+}
+
+/// What the machines of one protocol write to their like on other shards.
+#[derive(Debug)]
+pub enum ProtocolMessage {
+    Nvme(controllers::Message),
+    /// Config strings and masks.
+    Aoe(agreement::Message<Control>),
+}
+
+/// Which value is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKey {
+    /// The config string and mask of an export.
+    AoeControl(ExportId),
+    /// The reservation of a volume.
+    Reservation(VolumeId),
+}
+
+/// A value that is to be stored, as a line of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredValue {
+    AoeControl(Control),
+    Reservation(Reservation),
+}
+
+/// What a session hears of the rest of its protocol.
+#[derive(Debug)]
+pub(crate) enum SessionEvent {
+    Nvme(ControllerEvent),
+}
+
+/// What NVMe's controllers want of a connection.
+#[derive(Debug)]
+pub(crate) enum ControllerEvent {
+    Reply(controllers::Reply),
+    Close(controllers::CloseReason),
+    Flush(VolumeId),
+}
+
+/// What sessions work with during a call.
+pub(crate) type Context<'a> = TargetContext<'a, Protocols>;
+
+/// A connection that was accepted, by what it speaks.
+#[derive(Debug)]
+pub(crate) enum Session {
+    NvmeTcp(nvme_tcp::Connection),
+}
+
+/// The same call to whichever session it is; with a context, that of its protocol.
+macro_rules! each {
+    ($session:expr, $machine:ident => $call:expr) => {
+        match $session {
+            Session::NvmeTcp($machine) => $call,
+        }
+    };
+    ($session:expr, $context:ident, $machine:ident => $call:expr) => {
+        match $session {
+            Session::NvmeTcp($machine) => {
+                let $context = &mut $context.of(|protocols| &mut protocols.nvme);
+                $call
+            }
+        }
+    };
+}
+
+impl Session {
+    pub(crate) fn new(
+        now: Instant,
+        protocol: Protocol,
+        identity: SessionIdentity,
+        connection: ConnectionId,
+        endpoint: Endpoint,
+    ) -> Session {
+        match protocol {
+            Protocol::NvmeTcp => Session::NvmeTcp(nvme_tcp::Connection::new(
+                now,
+                identity,
+                connection,
+                endpoint,
+                nvme_tcp::Settings::default(),
+            )),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn handle_received(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Receive {
+        each!(self, context, machine => machine.handle_received(bytes, context))
+    }
+
+    #[inline]
+    pub(crate) fn handle_direct(&mut self, direct: Direct, context: &mut Context<'_>) -> Next {
+        each!(self, context, machine => machine.handle_direct(direct, context))
+    }
+
+    #[inline]
+    pub(crate) fn handle_completion(&mut self, done: Completion, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.handle_completion(done, context));
+    }
+
+    #[inline]
+    pub(crate) fn handle_sent(&mut self, batch: SendBatch, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.handle_sent(batch, context));
+    }
+
+    pub(crate) fn handle_progress(&mut self, now: Instant) {
+        each!(self, machine => machine.handle_progress(now));
+    }
+
+    pub(crate) fn handle_lost(&mut self, loss: Loss, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.handle_lost(loss, context));
+    }
+
+    pub(crate) fn handle_closed(
+        &mut self,
+        direct: Option<Direct>,
+        batch: Option<SendBatch>,
+        context: &mut Context<'_>,
+    ) {
+        each!(self, context, machine => machine.handle_closed(direct, batch, context));
+    }
+
+    pub(crate) fn handle_timeout(&mut self, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.handle_timeout(context));
+    }
+
+    /// There may be memory again.
+    pub(crate) fn handle_memory(&mut self, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.handle_memory(context));
+    }
+
+    pub(crate) fn handle_event(&mut self, event: SessionEvent, context: &mut Context<'_>) {
+        let (Session::NvmeTcp(machine), SessionEvent::Nvme(event)) = (self, event);
+        let context = &mut context.of(|protocols| &mut protocols.nvme);
+        match event {
+            ControllerEvent::Reply(reply) => machine.handle_reply(reply, context),
+            ControllerEvent::Close(reason) => machine.handle_close(reason, context),
+            ControllerEvent::Flush(volume) => machine.handle_flush(volume, context),
+        }
+    }
+
+    /// What is below is finished, then it closes.
+    pub(crate) fn close(&mut self, end: SessionEnd, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.close(end, context));
+    }
+
+    #[inline]
+    pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
+        each!(self, context, machine => machine.settle(context));
+    }
+
+    #[inline]
+    pub(crate) fn poll_effect(&mut self) -> Option<SessionEffect> {
+        each!(self, machine => machine.poll_effect())
+    }
+
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        each!(self, machine => machine.poll_timeout())
+    }
+
+    #[inline]
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        each!(self, machine => machine.waits_for_memory())
+    }
+
+    /// Whether nothing of it is below and its connection is closed.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        each!(self, machine => machine.is_gone())
+    }
+
+    /// What its peer did wrong.
+    pub(crate) fn misconduct(&self) -> Option<String> {
+        each!(self, machine => machine.misconduct().map(ToString::to_string))
+    }
+
+    pub(crate) fn counters(&self) -> &SessionCounters {
+        each!(self, machine => machine.counters())
+    }
+
+    /// Pages of the pool that it holds.
+    pub(crate) fn pages(&self) -> u32 {
+        each!(self, machine => machine.pages())
+    }
+
+    /// Commands that its peer may have outstanding, and bytes that it holds outside the pool for answers that were not given to the driver.
+    pub(crate) fn unsent(&self) -> (u16, usize) {
+        each!(self, machine => {
+            (machine.queue().map_or(1, |queue| queue.depth), machine.bytes_gathered())
+        })
+    }
+}
+
+/// What a shard has of its protocols beside their sessions.
+#[derive(Debug)]
+pub(crate) struct Protocols {
+    nvme: Controllers,
+    aoe: AoeTarget,
+}
+
+impl Protocols {
+    pub(crate) fn new(now: Instant, settings: Settings) -> Protocols {
+        let Settings { shard, shards, .. } = settings;
+        Protocols { nvme: Controllers::new(now, shard, shards), aoe: AoeTarget::new(shard, shards) }
+    }
+
+    /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken; then nothing is changed.
+    /// `reservation` is the one that is in force on its volume.
+    pub(crate) fn set_export(
+        &mut self,
+        now: Instant,
+        export: Export,
+        reservation: &Reservation,
+    ) -> Result<(), String> {
+        match export {
+            Export::Nvme(subsystem) => self.nvme.set_subsystem(now, *subsystem),
+            Export::Aoe(export) => self.aoe.set_export(*export, reservation)?,
+        }
+        Ok(())
+    }
+
+    /// Shows hosts something no more. Returns the volume whose reservation concerned this export alone.
+    pub(crate) fn remove_export(
+        &mut self,
+        key: &ExportKey,
+        context: &mut TargetContext<'_, ()>,
+    ) -> Option<VolumeId> {
+        match key {
+            ExportKey::Nvme(name) => {
+                self.nvme.remove_subsystem(context.now, name);
+                None
+            }
+            ExportKey::Aoe(id) => self.aoe.remove_export(*id, context),
+        }
+    }
+
+    /// Whether nothing of a removed export is below any more that its removal waits for.
+    pub(crate) fn is_gone(&self, key: &ExportKey) -> bool {
+        match key {
+            // Its queues finish on their own, and nothing new comes through them.
+            ExportKey::Nvme(_) => true,
+            ExportKey::Aoe(id) => self.aoe.target.is_gone(*id),
+        }
+    }
+
+    /// All of the first configuration is there: what hosts do not find is refused for good.
+    pub(crate) fn configuration_complete(&mut self) {
+        self.nvme.configuration_complete();
+    }
+
+    /// A disk of the volume does not answer: paths to it are failed, so that hosts take others.
+    pub(crate) fn volume_stuck(&mut self, now: Instant, volume: VolumeId) {
+        self.nvme.volume_stuck(now, volume);
+    }
+
+    pub(crate) fn handle_message(&mut self, now: Instant, from: ShardId, message: ProtocolMessage) {
+        match message {
+            ProtocolMessage::Nvme(message) => self.nvme.handle_message(now, from, message),
+            ProtocolMessage::Aoe(message) => self.aoe.handle_message(from, message),
+        }
+    }
+
+    /// What is to be told to the protocols of another shard.
+    pub(crate) fn take_messages(&mut self) -> impl Iterator<Item = (ShardId, ProtocolMessage)> {
+        let aoe = self.aoe.outbox.messages.drain(..);
+        let nvme = core::iter::from_fn(|| self.nvme.poll_message());
+        aoe.map(|(to, message)| (to, ProtocolMessage::Aoe(message)))
+            .chain(nvme.map(|(to, message)| (to, ProtocolMessage::Nvme(message))))
+    }
+
+    /// What a session is to hear. It may be gone.
+    pub(crate) fn poll_event(&mut self) -> Option<(Slot, SessionEvent)> {
+        let (key, event) = if let Some((key, reply)) = self.nvme.poll_reply() {
+            (key, ControllerEvent::Reply(reply))
+        } else if let Some((key, reason)) = self.nvme.poll_close() {
+            (key, ControllerEvent::Close(reason))
+        } else {
+            let flush = self.nvme.poll_flush()?;
+            (flush.key, ControllerEvent::Flush(flush.volume))
+        };
+        let slot = Slot { index: key.machine.0, generation: key.generation };
+        Some((slot, SessionEvent::Nvme(event)))
+    }
+
+    /// What people should know, in words.
+    pub(crate) fn poll_notice(&mut self) -> Option<String> {
+        self.aoe.target.poll_notice().map(|notice| notice.to_string())
+    }
+
+    /// Values that are to be stored, and their versions; each is answered by [`handle_stored`](Self::handle_stored).
+    pub(crate) fn take_stores(&mut self) -> Vec<(StoreKey, u64, StoredValue)> {
+        let aoe = core::mem::take(&mut self.aoe.outbox.store).into_iter();
+        let store = |(export, version, value)| {
+            (StoreKey::AoeControl(ExportId(export)), version, StoredValue::AoeControl(value))
+        };
+        aoe.map(store).collect()
+    }
+
+    /// A value was stored, or could not be. Reservations are not the protocols'.
+    pub(crate) fn handle_stored(&mut self, key: StoreKey, version: u64, stored: bool) {
+        match key {
+            StoreKey::AoeControl(export) => self.aoe.handle_stored(export, version, stored),
+            StoreKey::Reservation(volume) => unreachable!("the reservation of {volume:?}"),
+        }
+    }
+
+    /// Has what initiators changed agreed on, as far as this shard can.
+    pub(crate) fn agree(&mut self) {
+        self.aoe.agree();
+    }
+
+    /// A change of a reservation, and its number; answered by [`handle_reservation_answer`](Self::handle_reservation_answer).
+    pub(crate) fn poll_reservation_change(
+        &mut self,
+    ) -> Option<(VolumeId, u64, reservation::Change)> {
+        self.aoe.changes.pop_front()
+    }
+
+    pub(crate) fn handle_reservation_answer(
+        &mut self,
+        number: u64,
+        answer: agreement::Answer<reservation::Verdict, Reservation>,
+    ) {
+        self.aoe.target.handle_reservation_answer(number, answer);
+    }
+
+    /// A reservation is in force. [`poll_drained`](Self::poll_drained) tells when nothing is below that it forbids.
+    pub(crate) fn install_reservation(
+        &mut self,
+        volume: VolumeId,
+        version: u64,
+        reservation: &Reservation,
+        context: &mut TargetContext<'_, ()>,
+    ) {
+        self.aoe.target.install_reservation(volume, version, reservation, context);
+    }
+
+    pub(crate) fn poll_drained(&mut self) -> Option<(VolumeId, u64)> {
+        self.aoe.target.poll_drained()
+    }
+
+    pub(crate) fn link_up(&mut self, link: LinkId, facts: LinkFacts) {
+        self.aoe.target.link_up(link, facts);
+    }
+
+    pub(crate) fn link_down(&mut self, link: LinkId) {
+        self.aoe.target.link_down(link);
+    }
+
+    /// A frame came that no import wanted.
+    #[inline]
+    pub(crate) fn handle_frame(
+        &mut self,
+        frame: &OpenedFrame<'_>,
+        context: &mut TargetContext<'_, ()>,
+    ) {
+        self.aoe.target.handle_frame(frame, context);
+    }
+
+    /// Frames have left.
+    #[inline]
+    pub(crate) fn handle_frames_sent(
+        &mut self,
+        batch: FrameBatch,
+        context: &mut TargetContext<'_, ()>,
+    ) {
+        self.aoe.target.handle_sent(batch, context);
+    }
+
+    /// A request of a target without connections is done.
+    #[inline]
+    pub(crate) fn handle_completion(
+        &mut self,
+        completion: Completion,
+        context: &mut TargetContext<'_, ()>,
+    ) {
+        self.aoe.target.handle_completion(completion, context);
+    }
+
+    /// The end of a turn for the targets without connections.
+    #[inline]
+    pub(crate) fn settle(&mut self, context: &mut TargetContext<'_, ()>) {
+        self.aoe.target.settle(context);
+    }
+
+    /// Frames that are to be sent.
+    #[inline]
+    pub(crate) fn poll_frames(&mut self) -> Option<FrameBatch> {
+        let TargetEffect::Send(batch) = self.aoe.target.poll_effect()?;
+        Some(batch)
+    }
+
+    /// Whether nothing of any frame is below.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.aoe.target.in_flight() == 0
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.nvme.poll_timeout().into_iter().chain(self.aoe.target.poll_timeout()).min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        let is_due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if is_due(self.nvme.poll_timeout()) {
+            self.nvme.handle_timeout(now);
+        }
+        if is_due(self.aoe.target.poll_timeout()) {
+            self.aoe.target.handle_timeout(now);
+        }
+    }
+
+    /// Fills in what the protocols alone can tell.
+    pub(crate) fn report(&self, links: impl Iterator<Item = LinkId>, report: &mut Report) {
+        report.controllers = self.nvme.report();
+        report.aoe = self.aoe.report(links);
+    }
+}

@@ -1,0 +1,135 @@
+//! AoE on a shard: its target, and how config strings and MAC masks are agreed on.
+//!
+//! Both are changed by agreement ([`volume::agreement`]): asks leave as messages for the key's owner, values go to the control thread to be stored, then to
+//! all shards, then the frame is answered. Changes of reservations are handed on: they belong to volumes, whatever exports them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use aoe::target::{Ask, Context, Counters, Drops, LinkUse, Target, Traffic};
+use aoe::{Control, ExportId};
+use block::{ShardId, VolumeId};
+use contract::LinkId;
+use volume::agreement::{Agreement, Message, Outbox};
+use volume::{Reservation, reservation};
+
+use super::AoeExport;
+use crate::machine;
+
+/// How AoE is on a shard.
+#[derive(Clone, Debug, Default)]
+pub struct AoeReport {
+    /// What the target did.
+    pub counters: Counters,
+    /// What it dropped, and why.
+    pub drops: Drops,
+    /// Bytes that are held to know repeated writes.
+    pub repeat_bytes: usize,
+    /// What went through each export on this shard, by number.
+    pub exports: Vec<(ExportId, Traffic)>,
+    /// Links that are up, and what is promised on them.
+    pub links: Vec<(LinkId, LinkUse)>,
+}
+
+/// A shard's part of AoE.
+#[derive(Debug)]
+pub(super) struct AoeTarget {
+    pub(super) target: Target,
+    /// Volumes of exports, by export.
+    exports: BTreeMap<ExportId, VolumeId>,
+    controls: Agreement<Control>,
+    pub(super) outbox: Outbox<Control>,
+    /// Changes of reservations, with the target's numbers.
+    pub(super) changes: VecDeque<(VolumeId, u64, reservation::Change)>,
+}
+
+impl AoeTarget {
+    pub(super) fn new(shard: ShardId, shards: u16) -> AoeTarget {
+        AoeTarget {
+            target: Target::new(machine::FRAMES, shard).among(shards),
+            exports: BTreeMap::new(),
+            controls: Agreement::new(shard, shards),
+            outbox: Outbox::default(),
+            changes: VecDeque::new(),
+        }
+    }
+
+    /// A volume is exported, or an export has another size, other hosts or other buffers.
+    pub(super) fn set_export(
+        &mut self,
+        export: AoeExport,
+        reservation: &Reservation,
+    ) -> Result<(), String> {
+        let AoeExport { id, export, control, .. } = export;
+        if self.exports.contains_key(&id) {
+            self.target.renew_export(id, export);
+            return Ok(());
+        }
+        let (address, volume) = (export.address, export.volume);
+        self.target
+            .add_export(id, export, control.clone(), reservation)
+            .map_err(|link| format!("{address} is taken on {link}"))?;
+        self.exports.insert(id, volume);
+        self.controls.add(id.0, control);
+        Ok(())
+    }
+
+    /// Returns the volume, if this was its only export.
+    pub(super) fn remove_export(
+        &mut self,
+        id: ExportId,
+        context: &mut Context<'_>,
+    ) -> Option<VolumeId> {
+        self.target.remove_export(id, context);
+        self.controls.remove(id.0, &mut self.outbox);
+        let volume = self.exports.remove(&id)?;
+        let others = self.exports.values().any(|other| *other == volume);
+        (!others).then_some(volume)
+    }
+
+    pub(super) fn handle_message(&mut self, from: ShardId, message: Message<Control>) {
+        self.controls.handle_message(from, message, &mut self.outbox);
+    }
+
+    pub(super) fn handle_stored(&mut self, export: ExportId, version: u64, stored: bool) {
+        self.controls.handle_stored(export.0, version, stored, &mut self.outbox);
+    }
+
+    /// Carries asks, values and answers between the target and the agreement, until nothing follows from it.
+    pub(super) fn agree(&mut self) {
+        loop {
+            while let Some(ask) = self.target.poll_ask() {
+                match ask {
+                    Ask::Control { export, number, change } => {
+                        self.controls.ask(export.0, number, change, &mut self.outbox);
+                    }
+                    Ask::Reservation { volume, number, change } => {
+                        self.changes.push_back((volume, number, change));
+                    }
+                }
+            }
+            let install = core::mem::take(&mut self.outbox.install);
+            let answers = core::mem::take(&mut self.outbox.answers);
+            if install.is_empty() && answers.is_empty() {
+                return;
+            }
+            for (export, version, value) in install {
+                self.target.install_control(ExportId(export), value);
+                self.controls.installed(export, version, &mut self.outbox);
+            }
+            for (number, answer) in answers {
+                self.target.handle_control_answer(number, answer);
+            }
+        }
+    }
+
+    pub(super) fn report(&self, links: impl Iterator<Item = LinkId>) -> AoeReport {
+        let traffic = |id: &ExportId| Some((*id, self.target.traffic(*id)?));
+        AoeReport {
+            counters: self.target.counters(),
+            drops: *self.target.drops(),
+            repeat_bytes: self.target.repeat_bytes(),
+            exports: self.exports.keys().filter_map(traffic).collect(),
+            links: links.map(|link| (link, self.target.link_use(link))).collect(),
+        }
+    }
+}

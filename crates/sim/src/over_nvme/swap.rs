@@ -1,0 +1,141 @@
+//! An administrator who puts another volume under the volume's NSID, and the volume back, while hosts write.
+//!
+//! The other volume is nobody's: our hosts look who is there before they begin, and those that had the volume go on
+//! writing until they know. Nothing of it may reach the other, which is full of bytes that no write leaves; and
+//! no read may return those. What is there is gone from all shards before anything else is shown, as `apply` does it.
+
+use core::ops::RangeInclusive;
+
+use block::{BlockCount, BlockSize, Extent, VolumeId};
+use contract::DiskId;
+use nvme::subsystem::Namespace;
+use shard::Order;
+use volume::{Layout, Member};
+
+use crate::client::VOLUME;
+use crate::disk::SimDisk;
+use crate::run::{MILLISECOND, Run, TARGET};
+
+/// The identity of the volume, and of the other one.
+pub(crate) const UUID: [u8; 16] = [0x5a; 16];
+const UUID_OTHER: [u8; 16] = [0xa5; 16];
+const OTHER: VolumeId = VolumeId(1);
+/// Behind all disks of the volume.
+const OTHER_DISK: DiskId = DiskId(100);
+/// What the other volume is full of.
+const CONTENT: u8 = 0xb7;
+
+/// What is under the NSID.
+#[derive(Debug, Default)]
+pub(crate) struct Swap {
+    /// Whether it is the other volume, or will be.
+    other: bool,
+    /// While it is neither: the orders that took away what was there, and how many are not answered.
+    removal: Option<(RangeInclusive<u64>, usize)>,
+    /// Times that the volume went.
+    pub(crate) count: u64,
+}
+
+impl Run {
+    /// The other volume's disk, in a world that has one.
+    pub(crate) fn plug_other(&mut self) {
+        if self.setup.faults.swap_ms > 0 {
+            let size = self.setup.disk_size;
+            let mut disk = SimDisk::new(size, self.setup.behaviour);
+            disk.fill(CONTENT);
+            self.world.hosts[TARGET].disks.insert(OTHER_DISK, disk);
+        }
+    }
+
+    /// A target starts: it has the other volume, and exports its own.
+    pub(crate) fn add_other(&mut self) {
+        (self.swap.other, self.swap.removal) = (false, None);
+        let Some(disk) = self.world.hosts[TARGET].disks.get(&OTHER_DISK) else { return };
+        let facts = disk.facts();
+        let layout = Layout::single(Member { disk: OTHER_DISK, base: 0, length: facts.size.0 });
+        self.order_all(|| Order::AddDisk { disk: OTHER_DISK, facts: facts.clone() });
+        self.order_all(|| Order::AddVolume { volume: OTHER, layout: layout.clone() });
+    }
+
+    /// What is exported now, if anything is.
+    pub(crate) fn exported(&self) -> Option<Namespace> {
+        if self.swap.removal.is_some() {
+            return None;
+        }
+        let (volume, uuid, size) = match self.swap.other {
+            true => (OTHER, UUID_OTHER, self.setup.disk_size),
+            false => (VOLUME, UUID, self.size),
+        };
+        Some(Namespace {
+            nsid: 1,
+            volume,
+            uuid,
+            block_size: BlockSize::new(self.setup.block_size).expect("512 or 4096"),
+            blocks: BlockCount(size / self.setup.block_size),
+            read_only: false,
+            cache_volatile: self.setup.behaviour.volatile,
+            discards: true,
+            discard_zeroes: true,
+            physical_block: self.setup.block_size as u32,
+        })
+    }
+
+    /// The other volume comes, or the volume comes back. Not while a client takes what is there for its disk.
+    pub(crate) fn swap(&mut self) {
+        let begun = self.clients.iter().all(|client| client.working);
+        if !begun || self.swap.removal.is_some() || self.exports.removed {
+            return;
+        }
+        self.swap.other = !self.swap.other;
+        self.swap.count += u64::from(self.swap.other);
+        let shards = self.world.hosts[TARGET].nodes.len();
+        let orders = self.orders + 1..=self.orders + shards as u64;
+        self.swap.removal = Some((orders, shards));
+        self.export();
+    }
+
+    /// An order was answered.
+    pub(crate) fn swap_answered(&mut self, number: u64) {
+        let Some((orders, left)) = &mut self.swap.removal else { return };
+        if orders.contains(&number) {
+            *left -= 1;
+            if *left == 0 {
+                self.swap.removal = None;
+                self.export();
+            }
+        }
+    }
+
+    /// The volume stays from now on.
+    pub(crate) fn end_swaps(&mut self) {
+        if self.swap.removal.is_some() {
+            self.swap.other = false;
+        } else if self.swap.other {
+            self.swap();
+        }
+    }
+
+    /// Hosts hear some time after it that the volume is back, and are refused until then.
+    pub(crate) fn let_news_spread(&mut self) -> Result<(), String> {
+        if self.swap.count > 0 {
+            let until = self.world.now + 1_000 * MILLISECOND;
+            self.world.alarm_at(until);
+            while self.world.now < until {
+                self.step()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the other volume is as it was.
+    pub(crate) fn look_at_other(&self) -> Result<(), String> {
+        let Some(disk) = self.world.hosts[TARGET].disks.get(&OTHER_DISK) else { return Ok(()) };
+        let bytes = disk.read(Extent::new(0, disk.facts().size.0));
+        match bytes.iter().position(|byte| *byte != CONTENT) {
+            None => Ok(()),
+            Some(at) => {
+                Err(format!("byte {at} of another volume was changed by hosts that never had it"))
+            }
+        }
+    }
+}
