@@ -44,7 +44,7 @@ impl Play {
         let links = [LinkId(0), LinkId(1)];
         let mut settings = Settings::new(&links, Address::new(7, EXPORT as u8));
         settings.window = 1 + u16::from(choices.byte() & 0x1f);
-        let mut initiator = Initiator::new(serving.now, settings, u64::from(choices.byte()));
+        let mut initiator = Initiator::new(settings, u64::from(choices.byte()));
         for link in links {
             initiator.link_up(serving.now, link, facts(1, link));
         }

@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     settings.digests = Digests::from_bits(way >> 1 & 3);
     settings.queues = 1 + u16::from(way >> 3 & 1);
     settings.depth = [8, 2][usize::from(way >> 4 & 1)];
-    let initiator = Initiator::new(target.now, settings, way & 0x20 != 0, u64::from(way));
+    let initiator = Initiator::new(settings, way & 0x20 != 0, u64::from(way));
     let mut play = Play {
         target,
         initiator,

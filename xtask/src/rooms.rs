@@ -46,8 +46,9 @@ const ROOMS: &[Room] = &[
     Room::pure("block", &["crc-fast"]),
     Room::pure("contract", &["block", "wire"]),
     Room::pure("volume", &["block", "contract"]),
-    Room::pure("nvme", &["block", "contract", "wire"]),
-    Room::pure("aoe", &["block", "contract", "volume", "wire"]),
+    Room::pure("remote", &["block", "contract"]),
+    Room::pure("nvme", &["block", "contract", "remote", "wire"]),
+    Room::pure("aoe", &["block", "contract", "remote", "volume", "wire"]),
     Room::pure("shard", &["aoe", "block", "contract", "nvme", "volume", "wire"]),
     Room::with_unsafe(
         "reactor",

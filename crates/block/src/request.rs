@@ -254,6 +254,32 @@ impl Outcome {
     pub fn is_done(self) -> bool {
         matches!(self, Outcome::Done)
     }
+
+    /// Of the outcomes of two parts of a request, the one that the whole has: doubt before failure before difference
+    /// before success.
+    #[must_use]
+    pub fn worse(self, other: Outcome) -> Outcome {
+        let rank = |outcome| match outcome {
+            Outcome::Done => 0,
+            Outcome::Miscompare(_) => 1,
+            Outcome::NotDone(_) => 2,
+            Outcome::Unknown(_) => 3,
+        };
+        match (self, other) {
+            (Outcome::Miscompare(a), Outcome::Miscompare(b)) => Outcome::Miscompare(a.min(b)),
+            _ if rank(other) > rank(self) => other,
+            _ => self,
+        }
+    }
+
+    /// What it means for the whole, of a part that begins `start` bytes into the payload.
+    #[must_use]
+    pub fn of_part(self, start: u32) -> Outcome {
+        match self {
+            Outcome::Miscompare(at) => Outcome::Miscompare(start + at),
+            other => other,
+        }
+    }
 }
 
 /// Why a request was not, or may not have been, carried out.
@@ -328,6 +354,16 @@ mod tests {
         };
         let completion = request.complete(Outcome::NotDone(Failure::Removed));
         assert_eq!(completion.buffer.len(), 4096);
+    }
+
+    #[test]
+    fn the_worst_outcome_of_the_parts_is_the_whole() {
+        let failed = Outcome::NotDone(Failure::MediumRead);
+        assert_eq!(Outcome::Done.worse(failed), failed);
+        let unknown = Outcome::Unknown(Failure::TimedOut);
+        assert_eq!((failed.worse(unknown), unknown.worse(failed)), (unknown, unknown));
+        let differs = Outcome::Miscompare(9).worse(Outcome::Miscompare(1).of_part(3));
+        assert_eq!(differs, Outcome::Miscompare(4));
     }
 
     #[test]

@@ -1,25 +1,5 @@
-//! Plateway: block storage over every wire, in one program.
-//!
-//! Here: the command line and where each command begins. Read `cli.rs` for the commands, `commands/` for what each does, `config/mod.rs`
-//! for what a configuration is, `run/mod.rs` for a running server, `preview/mod.rs` for what one would find, `control/mod.rs` for its control socket; the data path is in other crates.
-
-mod cli;
-mod commands;
-mod config;
-mod control;
-mod preview;
-mod protocols;
-mod run;
-
-use std::io::IsTerminal;
-
-use clap::Parser;
+//! The program: all of it is in the library beside, so that fuzz targets reach it.
 
 fn main() -> miette::Result<()> {
-    // In a log a line stays a line, so that it can be searched.
-    let wrap = std::io::stderr().is_terminal();
-    miette::set_hook(Box::new(move |_| {
-        Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())
-    }))?;
-    commands::run(cli::Cli::parse().command)
+    plateway::main()
 }

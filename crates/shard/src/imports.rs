@@ -51,7 +51,7 @@ impl Import {
         Import {
             disk,
             serial: NO_SERIAL,
-            remote: Remote::new(now, settings, shard, seed),
+            remote: Remote::new(settings, shard, seed),
             order: Some((number, connect_by)),
             renewed: false,
         }

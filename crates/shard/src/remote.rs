@@ -84,21 +84,16 @@ macro_rules! each {
 }
 
 impl Remote {
-    pub(crate) fn new(
-        now: Instant,
-        settings: ImportSettings,
-        shard: Settings,
-        seed: u64,
-    ) -> Remote {
+    pub(crate) fn new(settings: ImportSettings, shard: Settings, seed: u64) -> Remote {
         match settings {
             ImportSettings::NvmeTcp(settings) => {
-                let initiator = nvme_tcp::Initiator::new(now, settings, shard.shards > 1, seed);
+                let initiator = nvme_tcp::Initiator::new(settings, shard.shards > 1, seed);
                 Remote::Stream(StreamInitiator::NvmeTcp(Box::new(initiator)))
             }
             ImportSettings::Aoe(mut settings) => {
                 settings.sharers = shard.shards;
                 settings.lane = shard.shard.0 as u8;
-                let initiator = aoe::Initiator::new(now, settings, seed);
+                let initiator = aoe::Initiator::new(settings, seed);
                 Remote::Frame(FrameInitiator::Aoe(Box::new(initiator)))
             }
         }

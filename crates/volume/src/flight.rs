@@ -81,11 +81,7 @@ impl Join {
     ) -> Option<(Outcome, Buffer)> {
         let index = index as usize;
         self.parts[index] = buffer;
-        let outcome = match outcome {
-            Outcome::Miscompare(at) => Outcome::Miscompare(at + self.starts[index]),
-            other => other,
-        };
-        self.outcome = worse(self.outcome, outcome);
+        self.outcome = self.outcome.worse(outcome.of_part(self.starts[index]));
         self.left -= 1;
         if self.left > 0 {
             return None;
@@ -95,21 +91,6 @@ impl Join {
             whole.append(part);
         }
         Some((self.outcome, whole))
-    }
-}
-
-/// Of two outcomes of parts of a request, the one that the whole has: doubt before failure before difference before success.
-fn worse(a: Outcome, b: Outcome) -> Outcome {
-    let rank = |outcome: &Outcome| match outcome {
-        Outcome::Done => 0,
-        Outcome::Miscompare(_) => 1,
-        Outcome::NotDone(_) => 2,
-        Outcome::Unknown(_) => 3,
-    };
-    match (a, b) {
-        (Outcome::Miscompare(a), Outcome::Miscompare(b)) => Outcome::Miscompare(a.min(b)),
-        _ if rank(&b) > rank(&a) => b,
-        _ => a,
     }
 }
 
@@ -136,17 +117,6 @@ pub(crate) enum Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::Failure;
-
-    #[test]
-    fn the_worst_outcome_of_the_pieces_is_the_whole() {
-        let failed = Outcome::NotDone(Failure::MediumRead);
-        assert_eq!(worse(Outcome::Done, failed), failed);
-        let unknown = Outcome::Unknown(Failure::TimedOut);
-        assert_eq!(worse(failed, unknown), unknown);
-        assert_eq!(worse(unknown, failed), unknown);
-        assert_eq!(worse(Outcome::Miscompare(9), Outcome::Miscompare(4)), Outcome::Miscompare(4));
-    }
 
     #[test]
     fn a_miscompare_counts_from_the_start_of_the_payload() {

@@ -50,7 +50,6 @@ pub struct Discovery {
 
 impl Discovery {
     /// A search on some links that takes `duration`.
-    #[must_use]
     pub fn new(now: Instant, links: &[LinkId], duration: Duration, seed: u64) -> Discovery {
         Discovery {
             links: links.iter().map(|link| (*link, None)).collect(),
@@ -117,7 +116,6 @@ impl Discovery {
     }
 
     /// When [`settle`](Self::settle) wants to be called; when it is over, that is when nothing is asked any more.
-    #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         self.next
     }
@@ -133,7 +131,6 @@ impl Discovery {
     }
 
     /// Whether the time is over.
-    #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
         self.left == 0 && self.next <= now
     }

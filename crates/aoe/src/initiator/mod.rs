@@ -5,7 +5,7 @@
 //! above, sectors of 512 bytes on the wire; times on the shard clock.
 //!
 //! The target is asked for on every link; each station that answers is a path ([`paths`]), is asked who it is, and used if it is the disk that the
-//! others are. Requests are cut to frames ([`jobs`]) and sent on the path with the most room ([`sending`]); a command that is not answered in time is sent again
+//! others are. Requests are cut to frames ([`commands`]) and sent on the path with the most room ([`sending`]); a command that is not answered in time is sent again
 //! with its tag, which lets a target see that it is a copy. Replies come in any order and any number ([`receiving`]).
 //!
 //! **Errors.** What the device cannot do ends at once; what is not answered ends at its deadline: *not done* if it was never sent or changes nothing, *unknown* if it may
@@ -13,8 +13,8 @@
 //! Writes to a target whose IDENTIFY says that it has a volatile cache on are flushed where durability is asked for; others promise that what they answered is durable.
 //! Not here: [`discovery`] of all targets of a link, which is a small machine of its own.
 
+mod commands;
 mod discovery;
-mod jobs;
 mod paths;
 mod receiving;
 mod sending;
@@ -25,14 +25,16 @@ mod tests;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::{ByteCount, Completion, Failure, Instant, Outcome, Request};
+use block::{ByteCount, Completion, Failure, Instant, Operation, Outcome, Request};
 use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId};
+use remote::{PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
 use wire::ata::IdentifyDevice;
 
+use commands::{Commands, Disk};
 pub use discovery::{Discovery, Found};
-use jobs::{Claim, Commands, Job, Jobs, State};
-use paths::Path;
+use paths::{Path, PathState};
+pub use remote::InitiatorNews;
 
 use crate::outbox::Outbox;
 
@@ -60,7 +62,6 @@ pub struct Settings {
 impl Settings {
     /// Usual settings: a window of 64, which the Linux driver has, a deadline of 60 s, a second for frames (twice what a bridge may hold one back is less,
     /// and it is as long as our target knows copies), 10 s for targets.
-    #[must_use]
     pub fn new(links: &[LinkId], address: Address) -> Settings {
         Settings {
             links: links.to_vec(),
@@ -90,19 +91,6 @@ pub enum InitiatorEffect {
     Send(FrameBatch),
 }
 
-/// What people should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InitiatorNews {
-    /// The disk is there, for the first time or again.
-    Connected,
-    /// No path answers.
-    Lost(String),
-    /// The disk has another size.
-    FactsChanged,
-    /// A station has the address and is another disk.
-    Refused(String),
-}
-
 /// What an initiator counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InitiatorCounters {
@@ -126,17 +114,16 @@ pub struct InitiatorCounters {
 #[derive(Debug)]
 struct Port {
     id: LinkId,
-    facts: Option<LinkFacts>,
+    up: Option<Up>,
+}
+
+/// What there is of a link that is up.
+#[derive(Debug)]
+struct Up {
+    facts: LinkFacts,
     /// When the target is asked for next, and how often it was.
     ask_at: Instant,
     asked: u32,
-}
-
-/// What tells one disk from another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
-    serial: [u8; 20],
-    model: [u8; 40],
 }
 
 /// A remote disk; see the module.
@@ -147,149 +134,101 @@ pub struct Initiator {
     paths: Vec<Path>,
     /// What the disk is; `None` before it answered.
     device: Option<IdentifyDevice>,
-    is_live: bool,
-    jobs: Jobs,
+    disk: Disk,
     commands: Commands,
-    /// Jobs that wait for their turn, jobs that wait for sectors, and jobs of which commands are to be made.
-    waiting: VecDeque<u32>,
-    blocked: VecDeque<u32>,
+    /// Jobs of which commands are to be made.
     active: VecDeque<u32>,
     /// Commands that are to be sent again, by tag.
     resend: VecDeque<u32>,
-    claims: Vec<Claim>,
-    /// Jobs whose payloads are in the batch that is gathered.
-    gathered: Vec<u32>,
-    /// When the first command counts as lost, the first doubt ends, the first job passes its deadline: at the earliest.
+    /// When the first command counts as lost, at the earliest.
     due_at: Option<Instant>,
-    doubt_at: Option<Instant>,
-    expire_at: Option<Instant>,
     outbox: Outbox,
-    completions: VecDeque<Completion>,
-    news: VecDeque<InitiatorNews>,
-    last_fault: String,
+    /// The number of the batch that is gathered.
+    batch: u32,
     counters: InitiatorCounters,
-    closing: bool,
-    draining: bool,
 }
 
 impl Initiator {
     /// An initiator that asks for its target once a link is up. `seed` decides where its tags begin.
-    #[must_use]
-    pub fn new(now: Instant, mut settings: Settings, seed: u64) -> Initiator {
+    pub fn new(mut settings: Settings, seed: u64) -> Initiator {
         assert!(!settings.links.is_empty(), "a remote disk without a link");
         assert!(!settings.address.is_wildcard(), "{} is no disk", settings.address);
         assert!(settings.lane < LANES_MAX, "lane {} of {LANES_MAX}", settings.lane);
         settings.window = settings.window.clamp(1, WINDOW_MAX);
-        let port = |id: &LinkId| Port { id: *id, facts: None, ask_at: now, asked: 0 };
+        let port = |id: &LinkId| Port { id: *id, up: None };
         Initiator {
             ports: settings.links.iter().map(port).collect(),
             paths: Vec::new(),
             device: None,
-            is_live: false,
-            jobs: Jobs::default(),
+            disk: Disk::default(),
             commands: Commands::new(
                 settings.window.into(),
                 settings.lane,
                 (seed ^ seed >> 32) as u32,
             ),
-            waiting: VecDeque::new(),
-            blocked: VecDeque::new(),
             active: VecDeque::new(),
             resend: VecDeque::new(),
-            claims: Vec::new(),
-            gathered: Vec::new(),
             due_at: None,
-            doubt_at: None,
-            expire_at: None,
             outbox: Outbox::default(),
-            completions: VecDeque::new(),
-            news: VecDeque::new(),
-            last_fault: "no answer yet".to_owned(),
+            batch: 0,
             counters: InitiatorCounters::default(),
-            closing: false,
-            draining: false,
             settings,
         }
     }
 
     /// Whether a response from this address with this tag may be for this initiator: one of its own, or an announcement.
     #[inline]
-    #[must_use]
     pub fn wants(&self, address: Address, tag: u32) -> bool {
         address == self.settings.address
             && (tag == 0 || Commands::lane_of(tag) == self.settings.lane)
     }
 
     /// Where the disk is.
-    #[must_use]
     pub fn address(&self) -> Address {
         self.settings.address
     }
 
     /// What is known of the disk: `None` until it answered for the first time.
-    #[must_use]
     pub fn facts(&self) -> Option<DiskFacts> {
-        let device = self.device.as_ref()?;
-        Some(DiskFacts {
-            size: ByteCount(device.sectors.saturating_mul(SECTOR as u64)),
-            logical_block: SECTOR as u32,
-            physical_block: (SECTOR as u32) << device.physical_exponent,
-            cache: if device.write_cache { Cache::Volatile } else { Cache::None },
-            read_only: false,
-            discards: false,
-            discard_zeroes: false,
-        })
-    }
-
-    /// What the target says of itself.
-    #[must_use]
-    pub fn device(&self) -> Option<&IdentifyDevice> {
-        self.device.as_ref()
+        self.disk.presence.facts().cloned()
     }
 
     /// Requests that are not completed.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.jobs.len()
+        self.disk.in_flight()
     }
 
     /// What was counted.
-    #[must_use]
     pub fn counters(&self) -> InitiatorCounters {
-        self.counters
+        InitiatorCounters { blocked: self.disk.blocked_count, ..self.counters }
     }
 
     /// Finishes what can be finished, and is gone then.
     pub fn close(&mut self) {
-        self.closing = true;
-        self.expire_at = Some(Instant::ZERO);
+        self.disk.close();
     }
 
     /// Whether [`close`](Self::close) was called.
-    #[must_use]
     pub fn is_closing(&self) -> bool {
-        self.closing
+        self.disk.presence.is_closing()
     }
 
     /// The process is about to end: requests are carried out while the disk answers, but do not wait for it.
     pub fn drain(&mut self) {
-        self.draining = true;
-        self.expire_at = Some(Instant::ZERO);
+        self.disk.drain();
     }
 
     /// Whether nothing of it is left: no request, no batch.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.closing && self.jobs.len() == 0 && self.outbox.out() == 0
+        self.is_closing() && self.in_flight() == 0 && self.outbox.out() == 0
     }
 
     /// How it is, in words.
-    #[must_use]
     pub fn state(&self) -> String {
         let live: Vec<String> = self
             .paths
             .iter()
-            .filter(|path| path.state == paths::State::Live)
+            .filter(|path| path.state == PathState::Live)
             .map(|path| {
                 let rtt = path.smooth().map_or_else(String::new, |rtt| format!(", {rtt:?}"));
                 format!("{} on {} (window {}{rtt})", path.mac, path.link, path.window())
@@ -297,40 +236,33 @@ impl Initiator {
             .collect();
         match live.is_empty() {
             false => format!("connected to {} at {}", self.settings.address, live.join(" and ")),
-            true => format!("looking for {}: {}", self.settings.address, self.last_fault),
+            true => self.disk.presence.explain(format_args!("looking for {}", self.address())),
         }
     }
 
     /// Why it is not connected.
-    #[must_use]
     pub fn explain(&self) -> String {
-        format!("cannot use {}: {}", self.settings.address, self.last_fault)
+        self.disk.presence.explain(format_args!("cannot use {}", self.address()))
     }
 
     /// News in words.
-    #[must_use]
     pub fn tell(&self, news: &InitiatorNews) -> String {
-        let size = self.facts().map_or(0, |facts| facts.size.0);
-        match news {
-            InitiatorNews::Connected => format!("{}, {size} bytes", self.state()),
-            InitiatorNews::Lost(why) => format!("lost {}: {why}", self.settings.address),
-            InitiatorNews::FactsChanged => format!("changed: it has {size} bytes now"),
-            InitiatorNews::Refused(why) => why.clone(),
-        }
+        self.disk.presence.tell(news, self.address(), self.state())
     }
 
     /// A link is up, or is not what it was.
     pub fn link_up(&mut self, now: Instant, id: LinkId, facts: LinkFacts) {
         let Some(port) = self.ports.iter_mut().find(|port| port.id == id) else { return };
-        (port.facts, port.ask_at, port.asked) = (Some(facts), now, 0);
+        port.up = Some(Up { facts, ask_at: now, asked: 0 });
         self.paths.iter_mut().filter(|path| path.link == id).for_each(|path| path.ask(now));
         self.note_life();
+        self.ask(now);
     }
 
     /// A link is down: what was sent there is sent on others.
     pub fn link_down(&mut self, now: Instant, id: LinkId) {
         let Some(port) = self.ports.iter_mut().find(|port| port.id == id) else { return };
-        port.facts = None;
+        port.up = None;
         for index in 0..self.paths.len() {
             if self.paths[index].link == id {
                 self.paths[index].ask(now);
@@ -338,32 +270,25 @@ impl Initiator {
             }
         }
         self.note_life();
+        self.ask(now);
     }
 
     /// A request; exactly one completion comes.
     #[inline]
     pub fn handle_request(&mut self, now: Instant, request: Request) {
-        if self.closing {
-            let refused = request.complete(Outcome::NotDone(Failure::Removed));
-            self.completions.push_back(refused);
-            return;
-        }
-        let deadline = now + self.settings.deadline;
-        match Job::new(request, deadline) {
-            Ok(job) => {
-                let index = self.jobs.insert(job);
-                self.waiting.push_back(index);
-                let deadline = if self.draining { Instant::ZERO } else { deadline };
-                self.expire_at = Some(self.expire_at.map_or(deadline, |at| at.min(deadline)));
+        match request.operation {
+            // Reads return zeros or what was there: nothing needs to be done.
+            Operation::Discard { .. } if !self.is_closing() => {
+                self.disk.answer(request, Outcome::Done);
             }
-            Err(completion) => self.completions.push_back(completion),
+            _ => self.disk.admit(request, now + self.settings.deadline),
         }
     }
 
     /// A completion.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        self.disk.poll_completion()
     }
 
     /// What the driver should do next.
@@ -374,186 +299,134 @@ impl Initiator {
 
     /// What people should know next.
     pub fn poll_news(&mut self) -> Option<InitiatorNews> {
-        self.news.pop_front()
+        self.disk.presence.news.pop_front()
     }
 
     /// Frames have left, or were given up; their payloads come back.
     pub fn handle_sent(&mut self, now: Instant, mut batch: FrameBatch) {
         for (buffer, index) in batch.buffers.drain(..) {
-            let job = self.jobs.at(index);
-            (job.buffer, job.lent) = (buffer, false);
-            self.try_finish(index, now);
+            self.disk.take_home(index, buffer);
+            match self.disk[index].verdict.take() {
+                Some(Verdict::Finish(outcome)) => self.disk.finish(index, outcome),
+                _ => self.try_finish(index, now),
+            }
         }
         self.outbox.take_back(batch);
     }
 
-    /// The moment of [`poll_timeout`](Self::poll_timeout) has come; [`settle`](Self::settle) does the rest.
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if due(self.due_at) {
+        if self.due_at.is_some_and(|at| at <= now) {
             self.note_lost(now);
         }
-        if due(self.doubt_at) {
-            self.end_doubts(now);
+        for (index, why) in self.disk.handle_timeout(now) {
+            self.give_up(now, index, why);
         }
-        if due(self.expire_at) {
-            self.expire(now);
-        }
+        self.ask(now);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
     #[inline]
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let timers = [self.due_at, self.doubt_at, self.expire_at];
-        timers.into_iter().flatten().chain(self.ask_at()).min()
+        [self.due_at, self.disk.poll_timeout(), self.ask_at()].into_iter().flatten().min()
     }
 
-    /// The end of a turn: what is to be asked is asked, commands and copies leave.
+    /// The end of a turn: commands and copies leave.
     pub fn settle(&mut self, now: Instant) {
-        if self.ask_at().is_some_and(|at| at <= now) {
-            self.ask(now);
-        }
-        if self.is_live {
+        if self.disk.presence.reach() == Reach::Here {
             self.send(now);
         }
         if self.outbox.hand_out() {
-            for index in self.gathered.drain(..) {
-                self.jobs.at(index).gathered = None;
-            }
+            self.batch = self.batch.wrapping_add(1);
         }
     }
 
-    /// Ends what has passed its deadline.
+    /// The time of an active job is over.
     #[cold]
-    fn expire(&mut self, now: Instant) {
-        let hurried = (self.draining || self.closing) && !self.is_live;
-        let mut next: Option<Instant> = None;
-        let mut over = Vec::new();
-        for (index, job) in self.jobs.iter().filter(|(_, job)| !job.over) {
-            let at = match job.state {
-                State::Held(until) => until,
-                _ if hurried => now,
-                _ => job.deadline,
-            };
-            if at <= now {
-                over.push(index);
-            } else {
-                next = Some(next.map_or(at, |known| known.min(at)));
-            }
+    fn give_up(&mut self, now: Instant, index: u32, why: Failure) {
+        let job = &mut self.disk[index];
+        let is_late = job.deadline <= now;
+        if job.verdict.is_some() || (job.wire.held && !is_late) {
+            return;
         }
-        self.expire_at = next;
-        for index in over {
-            let job = self.jobs.at(index);
-            let is_doubtful = job.kind.changes() && (job.cut > 0 || job.flushed);
-            match job.state {
-                State::Held(_) => job.note(Outcome::Unknown(Failure::TimedOut)),
-                State::Active if is_doubtful => {
-                    self.hold(index, now + self.settings.quiesce);
-                    // If all that was sent is answered, it is known what became of it.
-                    self.try_finish(index, now);
-                    continue;
-                }
-                _ => job.note(Outcome::NotDone(Failure::TimedOut)),
-            }
-            self.forget_commands(index);
-            for queue in [&mut self.waiting, &mut self.blocked, &mut self.active] {
-                queue.retain(|other| *other != index);
-            }
-            self.complete(index);
+        let may_be_done = job.kind.changes() && (job.wire.cut > 0 || job.wire.flushed);
+        if may_be_done && !job.wire.held {
+            self.hold(index, now + self.settings.quiesce);
+            // If all that was sent is answered, it is known what became of it.
+            return self.try_finish(index, now);
         }
+        let held = job.wire.held;
+        job.wire.note(if held { Outcome::Unknown(why) } else { Outcome::NotDone(why) });
+        self.forget_commands(index);
+        self.complete(index);
     }
 
     /// Makes no further commands of a job, and ends it then at the latest.
     fn hold(&mut self, index: u32, until: Instant) {
-        self.jobs.at(index).state = State::Held(until);
+        self.disk[index].wire.held = true;
+        self.disk.postpone(index, until);
         self.active.retain(|other| *other != index);
-        self.expire_at = Some(self.expire_at.map_or(until, |known| known.min(until)));
     }
 
     /// Ends a job if all of it is answered.
     fn try_finish(&mut self, index: u32, now: Instant) {
         let volatile = self.device.as_ref().is_some_and(|device| device.write_cache);
-        let job = self.jobs.at(index);
-        if job.over {
-            return self.complete(index);
-        }
-        if job.unanswered > 0 || job.lent || matches!(job.state, State::Waiting | State::Blocked) {
+        let job = &mut self.disk[index];
+        let (is_durable, is_cut) =
+            (job.kind.changes() && job.durable, job.wire.cut >= job.extent.length.0);
+        let progress = &mut job.wire;
+        if progress.unanswered > 0 || job.place != PayloadPlace::Home {
             return;
         }
-        let failed = matches!(job.outcome, Outcome::NotDone(_) | Outcome::Unknown(_));
-        let is_held = matches!(job.state, State::Held(_));
-        if !failed && !job.is_cut() {
-            if !is_held {
+        if !progress.has_failed() && !is_cut {
+            if !progress.held {
                 return;
             }
-            job.note(Outcome::NotDone(Failure::TimedOut));
-        } else if !failed && job.kind.is_durable() && volatile && !job.flushed {
-            if !is_held {
+            progress.note(Outcome::NotDone(Failure::TimedOut));
+        } else if !progress.has_failed() && is_durable && volatile && !progress.flushed {
+            if !progress.held {
                 // The flush is its last command.
                 self.active.push_back(index);
                 return;
             }
-            job.note(Outcome::Unknown(Failure::TimedOut));
+            progress.note(Outcome::Unknown(Failure::TimedOut));
         }
         if let (Outcome::NotDone(why) | Outcome::Unknown(why), true) =
-            (job.outcome, job.kind.changes())
-            && let Some(until) = job.doubt_until.filter(|until| *until > now)
+            (progress.outcome, job.kind.changes())
+            && let Some(until) = progress.doubt_until.filter(|until| *until > now)
         {
             // A copy may still be carried out: it is told when that is over.
-            job.note(Outcome::Unknown(why));
+            progress.note(Outcome::Unknown(why));
             return self.hold(index, until);
-        }
-        if failed {
-            self.active.retain(|other| *other != index);
         }
         self.complete(index);
     }
 
     /// Completes a job, once its payload is here.
     fn complete(&mut self, index: u32) {
-        let job = self.jobs.at(index);
-        job.over = true;
-        if job.lent {
-            // Its batch brings it back.
-            return;
+        let progress = &self.disk[index].wire;
+        if progress.has_failed() {
+            self.active.retain(|other| *other != index);
         }
-        let job = self.jobs.remove(index);
-        if job.kind.changes() {
-            self.claims.retain(|claim| claim.job != Some(index));
-            self.unblock();
-        }
-        self.completions.push_back(Completion::new(job.ticket, job.outcome, job.buffer));
+        self.disk.finish_when_home(index, progress.outcome);
     }
 
-    /// Sectors may be free: who waits for some is looked at again.
-    fn unblock(&mut self) {
-        while let Some(index) = self.blocked.pop_back() {
-            self.jobs.at(index).state = State::Waiting;
-            self.waiting.push_front(index);
-        }
-    }
-
-    /// Doubts whose copies are surely dead end.
-    #[cold]
-    fn end_doubts(&mut self, now: Instant) {
-        self.claims.retain(|claim| claim.job.is_some() || claim.until > now);
-        let doubts = self.claims.iter().filter(|claim| claim.job.is_none());
-        self.doubt_at = doubts.map(|claim| claim.until).min();
-        self.unblock();
-    }
-
-    /// Whether the disk is there, and that is news or not.
+    /// Whether the disk is there may have changed.
     fn note_life(&mut self) {
-        let is_live = self.paths.iter().any(|path| path.state == paths::State::Live);
-        if !is_live && (self.draining || self.closing) {
-            self.expire_at = Some(Instant::ZERO);
-        }
-        if is_live != core::mem::replace(&mut self.is_live, is_live) {
-            self.news.push_back(match is_live {
-                true => InitiatorNews::Connected,
-                false => InitiatorNews::Lost(self.last_fault.clone()),
-            });
-        }
+        let is_live = |path: &Path| path.state == PathState::Live;
+        if self.paths.iter().any(is_live) { self.disk.came() } else { self.disk.lost() }
+    }
+}
+
+/// What a target says of itself, as facts of a disk.
+fn facts(device: &IdentifyDevice) -> DiskFacts {
+    DiskFacts {
+        size: ByteCount(device.sectors.saturating_mul(SECTOR as u64)),
+        logical_block: SECTOR as u32,
+        physical_block: (SECTOR as u32) << device.physical_exponent,
+        cache: if device.write_cache { Cache::Volatile } else { Cache::None },
+        read_only: false,
+        discards: false,
+        discard_zeroes: false,
     }
 }

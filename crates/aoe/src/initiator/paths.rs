@@ -17,6 +17,7 @@ use core::time::Duration;
 
 use block::Instant;
 use contract::LinkId;
+use remote::backoff;
 use wire::ethernet::MacAddress;
 
 /// Before anything is known: what iPXE waits.
@@ -26,6 +27,8 @@ const RTO_READ_MIN: Duration = Duration::from_millis(30);
 /// A disk may take so long for a write now and then, and a copy of a write costs a second in which its sectors cannot be written again.
 const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
 const RTO_MAX: Duration = Duration::from_secs(10);
+/// The longest rest between two IDENTIFY.
+const ASK_MAX: Duration = Duration::from_secs(2);
 /// Time-outs in a row after which a path is asked who it is.
 pub(super) const SUSPECT: u32 = 4;
 /// Commands on a path before anything is known of it.
@@ -60,7 +63,7 @@ impl Rtt {
             0 => RTO_FIRST,
             smooth => Duration::from_nanos(smooth + 4 * self.deviation_ns).max(least),
         };
-        first.saturating_mul(1 << tries.min(10)).min(RTO_MAX)
+        backoff(first, tries, RTO_MAX)
     }
 
     /// The estimate, once there is one.
@@ -71,13 +74,33 @@ impl Rtt {
 
 /// How far a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// It is asked who it is.
-    Asking,
+pub(super) enum PathState {
+    /// It is asked who it is: so often up to now, and again at that moment. The last IDENTIFY has `tag`.
+    Asking {
+        asked: u32,
+        again_at: Instant,
+        tag: u32,
+        /// Whether it told what it takes since it is asked.
+        told: bool,
+    },
     /// It is the disk, and is used.
     Live,
     /// It is another disk.
     Refused,
+}
+
+impl PathState {
+    fn asking(now: Instant) -> PathState {
+        PathState::Asking { asked: 0, again_at: now, tag: 0, told: false }
+    }
+
+    /// An IDENTIFY is sent with this tag.
+    pub(super) fn asked_now(&mut self, now: Instant, new: u32) {
+        if let PathState::Asking { asked, again_at, tag, .. } = self {
+            (*tag, *again_at) = (new, now + backoff(RTO_FIRST, *asked, ASK_MAX));
+            *asked += 1;
+        }
+    }
 }
 
 /// A path.
@@ -85,16 +108,10 @@ pub(super) enum State {
 pub(super) struct Path {
     pub(super) link: LinkId,
     pub(super) mac: MacAddress,
-    pub(super) state: State,
+    pub(super) state: PathState,
     /// Commands that the target holds, and sectors of a frame, as it told them.
     pub(super) buffers: u16,
     pub(super) sectors: u8,
-    /// Whether it told them since it was asked who it is.
-    pub(super) told: bool,
-    /// Of the IDENTIFY that is under way.
-    pub(super) ask_tag: u32,
-    pub(super) ask_at: Instant,
-    pub(super) asked: u32,
     rtt: [Rtt; 2],
     window: u32,
     threshold: u32,
@@ -109,13 +126,9 @@ impl Path {
         Path {
             link,
             mac,
-            state: State::Asking,
+            state: PathState::asking(now),
             buffers: 0,
             sectors: 0,
-            told: false,
-            ask_tag: 0,
-            ask_at: now,
-            asked: 0,
             rtt: [Rtt::default(); 2],
             window: WINDOW_FIRST.min(limit) * UNIT,
             threshold: limit * UNIT,
@@ -127,30 +140,30 @@ impl Path {
 
     /// Asks it who it is, and what it takes; nothing else is sent there until it has said so.
     pub(super) fn ask(&mut self, now: Instant) {
-        self.told = false;
-        (self.state, self.asked, self.ask_at) = (State::Asking, 0, now);
+        self.state = PathState::asking(now);
     }
 
-    /// Until when the next IDENTIFY waits for its answer.
-    pub(super) fn asked_now(&mut self, now: Instant, tag: u32) {
-        let rest = RTO_FIRST.saturating_mul(1 << self.asked.min(3));
-        (self.ask_tag, self.ask_at) = (tag, now + rest);
-        self.asked += 1;
+    /// It told how many commands it holds, and how many sectors a frame carries.
+    pub(super) fn told(&mut self, buffers: u16, sectors: u8) {
+        (self.buffers, self.sectors) = (buffers, sectors);
+        if let PathState::Asking { told, .. } = &mut self.state {
+            *told = true;
+        }
     }
 
     /// It is the disk. If it was asked once, the time that it took is the first that is known of it.
     pub(super) fn identified(&mut self, now: Instant) {
-        (self.state, self.timeouts) = (State::Live, 0);
-        if self.asked == 1 {
-            self.rtt[0].sample(RTO_FIRST.saturating_sub(self.ask_at.since(now)));
+        if let PathState::Asking { asked: 1, again_at, .. } = self.state {
+            self.rtt[0].sample(RTO_FIRST.saturating_sub(again_at.since(now)));
         }
+        (self.state, self.timeouts) = (PathState::Live, 0);
     }
 
     /// Commands that may be sent now.
     #[inline]
     pub(super) fn room(&self) -> u32 {
         match self.state {
-            State::Live => (self.window / UNIT).saturating_sub(self.in_flight),
+            PathState::Live => (self.window / UNIT).saturating_sub(self.in_flight),
             _ => 0,
         }
     }
@@ -207,7 +220,7 @@ mod tests {
 
     fn path() -> Path {
         let mut path = Path::new(Instant(1), LinkId(0), MacAddress([2; 6]), 64);
-        path.state = State::Live;
+        path.state = PathState::Live;
         path
     }
 

@@ -2,12 +2,13 @@
 
 use block::{Extent, Failure, Instant, Memory, Outcome};
 use contract::OpenedFrame;
+use remote::JobKind;
 use wire::aoe::{AtaArgument, Command as AoeCommand, ConfigArgument, ErrorCode, SECTOR, VERSION};
 use wire::ata::{ErrorBits, IdentifyDevice, Status};
 
-use super::jobs::{Claim, Command, Kind, State};
-use super::paths::{Path, State as PathState};
-use super::{Initiator, InitiatorNews, Known, PATHS_MAX};
+use super::commands::Command;
+use super::paths::{Path, PathState};
+use super::{Initiator, InitiatorNews, PATHS_MAX, facts};
 use crate::received::Received;
 
 impl Initiator {
@@ -29,16 +30,13 @@ impl Initiator {
         let is_its = |path: &Path| (path.link, path.mac) == (from.link, from.mac);
         let path = self.paths.iter().position(is_its);
         match (header.command, path) {
-            (AoeCommand::ATA, Some(path)) => {
-                let is_identify = self.paths[path].state == PathState::Asking
-                    && self.paths[path].asked > 0
-                    && self.paths[path].ask_tag == header.tag;
-                if is_identify {
-                    self.identified(now, path, &received);
-                } else if self.paths[path].state != PathState::Refused {
-                    self.answered(now, path, &received, memory);
+            (AoeCommand::ATA, Some(path)) => match self.paths[path].state {
+                PathState::Asking { tag, asked, told, .. } if asked > 0 && tag == header.tag => {
+                    self.identified(now, path, told, &received);
                 }
-            }
+                PathState::Refused => {}
+                _ => self.answered(now, path, &received, memory),
+            },
             (AoeCommand::CONFIG, path) if !header.flags.is_error() => {
                 self.told(now, path, &received);
             }
@@ -78,48 +76,48 @@ impl Initiator {
         if is_announced || known.state == PathState::Refused {
             known.ask(now);
         }
-        (known.buffers, known.sectors, known.told) = (argument.buffer_count, sectors, true);
+        known.told(argument.buffer_count, sectors);
         self.note_life();
+        self.ask(now);
     }
 
-    /// A station said who it is.
+    /// A station said who it is; `told`: it has also said what it takes.
     #[cold]
-    fn identified(&mut self, now: Instant, index: usize, received: &Received<'_>) {
+    fn identified(&mut self, now: Instant, index: usize, told: bool, received: &Received<'_>) {
         let argument = AtaArgument::parse(received.body);
         let data = received.body.get(AtaArgument::SIZE..).unwrap_or_default();
         let device = IdentifyDevice::parse(data);
         let path = &mut self.paths[index];
         let (Ok(argument), Ok(device)) = (argument, device) else {
-            self.last_fault = format!("{} does not say what it is", path.mac);
+            self.disk.presence.fault = format!("{} does not say what it is", path.mac);
             self.counters.strange += 1;
             return;
         };
         if received.header.flags.is_error() || !Status(argument.command_status).is_good() {
-            self.last_fault = format!("{} refuses to say what it is", path.mac);
+            self.disk.presence.fault = format!("{} refuses to say what it is", path.mac);
             self.counters.refused += 1;
             return;
         }
-        let name = |device: &IdentifyDevice| Known { serial: device.serial, model: device.model };
+        // What tells one disk from another.
+        let name = |device: &IdentifyDevice| (device.serial, device.model);
         if let Some(known) = self.device.as_ref().filter(|known| name(known) != name(&device)) {
             path.state = PathState::Refused;
             let why = format!(
                 "{} on {} has the address {} and is another disk: expected {known}, seen {device}",
                 path.mac, path.link, self.settings.address
             );
-            self.last_fault.clone_from(&why);
-            self.news.push_back(InitiatorNews::Refused(why));
+            self.disk.presence.fault = why.clone();
+            self.disk.presence.news.push_back(InitiatorNews::Refused(why));
             return self.note_life();
         }
-        if path.sectors == 0 || !path.told {
+        if path.sectors == 0 || !told {
             // Not told yet, it is asked again for both.
-            self.last_fault = format!("{} takes no frame of a sector", path.mac);
+            self.disk.presence.fault = format!("{} takes no frame of a sector", path.mac);
             return;
         }
         path.identified(now);
-        let old = self.device.replace(device);
-        if old.is_some_and(|old| old.sectors != device.sectors) {
-            self.news.push_back(InitiatorNews::FactsChanged);
-        }
+        self.disk.presence.set_facts(facts(&device));
+        self.device = Some(device);
         // What found no path goes on.
         let parked = self.commands.iter().filter(|c| !c.counted && c.due.is_none());
         let mut tags: Vec<u32> = parked.map(|command| command.tag).collect();
@@ -151,24 +149,22 @@ impl Initiator {
         };
         self.counters.answered += 1;
         self.commands.remove(tag);
-        let is_write = self.jobs.at(command.job).kind.changes();
         if command.counted {
             self.paths[command.path as usize].in_flight -= 1;
         }
+        let job = &mut self.disk[command.job];
+        let is_write = job.kind.changes();
         let sample = (command.copies == 1).then(|| now.since(command.sent));
         self.paths[path].answered(is_write, sample, limit);
-        let stray = self.settings.stray;
-        let job = self.jobs.at(command.job);
-        job.unanswered -= 1;
-        job.note(outcome);
+        let progress = &mut job.wire;
+        progress.unanswered -= 1;
+        progress.note(outcome);
         if is_write && command.copies > 1 && command.count > 0 {
-            let until = command.sent + stray;
-            job.doubt(until);
+            let until = command.sent + self.settings.stray;
+            progress.doubt_until = progress.doubt_until.max(Some(until));
             let length = u64::from(command.count) * SECTOR as u64;
             let extent = Extent::new(job.extent.offset.0 + command.at, length);
-            let missing = command.copies - 1;
-            self.claims.push(Claim { extent, job: None, tag, missing, until });
-            self.doubt_at = Some(self.doubt_at.map_or(until, |at| at.min(until)));
+            self.disk.claim_for_strays(extent, tag, command.copies - 1, until);
         }
         self.try_finish(command.job, now);
     }
@@ -190,6 +186,7 @@ impl Initiator {
             path.ask(now);
             self.recall(index);
             self.note_life();
+            self.ask(now);
         }
     }
 
@@ -201,7 +198,7 @@ impl Initiator {
         received: &Received<'_>,
         memory: &mut dyn Memory,
     ) -> Option<Outcome> {
-        let job = self.jobs.at(command.job);
+        let job = &mut self.disk[command.job];
         let changes = job.kind.changes();
         if received.header.flags.is_error() {
             self.counters.refused += 1;
@@ -220,13 +217,13 @@ impl Initiator {
         }
         let length = usize::from(command.count) * SECTOR;
         let data = received.body[AtaArgument::SIZE..].get(..length)?;
-        if matches!(job.state, State::Held(_)) || job.over {
+        if job.wire.held || job.verdict.is_some() {
             return Some(Outcome::Done);
         }
         let at = command.at as u32;
         match job.kind {
-            Kind::Read => memory.write(&mut job.buffer, at, data),
-            Kind::Compare => {
+            JobKind::Read => memory.write(&mut job.buffer, at, data),
+            JobKind::Compare => {
                 let mut ours = [0; SECTOR];
                 for (number, theirs) in data.chunks_exact(SECTOR).enumerate() {
                     let from = at + (number * SECTOR) as u32;
@@ -245,13 +242,7 @@ impl Initiator {
     #[cold]
     fn late(&mut self, tag: u32) {
         self.counters.late += 1;
-        let doubt = self.claims.iter_mut().find(|claim| claim.job.is_none() && claim.tag == tag);
-        let Some(doubt) = doubt else { return };
-        doubt.missing -= 1;
-        if doubt.missing == 0 {
-            self.claims.retain(|claim| claim.job.is_some() || claim.tag != tag);
-            self.unblock();
-        }
+        self.disk.stray_answered(tag);
     }
 
     /// Gives the commands of a job up: what answers them is late.
@@ -262,7 +253,7 @@ impl Initiator {
             if command.counted {
                 self.paths[command.path as usize].in_flight -= 1;
             }
-            self.jobs.at(job).unanswered -= 1;
+            self.disk[job].wire.unanswered -= 1;
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-use block::{Extent, Failure, Instant, Outcome};
-use contract::{LinkFacts, Station};
+use block::{ByteCount, Extent, Failure, Instant, Outcome};
+use contract::{LinkFacts, LinkId, Station};
+use remote::{JobKind, PayloadPlace, backoff, earlier};
 use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
     sectors_for_mtu,
@@ -11,14 +12,14 @@ use wire::aoe::{
 use wire::ata::Opcode;
 use wire::ethernet::EtherType;
 
-use super::Initiator;
-use super::jobs::{Claim, Command, Kind, State};
-use super::paths::{SUSPECT, State as PathState};
+use super::commands::{Command, Progress};
+use super::paths::{PathState, SUSPECT};
+use super::{Initiator, Path, Port};
 use crate::head::Head;
 
 /// The first rest between two queries for a target that does not answer, and the longest.
 const QUERY_FIRST: Duration = Duration::from_millis(250);
-const QUERY_DOUBLINGS: u32 = 6;
+const QUERY_LONGEST: Duration = Duration::from_secs(16);
 
 /// What a command is to the wire.
 struct Plan {
@@ -35,51 +36,55 @@ pub(super) fn query(address: Address, tag: u32) -> Vec<u8> {
 }
 
 impl Initiator {
-    fn facts_of(&self, link: contract::LinkId) -> Option<LinkFacts> {
-        self.ports.iter().find(|port| port.id == link)?.facts
+    fn facts_of(&self, link: LinkId) -> Option<LinkFacts> {
+        let port = self.ports.iter().find(|port| port.id == link)?;
+        Some(port.up.as_ref()?.facts)
     }
 
     /// Whether a link is up and has no path that is used.
-    fn is_wanting(&self, port: &super::Port) -> bool {
-        let live = |path: &super::Path| path.link == port.id && path.state == PathState::Live;
-        port.facts.is_some() && !self.paths.iter().any(live)
+    fn is_wanting(&self, port: &Port) -> bool {
+        let live = |path: &Path| path.link == port.id && path.state == PathState::Live;
+        port.up.is_some() && !self.paths.iter().any(live)
     }
 
     /// When something is to be asked, if at all.
     pub(super) fn ask_at(&self) -> Option<Instant> {
-        if self.closing && self.jobs.len() == 0 {
+        if self.is_closing() && self.in_flight() == 0 {
             return None;
         }
-        let asking = |path: &&super::Path| {
-            path.state == PathState::Asking && self.facts_of(path.link).is_some()
-        };
-        let ports = self.ports.iter().filter(|port| self.is_wanting(port)).map(|port| port.ask_at);
-        ports.chain(self.paths.iter().filter(asking).map(|path| path.ask_at)).min()
+        let wanting = self.ports.iter().filter(|port| self.is_wanting(port));
+        let ports = wanting.filter_map(|port| Some(port.up.as_ref()?.ask_at));
+        let paths = self.paths.iter().filter_map(|path| match path.state {
+            PathState::Asking { again_at, .. } => self.facts_of(path.link).and(Some(again_at)),
+            _ => None,
+        });
+        ports.chain(paths).min()
     }
 
     /// Asks for the target where it is wanting, and who they are those who answered.
     #[cold]
     pub(super) fn ask(&mut self, now: Instant) {
-        for index in 0..self.ports.len() {
-            let port = &self.ports[index];
-            let Some(facts) = port.facts.filter(|_| port.ask_at <= now && self.is_wanting(port))
-            else {
-                continue;
-            };
-            let tag = self.commands.next_tag();
-            let (to, query) = (Station::all(port.id), query(self.settings.address, tag));
-            self.outbox.gathering().push(&facts, &to, EtherType::AOE, &query);
-            let port = &mut self.ports[index];
-            port.ask_at = now + QUERY_FIRST * (1 << port.asked.min(QUERY_DOUBLINGS));
-            port.asked += 1;
+        if self.ask_at().is_none_or(|at| at > now) {
+            return;
         }
-        for index in 0..self.paths.len() {
-            let path = &self.paths[index];
-            if path.state != PathState::Asking || path.ask_at > now {
+        for index in 0..self.ports.len() {
+            if !self.is_wanting(&self.ports[index]) {
                 continue;
             }
-            let (to, told) = (Station::new(path.link, path.mac), path.told);
-            let Some(facts) = self.facts_of(to.link) else { continue };
+            let Port { id, up: Some(up) } = &mut self.ports[index] else { continue };
+            if up.ask_at <= now {
+                let tag = self.commands.next_tag();
+                let (to, query) = (Station::all(*id), query(self.settings.address, tag));
+                self.outbox.gathering().push(&up.facts, &to, EtherType::AOE, &query);
+                up.ask_at = now + backoff(QUERY_FIRST, up.asked, QUERY_LONGEST);
+                up.asked += 1;
+            }
+        }
+        for index in 0..self.paths.len() {
+            let Path { link, mac, state, .. } = self.paths[index];
+            let PathState::Asking { again_at, told, .. } = state else { continue };
+            let Some(facts) = self.facts_of(link).filter(|_| again_at <= now) else { continue };
+            let to = Station::new(link, mac);
             if !told {
                 let tag = self.commands.next_tag();
                 let query = query(self.settings.address, tag);
@@ -91,7 +96,7 @@ impl Initiator {
             argument.lba[3] = 0xa0;
             let head = Head::new(&header).with_ata(&argument);
             self.outbox.gathering().push(&facts, &to, EtherType::AOE, head.bytes());
-            self.paths[index].asked_now(now, tag);
+            self.paths[index].state.asked_now(now, tag);
         }
     }
 
@@ -117,44 +122,31 @@ impl Initiator {
             let Some(index) = self.active.front().copied().or_else(|| self.activate()) else {
                 break;
             };
-            let job = self.jobs.at(index);
-            if matches!(job.outcome, Outcome::NotDone(_) | Outcome::Unknown(_)) {
+            let job = &mut self.disk[index];
+            if job.wire.has_failed() {
                 // It has failed: what is under way is awaited, and nothing more is asked.
                 self.active.pop_front();
                 continue;
             }
-            if job.lent && job.gathered.is_none() {
+            if !job.place.is_within_reach(self.batch) {
                 self.active.pop_front();
                 stuck.push(index);
                 continue;
             }
-            let sectors_left = (job.extent.length.0 - job.cut) / SECTOR as u64;
+            let (length, progress) = (job.extent.length.0, &mut job.wire);
+            let at = progress.cut;
+            let sectors_left = (length - at) / SECTOR as u64;
             let count = sectors_left.min(self.paths[path].sectors.into()) as u8;
-            let at = job.cut;
-            job.cut += u64::from(count) * SECTOR as u64;
-            job.unanswered += 1;
+            progress.cut += u64::from(count) * SECTOR as u64;
+            progress.unanswered += 1;
             // Behind the last part of a durable change, or alone: a flush.
-            job.flushed |= count == 0;
-            if job.is_cut() {
+            progress.flushed |= count == 0;
+            if progress.cut >= length {
                 self.active.pop_front();
             }
-            let tag = self.commands.next_tag();
-            let (path, counted, copies) = (path as u32, false, 0);
-            let (sent, due, job) = (now, None, index);
-            let doubted = false;
-            self.commands.insert(Command {
-                tag,
-                job,
-                at,
-                count,
-                path,
-                counted,
-                copies,
-                sent,
-                due,
-                doubted,
-            });
-            self.transmit(tag, path, now);
+            let command = Command { job: index, at, count, ..Command::default() };
+            let tag = self.commands.insert(command);
+            self.transmit(tag, path as u32, now);
         }
         for index in stuck.into_iter().rev() {
             self.active.push_front(index);
@@ -168,43 +160,38 @@ impl Initiator {
         with_room.max_by_key(|(_, path)| path.room()).map(|(index, _)| index)
     }
 
-    /// Makes the next waiting job active that may be; `None` if there is none.
+    /// Begins the next job that may be; `None` if there is none.
     #[inline]
     fn activate(&mut self) -> Option<u32> {
         let device = self.device.as_ref()?;
         let (size, volatile) = (device.sectors.saturating_mul(SECTOR as u64), device.write_cache);
-        while let Some(index) = self.waiting.pop_front() {
-            let job = self.jobs.at(index);
-            let Extent { length, .. } = job.extent;
-            let is_flush = job.kind == Kind::Flush;
-            let in_range = job.extent.fits(block::ByteCount(size))
-                && job.extent.offset.0.is_multiple_of(SECTOR as u64)
-                && length.0.is_multiple_of(SECTOR as u64);
-            if !is_flush && (!in_range || length.0 == 0) {
-                job.note(Outcome::NotDone(Failure::OutOfRange));
-                self.complete(index);
-                continue;
+        while let Some(index) = self.disk.front() {
+            let job = self.disk.start();
+            let Extent { offset, length } = job.extent;
+            let in_range = job.extent.fits(ByteCount(size))
+                && offset.0.is_multiple_of(SECTOR as u64)
+                && length.0.is_multiple_of(SECTOR as u64)
+                && length.0 > 0;
+            match job.kind {
+                JobKind::Flush if !volatile => self.disk.finish(index, Outcome::Done),
+                JobKind::Flush => return Some(self.begin(index)),
+                _ if in_range => return Some(self.begin(index)),
+                _ => self.disk.finish(index, Outcome::NotDone(Failure::OutOfRange)),
             }
-            if is_flush && !volatile {
-                self.complete(index);
-                continue;
-            }
-            if job.kind.changes() {
-                let extent = job.extent;
-                if self.claims.iter().any(|claim| claim.extent.overlaps(extent)) {
-                    job.state = State::Blocked;
-                    self.counters.blocked += 1;
-                    self.blocked.push_back(index);
-                    continue;
-                }
-                let until = Instant(u64::MAX);
-                self.claims.push(Claim { extent, job: Some(index), tag: 0, missing: 0, until });
-            }
-            self.jobs.at(index).state = State::Active;
-            self.active.push_back(index);
-            return Some(index);
         }
         None
+    }
+
+    /// Commands of this job are made next.
+    #[inline]
+    fn begin(&mut self, index: u32) -> u32 {
+        let job = &mut self.disk[index];
+        job.wire = Progress::default();
+        if job.kind.changes() {
+            self.disk.claim(index);
+        }
+        self.active.push_back(index);
+        index
     }
 
     /// Sends copies of commands that count as lost.
@@ -220,11 +207,12 @@ impl Initiator {
                 continue;
             };
             let (old, sent, count) = (command.path as usize, command.sent, command.count);
-            let job = self.jobs.at(command.job);
-            if matches!(job.state, State::Held(_)) {
+            let job = &self.disk[command.job];
+            if job.wire.held {
                 continue;
             }
-            let (changes, is_lent) = (job.kind.changes(), job.lent && job.gathered.is_none());
+            let changes = job.kind.changes();
+            let is_lent = !job.place.is_within_reach(self.batch);
             let path = match self.paths[old].state {
                 PathState::Live => old,
                 _ => {
@@ -265,15 +253,14 @@ impl Initiator {
             return 0;
         }
         self.commands.remove(tag);
-        self.jobs.at(whole.job).unanswered -= 1;
+        self.disk[whole.job].wire.unanswered -= 1;
         let mut done = 0;
         while done < whole.count {
             let count = sectors.min(whole.count - done);
             let at = whole.at + u64::from(done) * SECTOR as u64;
-            let tag = self.commands.next_tag();
-            let path = path as u32;
-            self.commands.insert(Command { tag, at, count, path, copies: 0, sent: now, ..whole });
-            self.jobs.at(whole.job).unanswered += 1;
+            let piece = Command { at, count, path: path as u32, copies: 0, sent: now, ..whole };
+            let tag = self.commands.insert(piece);
+            self.disk[whole.job].wire.unanswered += 1;
             self.resend.push_back(tag);
             done += count;
         }
@@ -284,7 +271,7 @@ impl Initiator {
     fn watch(&mut self, tag: u32, due: Instant) {
         if let Some(command) = self.commands.get_mut(tag) {
             command.due = Some(due);
-            self.due_at = Some(self.due_at.map_or(due, |at| at.min(due)));
+            self.due_at = earlier(self.due_at, Some(due));
         }
     }
 
@@ -303,19 +290,17 @@ impl Initiator {
         let head = Head::new(&header).with_ata(&plan.argument);
         let (head, batch) = (head.bytes(), self.outbox.gathering());
         if plan.data > 0 {
-            let job = self.jobs.at(command.job);
-            let number = match job.gathered {
-                Some(number) => number,
-                None => {
+            let job = &mut self.disk[command.job];
+            let place = match job.place {
+                PayloadPlace::Batch { place, .. } => place,
+                _ => {
                     let buffer = core::mem::take(&mut job.buffer);
-                    job.lent = true;
-                    let number = batch.push_buffer(buffer, command.job);
-                    job.gathered = Some(number);
-                    self.gathered.push(command.job);
-                    number
+                    let place = batch.push_buffer(buffer, command.job);
+                    job.place = PayloadPlace::Batch { number: self.batch, place };
+                    place
                 }
             };
-            let data = (number, command.at as u32, plan.data);
+            let data = (place, command.at as u32, plan.data);
             batch.push_with_data(&facts, &to, EtherType::AOE, head, data);
         } else {
             batch.push_zeros(&facts, &to, EtherType::AOE, head, plan.zeros as usize);
@@ -332,7 +317,7 @@ impl Initiator {
     fn plan(&mut self, command: &Command) -> Plan {
         let device = self.device.as_ref().expect("commands are made for a known device");
         let (lba48, flush_ext) = (device.lba48, device.flush_ext);
-        let job = self.jobs.at(command.job);
+        let job = &self.disk[command.job];
         let length = u32::from(command.count) * SECTOR as u32;
         if command.count == 0 {
             let opcode = if flush_ext { Opcode::FLUSH_CACHE_EXT } else { Opcode::FLUSH_CACHE };
@@ -340,15 +325,15 @@ impl Initiator {
         }
         let lba = (job.extent.offset.0 + command.at) / SECTOR as u64;
         let (opcode, is_write) = match (job.kind, lba48) {
-            (Kind::Write { .. } | Kind::Zeroes { .. }, true) => (Opcode::WRITE_SECTORS_EXT, true),
-            (Kind::Write { .. } | Kind::Zeroes { .. }, false) => (Opcode::WRITE_SECTORS, true),
+            (JobKind::Write | JobKind::Zeroes { .. }, true) => (Opcode::WRITE_SECTORS_EXT, true),
+            (JobKind::Write | JobKind::Zeroes { .. }, false) => (Opcode::WRITE_SECTORS, true),
             (_, true) => (Opcode::READ_SECTORS_EXT, false),
             (_, false) => (Opcode::READ_SECTORS, false),
         };
         let argument = AtaArgument::request(opcode, lba, command.count, is_write);
         match job.kind {
-            Kind::Write { .. } => Plan { argument, zeros: 0, data: length },
-            Kind::Zeroes { .. } => Plan { argument, zeros: length, data: 0 },
+            JobKind::Write => Plan { argument, zeros: 0, data: length },
+            JobKind::Zeroes { .. } => Plan { argument, zeros: length, data: 0 },
             _ => Plan { argument, zeros: 0, data: 0 },
         }
     }
@@ -360,7 +345,7 @@ impl Initiator {
         for command in self.commands.iter_mut() {
             let Some(due) = command.due else { continue };
             if due > now {
-                next = Some(next.map_or(due, |at| at.min(due)));
+                next = earlier(next, Some(due));
                 continue;
             }
             command.due = None;
@@ -375,7 +360,8 @@ impl Initiator {
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
             if path.state == PathState::Live && path.timeouts >= SUSPECT {
-                self.last_fault = format!("{} on {} does not answer", path.mac, path.link);
+                let why = format!("{} on {} does not answer", path.mac, path.link);
+                self.disk.presence.fault = why;
                 path.ask(now);
                 self.recall(index as u32);
             }
@@ -394,7 +380,7 @@ impl Initiator {
     }
 
     /// The sectors of a frame to a target on a link: what it told, and what our side carries.
-    pub(super) fn sectors_of(&self, link: contract::LinkId, told: u8) -> u8 {
+    pub(super) fn sectors_of(&self, link: LinkId, told: u8) -> u8 {
         let told = if told == 0 { 2 } else { told };
         self.facts_of(link).map_or(0, |facts| told.min(sectors_for_mtu(facts.mtu)))
     }

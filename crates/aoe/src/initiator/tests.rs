@@ -589,7 +589,7 @@ fn a_drained_initiator_does_not_wait_for_a_target_that_is_not_there() {
     world.read(1, 10, 1);
     world.initiator.drain();
     world.pass(Duration::from_millis(1));
-    assert_eq!(world.completed(1).0, Outcome::NotDone(Failure::TimedOut));
+    assert_eq!(world.completed(1).0, Outcome::NotDone(Failure::NotReady));
     world.is_clean();
 }
 

@@ -90,7 +90,7 @@ impl World {
         let links: Vec<LinkId> = (0..mtus.len() as u32).map(LinkId).collect();
         let mut settings = Settings::new(&links, Address::new(7, 3));
         change(&mut settings);
-        let mut initiator = Initiator::new(now, settings, 0xfeed_f00d);
+        let mut initiator = Initiator::new(settings, 0xfeed_f00d);
         let mut known = Links::default();
         for (link, mtu) in mtus.iter().enumerate() {
             known.set(LinkId(link as u32), Some(facts(link, *mtu)));

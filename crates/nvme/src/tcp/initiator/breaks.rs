@@ -1,5 +1,6 @@
-//! How an association ends, whatever the reason: every connection is closed, and when the driver has said so of the last one, the requests
-//! that were under way are decided about ([`jobs`](super::jobs)) and the initiator rests before it comes again.
+//! How an association ends, whatever the reason, and when the next one begins: every connection is closed, and when the
+//! driver has said so of the last one, the requests that were under way are decided about (`remote::Disk`) and the initiator
+//! rests before it comes again.
 //!
 //! Errors: all of them end here. Times: shard clock; a rest doubles from 100 ms to 10 s, half of it jitter.
 
@@ -7,21 +8,20 @@ use core::time::Duration;
 
 use block::Instant;
 use contract::{ConnectionId, Direct, Loss, SendBatch, StreamEffect};
+use remote::backoff;
 
-use super::link::{Fault, Link, Socket};
-use super::{Initiator, InitiatorNews, Phase};
+use super::framing::{Fault, Framing, Socket};
+use super::{Initiator, State};
 
 /// The first rest after a break, and the longest.
-const REST_MIN: Duration = Duration::from_millis(100);
-const REST_MAX: Duration = Duration::from_secs(10);
+const REST_FIRST: Duration = Duration::from_millis(100);
+const REST_LONGEST: Duration = Duration::from_secs(10);
 
 impl Initiator {
     /// A connection that was asked for could not be had.
     pub fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32) {
-        let asked =
-            |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
-        let Some(link) = self.links().find(asked) else { return };
-        link.socket = Socket::Absent;
+        let Some(framing) = self.asked_for(token) else { return };
+        framing.socket = Socket::Absent;
         let reason = std::io::Error::from_raw_os_error(error);
         self.break_off(now, None, &Fault::Reason(format!("no connection: {reason}")));
         self.end_of_break(now);
@@ -29,10 +29,10 @@ impl Initiator {
 
     /// A connection carries nothing more.
     pub fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
-        if !self.links().any(|link| link.is(connection) && link.is_open()) {
+        if !self.framings().any(|framing| framing.is(connection) && framing.is_open()) {
             return;
         }
-        if self.phase == Phase::Resetting && !self.admin.link.is(connection) {
+        if matches!(self.state, State::Resetting { .. }) && !self.admin.framing.is(connection) {
             // As was asked for. It is closed with the others.
             return;
         }
@@ -55,13 +55,12 @@ impl Initiator {
     ) {
         match self.queue_of(connection) {
             Some(index) => {
-                let lost = self.queues[index].handle_closed(direct, batch, &mut self.jobs);
-                self.jobs.recover(now, lost);
-                self.expire_at = Some(now);
+                let lost = self.queues[index].handle_closed(direct, batch, &mut self.disk);
+                self.disk.recover(now, lost);
             }
             None => {
                 if let Some(batch) = batch {
-                    self.admin.link.take_back(batch, |_, _| {});
+                    self.admin.framing.take_back(batch, |_, _| {});
                 }
                 self.admin.closed();
             }
@@ -72,31 +71,34 @@ impl Initiator {
     /// Ends the association: every connection is closed. `culprit` is the one whose peer is told of its violation.
     #[cold]
     pub(super) fn break_off(&mut self, now: Instant, culprit: Option<ConnectionId>, fault: &Fault) {
-        if matches!(self.phase, Phase::Resting(_) | Phase::Breaking | Phase::Gone) {
+        if matches!(self.state, State::Resting { .. } | State::Breaking { .. } | State::Gone) {
             return;
         }
-        self.last_fault = fault.to_string();
-        if self.phase == Phase::Live && !self.closing {
-            self.news.push_back(InitiatorNews::Lost(self.last_fault.clone()));
-        }
-        self.phase = Phase::Breaking;
-        (self.step, self.step_by, self.ask_again_at) = (None, None, None);
-        (self.keep_alive_at, self.keep_alive_by) = (None, None);
+        let drained = match fault {
+            // Why the controller was reset was told before.
+            Fault::Reset { drained } => *drained,
+            fault => {
+                self.disk.presence.fault = fault.to_string();
+                false
+            }
+        };
+        self.state = State::Breaking { drained };
+        self.disk.lost();
         for queue in &mut self.queues {
-            queue.drop_gathering(&mut self.jobs);
+            queue.drop_gathering(&mut self.disk);
         }
-        self.admin.link.drop_gathering(|_, _| {});
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
-        for link in core::iter::once(&mut self.admin.link).chain(queues) {
-            match link.socket {
+        self.admin.framing.drop_gathering(|_, _| {});
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.framing);
+        for framing in core::iter::once(&mut self.admin.framing).chain(queues) {
+            match framing.socket {
                 Socket::Open(connection) => {
                     let told = match fault {
                         Fault::Violation(violation) if culprit == Some(connection) => {
-                            link.term_batch(now, violation)
+                            framing.term_batch(now, violation)
                         }
                         _ => None,
                     };
-                    link.socket = Socket::Closing(connection);
+                    framing.socket = Socket::Closing(connection);
                     let after_send = told.is_some();
                     if let Some(batch) = told {
                         self.effects.push_back(StreamEffect::Send { connection, batch });
@@ -104,7 +106,7 @@ impl Initiator {
                     self.effects.push_back(StreamEffect::Close { connection, after_send });
                 }
                 Socket::Asked { token, .. } => {
-                    link.socket = Socket::Asked { token, unwanted: true }
+                    framing.socket = Socket::Asked { token, unwanted: true };
                 }
                 Socket::Absent | Socket::Closing(_) => {}
             }
@@ -113,23 +115,33 @@ impl Initiator {
     }
 
     /// Whether the last connection of a broken association is gone; then it rests.
-    pub(super) fn end_of_break(&mut self, now: Instant) {
-        let all_gone = self.links().all(|link| link.socket == Socket::Absent);
-        if self.phase != Phase::Breaking || !all_gone {
+    fn end_of_break(&mut self, now: Instant) {
+        let State::Breaking { drained } = self.state else { return };
+        if self.framings().any(|framing| framing.socket != Socket::Absent) {
             return;
         }
-        let volatile = self.limits.is_some_and(|limits| limits.volatile);
-        let quiesce = if self.known_dead { Duration::ZERO } else { self.settings.quiesce };
-        self.jobs.all_closed(now + quiesce, self.shared, volatile);
-        if self.closing {
-            self.phase = Phase::Gone;
+        let quiesce = if drained { Duration::ZERO } else { self.settings.quiesce };
+        self.disk.all_closed(now + quiesce, self.shared);
+        if self.disk.presence.is_closing() {
+            self.state = State::Gone;
             return;
         }
-        let full =
-            REST_MIN.saturating_mul(1 << self.attempts.min(10)).min(REST_MAX).as_nanos() as u64;
+        let full = backoff(REST_FIRST, self.attempts, REST_LONGEST).as_nanos() as u64;
         let rest = full / 2 + self.random.below(full / 2 + 1);
         self.attempts = self.attempts.wrapping_add(1);
         self.address_at = self.address_at.wrapping_add(1);
-        self.phase = Phase::Resting(now + Duration::from_nanos(rest));
+        self.state = State::Resting { until: now + Duration::from_nanos(rest) };
+    }
+
+    fn framings(&self) -> impl Iterator<Item = &Framing> {
+        core::iter::once(&self.admin.framing).chain(self.queues.iter().map(|queue| &queue.framing))
+    }
+
+    /// Whose connection was asked for with this token.
+    pub(super) fn asked_for(&mut self, token: u32) -> Option<&mut Framing> {
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.framing);
+        core::iter::once(&mut self.admin.framing).chain(queues).find(
+            |framing| matches!(framing.socket, Socket::Asked { token: asked, .. } if asked == token),
+        )
     }
 }

@@ -1,20 +1,21 @@
-//! Bringing an association up, step by step, and what the admin queue does later: re-identify, shut down.
+//! Bringing an association up, step by step, and what the admin queue does later: identify again, shut down.
 //!
 //! ```text
-//!   greeted -> Connect -> CAP -> CC.EN=1 -> CSTS.RDY? -> Identify 01 -> [06] -> 00 -> [03] -> queues (07) -> events (0B) -> I/O queues -> live
-//!                                    ^ every 20 ms  |
+//!   greeted -> Connect -> CAP -> CC.EN=1 -> CSTS.RDY=1 -> Identify 01 -> [06] -> 00 -> [03] -> queues (07) -> events (0B)
+//!             |------- Enabling, as for discovery -------|-- Identifying ---------------------------------------------|
+//!   -> I/O queues: greeted -> Connect -> live
 //!   live: an event "namespace changed" -> all is answered -> log 04 -> Identify 00 -> [03] -> new facts, and commands again
 //!   closing: CC.SHN=1 -> connections closed
-//!   an I/O queue is silent: CC.EN=0 -> CSTS.RDY? -> connections closed
 //! ```
-//! Steps in brackets may fail: targets before NVMe 2.0 lack them. A reconnect that finds another namespace under the old number is refused: its data are not ours.
+//! Steps in brackets may fail: targets before NVMe 2.0 lack them. A reconnect that finds another namespace under the old number
+//! is refused: its data are not ours.
 //! Errors: a [`Fault`] that says which step was answered how. Spec: NVMe base, "Fabrics controller initialization".
 
 use core::time::Duration;
 
+use block::Instant;
 use block::limits::HANDSHAKE;
-use block::{Failure, Instant};
-use contract::StreamEffect;
+use contract::{DiskFacts, StreamEffect};
 use wire::nvme::Command;
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{
@@ -27,92 +28,151 @@ use wire::nvme::identify::{
 };
 use wire::nvme::log::LogId;
 
-use super::admin::{Admin, Purpose, Reply};
+use super::admin::{Admin, AdminNews, Reply};
 use super::facts::{Identity, Limits, disk_facts};
-use super::link::{Fault, Socket, fault};
+use super::framing::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
-use super::{Initiator, InitiatorNews, Phase, Settings, Standing};
+use super::{Initiator, Live, Namespace, Settings, State};
 use crate::subsystem::MODEL;
 
-/// How often CSTS.RDY is asked for.
-pub(super) const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// Entries of the admin queue, less one.
 const ADMIN_SQ_SIZE: u16 = 31;
 /// CTRATT bit 6: any command counts as a Keep Alive.
 const TRAFFIC_COUNTS: u32 = 1 << 6;
 
-/// The admin command under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+/// How far a controller is from the greeting of its admin queue to CSTS.RDY: the question under way, and what is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Enabling {
     Connect,
-    Capabilities,
-    Enable,
-    Ready,
-    Controller,
-    NvmLimits,
-    Namespace,
-    Names,
-    Queues,
-    Events,
-    ChangedList,
-    Shutdown,
-    Disable,
-    Disabled,
+    Capabilities { id: u16 },
+    Enable(Enabled),
+    Ready(Enabled),
 }
 
-impl Step {
-    /// What it asks, for messages.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Step::Connect => "Connect",
-            Step::Capabilities => "Property Get CAP",
-            Step::Enable => "Property Set CC",
-            Step::Ready => "Property Get CSTS (waiting for RDY)",
-            Step::Controller => "Identify Controller",
-            Step::NvmLimits => "Identify NVM Controller",
-            Step::Namespace => "Identify Namespace",
-            Step::Names => "Identify Namespace Descriptors",
-            Step::Queues => "Set Features Number of Queues",
-            Step::Events => "Set Features Asynchronous Events",
-            Step::ChangedList => "Get Log Changed Namespaces",
-            Step::Shutdown => "Property Set CC (shutdown)",
-            Step::Disable => "Property Set CC (reset)",
-            Step::Disabled => "Property Get CSTS (waiting for a reset)",
-        }
-    }
-
-    /// Whether an error status is an answer like another.
-    fn may_fail(self) -> bool {
-        matches!(
-            self,
-            Step::NvmLimits | Step::Names | Step::Events | Step::ChangedList | Step::Shutdown
-        )
-    }
-}
-
-/// What the controller of the present association said about itself.
-#[derive(Debug, Default)]
-pub(super) struct Controller {
+/// A controller that is ready.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enabled {
     id: u16,
     capabilities: Capabilities,
-    identity: Option<Box<IdentifyController>>,
+}
+
+impl Enabling {
+    /// The admin queue is greeted: Connect follows.
+    pub(super) fn begin(now: Instant, admin: &mut Admin, settings: &Settings) -> Enabling {
+        let connect = Command::connect(&Connect {
+            record_format: 0,
+            queue_id: 0,
+            sq_size: ADMIN_SQ_SIZE,
+            attributes: ConnectAttributes::default(),
+            keep_alive_ms: u32::try_from(settings.keep_alive.as_millis()).unwrap_or(u32::MAX),
+        });
+        let data = connect_data(settings, ConnectData::CONTROLLER_ANY);
+        admin.ask(now, "Connect", connect, &data);
+        Enabling::Connect
+    }
+
+    /// What follows an answer; the controller, once it is ready.
+    pub(super) fn handle_reply(
+        &mut self,
+        now: Instant,
+        reply: &Reply,
+        admin: &mut Admin,
+        settings: &Settings,
+    ) -> Result<Option<Enabled>, Fault> {
+        reply.check()?;
+        *self = match *self {
+            Enabling::Connect => {
+                let result = ConnectResult(reply.result as u32);
+                if result.authentication_required() || result.secure_channel_required() {
+                    return fault("the target wants authentication, which is not supported yet");
+                }
+                admin.keep_alive(now, settings.keep_alive);
+                let command = Command::property_get(Register::CAP.0, true);
+                admin.ask(now, "Property Get CAP", command, &[]);
+                Enabling::Capabilities { id: result.controller_id() as u16 }
+            }
+            Enabling::Capabilities { id } => {
+                let capabilities = Capabilities(reply.result);
+                admin.ask(now, "Property Set CC", enable(capabilities), &[]);
+                Enabling::Enable(Enabled { id, capabilities })
+            }
+            Enabling::Enable(enabled) => {
+                let wait = Duration::from_millis(500 * enabled.capabilities.timeout());
+                let what = "Property Get CSTS (waiting for RDY)";
+                admin.await_ready(what, true, now + wait.max(HANDSHAKE));
+                Enabling::Ready(enabled)
+            }
+            Enabling::Ready(_) if ControllerStatus(reply.result as u32).fatal() => {
+                return fault("the controller says that it failed (CSTS.CFS)");
+            }
+            Enabling::Ready(enabled) => return Ok(Some(enabled)),
+        };
+        Ok(None)
+    }
+}
+
+/// What the controller is asked about itself and its namespace, and what the answers before said.
+#[derive(Debug)]
+pub(super) enum Identifying {
+    Controller(Enabled),
+    NvmLimits(Controller),
+    Namespace(Controller),
+    Names(Controller, Box<IdentifyNamespace>),
+    Queues(Live, DiskFacts),
+    Events(Live, DiskFacts),
+}
+
+/// What a live association asks about its namespace.
+#[derive(Debug)]
+pub(super) enum Look {
+    /// The log of what changed: reading it lets the next event be told.
+    List,
+    Namespace,
+    Names(Box<IdentifyNamespace>),
+}
+
+/// What the controller of an association says about itself.
+#[derive(Debug)]
+pub(super) struct Controller {
+    enabled: Enabled,
+    identity: Box<IdentifyController>,
     nvm: Option<Box<IdentifyNvmController>>,
-    namespace: Option<Box<IdentifyNamespace>>,
-    pub(super) ready_by: Instant,
 }
 
 impl Controller {
+    fn new(enabled: Enabled, reply: &Reply) -> Result<Controller, Fault> {
+        let identity = Box::new(reply.parse(IdentifyController::parse)?);
+        if identity.ioccsz < 4 || identity.icdoff != 0 {
+            let (ioccsz, icdoff) = (identity.ioccsz, identity.icdoff);
+            return fault(format!(
+                "its capsules cannot be used: IOCCSZ {ioccsz}, expected 4 or more; ICDOFF {icdoff}, expected 0"
+            ));
+        }
+        Ok(Controller { enabled, identity, nvm: None })
+    }
+
+    /// Commands on each I/O queue of which at most `most` are wanted.
+    fn depth(&self, most: u16) -> u16 {
+        let maxcmd = match self.identity.maxcmd {
+            0 => u16::MAX,
+            maxcmd => maxcmd,
+        };
+        let mqes = self.enabled.capabilities.mqes().max(1) as u16;
+        // One command more than jobs may be under way: the one that asks for a sign of life.
+        most.min(mqes).min(maxcmd - 1).max(1)
+    }
+
     /// TBKAS.
     pub(super) fn counts_traffic(&self) -> bool {
-        self.identity.as_ref().is_some_and(|identity| identity.ctratt & TRAFFIC_COUNTS != 0)
+        self.identity.ctratt & TRAFFIC_COUNTS != 0
     }
 
     /// Whether the answer to a reset proves that nothing of the old queues is carried out any more.
     ///
-    /// NVMe base, "Controller Level Reset", says that it always does; Linux's target clears CSTS.RDY while its disks still write. So the answer of a
-    /// target that is not known to drain first proves nothing, and the quiesce time stands.
+    /// NVMe base, "Controller Level Reset", says that it always does; Linux's target clears CSTS.RDY while its disks still
+    /// write. So the answer of a target that is not known to drain first proves nothing, and the quiesce time stands.
     pub(super) fn drains_at_reset(&self) -> bool {
-        self.identity.as_ref().is_some_and(|identity| drains(&identity.mn))
+        drains(&self.identity.mn)
     }
 }
 
@@ -122,7 +182,7 @@ fn drains(model: &[u8]) -> bool {
 }
 
 /// The data of a Connect.
-pub(super) fn connect_data(settings: &Settings, controller_id: u16) -> [u8; ConnectData::SIZE] {
+fn connect_data(settings: &Settings, controller_id: u16) -> [u8; ConnectData::SIZE] {
     ConnectData {
         host_id: settings.host_id,
         controller_id,
@@ -132,19 +192,8 @@ pub(super) fn connect_data(settings: &Settings, controller_id: u16) -> [u8; Conn
     .emit()
 }
 
-/// Connect of an admin queue.
-pub(super) fn connect_admin(keep_alive: Duration) -> Command {
-    Command::connect(&Connect {
-        record_format: 0,
-        queue_id: 0,
-        sq_size: ADMIN_SQ_SIZE,
-        attributes: ConnectAttributes::default(),
-        keep_alive_ms: u32::try_from(keep_alive.as_millis()).unwrap_or(u32::MAX),
-    })
-}
-
 /// CC that enables a controller, as its capabilities allow.
-pub(super) fn enable(capabilities: Capabilities) -> Command {
+fn enable(capabilities: Capabilities) -> Command {
     let css = if capabilities.css_nvm() || !capabilities.css_io_sets() { 0 } else { 6 };
     let value =
         Configuration::default().with_enable(true).with_css(css).with_iosqes(6).with_iocqes(4);
@@ -152,216 +201,146 @@ pub(super) fn enable(capabilities: Capabilities) -> Command {
 }
 
 impl Initiator {
-    /// Asks for the admin queue's connection.
-    pub(super) fn open(&mut self, now: Instant) {
+    /// Asks for the admin queue's connection. The driver has a time limit of its own for that; the greeting gets ours once
+    /// it stands.
+    pub(super) fn open(&mut self) {
         self.admin = Admin::new(self.settings.digests);
         self.queues.clear();
-        self.controller = Controller::default();
-        self.known_dead = false;
-        self.standing = Standing::Known;
-        self.phase = Phase::Opening;
-        let address = self.address();
-        let token = self.token();
-        self.admin.link.socket = Socket::Asked { token, unwanted: false };
+        self.state = State::Opening { by: None };
+        self.admin.framing.socket = self.ask_for_connection();
+    }
+
+    fn ask_for_connection(&mut self) -> Socket {
+        let (token, address) = (self.next_token, self.address());
+        self.next_token = token.wrapping_add(1);
         self.effects.push_back(StreamEffect::Connect { token, address });
-        // The driver has a time limit of its own for opening; the greeting gets ours once it stands.
-        self.step_by = None;
-        self.admin.heard = now;
+        Socket::Asked { token, unwanted: false }
     }
 
-    fn token(&mut self) -> u32 {
-        self.next_token = self.next_token.wrapping_add(1);
-        self.next_token
-    }
-
-    /// Acts on what came in.
-    pub(super) fn bring_up(&mut self, now: Instant) -> Result<(), Fault> {
-        if self.phase == Phase::Opening && self.admin.link.greeted {
-            self.phase = Phase::Steps;
-            let data = connect_data(&self.settings, ConnectData::CONTROLLER_ANY);
-            let command = connect_admin(self.settings.keep_alive);
-            self.ask_with(now, Step::Connect, command, &data);
-        }
-        for reply in core::mem::take(&mut self.admin.replies) {
-            self.handle_reply(now, reply)?;
-        }
-        if self.phase == Phase::Queues {
-            self.bring_up_queues()?;
-        }
+    /// What follows news of the admin queue. A fault leaves [`State::Failed`], which is broken off.
+    pub(super) fn handle_admin_news(&mut self, now: Instant, news: AdminNews) -> Result<(), Fault> {
+        let state = core::mem::replace(&mut self.state, State::Failed);
+        self.state = match (state, news) {
+            (State::Opening { .. }, AdminNews::Greeted) => {
+                State::Enabling(Enabling::begin(now, &mut self.admin, &self.settings))
+            }
+            (State::Enabling(mut enabling), AdminNews::Answered(reply)) => {
+                match enabling.handle_reply(now, &reply, &mut self.admin, &self.settings)? {
+                    None => State::Enabling(enabling),
+                    Some(enabled) => {
+                        let command = Command::identify(Cns::CONTROLLER, 0);
+                        self.admin.ask(now, "Identify Controller", command, &[]);
+                        State::Identifying(Identifying::Controller(enabled))
+                    }
+                }
+            }
+            (State::Identifying(asked), AdminNews::Answered(reply)) => {
+                self.identify(now, asked, &reply)?
+            }
+            (State::Live(live), AdminNews::Answered(reply)) => self.look(now, live, &reply)?,
+            (State::Live(live), AdminNews::Event(result)) => self.handle_event(live, result),
+            (State::Resetting { step, drains }, AdminNews::Answered(reply)) => {
+                self.reset_on(now, step, drains, &reply)?
+            }
+            (State::Leaving, AdminNews::Answered(_)) => return fault("closed"),
+            (state, _) => state,
+        };
         Ok(())
     }
 
-    pub(super) fn ask(&mut self, now: Instant, step: Step, command: Command) {
-        self.ask_with(now, step, command, &[]);
+    fn ask_namespace(&mut self, now: Instant) {
+        let command = Command::identify(Cns::NAMESPACE, self.settings.nsid);
+        self.admin.ask(now, "Identify Namespace", command, &[]);
     }
 
-    fn ask_with(&mut self, now: Instant, step: Step, command: Command, data: &[u8]) {
-        self.step = Some(step);
-        if step != Step::Ready {
-            self.step_by = Some(now + HANDSHAKE);
-        }
-        self.admin.send(Purpose::Step, command, data);
+    fn ask_names(&mut self, now: Instant) {
+        let command = Command::identify(Cns::NAMESPACE_DESCRIPTORS, self.settings.nsid);
+        self.admin.ask(now, "Identify Namespace Descriptors", command, &[]);
     }
 
-    /// Asks whether the controller is ready; its own time limit runs.
-    pub(super) fn ask_ready(&mut self) {
-        self.step = Some(Step::Ready);
-        self.step_by = Some(self.controller.ready_by);
-        let command = Command::property_get(Register::CSTS.0, false);
-        self.admin.send(Purpose::Step, command, &[]);
-    }
-
-    fn handle_reply(&mut self, now: Instant, reply: Reply) -> Result<(), Fault> {
-        match reply.purpose {
-            Purpose::KeepAlive => {
-                self.keep_alive_by = None;
-                if self.phase == Phase::Resetting {
-                    return Ok(());
+    fn identify(
+        &mut self,
+        now: Instant,
+        asked: Identifying,
+        reply: &Reply,
+    ) -> Result<State, Fault> {
+        Ok(State::Identifying(match asked {
+            Identifying::Controller(enabled) => {
+                reply.check()?;
+                let controller = Controller::new(enabled, reply)?;
+                if controller.identity.ver.0 >= Version::V2_0.0 {
+                    let command = Command::identify(Cns::IO_SET_CONTROLLER, 0);
+                    self.admin.ask(now, "Identify NVM Controller", command, &[]);
+                    Identifying::NvmLimits(controller)
+                } else {
+                    self.ask_namespace(now);
+                    Identifying::Namespace(controller)
                 }
-                if !reply.status.is_success() {
-                    return fault(format!("Keep Alive was answered with {}", reply.status));
-                }
-                Ok(())
             }
-            Purpose::Event => {
-                self.handle_event(&reply);
-                Ok(())
-            }
-            Purpose::Step => {
-                let Some(step) = self.step.take() else { return Ok(()) };
-                self.step_by = None;
-                if self.phase == Phase::Resetting {
-                    return self.reset_step(now, step, &reply);
-                }
-                if !reply.status.is_success()
-                    && step == Step::Namespace
-                    && self.phase == Phase::Live
-                {
-                    let why = format!("{} was answered with {}", step.name(), reply.status);
-                    self.end_identification(Err(why));
-                    return Ok(());
-                }
-                if !reply.status.is_success() && !step.may_fail() {
-                    return fault(format!("{} was answered with {}", step.name(), reply.status));
-                }
-                self.next_step(now, step, &reply)
-            }
-        }
-    }
-
-    fn next_step(&mut self, now: Instant, step: Step, reply: &Reply) -> Result<(), Fault> {
-        let nsid = self.settings.nsid;
-        match step {
-            Step::Connect => self.connected(now, reply)?,
-            Step::Capabilities => {
-                self.controller.capabilities = Capabilities(reply.result);
-                let wait = Duration::from_millis(500 * self.controller.capabilities.timeout());
-                self.controller.ready_by = now + wait.max(HANDSHAKE);
-                self.ask(now, Step::Enable, enable(self.controller.capabilities));
-            }
-            Step::Enable => self.ask_ready(),
-            Step::Ready => {
-                let status = ControllerStatus(reply.result as u32);
-                if status.fatal() {
-                    return fault("the controller says that it failed (CSTS.CFS)");
-                }
-                if !status.ready() {
-                    self.step = Some(Step::Ready);
-                    self.step_by = Some(self.controller.ready_by);
-                    self.ask_again_at = Some(now + READY_INTERVAL);
-                    return Ok(());
-                }
-                self.ask(now, Step::Controller, Command::identify(Cns::CONTROLLER, 0));
-            }
-            Step::Controller => self.identified(now, reply)?,
-            Step::NvmLimits => {
+            Identifying::NvmLimits(mut controller) => {
                 if reply.status.is_success() {
-                    self.controller.nvm =
-                        Some(Box::new(parse(step, &reply.data, IdentifyNvmController::parse)?));
+                    controller.nvm = Some(Box::new(reply.parse(IdentifyNvmController::parse)?));
                 }
-                self.ask(now, Step::Namespace, Command::identify(Cns::NAMESPACE, nsid));
+                self.ask_namespace(now);
+                Identifying::Namespace(controller)
             }
-            Step::Namespace => {
-                let namespace = parse(step, &reply.data, IdentifyNamespace::parse)?;
-                if namespace.nsze == 0 && self.phase == Phase::Live {
-                    self.end_identification(Err("there is no such namespace".to_owned()));
-                    return Ok(());
-                }
-                self.controller.namespace = Some(Box::new(namespace));
-                self.ask(now, Step::Names, Command::identify(Cns::NAMESPACE_DESCRIPTORS, nsid));
+            Identifying::Namespace(controller) => {
+                reply.check()?;
+                let namespace = Box::new(reply.parse(IdentifyNamespace::parse)?);
+                self.ask_names(now);
+                Identifying::Names(controller, namespace)
             }
-            Step::Names => self.named(now, reply)?,
-            Step::Queues => {
+            Identifying::Names(controller, namespace) => {
+                let (limits, facts) = self.named(&controller, &namespace, reply)?;
+                let count = u32::from(self.settings.queues) - 1;
+                let value = NumberOfQueues::default().with_submission(count).with_completion(count);
+                let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES.0, 0, value.0, 0);
+                self.admin.ask(now, "Set Features Number of Queues", command, &[]);
+                let live = Live { controller, limits, namespace: Namespace::Known };
+                Identifying::Queues(live, facts)
+            }
+            Identifying::Queues(live, facts) => {
+                reply.check()?;
                 let granted = NumberOfQueues(reply.result as u32);
                 let least = granted.submission().min(granted.completion()).saturating_add(1);
                 let count = u32::from(self.settings.queues).min(least);
-                let queue = || Queue::new(self.settings.digests);
-                self.queues = (0..count).map(|_| queue()).collect();
+                self.queues = (0..count).map(|_| Queue::new(self.settings.digests)).collect();
                 let mask = AsyncEventMask::default().with_namespace_changed(true);
                 let feature = FeatureId::ASYNC_EVENT_CONFIGURATION.0;
-                self.ask(now, Step::Events, Command::set_features(feature, 0, mask.0, 0));
+                let command = Command::set_features(feature, 0, mask.0, 0);
+                self.admin.ask(now, "Set Features Asynchronous Events", command, &[]);
+                Identifying::Events(live, facts)
             }
-            Step::Events => self.open_queues(now),
-            Step::ChangedList => {
-                self.ask(now, Step::Namespace, Command::identify(Cns::NAMESPACE, nsid));
+            Identifying::Events(live, facts) => {
+                let depth = live.controller.depth(self.settings.depth);
+                for index in 0..self.queues.len() {
+                    let socket = self.ask_for_connection();
+                    self.queues[index].set_depth(depth);
+                    self.queues[index].framing.socket = socket;
+                }
+                return Ok(State::Joining { live, facts, depth, by: now + HANDSHAKE * 2 });
             }
-            Step::Shutdown => return fault("closed"),
-            Step::Disable | Step::Disabled => unreachable!("a reset has steps of its own"),
-        }
-        Ok(())
+        }))
     }
 
-    /// The admin queue's Connect was accepted.
-    fn connected(&mut self, now: Instant, reply: &Reply) -> Result<(), Fault> {
-        let result = ConnectResult(reply.result as u32);
-        if result.authentication_required() || result.secure_channel_required() {
-            return fault("the target wants authentication, which is not supported yet");
-        }
-        self.controller.id = result.controller_id() as u16;
-        if !self.settings.keep_alive.is_zero() {
-            self.keep_alive_at = Some(now + self.settings.keep_alive / 2);
-        }
-        self.ask(now, Step::Capabilities, Command::property_get(Register::CAP.0, true));
-        Ok(())
-    }
-
-    fn identified(&mut self, now: Instant, reply: &Reply) -> Result<(), Fault> {
-        let identity = parse(Step::Controller, &reply.data, IdentifyController::parse)?;
-        if identity.ioccsz < 4 || identity.icdoff != 0 {
-            let (ioccsz, icdoff) = (identity.ioccsz, identity.icdoff);
-            return fault(format!(
-                "its capsules cannot be used: IOCCSZ {ioccsz}, expected 4 or more; ICDOFF {icdoff}, expected 0"
-            ));
-        }
-        let nsid = self.settings.nsid;
-        let next = if identity.ver.0 >= Version::V2_0.0 {
-            (Step::NvmLimits, Command::identify(Cns::IO_SET_CONTROLLER, 0))
-        } else {
-            (Step::Namespace, Command::identify(Cns::NAMESPACE, nsid))
-        };
-        self.controller.identity = Some(Box::new(identity));
-        self.ask(now, next.0, next.1);
-        Ok(())
-    }
-
-    /// All is known about the namespace.
-    fn named(&mut self, now: Instant, reply: &Reply) -> Result<(), Fault> {
+    /// All is known about the namespace, which must be the one that it was.
+    fn named(
+        &mut self,
+        controller: &Controller,
+        namespace: &IdentifyNamespace,
+        reply: &Reply,
+    ) -> Result<(Limits, DiskFacts), Fault> {
         let names = match reply.status.is_success() {
             true => DescriptorList::parse(&reply.data).unwrap_or_default(),
             false => Vec::new(),
         };
-        let (Some(controller), Some(namespace)) =
-            (&self.controller.identity, &self.controller.namespace)
-        else {
-            return fault("the namespace was named before it was identified");
-        };
-        let nvm = self.controller.nvm.as_deref();
-        let usable = Limits::new(controller, nvm, namespace)
-            .and_then(|limits| Ok((limits, disk_facts(controller, namespace, &limits)?)));
-        let (limits, facts) = match usable {
-            Ok(usable) => usable,
-            Err(why) => return fault(format!("namespace {}: {why}", self.settings.nsid)),
-        };
+        let nsid = self.settings.nsid;
+        let (limits, facts) =
+            Limits::new(&controller.identity, controller.nvm.as_deref(), namespace)
+                .and_then(|limits| {
+                    Ok((limits, disk_facts(&controller.identity, namespace, &limits)?))
+                })
+                .or_else(|why| fault(format!("namespace {nsid}: {why}")))?;
         let identity = Identity {
             nguid: namespace.nguid,
             eui64: namespace.eui64,
@@ -371,160 +350,128 @@ impl Initiator {
         match &self.identity {
             Some(known) if *known != identity => {
                 return fault(format!(
-                    "namespace {} is another one now: expected {known}, seen {identity}",
-                    self.settings.nsid
+                    "namespace {nsid} is another one now: expected {known}, seen {identity}"
                 ));
             }
             _ => self.identity = Some(identity),
         }
-        self.limits = Some(limits);
-        if self.stood && self.facts.as_ref() != Some(&facts) {
-            self.news.push_back(InitiatorNews::FactsChanged);
-        }
-        self.facts = Some(facts);
-        if self.phase == Phase::Live {
-            self.end_identification(Ok(()));
-        } else {
-            let count = u32::from(self.settings.queues) - 1;
-            let value = NumberOfQueues::default().with_submission(count).with_completion(count);
-            let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES.0, 0, value.0, 0);
-            self.ask(now, Step::Queues, command);
-        }
-        Ok(())
+        Ok((limits, facts))
     }
 
-    /// Asks for the connections of the I/O queues.
-    fn open_queues(&mut self, now: Instant) {
-        let address = self.address();
-        let identity = self.controller.identity.as_ref().expect("identified before");
-        let most = match identity.maxcmd {
-            0 => u16::MAX,
-            most => most,
-        };
-        let mqes = self.controller.capabilities.mqes().max(1) as u16;
-        // One command more than jobs may be under way: the one that asks for a sign of life.
-        let depth = self.settings.depth.min(mqes).min(most - 1).max(1);
-        for index in 0..self.queues.len() {
-            let token = self.token();
-            let queue = &mut self.queues[index];
-            queue.set_depth(depth);
-            queue.link.socket = Socket::Asked { token, unwanted: false };
-            self.effects.push_back(StreamEffect::Connect { token, address });
-        }
-        self.depth = depth;
-        self.phase = Phase::Queues;
-        self.step_by = Some(now + HANDSHAKE * 2);
-    }
-
-    fn bring_up_queues(&mut self) -> Result<(), Fault> {
-        for index in 0..self.queues.len() {
-            match self.queues[index].news.take() {
+    /// What the I/O queues say while they are joined. With the last of them the association stands.
+    pub(super) fn join(&mut self) -> Result<(), Fault> {
+        let State::Joining { live, depth, .. } = &self.state else { return Ok(()) };
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            match queue.news.take() {
                 None => {}
                 Some(QueueNews::Greeted) => {
                     let connect = Connect {
                         record_format: 0,
                         queue_id: index as u16 + 1,
                         // One entry more than commands, because a full queue of NVMe has one free.
-                        sq_size: self.depth,
+                        sq_size: *depth,
                         attributes: ConnectAttributes::default().with_disable_sq_flow_control(true),
                         keep_alive_ms: 0,
                     };
-                    let data = connect_data(&self.settings, self.controller.id);
-                    self.queues[index].connect(Command::connect(&connect), &data);
+                    let data = connect_data(&self.settings, live.controller.enabled.id);
+                    queue.connect(Command::connect(&connect), &data);
                 }
                 Some(QueueNews::Connected(completion)) => {
                     if !completion.status.is_success() {
-                        let status = completion.status;
+                        let (number, status) = (index + 1, completion.status);
                         return fault(format!(
-                            "Connect of queue {} was answered with {status}",
-                            index + 1
+                            "Connect of queue {number} was answered with {status}"
                         ));
                     }
-                    self.queues[index].live = true;
+                    queue.live = true;
                 }
             }
         }
         if self.queues.iter().all(|queue| queue.live) {
-            self.phase = Phase::Live;
-            self.step_by = None;
+            let state = core::mem::replace(&mut self.state, State::Failed);
+            let State::Joining { live, facts, .. } = state else { unreachable!("just seen") };
+            self.state = State::Live(live);
             self.attempts = 0;
-            self.stood = true;
-            self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
-            self.news.push_back(InitiatorNews::Connected);
+            self.admin.ask_for_event();
+            self.disk.presence.set_facts(facts);
+            self.disk.came();
         }
         Ok(())
     }
 
     /// An event came. Only that of changed namespaces is asked for; others wait for somebody to read their log.
-    fn handle_event(&mut self, reply: &Reply) {
-        if !reply.status.is_success() || self.phase == Phase::Resetting {
-            return;
+    fn handle_event(&mut self, mut live: Live, result: u32) -> State {
+        self.admin.ask_for_event();
+        if AsyncEvent::from_result(result) == AsyncEvent::NAMESPACE_CHANGED {
+            // What waits does so until it is known what there is.
+            self.disk.came();
+            live.namespace = match live.namespace {
+                Namespace::Asked { look, .. } => Namespace::Asked { look, again: true },
+                _ => Namespace::Changed,
+            };
         }
-        self.admin.send(Purpose::Event, Command::async_event_request(), &[]);
-        let event = AsyncEvent::from_result(reply.result as u32);
-        if event == AsyncEvent::NAMESPACE_CHANGED {
-            self.standing = Standing::Changed;
-        }
+        State::Live(live)
     }
 
-    /// Goes on with what an event began, as far as can be.
+    /// Asks what became of a namespace that changed, once all is answered that was sent to it.
     pub(super) fn look_again(&mut self, now: Instant) {
-        match self.standing {
-            Standing::Changed if self.step.is_none() && self.is_idle() => {
-                self.standing = Standing::Asked;
-                self.ask_what_changed(now);
-            }
-            Standing::Gone => {
-                self.jobs.expire(now, true, Failure::Removed);
-            }
-            _ => {}
+        let State::Live(live) = &mut self.state else { return };
+        let is_idle = self.queues.iter().all(|queue| queue.outstanding() == 0);
+        if matches!(live.namespace, Namespace::Changed) && is_idle {
+            live.namespace = Namespace::Asked { look: Look::List, again: false };
+            let command = Command::get_log(LogId::CHANGED_NAMESPACES, u32::MAX, 0, 4096, false);
+            self.admin.ask(now, "Get Log Changed Namespaces", command, &[]);
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.queues.iter().all(|queue| queue.outstanding() == 0)
-    }
-
-    /// A live association knows again what its namespace is, or why there is none; unless it changed
-    /// once more meanwhile.
-    fn end_identification(&mut self, found: Result<(), String>) {
-        if self.standing == Standing::Changed {
-            return;
-        }
-        self.standing = match found {
-            Ok(()) => Standing::Known,
-            Err(why) => {
-                self.news.push_back(InitiatorNews::Unusable(why));
-                Standing::Gone
+    /// An answer about a namespace that changed.
+    fn look(&mut self, now: Instant, mut live: Live, reply: &Reply) -> Result<State, Fault> {
+        let Namespace::Asked { look, again } = live.namespace else {
+            unreachable!("a live association asks about its namespace alone")
+        };
+        let missing = match look {
+            Look::List => {
+                self.ask_namespace(now);
+                live.namespace = Namespace::Asked { look: Look::Namespace, again };
+                return Ok(State::Live(live));
+            }
+            Look::Namespace if !reply.status.is_success() => Some(reply.refusal()),
+            Look::Namespace => {
+                let namespace = Box::new(reply.parse(IdentifyNamespace::parse)?);
+                if namespace.nsze > 0 {
+                    self.ask_names(now);
+                    live.namespace = Namespace::Asked { look: Look::Names(namespace), again };
+                    return Ok(State::Live(live));
+                }
+                Some("there is no such namespace".to_owned())
+            }
+            Look::Names(namespace) => {
+                let (limits, facts) = self.named(&live.controller, &namespace, reply)?;
+                live.limits = limits;
+                self.disk.presence.set_facts(facts);
+                None
             }
         };
-    }
-
-    /// Reads the log, for the next event to be told; what changed is seen by identifying again.
-    fn ask_what_changed(&mut self, now: Instant) {
-        let command = Command::get_log(LogId::CHANGED_NAMESPACES, u32::MAX, 0, 4096, false);
-        self.ask(now, Step::ChangedList, command);
+        live.namespace = match missing {
+            // It changed once more meanwhile.
+            _ if again => Namespace::Changed,
+            None => Namespace::Known,
+            Some(why) => {
+                self.disk.gone(why);
+                Namespace::Gone
+            }
+        };
+        Ok(State::Live(live))
     }
 
     /// Tells the controller that we leave; its answer ends the association.
     pub(super) fn shut_down(&mut self, now: Instant) {
-        if self.step.is_none() {
-            let value = Configuration::default()
-                .with_enable(true)
-                .with_shn(1)
-                .with_iosqes(6)
-                .with_iocqes(4);
-            self.ask(now, Step::Shutdown, Command::property_set(Register::CC.0, value.0));
-        }
+        let value =
+            Configuration::default().with_enable(true).with_shn(1).with_iosqes(6).with_iocqes(4);
+        let command = Command::property_set(Register::CC.0, value.0);
+        self.admin.ask(now, "Property Set CC (shutdown)", command, &[]);
+        self.state = State::Leaving;
     }
-}
-
-fn parse<T>(
-    step: Step,
-    data: &[u8],
-    parse: impl Fn(&[u8]) -> Result<T, wire::ParseError>,
-) -> Result<T, Fault> {
-    parse(data).or_else(|error| fault(format!("{}: {error}", step.name())))
 }
 
 impl core::fmt::Display for Identity {

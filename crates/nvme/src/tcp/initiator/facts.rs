@@ -31,8 +31,6 @@ pub(super) struct Limits {
     pub(super) discard_blocks: u64,
     /// Whether there is Compare.
     pub(super) compares: bool,
-    /// Completed writes may be lost with the target.
-    pub(super) volatile: bool,
 }
 
 const COMPARE: u16 = 1 << 0;
@@ -75,7 +73,6 @@ impl Limits {
             range_blocks: or_all(dmrsl.into()).min(u32::MAX.into()) as u32,
             discard_blocks: or_all(dmsl),
             compares: has(COMPARE),
-            volatile: controller.vwc & 1 != 0,
         })
     }
 }
@@ -113,7 +110,8 @@ pub(super) fn disk_facts(
         logical_block: block,
         physical_block: (u64::from(atomic) << limits.block_shift).min(4096).max(block.into())
             as u32,
-        cache: if limits.volatile { Cache::Volatile } else { Cache::None },
+        // Completed writes may be lost with the target.
+        cache: if controller.vwc & 1 != 0 { Cache::Volatile } else { Cache::None },
         read_only: namespace.nsattr & 1 != 0,
         discards: limits.ranges != 0,
         discard_zeroes: limits.ranges != 0 && namespace.dlfeat & 7 == 1,

@@ -4,101 +4,125 @@
 //! socket, no clock. Order of calls: `handle_*` for everything that happened, then [`Initiator::settle`] once, then the `poll_*` until
 //! they are empty. Units: bytes; times on the shard clock.
 //!
-//! One association at a time: an admin queue and `queues` I/O queues, each on a connection of its own.
+//! One association at a time: an admin queue and `queues` I/O queues, each on a connection of its own. Its [`State`] says how
+//! far it is, and holds what only that state needs:
 //!
 //! ```text
-//!   resting --> opening --> steps --> queues --> live          a fault anywhere: breaking
-//!      ^       (ICReq/Resp) (Connect, CC.EN,  (ICReq/Resp,        |
-//!      |                     Identify, ...)    Connect)           v
-//!      +----------------- when the driver has closed every connection --- breaking
+//!   resting --> opening --> enabling --> identifying --> joining --> live --> resetting
+//!      ^       (ICReq/Resp) (Connect,    (Identify, ...) (ICReq/Resp,  |  \-> leaving
+//!      |                     CC.EN)                       Connect)     |
+//!      +-- when the driver has closed every connection -- breaking <---+--- a fault anywhere
 //! ```
 //!
-//! **Exactly one completion.** A request is a [job](jobs) until it is over; a connection that breaks only takes its command away. A payload that is lent (to a
-//! batch that leaves, to a direct receive) must be back before its request is completed or asked again, even if the answer came earlier:
-//! so nothing is decided about the requests of a broken connection before the driver has said `Closed`, which returns everything.
-//! **Silence.** The admin queue has Keep Alive; an I/O queue has nothing of the kind, so [`silence`] listens to it.
-//! **A break** is told in [`jobs`]: what is replayed, when, and what ends *unknown*; and which flushes fail.
+//! **Exactly one completion.** A request is a job of the [disk](remote::Disk) until it is over; a connection that breaks only
+//! takes its command away. A payload that is with the transport (in a batch that leaves, in a direct receive) must be back before
+//! its request is completed or asked again, even if the answer came earlier: so nothing is decided about the requests of a broken
+//! connection before the driver has said `Closed`, which returns everything.
+//! **Silence.** The admin queue has Keep Alive; an I/O queue has nothing of the kind, so it is [probed](liveness).
+//! **A break**: what is replayed, when, and what ends *unknown*, and which flushes fail, is told in the crate `remote`.
 //! **Errors**: a target that breaks the protocol is told so (TermReq) and left; we come back after a rest that doubles up to 10 s, for ever.
 //! What waits ends *not done* at its deadline. Compare-and-write is refused: volumes make it of compare and write.
 //!
-//! Here: [`queue`] (the hot path), [`link`] (batches, greeting), [`admin`], [`bring_up`] (the steps), [`facts`], [`plan`], [`jobs`],
-//! [`outcome`] (statuses), [`breaks`], [`timers`], [`silence`], and [`discovery`], a small machine of its own. Not here: authentication and TLS.
-//! Spec: NVMe/TCP transport; NVMe base, "Fabrics".
+//! Here: [`queue`] (the hot path), [`exchange`] (what it keeps with a job), [`framing`] (batches, greeting), [`admin`], [`bring_up`]
+//! (the steps), [`facts`], [`plan`], [`outcome`] (statuses), [`breaks`], [`liveness`], and [`discovery`], a small machine of its
+//! own. Not here: authentication and TLS. Spec: NVMe/TCP transport; NVMe base, "Fabrics".
 
 mod admin;
 mod breaks;
 mod bring_up;
 mod discovery;
+mod exchange;
 mod facts;
-mod jobs;
-mod link;
+mod framing;
+mod liveness;
 mod outcome;
 mod plan;
 mod queue;
 mod settings;
-mod silence;
 #[cfg(test)]
 mod tests;
-mod timers;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
-use block::{Completion, Failure, Instant, Memory, Outcome, Request};
+use block::{Completion, Failure, Instant, Memory, Request};
 use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
+use remote::earlier;
 
 use admin::Admin;
-use bring_up::{Controller, Step};
+use bring_up::{Controller, Enabling, Identifying, Look};
+use exchange::Disk;
 use facts::{Identity, Limits};
-use jobs::{Jobs, Kind, State};
-use link::{Fault, Link, Socket};
+use framing::{Fault, Socket, fault};
+use liveness::{ResetStep, Silences};
 use plan::{Plan, plan};
 use queue::Queue;
-use silence::Silences;
 
 pub use discovery::Discovery;
+pub use remote::InitiatorNews;
 pub use settings::Settings;
 
-/// What people should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InitiatorNews {
-    /// The association stands, for the first time or again.
-    Connected,
-    /// It broke, for this reason.
-    Lost(String),
-    /// The namespace is not as it was.
-    FactsChanged,
-    /// The namespace cannot be used any more, for this reason.
-    Unusable(String),
-}
-
-/// How far an association is; see the diagram above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Resting(Instant),
-    Opening,
-    Steps,
-    Queues,
-    Live,
-    /// An I/O queue is silent: the controller is being reset.
-    Resetting,
-    Breaking,
+/// How far the association is; see the diagram above.
+#[derive(Debug)]
+enum State {
+    /// There is none, until the next attempt.
+    Resting {
+        until: Instant,
+    },
+    /// The admin queue's connection is asked for, then greeted: by then.
+    Opening {
+        by: Option<Instant>,
+    },
+    Enabling(Enabling),
+    Identifying(Identifying),
+    /// The I/O queues, of `depth` commands each, are connected one by one.
+    Joining {
+        live: Live,
+        facts: DiskFacts,
+        depth: u16,
+        by: Instant,
+    },
+    Live(Live),
+    /// The controller is told that we leave.
+    Leaving,
+    /// An I/O queue is silent: the controller is being reset. `drains`: its answer proves that nothing of the old queues is
+    /// carried out any more.
+    Resetting {
+        step: ResetStep,
+        drains: bool,
+    },
+    /// A fault was found, and is about to be broken off for.
+    Failed,
+    /// The connections are being closed. `drained`: the target said that no command of theirs is carried out any more.
+    Breaking {
+        drained: bool,
+    },
     Gone,
 }
 
-/// What is known of the namespace while the association is live. Only one that was identified and
-/// not changed since gets commands: another one under its number would take them for its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+/// An association that stands.
+#[derive(Debug)]
+struct Live {
+    controller: Controller,
+    limits: Limits,
+    namespace: Namespace,
+}
+
+/// What is known of the namespace while the association stands. Only one that was identified and has not changed since gets
+/// commands: another one under its number would take them for its own.
+#[derive(Debug)]
+enum Namespace {
     Known,
-    /// It changed. What was sent before may still be on its way, so who it is is asked once all of
-    /// that is answered: a target may let nothing through until it was asked (ours does), and
-    /// what comes late must not profit from that.
+    /// It changed. What was sent before may still be on its way, so who it is is asked once all of that is answered: a target
+    /// may let nothing through until it was asked (ours does), and what comes late must not profit from that.
     Changed,
-    /// It is being identified.
-    Asked,
+    /// It is being identified; `again`: it changed once more meanwhile.
+    Asked {
+        look: Look,
+        again: bool,
+    },
     /// There is none any more: requests are refused until it changes again.
     Gone,
 }
@@ -110,152 +134,109 @@ pub struct Initiator {
     /// Others write to the same disk through associations of their own.
     shared: bool,
     random: Random,
-    jobs: Jobs,
-    phase: Phase,
+    disk: Disk,
+    state: State,
     admin: Admin,
     queues: Vec<Queue>,
-    step: Option<Step>,
-    /// When the step under way, or the opening of connections, has to be over.
-    step_by: Option<Instant>,
-    /// When to ask again whether the controller is ready.
-    ask_again_at: Option<Instant>,
-    controller: Controller,
-    limits: Option<Limits>,
+    /// Which namespace it was when it was met for the first time.
     identity: Option<Identity>,
-    facts: Option<DiskFacts>,
-    keep_alive_at: Option<Instant>,
-    keep_alive_by: Option<Instant>,
-    period: u32,
-    expire_at: Option<Instant>,
-    attempts: u32,
     silences: Silences,
-    /// The target said that no command of the broken association is carried out any more.
-    known_dead: bool,
-    /// Which address is tried.
+    /// Attempts since an association stood, and which address is tried.
+    attempts: u32,
     address_at: usize,
-    /// Commands on each queue, in this association.
-    depth: u16,
-    /// The association stood at least once.
-    stood: bool,
-    standing: Standing,
     next_token: u32,
-    last_fault: String,
-    closing: bool,
-    draining: bool,
     returned: Vec<u32>,
     effects: VecDeque<StreamEffect>,
-    news: VecDeque<InitiatorNews>,
 }
 
 impl Initiator {
-    /// An initiator that connects at the next [`settle`](Self::settle). `shared` tells that others write to the same disk through associations of
-    /// their own; `seed` decides the jitter of its rests.
-    pub fn new(now: Instant, mut settings: Settings, shared: bool, seed: u64) -> Initiator {
+    /// An initiator that connects. `shared` tells that others write to the same disk through associations of their own; `seed`
+    /// decides the jitter of its rests.
+    pub fn new(mut settings: Settings, shared: bool, seed: u64) -> Initiator {
         assert!(!settings.addresses.is_empty(), "a remote disk without an address");
         settings.queues = settings.queues.clamp(1, IO_QUEUES_MAX);
         settings.depth = settings.depth.clamp(1, QUEUE_DEPTH_MAX as u16);
-        Initiator {
+        let mut initiator = Initiator {
             admin: Admin::new(settings.digests),
             settings,
             shared,
             random: Random::new(seed),
-            jobs: Jobs::default(),
-            phase: Phase::Resting(now),
+            disk: Disk::default(),
+            state: State::Opening { by: None },
             queues: Vec::new(),
-            step: None,
-            step_by: None,
-            ask_again_at: None,
-            controller: Controller::default(),
-            limits: None,
             identity: None,
-            facts: None,
-            keep_alive_at: None,
-            keep_alive_by: None,
-            period: 0,
-            expire_at: None,
-            attempts: 0,
             silences: Silences::default(),
-            known_dead: false,
+            attempts: 0,
             address_at: 0,
-            depth: 0,
-            stood: false,
-            standing: Standing::Known,
-            next_token: 0,
-            last_fault: "no answer yet".to_owned(),
-            closing: false,
-            draining: false,
+            next_token: 1,
             returned: Vec::new(),
             effects: VecDeque::new(),
-            news: VecDeque::new(),
-        }
+        };
+        initiator.open();
+        initiator
     }
 
     /// What is known of the disk: `None` until it was connected for the first time.
     pub fn facts(&self) -> Option<&DiskFacts> {
-        self.facts.as_ref().filter(|_| self.stood)
+        self.disk.presence.facts()
     }
 
     /// Requests and parts of requests that are not completed.
     pub fn in_flight(&self) -> usize {
-        self.jobs.len()
+        self.disk.in_flight()
     }
 
     /// Whether the connection is of this initiator.
     #[inline]
     pub fn owns(&self, connection: ConnectionId) -> bool {
-        self.admin.link.is(connection) || self.queues.iter().any(|queue| queue.link.is(connection))
+        self.admin.framing.is(connection)
+            || self.queues.iter().any(|queue| queue.framing.is(connection))
     }
 
     /// Finishes what can be finished, shuts the controller down, and is gone then.
     pub fn close(&mut self) {
-        self.closing = true;
+        self.disk.close();
+        if let State::Resting { .. } = self.state {
+            self.state = State::Gone;
+        }
     }
 
     /// Whether [`close`](Self::close) was called.
     pub fn is_closing(&self) -> bool {
-        self.closing
+        self.disk.presence.is_closing()
     }
 
     /// The process is about to end: requests are carried out while the association stands, but do not wait for one.
     pub fn drain(&mut self) {
-        self.draining = true;
+        self.disk.drain();
     }
 
     /// Whether nothing of it is left: no connection, no request, no completion.
     pub fn is_gone(&self) -> bool {
-        self.phase == Phase::Gone && self.jobs.len() == 0 && self.jobs.completions.is_empty()
+        matches!(self.state, State::Gone) && self.disk.is_empty()
     }
 
     /// How it is, in words.
     pub fn state(&self) -> String {
-        match self.phase {
-            Phase::Live => {
-                format!("connected to {} with {} queues", self.address(), self.queues.len())
-            }
-            Phase::Gone => "closed".to_owned(),
-            _ => format!("connecting to {}: {}", self.address(), self.last_fault),
+        let address = self.address();
+        match self.state {
+            State::Live(_) => format!("connected to {address} with {} queues", self.queues.len()),
+            State::Gone => "closed".to_owned(),
+            _ => self.disk.presence.explain(format_args!("connecting to {address}")),
         }
     }
 
     /// Why it is not connected: the address and what was seen there.
     pub fn explain(&self) -> String {
         let Settings { subsystem, nsid, .. } = &self.settings;
-        format!(
-            "cannot use namespace {nsid} of {subsystem} at {}: {}",
-            self.address(),
-            self.last_fault
-        )
+        let address = self.address();
+        let what = format_args!("cannot use namespace {nsid} of {subsystem} at {address}");
+        self.disk.presence.explain(what)
     }
 
     /// News in words.
     pub fn tell(&self, news: &InitiatorNews) -> String {
-        let size = self.facts.as_ref().map_or(0, |facts| facts.size.0);
-        match news {
-            InitiatorNews::Connected => format!("connected to {}, {size} bytes", self.address()),
-            InitiatorNews::Lost(why) => format!("lost {}: {why}", self.address()),
-            InitiatorNews::FactsChanged => format!("changed: it has {size} bytes now"),
-            InitiatorNews::Unusable(why) => format!("cannot be used any more: {why}"),
-        }
+        self.disk.presence.tell(news, self.address(), self.state())
     }
 
     fn address(&self) -> SocketAddr {
@@ -266,22 +247,13 @@ impl Initiator {
     /// A request; exactly one completion comes.
     #[inline]
     pub fn handle_request(&mut self, now: Instant, request: Request) {
-        if self.closing {
-            let refused = request.complete(Outcome::NotDone(Failure::Removed));
-            self.jobs.completions.push_back(refused);
-            return;
-        }
-        let deadline = now + self.settings.deadline;
-        self.jobs.admit(request, deadline);
-        if self.expire_at.is_none() {
-            self.expire_at = Some(deadline);
-        }
+        self.disk.admit(request, now + self.settings.deadline);
     }
 
     /// A completion.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.jobs.completions.pop_front()
+        self.disk.poll_completion()
     }
 
     /// What the driver should do next.
@@ -292,31 +264,29 @@ impl Initiator {
 
     /// What people should know next.
     pub fn poll_news(&mut self) -> Option<InitiatorNews> {
-        self.news.pop_front()
-    }
-
-    fn links(&mut self) -> impl Iterator<Item = &mut Link> {
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.link);
-        core::iter::once(&mut self.admin.link).chain(queues)
+        self.disk.presence.news.pop_front()
     }
 
     #[inline]
     fn queue_of(&self, connection: ConnectionId) -> Option<usize> {
-        self.queues.iter().position(|queue| queue.link.is(connection))
+        self.queues.iter().position(|queue| queue.framing.is(connection))
     }
 
     /// A connection that was asked for is there.
     pub fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
-        let asked =
-            |link: &&mut Link| matches!(link.socket, Socket::Asked { token: t, .. } if t == token);
-        let Some(link) = self.links().find(asked) else { return };
-        if matches!(link.socket, Socket::Asked { unwanted: true, .. }) {
-            link.socket = Socket::Closing(connection);
+        let Some(framing) = self.asked_for(token) else { return };
+        if matches!(framing.socket, Socket::Asked { unwanted: true, .. }) {
+            framing.socket = Socket::Closing(connection);
             self.effects.push_back(StreamEffect::Close { connection, after_send: false });
             return;
         }
-        link.open(connection);
-        self.step_by = Some(now + HANDSHAKE);
+        framing.open(connection);
+        match &mut self.state {
+            State::Opening { by } => *by = Some(now + HANDSHAKE),
+            State::Joining { by, .. } => *by = now + HANDSHAKE,
+            _ => {}
+        }
+        self.go_on(now);
     }
 
     /// Bytes came: those not consumed before, then new ones.
@@ -329,19 +299,30 @@ impl Initiator {
         memory: &mut dyn Memory,
     ) -> Receive {
         let received = match self.queue_of(connection) {
-            Some(index) if self.queues[index].link.is_open() => {
-                self.queues[index].handle_received(now, bytes, &mut self.jobs, memory)
+            Some(index) if self.queues[index].framing.is_open() => {
+                self.queues[index].handle_received(now, bytes, &mut self.disk, memory)
             }
-            None if self.admin.link.is(connection) && self.admin.link.is_open() => {
-                self.admin.handle_received(now, bytes)
+            None if self.admin.framing.is(connection) && self.admin.framing.is_open() => {
+                self.admin_received(now, bytes)
             }
             // We have just decided to close it, and the driver does not know yet.
             _ => return Receive { consumed: bytes.len(), next: Next::Pause },
         };
-        received.unwrap_or_else(|fault| {
+        let received = received.unwrap_or_else(|fault| {
             self.break_off(now, Some(connection), &fault);
             Receive { consumed: bytes.len(), next: Next::Pause }
-        })
+        });
+        self.go_on(now);
+        received
+    }
+
+    #[cold]
+    fn admin_received(&mut self, now: Instant, bytes: &[u8]) -> Result<Receive, Fault> {
+        let received = self.admin.handle_received(now, bytes)?;
+        for news in core::mem::take(&mut self.admin.news) {
+            self.handle_admin_news(now, news)?;
+        }
+        Ok(received)
     }
 
     /// A direct receive is complete.
@@ -355,15 +336,17 @@ impl Initiator {
     ) -> Next {
         let index = self.queue_of(connection).expect("a direct receive belongs to a queue");
         let queue = &mut self.queues[index];
-        if !queue.link.is_open() {
-            self.jobs.take_home(direct.token as u32, direct.buffer);
+        if !queue.framing.is_open() {
+            self.disk.take_home(direct.token as u32, direct.buffer);
             return Next::Pause;
         }
-        let next = queue.handle_direct(now, direct, &mut self.jobs, memory);
-        next.unwrap_or_else(|fault| {
+        let next = queue.handle_direct(now, direct, &mut self.disk, memory);
+        let next = next.unwrap_or_else(|fault| {
             self.break_off(now, Some(connection), &fault);
             Next::Pause
-        })
+        });
+        self.go_on(now);
+        next
     }
 
     /// A batch has left.
@@ -377,10 +360,11 @@ impl Initiator {
     ) {
         match self.queue_of(connection) {
             Some(index) => {
-                let (jobs, returned) = (&mut self.jobs, &mut self.returned);
-                self.queues[index].handle_sent(now, batch, jobs, returned, memory);
+                let (disk, returned) = (&mut self.disk, &mut self.returned);
+                self.queues[index].handle_sent(now, batch, disk, returned, memory);
+                self.go_on(now);
             }
-            None => self.admin.link.take_back(batch, |_, _| {}),
+            None => self.admin.framing.take_back(batch, |_, _| {}),
         }
     }
 
@@ -388,89 +372,140 @@ impl Initiator {
     pub fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
         match self.queue_of(connection) {
             Some(index) => self.queues[index].handle_progress(now),
-            None => self.admin.link.handle_progress(now),
+            None => self.admin.framing.handle_progress(now),
         }
     }
 
-    /// The end of a turn: what was learned is acted on, waiting commands go to queues, batches leave.
-    #[inline]
-    pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let is_calm = self.phase == Phase::Live && self.standing == Standing::Known;
-        if !is_calm || !self.admin.replies.is_empty() || self.closing {
-            self.advance(now);
-        }
-        if self.phase == Phase::Live && self.standing == Standing::Known {
-            self.dispatch(now, memory);
-        }
-        // What is being reset gets no more commands.
-        let queues = if self.phase == Phase::Resetting { &mut [] } else { &mut self.queues[..] };
-        let queues = queues.iter_mut().map(|queue| &mut queue.link);
-        for link in core::iter::once(&mut self.admin.link).chain(queues) {
-            if let (Socket::Open(connection), Some(batch)) = (link.socket, link.take_batch(now)) {
-                self.effects.push_back(StreamEffect::Send { connection, batch });
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let is_due = |at: Instant| at <= now;
+        match self.state {
+            State::Resting { until } if is_due(until) => self.open(),
+            State::Opening { by: Some(by) } | State::Joining { by, .. } if is_due(by) => {
+                self.break_off(
+                    now,
+                    None,
+                    &Fault::Reason("no answer to its greeting or a Connect in time".to_owned()),
+                );
             }
+            _ => {}
         }
-    }
-
-    /// Everything that is not the data path.
-    #[cold]
-    fn advance(&mut self, now: Instant) {
-        if let Err(fault) = self.bring_up(now) {
+        if let Err(fault) = self.handle_queue_timeouts(now) {
             self.break_off(now, None, &fault);
         }
-        if self.phase == Phase::Live {
-            self.look_again(now);
-            if self.closing && self.jobs.len() == 0 {
-                self.shut_down(now);
-            }
+        self.probe(now);
+        let over = self.disk.handle_timeout(now);
+        if over.into_iter().any(|(_, why)| why == Failure::TimedOut) {
+            let why = format!("a command was not answered within {:?}", self.settings.deadline);
+            self.break_off(now, None, &Fault::Reason(why));
+        }
+        self.go_on(now);
+    }
+
+    fn handle_queue_timeouts(&mut self, now: Instant) -> Result<(), Fault> {
+        let period = self.admin.period;
+        let answered = self.queues.iter().any(|queue| queue.answered_period == period);
+        let counts = matches!(&self.state, State::Live(live) if live.controller.counts_traffic());
+        self.admin.handle_timeout(now, counts && answered)?;
+        let mut overdue = self.queues.iter().filter_map(|queue| queue.framing.overdue_at());
+        if overdue.any(|at| at <= now) { fault("the target takes no more bytes") } else { Ok(()) }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) and [`settle`](Self::settle) want to be called.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let slack = self.silences.slack();
+        let is_live = matches!(self.state, State::Live(_));
+        let own = match self.state {
+            State::Resting { until } => Some(until),
+            State::Opening { by } => by,
+            State::Joining { by, .. } => Some(by),
+            _ => None,
+        };
+        let queues = self.queues.iter().map(|queue| {
+            earlier(queue.framing.overdue_at(), queue.quiet_at(slack).filter(|_| is_live))
+        });
+        let all = [own, self.disk.poll_timeout(), self.admin.poll_timeout()];
+        all.into_iter().chain(queues).flatten().min()
+    }
+
+    /// Whether requests become commands, and nothing else is to be done.
+    #[inline]
+    fn is_calm(&self) -> bool {
+        matches!(self.state, State::Live(Live { namespace: Namespace::Known, .. }))
+            && !self.disk.presence.is_closing()
+    }
+
+    /// What may follow from what has just happened.
+    #[inline]
+    fn go_on(&mut self, now: Instant) {
+        if !self.is_calm() {
+            self.advance(now);
+        }
+    }
+
+    #[cold]
+    fn advance(&mut self, now: Instant) {
+        if let Err(fault) = self.join() {
+            self.break_off(now, None, &fault);
+        }
+        self.look_again(now);
+        if !self.disk.presence.is_closing() {
             return;
         }
-        if self.closing || self.draining {
-            let why = if self.closing { Failure::Removed } else { Failure::NotReady };
-            self.jobs.expire(now, true, why);
-        }
-        match self.phase {
-            Phase::Resting(_) if self.closing => self.phase = Phase::Gone,
-            Phase::Resting(until) if until <= now => self.open(now),
-            Phase::Opening | Phase::Steps | Phase::Queues if self.closing => {
+        match &self.state {
+            State::Live(live) => {
+                let asks = matches!(live.namespace, Namespace::Asked { .. });
+                if !asks && self.disk.in_flight() == 0 {
+                    self.shut_down(now);
+                }
+            }
+            State::Opening { .. }
+            | State::Enabling(_)
+            | State::Identifying(_)
+            | State::Joining { .. } => {
                 self.break_off(now, None, &Fault::Reason("closed".to_owned()));
             }
             _ => {}
         }
     }
 
+    /// The end of a turn: waiting commands go to queues, batches leave.
+    #[inline]
+    pub fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
+        self.dispatch(now, memory);
+        // What is being reset gets no more commands.
+        let is_reset = matches!(self.state, State::Resetting { .. });
+        let queues = if is_reset { &mut [] } else { &mut self.queues[..] };
+        let queues = queues.iter_mut().map(|queue| &mut queue.framing);
+        for framing in core::iter::once(&mut self.admin.framing).chain(queues) {
+            if let (Socket::Open(connection), Some(batch)) =
+                (framing.socket, framing.take_batch(now))
+            {
+                self.effects.push_back(StreamEffect::Send { connection, batch });
+            }
+        }
+    }
+
     /// Hands waiting jobs to the queues, the one with the fewest commands first.
     #[inline]
     fn dispatch(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let Some(limits) = self.limits else { return };
-        while let Some(&index) = self.jobs.waiting.front() {
+        let State::Live(Live { namespace: Namespace::Known, limits, .. }) = &self.state else {
+            return;
+        };
+        while let Some(index) = self.disk.front() {
             let with_room = self.queues.iter_mut().filter(|queue| queue.has_room());
             let Some(queue) = with_room.min_by_key(|queue| queue.outstanding()) else { return };
-            if self.jobs.block_if_overlapping(index) {
-                self.jobs.waiting.pop_front();
-                continue;
-            }
-            if self.jobs[index].kind == Kind::Flush {
-                match self.jobs.flush_covers() {
-                    Some(covers) => self.jobs[index].covers = covers,
-                    None => {
-                        self.jobs.fail_flushes();
-                        continue;
-                    }
-                }
-            }
-            match plan(&mut self.jobs[index], &limits, self.settings.nsid) {
+            match plan(&mut self.disk[index], limits, self.settings.nsid) {
                 Plan::Command { command, sends } => {
-                    self.jobs.waiting.pop_front();
-                    let job = &mut self.jobs[index];
-                    (job.state, job.period) = (State::Queued, self.period);
+                    self.disk.start().wire.period = self.admin.period;
                     queue.expect_answers(now);
-                    queue.submit(index, command, sends, &mut self.jobs, &limits, memory);
+                    queue.submit(index, command, sends, &mut self.disk, limits, memory);
                 }
-                Plan::Split => self.jobs.split(index, limits.transfer),
+                Plan::Split => self.disk.split(limits.transfer),
                 Plan::Finish(outcome) => {
-                    self.jobs.waiting.pop_front();
-                    self.jobs.finish(index, outcome);
+                    self.disk.start();
+                    self.disk.finish(index, outcome);
                 }
             }
         }

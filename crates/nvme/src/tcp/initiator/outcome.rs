@@ -4,16 +4,8 @@
 //! another try, which is always safe, because a command that failed so was not carried out. Spec: NVMe base, "Status Field".
 
 use block::{Failure, Outcome};
+use remote::Verdict;
 use wire::nvme::Status;
-
-/// What is to be done about a command that was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is over.
-    Finish(Outcome),
-    /// Try again after a rest; when tries or time run out, it ends as not done for this reason.
-    Retry(Failure),
-}
 
 /// The meaning of a status.
 #[inline]

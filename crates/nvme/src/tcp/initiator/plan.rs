@@ -3,12 +3,12 @@
 //! Units: bytes of the disk in, blocks out. Spec: NVM command set, "NVM Commands".
 
 use block::{Failure, Outcome};
+use remote::{Cursor, JobKind};
 use wire::nvme::Command;
 use wire::nvme::command::DsmRange;
 
+use super::exchange::Job;
 use super::facts::Limits;
-use super::jobs::{Job, Kind, Ranges};
-use super::link::Payload;
 
 /// What to do next about a job.
 #[derive(Debug)]
@@ -26,25 +26,26 @@ pub(super) enum Plan {
 pub(super) fn plan(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
     let shift = limits.block_shift;
     let refuse = |failure| Plan::Finish(Outcome::NotDone(failure));
-    if (job.offset | job.length) & ((1 << shift) - 1) != 0 {
+    let (offset, length) = (job.extent.offset.0, job.extent.length.0);
+    if (offset | length) & ((1 << shift) - 1) != 0 {
         return refuse(Failure::Internal);
     }
-    let lba = job.offset >> shift;
+    let lba = offset >> shift;
     match job.kind {
-        Kind::Read | Kind::Write | Kind::Compare => {
-            if job.length == 0 {
+        JobKind::Read | JobKind::Write | JobKind::Compare => {
+            if length == 0 {
                 return Plan::Finish(Outcome::Done);
             }
-            if job.length > u64::from(limits.transfer) {
+            if length > u64::from(limits.transfer) {
                 return Plan::Split;
             }
-            let bytes = job.length as u32;
+            let bytes = length as u32;
             let blocks = bytes >> shift;
             match job.kind {
-                Kind::Read => {
+                JobKind::Read => {
                     Plan::Command { command: Command::read(nsid, lba, blocks, bytes), sends: 0 }
                 }
-                Kind::Write => {
+                JobKind::Write => {
                     let command = Command::write(nsid, lba, blocks, bytes);
                     let command = command.with_force_unit_access(job.durable);
                     Plan::Command { command, sends: bytes }
@@ -56,26 +57,28 @@ pub(super) fn plan(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
                 }
             }
         }
-        Kind::Flush => Plan::Command { command: Command::flush(nsid), sends: 0 },
-        Kind::Zeroes { .. } | Kind::Verify => plan_without_data(job, limits, nsid),
-        Kind::Discard => plan_discard(job, limits, nsid),
+        JobKind::Flush => Plan::Command { command: Command::flush(nsid), sends: 0 },
+        JobKind::Zeroes { .. } | JobKind::Verify => plan_without_data(job, limits, nsid),
+        JobKind::Discard => plan_discard(job, limits, nsid),
     }
 }
 
 fn plan_without_data(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
-    let most = if job.kind == Kind::Verify { limits.verify } else { limits.zeroes };
+    let most = if job.kind == JobKind::Verify { limits.verify } else { limits.zeroes };
     if most == 0 {
         return Plan::Finish(Outcome::NotDone(Failure::Unsupported));
     }
-    if job.length == 0 {
+    let (all, done) = (job.extent, job.cursor.done);
+    if all.length.0 == 0 {
         return Plan::Finish(Outcome::Done);
     }
     let blocks_max = 65_536u64 << limits.block_shift;
-    job.chunk = (job.length - job.done).min(most).min(blocks_max);
-    let lba = (job.offset + job.done) >> limits.block_shift;
-    let blocks = (job.chunk >> limits.block_shift) as u32;
+    let bytes = (all.length.0 - done).min(most).min(blocks_max);
+    job.then = Cursor::after(done + bytes, all);
+    let lba = (all.offset.0 + done) >> limits.block_shift;
+    let blocks = (bytes >> limits.block_shift) as u32;
     let command = match job.kind {
-        Kind::Zeroes { deallocate } => {
+        JobKind::Zeroes { deallocate } => {
             Command::write_zeroes(nsid, lba, blocks, deallocate).with_force_unit_access(job.durable)
         }
         _ => Command::verify(nsid, lba, blocks),
@@ -88,14 +91,13 @@ fn plan_discard(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
     if limits.ranges == 0 {
         return Plan::Finish(Outcome::NotDone(Failure::Unsupported));
     }
-    let ranges: &mut Ranges = job.ranges.as_mut().expect("a discard has ranges");
     let shift = limits.block_shift;
     let mask = (1u64 << shift) - 1;
-    let (mut at, mut done) = ranges.next;
+    let Cursor { extent: mut at, mut done } = job.cursor;
     let mut bytes = Vec::new();
     let mut blocks_left = limits.discard_blocks;
     while bytes.len() < limits.ranges as usize * DsmRange::SIZE && blocks_left > 0 {
-        let Some(extent) = ranges.extents.get(at) else { break };
+        let Some(extent) = job.extents().get(at) else { break };
         let first = (extent.offset.0 + done + mask) >> shift;
         let end = extent.end().0 >> shift;
         if end <= first {
@@ -111,12 +113,12 @@ fn plan_discard(job: &mut Job, limits: &Limits, nsid: u32) -> Plan {
             (at, done) = (at + 1, 0);
         }
     }
-    ranges.then = (at, done);
+    job.then = Cursor { extent: at, done };
     if bytes.is_empty() {
         return Plan::Finish(Outcome::Done);
     }
     let count = (bytes.len() / DsmRange::SIZE) as u32;
     let sends = bytes.len() as u32;
-    job.payload = Payload::Bytes(bytes);
+    job.wire.ranges = bytes;
     Plan::Command { command: Command::dataset_management(nsid, count, true), sends }
 }

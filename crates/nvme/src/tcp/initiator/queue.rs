@@ -1,6 +1,6 @@
 //! One I/O queue: its slots, and what comes in on its connection. This is the hot path.
 //!
-//! In: commands of jobs, received bytes. Out: jobs that are over, by [`Jobs::conclude`]. A command's identifier is its slot (12 bits) and the slot's
+//! In: commands of jobs, received bytes. Out: jobs that are over, by [`Disk::conclude`]. A command's identifier is its slot (12 bits) and the slot's
 //! generation (4 bits), so that an answer that comes twice finds nothing. A slot is free again when its command was answered *and* the payload that was
 //! lent to a batch is back. Data of small reads are copied out of the stream; what is missing of a large one is received straight into its buffer.
 //!
@@ -13,18 +13,21 @@ mod data;
 use block::limits::{DIRECT_RECEIVE_MIN, QUEUE_QUIET, QUEUE_SILENT};
 use block::{Failure, Instant, Memory, Outcome};
 use contract::{Direct, Next, Receive, SendBatch};
+use remote::{JobKind, PayloadPlace, Verdict};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::Register;
 use wire::nvme::{Command, Completion, Status};
 use wire::nvme_tcp::{CapsuleResponse, Digests, FatalErrorStatus, PduType, R2T};
 
+use super::exchange::{Disk, Grant, Job};
 use super::facts::Limits;
-use super::jobs::{Grant, Jobs, Kind, NONE};
-use super::link::{Fault, GRANTS, Lent, Link, Part, Payload, fault, terminated};
-use super::outcome::{Verdict, verdict};
+use super::framing::{Fault, Framing, GRANTS, PayloadPart, fault, terminated};
+use super::outcome::verdict;
 use crate::tcp::pdu_stream::{Frame, Front, Violation, peek};
 use data::Incoming;
 
+/// No job.
+const NONE: u32 = u32::MAX;
 /// Bits of a command identifier that are the slot.
 const SLOT_BITS: u32 = 12;
 /// The identifier of Connect: no slot's, since queues are smaller than 2^12.
@@ -54,7 +57,7 @@ pub(super) enum QueueNews {
 /// An I/O queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) link: Link,
+    pub(super) framing: Framing,
     /// Connect was answered well.
     pub(super) live: bool,
     slots: Vec<Slot>,
@@ -76,7 +79,7 @@ impl Queue {
     /// A queue without connection.
     pub(super) fn new(asked: Digests) -> Queue {
         Queue {
-            link: Link::new(asked),
+            framing: Framing::new(asked),
             live: false,
             slots: Vec::new(),
             free: Vec::new(),
@@ -99,7 +102,7 @@ impl Queue {
 
     /// Sends Connect.
     pub(super) fn connect(&mut self, command: Command, data: &[u8]) {
-        self.link.push_command_with(command.with_command_id(CONNECT_ID), data);
+        self.framing.push_command_with(command.with_command_id(CONNECT_ID), data);
     }
 
     /// Whether it takes a command.
@@ -124,32 +127,32 @@ impl Queue {
 
     /// Some of a batch left: the peer's kernel takes bytes.
     pub(super) fn handle_progress(&mut self, now: Instant) {
-        self.link.handle_progress(now);
+        self.framing.handle_progress(now);
         self.heard = self.heard.max(now);
     }
 
-    /// When [`listen`](Self::listen) wants to be called: nothing was heard for `patience` times the usual while something is asked.
+    /// When [`probe`](Self::probe) wants to be called: nothing was heard for `slack` times the usual while something is asked.
     #[inline]
-    pub(super) fn quiet_at(&self, patience: u32) -> Option<Instant> {
+    pub(super) fn quiet_at(&self, slack: u32) -> Option<Instant> {
         if self.outstanding == 0 || !self.live {
             return None;
         }
         let limit = if self.probing { QUEUE_QUIET + QUEUE_SILENT } else { QUEUE_QUIET };
-        Some(self.heard + limit * patience)
+        Some(self.heard + limit * slack)
     }
 
     /// Asks a quiet queue for a sign of life; returns whether it was asked before and is silent.
-    pub(super) fn listen(&mut self, now: Instant, patience: u32) -> bool {
-        if self.quiet_at(patience).is_none_or(|at| at > now) {
+    pub(super) fn probe(&mut self, now: Instant, slack: u32) -> bool {
+        if self.quiet_at(slack).is_none_or(|at| at > now) {
             return false;
         }
         if self.probing {
             return true;
         }
         // Property Get belongs on admin queues: every target refuses it here at once, without memory or a disk. And a queue
-        // has one entry more than we use for jobs.
+        // has one entry more than we use for disk.
         let probe = Command::property_get(Register::CSTS.0, false).with_command_id(PROBE_ID);
-        self.link.push_command(probe);
+        self.framing.push_command(probe);
         self.probing = true;
         false
     }
@@ -161,7 +164,7 @@ impl Queue {
         index: u32,
         command: Command,
         sends: u32,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         limits: &Limits,
         memory: &mut dyn Memory,
     ) {
@@ -170,25 +173,20 @@ impl Queue {
         entry.job = index;
         let id = slot | entry.generation << SLOT_BITS;
         self.outstanding += 1;
-        let job = &mut jobs[index];
-        self.large_reads += u32::from(is_large_read(job.kind, job.length));
-        (job.slot, job.batch) = (slot, self.link.gathering_number());
-        (job.received, job.granted) = (0, 0);
+        let job = &mut disk[index];
+        self.large_reads += u32::from(is_large_read(job));
+        let wire = &mut job.wire;
+        (wire.slot, wire.batch) = (slot, self.framing.gathering_number());
+        (wire.received, wire.granted, wire.grants, wire.bad_digest) = (0, 0, 0, false);
         let command = command.with_command_id(id);
         if sends == 0 || sends > limits.capsule {
-            self.link.push_command(command);
+            self.framing.push_command(command);
             return;
         }
-        job.granted = sends;
+        wire.granted = sends;
         let command = command.with_sgl(SglDescriptor::in_capsule(sends));
-        let part = Part {
-            owner: index,
-            at: 0,
-            length: sends,
-            payload: &mut job.payload,
-            lent: &mut job.lent,
-        };
-        self.link.push_command_lending(command, part, memory);
+        let part = PayloadPart { owner: index, at: 0, length: sends, job };
+        self.framing.push_command_lending(command, part, memory);
     }
 
     /// The job and slot of a command identifier.
@@ -214,13 +212,13 @@ impl Queue {
         &mut self,
         now: Instant,
         bytes: &[u8],
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         memory: &mut dyn Memory,
     ) -> Result<Receive, Fault> {
         self.heard = now;
         let mut at = 0;
-        if !self.link.greeted {
-            at = self.link.handle_greeting(bytes)?;
+        if !self.framing.greeted {
+            at = self.framing.handle_greeting(bytes)?;
             if at == 0 {
                 let next = Next::Stream { at_least: 128, at_most: UNBOUNDED };
                 return Ok(Receive { consumed: 0, next });
@@ -228,7 +226,7 @@ impl Queue {
             self.news = Some(QueueNews::Greeted);
         }
         if let Some(incoming) = self.incoming {
-            let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+            let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
             at += used;
             if let Some(next) = next {
                 return Ok(Receive { consumed: at, next });
@@ -238,22 +236,22 @@ impl Queue {
             if at == bytes.len() {
                 return Ok(Receive { consumed: at, next: self.front() });
             }
-            match peek(&bytes[at..], self.link.digests)? {
+            match peek(&bytes[at..], self.framing.digests)? {
                 Front::Short(at_least) => {
                     let next = Next::Stream { at_least, at_most: self.at_most() };
                     return Ok(Receive { consumed: at, next });
                 }
                 Front::Pdu(frame) if frame.common.kind == PduType::C2H_DATA => {
-                    let incoming = self.begin_data(frame, &bytes[at..], jobs)?;
+                    let incoming = self.begin_data(frame, &bytes[at..], disk)?;
                     at += frame.data_at as usize;
-                    let (used, next) = self.take_data(now, incoming, &bytes[at..], jobs, memory)?;
+                    let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
                     at += used;
                     if let Some(next) = next {
                         return Ok(Receive { consumed: at, next });
                     }
                 }
                 Front::Pdu(frame) => {
-                    self.handle_pdu(now, frame, &bytes[at..], jobs, memory)?;
+                    self.handle_pdu(now, frame, &bytes[at..], disk, memory)?;
                     at += frame.data_at as usize;
                 }
             }
@@ -283,17 +281,17 @@ impl Queue {
         now: Instant,
         frame: Frame,
         bytes: &[u8],
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         memory: &mut dyn Memory,
     ) -> Result<(), Fault> {
         match frame.common.kind {
             PduType::CAPSULE_RESPONSE => {
                 let response = CapsuleResponse::parse(bytes).expect("the header is whole");
-                self.handle_response(now, response.completion, jobs)
+                self.handle_response(now, response.completion, disk)
             }
             PduType::R2T => {
                 let grant = R2T::parse(bytes).expect("the header is whole");
-                self.handle_grant(grant, jobs, memory)
+                self.handle_grant(grant, disk, memory)
             }
             PduType::C2H_TERM_REQ => fault(terminated(bytes)),
             _ => Err(Violation::sequence("a PDU that only a host sends").into()),
@@ -305,7 +303,7 @@ impl Queue {
         &mut self,
         now: Instant,
         completion: Completion,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
     ) -> Result<(), Fault> {
         if !self.live {
             if completion.command_id != CONNECT_ID {
@@ -318,7 +316,7 @@ impl Queue {
             return Ok(());
         }
         let (slot, index) = self.find(completion.command_id)?;
-        self.answer(now, slot, index, completion.status, jobs)
+        self.answer(now, slot, index, completion.status, disk)
     }
 
     /// A command was answered.
@@ -329,28 +327,27 @@ impl Queue {
         slot: u16,
         index: u32,
         status: Status,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
     ) -> Result<(), Fault> {
-        let job = &mut jobs[index];
+        let job = &mut disk[index];
         let mut verdict = verdict(status);
         if verdict == Verdict::Finish(Outcome::Done) {
-            if job.kind == Kind::Read && u64::from(job.received) != job.length {
+            if job.kind == JobKind::Read && u64::from(job.wire.received) != job.extent.length.0 {
                 return Err(
                     Violation::sequence("a read that succeeded without all its data").into()
                 );
             }
-            if job.bad_digest {
+            if job.wire.bad_digest {
                 verdict = Verdict::Retry(Failure::MediumRead);
             }
         }
-        job.bad_digest = false;
-        job.grants = 0;
-        self.answered_period = job.period;
-        self.large_reads -= u32::from(is_large_read(job.kind, job.length));
+        job.wire.grants = 0;
+        self.answered_period = job.wire.period;
+        self.large_reads -= u32::from(is_large_read(job));
         self.outstanding -= 1;
-        if job.lent == Lent::No {
+        if job.place == PayloadPlace::Home {
             self.free_slot(slot);
-            jobs.conclude(now, index, verdict);
+            disk.conclude(now, index, verdict);
         } else {
             // The payload is still with the transport: the slot is freed when it is back.
             job.verdict = Some(verdict);
@@ -370,50 +367,47 @@ impl Queue {
     fn handle_grant(
         &mut self,
         grant: R2T,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         memory: &mut dyn Memory,
     ) -> Result<(), Fault> {
         let (_, index) = self.find(grant.command_id)?;
-        let job = &mut jobs[index];
-        let sends = match &job.payload {
-            Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::Buffer(_) if matches!(job.kind, Kind::Write | Kind::Compare) => job.length,
-            Payload::Buffer(_) => 0,
+        let job = &mut disk[index];
+        let sends = match job.kind {
+            JobKind::Discard => job.wire.ranges.len() as u64,
+            JobKind::Write | JobKind::Compare => job.extent.length.0,
+            _ => 0,
         };
+        let wire = &mut job.wire;
         let end = u64::from(grant.offset) + u64::from(grant.length);
-        if grant.length == 0 || grant.offset != job.granted || end > sends || job.verdict.is_some()
-        {
+        let in_order = grant.length > 0 && grant.offset == wire.granted;
+        if !in_order || end > sends || job.verdict.is_some() {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
             return Err(Violation::new(fes, 12, "an R2T in order and within the command").into());
         }
-        job.granted = end as u32;
-        if usize::from(job.grants) == GRANTS {
+        wire.granted = end as u32;
+        if usize::from(wire.grants) == GRANTS {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
             return Err(Violation::new(fes, 0, "no more R2Ts at once than ICReq says").into());
         }
         let waiting = Grant { tag: grant.transfer_tag, at: grant.offset, length: grant.length };
-        job.waiting_grants[usize::from(job.grants)] = waiting;
-        job.grants += 1;
-        self.serve_grants(index, grant.command_id, jobs, memory);
+        wire.waiting_grants[usize::from(wire.grants)] = waiting;
+        wire.grants += 1;
+        self.serve_grants(index, grant.command_id, disk, memory);
         Ok(())
     }
 
     /// Sends what was asked for, if the payload is at home.
-    fn serve_grants(&mut self, index: u32, id: u16, jobs: &mut Jobs, memory: &mut dyn Memory) {
-        let job = &mut jobs[index];
-        if job.grants == 0 || !self.link.can_lend(job.lent) {
+    fn serve_grants(&mut self, index: u32, id: u16, disk: &mut Disk, memory: &mut dyn Memory) {
+        let job = &mut disk[index];
+        let batch = self.framing.gathering_number();
+        if job.wire.grants == 0 || !job.place.is_within_reach(batch) {
             return;
         }
-        let grants = core::mem::take(&mut job.grants);
-        for grant in &job.waiting_grants[..usize::from(grants)] {
-            let part = Part {
-                owner: index,
-                at: grant.at,
-                length: grant.length,
-                payload: &mut job.payload,
-                lent: &mut job.lent,
-            };
-            self.link.push_answer(id, grant.tag, part, memory);
+        let grants = core::mem::take(&mut job.wire.grants);
+        for at in 0..usize::from(grants) {
+            let Grant { tag, at, length } = job.wire.waiting_grants[at];
+            let part = PayloadPart { owner: index, at, length, job: &mut *job };
+            self.framing.push_answer(id, tag, part, memory);
         }
     }
 
@@ -423,25 +417,25 @@ impl Queue {
         &mut self,
         now: Instant,
         batch: SendBatch,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         returned: &mut Vec<u32>,
         memory: &mut dyn Memory,
     ) {
-        self.link.take_back(batch, |index, buffer| {
-            jobs.take_home(index, buffer);
-            let job = &jobs[index];
-            if job.verdict.is_some() || job.grants > 0 {
+        self.framing.take_back(batch, |index, buffer| {
+            disk.take_home(index, buffer);
+            let job = &disk[index];
+            if job.verdict.is_some() || job.wire.grants > 0 {
                 returned.push(index);
             }
         });
         for index in returned.drain(..) {
-            let slot = jobs[index].slot;
-            if let Some(verdict) = jobs[index].verdict.take() {
+            let slot = disk[index].wire.slot;
+            if let Some(verdict) = disk[index].verdict.take() {
                 self.free_slot(slot);
-                jobs.conclude(now, index, verdict);
+                disk.conclude(now, index, verdict);
             } else {
                 let id = slot | self.slots[usize::from(slot)].generation << SLOT_BITS;
-                self.serve_grants(index, id, jobs, memory);
+                self.serve_grants(index, id, disk, memory);
             }
         }
     }
@@ -451,16 +445,16 @@ impl Queue {
         &mut self,
         direct: Option<Direct>,
         batch: Option<SendBatch>,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
     ) -> Vec<(u32, bool)> {
         if let Some(direct) = direct {
-            jobs.take_home(direct.token as u32, direct.buffer);
+            disk.take_home(direct.token as u32, direct.buffer);
         }
         if let Some(batch) = batch {
-            self.link.take_back(batch, |index, buffer| jobs.take_home(index, buffer));
+            self.framing.take_back(batch, |index, buffer| disk.take_home(index, buffer));
         }
-        self.drop_gathering(jobs);
-        self.link.closed();
+        self.drop_gathering(disk);
+        self.framing.closed();
         (self.live, self.probing) = (false, false);
         (self.incoming, self.news) = (None, None);
         (self.outstanding, self.large_reads) = (0, 0);
@@ -468,7 +462,7 @@ impl Queue {
         for slot in 0..self.slots.len() as u16 {
             let index = self.slots[usize::from(slot)].job;
             if index != NONE {
-                lost.push((index, jobs[index].batch != self.link.gathering_number()));
+                lost.push((index, disk[index].wire.batch != self.framing.gathering_number()));
                 self.free_slot(slot);
             }
         }
@@ -476,12 +470,12 @@ impl Queue {
     }
 
     /// Drops what has not left.
-    pub(super) fn drop_gathering(&mut self, jobs: &mut Jobs) {
-        self.link.drop_gathering(|index, buffer| jobs.take_home(index, buffer));
+    pub(super) fn drop_gathering(&mut self, disk: &mut Disk) {
+        self.framing.drop_gathering(|index, buffer| disk.take_home(index, buffer));
     }
 }
 
 #[inline]
-fn is_large_read(kind: Kind, length: u64) -> bool {
-    kind == Kind::Read && length >= u64::from(DIRECT_RECEIVE_MIN)
+fn is_large_read(job: &Job) -> bool {
+    job.kind == JobKind::Read && job.extent.length.0 >= u64::from(DIRECT_RECEIVE_MIN)
 }

@@ -51,30 +51,7 @@ fn refusals(from: &HiArgs, to: &HiArgs) -> Vec<String> {
 
 /// Carries a plan out on values: the things that result, by title.
 fn perform(args: &HiArgs, steps: &[Step]) -> Vec<Thing> {
-    let mut things: Vec<Thing> = args.things().collect();
-    for step in steps {
-        let stands = |title: &String| things.iter().any(|thing| thing.title() == *title);
-        match step.clone() {
-            Step::Add(new) => {
-                assert!(new.stands_on().iter().all(stands), "{step} before what it stands on");
-                let taken = things.iter().find(|old| new.excludes(old));
-                assert!(taken.is_none(), "{step} beside {taken:?}");
-                things.push(new);
-            }
-            Step::Remove(old) => {
-                let is_on = |other: &Thing| other.stands_on().contains(&old.title());
-                assert!(!things.iter().any(is_on), "{step} before what stands on it");
-                let before = things.len();
-                things.retain(|thing| *thing != old);
-                assert_eq!(things.len() + 1, before, "{step}");
-            }
-            Step::Change { from, to } => {
-                *things.iter_mut().find(|thing| **thing == from).unwrap() = to;
-            }
-        }
-    }
-    things.sort_by_key(|thing| thing.title());
-    things
+    crate::checks::perform(args.things().collect(), steps)
 }
 
 fn sorted(args: &HiArgs) -> Vec<Thing> {

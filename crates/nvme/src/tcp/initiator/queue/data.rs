@@ -7,11 +7,12 @@ use block::checksum::Crc32c;
 use block::limits::DIRECT_RECEIVE_MIN;
 use block::{Buffer, Instant, Memory};
 use contract::{Direct, Next};
+use remote::{JobKind, PayloadPlace};
 use wire::nvme::Status;
 use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
 
-use super::super::jobs::{Jobs, Kind};
-use super::super::link::{Fault, Lent};
+use super::super::exchange::Disk;
+use super::super::framing::Fault;
 use super::{Queue, UNBOUNDED};
 use crate::tcp::pdu_stream::{Frame, Violation, digest_at};
 
@@ -35,7 +36,7 @@ impl Queue {
         &mut self,
         now: Instant,
         direct: Direct,
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         memory: &mut dyn Memory,
     ) -> Result<Next, Fault> {
         self.heard = now;
@@ -44,11 +45,11 @@ impl Queue {
             let Direct { at, length, .. } = direct;
             incoming.running = memory.crc32c(&direct.buffer, at, length, incoming.running);
         }
-        jobs.take_home(incoming.job, direct.buffer);
+        disk.take_home(incoming.job, direct.buffer);
         incoming.at += direct.length;
         incoming.left -= direct.length;
         self.incoming = Some(incoming);
-        let (_, next) = self.take_data(now, incoming, &[], jobs, memory)?;
+        let (_, next) = self.take_data(now, incoming, &[], disk, memory)?;
         Ok(next.unwrap_or_else(|| self.front()))
     }
 
@@ -58,12 +59,12 @@ impl Queue {
         &mut self,
         frame: Frame,
         bytes: &[u8],
-        jobs: &mut Jobs,
+        disk: &mut Disk,
     ) -> Result<Incoming, Fault> {
         let header = DataHeader::parse(bytes).expect("the header is whole");
         let (slot, index) = self.find(header.command_id)?;
-        let job = &jobs[index];
-        if job.kind != Kind::Read || job.verdict.is_some() {
+        let job = &disk[index];
+        if job.kind != JobKind::Read || job.verdict.is_some() {
             return Err(Violation::sequence("data for a command that reads none").into());
         }
         if header.length != frame.data_length {
@@ -71,7 +72,7 @@ impl Queue {
             return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
         }
         let end = u64::from(header.offset) + u64::from(header.length);
-        if header.offset != job.received || end > job.length || header.length == 0 {
+        if header.offset != job.wire.received || end > job.extent.length.0 || header.length == 0 {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
             return Err(Violation::new(fes, 12, "read data in order and within the command").into());
         }
@@ -97,14 +98,14 @@ impl Queue {
         now: Instant,
         mut incoming: Incoming,
         bytes: &[u8],
-        jobs: &mut Jobs,
+        disk: &mut Disk,
         memory: &mut dyn Memory,
     ) -> Result<(usize, Option<Next>), Fault> {
         let mut used = 0;
         let here = (incoming.left as usize).min(bytes.len());
         if here > 0 {
             let data = &bytes[..here];
-            memory.write(jobs[incoming.job].buffer_mut(), incoming.at, data);
+            memory.write(&mut disk[incoming.job].buffer, incoming.at, data);
             if incoming.digest {
                 incoming.running = incoming.running.update(data);
             }
@@ -114,7 +115,7 @@ impl Queue {
         }
         if incoming.left > 0 {
             self.incoming = Some(incoming);
-            return Ok((used, Some(self.rest(incoming, jobs, memory))));
+            return Ok((used, Some(self.rest(incoming, disk, memory))));
         }
         if incoming.digest {
             let Some(digest) = bytes.get(used..used + Digests::SIZE) else {
@@ -122,26 +123,26 @@ impl Queue {
                 let next = Next::Stream { at_least: 4, at_most: self.at_most() };
                 return Ok((used, Some(next)));
             };
-            jobs[incoming.job].bad_digest |= digest_at(digest, 0) != incoming.running.value();
+            disk[incoming.job].wire.bad_digest |= digest_at(digest, 0) != incoming.running.value();
             used += Digests::SIZE;
         }
         self.incoming = None;
-        jobs[incoming.job].received = incoming.at;
+        disk[incoming.job].wire.received = incoming.at;
         if incoming.success {
-            self.answer(now, incoming.slot, incoming.job, Status::SUCCESS, jobs)?;
+            self.answer(now, incoming.slot, incoming.job, Status::SUCCESS, disk)?;
         }
         Ok((used, None))
     }
 
     /// How the rest of incoming data is to be received.
-    fn rest(&mut self, incoming: Incoming, jobs: &mut Jobs, memory: &mut dyn Memory) -> Next {
+    fn rest(&mut self, incoming: Incoming, disk: &mut Disk, memory: &mut dyn Memory) -> Next {
         let digest = if incoming.digest { Digests::SIZE as u32 } else { 0 };
         if incoming.left < DIRECT_RECEIVE_MIN {
             return Next::Stream { at_least: incoming.left + digest, at_most: UNBOUNDED };
         }
-        let job = &mut jobs[incoming.job];
-        job.lent = Lent::Direct;
-        let mut buffer: Buffer = core::mem::take(job.buffer_mut());
+        let job = &mut disk[incoming.job];
+        job.place = PayloadPlace::Receive;
+        let mut buffer: Buffer = core::mem::take(&mut job.buffer);
         memory.materialize(&mut buffer);
         let (at, length) = (incoming.at, incoming.left);
         Next::Direct(Direct { buffer, at, length, token: incoming.job.into() })

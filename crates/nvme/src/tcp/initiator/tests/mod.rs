@@ -4,7 +4,7 @@
 mod breaks;
 mod chaos;
 mod discovering;
+mod liveness;
 mod pair;
 mod scripted;
-mod silence;
 mod transfers;

@@ -138,7 +138,7 @@ impl Pair {
         controllers.set_subsystem(now, subsystem.with_namespace(namespace(volatile)));
         controllers.configuration_complete();
         let mut random = Random::new(seed);
-        let initiator = Initiator::new(now, settings, false, random.next_u64());
+        let initiator = Initiator::new(settings, false, random.next_u64());
         Pair {
             now,
             random,

@@ -5,14 +5,15 @@ use core::time::Duration;
 use block::{Buffer, Failure};
 use block::{Completion, Extent, Instant, Memory, Operation, Outcome, Request, Ticket};
 use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment};
+use remote::JobState;
 use testkit::Pages;
 use testkit::nvme::seal;
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
 
+use crate::tcp::initiator::exchange::Disk;
 use crate::tcp::initiator::facts::Limits;
-use crate::tcp::initiator::jobs::Jobs;
-use crate::tcp::initiator::link::{Fault, Socket};
+use crate::tcp::initiator::framing::{Fault, Socket};
 use crate::tcp::initiator::plan::{Plan, plan};
 use crate::tcp::initiator::queue::Queue;
 
@@ -20,7 +21,7 @@ const NOW: Instant = Instant(1_000);
 
 struct Played {
     queue: Queue,
-    jobs: Jobs,
+    disk: Disk,
     memory: Pages,
     digests: Digests,
 }
@@ -35,7 +36,6 @@ const LIMITS: Limits = Limits {
     range_blocks: u32::MAX,
     discard_blocks: u64::MAX,
     compares: true,
-    volatile: false,
 };
 
 impl Played {
@@ -43,8 +43,8 @@ impl Played {
     fn new(digests: Digests) -> Played {
         let mut queue = Queue::new(digests);
         queue.set_depth(4);
-        queue.link.open(ConnectionId::default());
-        let mut played = Played { queue, jobs: Jobs::default(), memory: Pages::default(), digests };
+        queue.framing.open(ConnectionId::default());
+        let mut played = Played { queue, disk: Disk::default(), memory: Pages::default(), digests };
         played.receive(&ICResp::new(digests, 4096).emit()).expect("a good ICResp");
         played.queue.live = true;
         let batch = played.batch().expect("ICReq");
@@ -53,18 +53,23 @@ impl Played {
     }
 
     fn receive(&mut self, bytes: &[u8]) -> Result<Receive, Fault> {
-        self.queue.handle_received(NOW, bytes, &mut self.jobs, &mut self.memory)
+        self.queue.handle_received(NOW, bytes, &mut self.disk, &mut self.memory)
     }
 
     fn submit(&mut self, operation: Operation) {
         let request = Request { ticket: Ticket::default(), operation };
-        self.jobs.admit(request, NOW + Duration::from_secs(60));
-        let index = self.jobs.waiting.pop_front().expect("just admitted");
-        self.jobs[index].state = crate::tcp::initiator::jobs::State::Queued;
-        match plan(&mut self.jobs[index], &LIMITS, 1) {
+        self.disk.admit(request, NOW + Duration::from_secs(60));
+        self.go_on();
+    }
+
+    /// Sends the command of the job whose turn it is.
+    fn go_on(&mut self) {
+        let index = self.disk.front().expect("a job waits");
+        match plan(&mut self.disk[index], &LIMITS, 1) {
             Plan::Command { command, sends } => {
-                let (jobs, memory) = (&mut self.jobs, &mut self.memory);
-                self.queue.submit(index, command, sends, jobs, &LIMITS, memory);
+                self.disk.start();
+                let (disk, memory) = (&mut self.disk, &mut self.memory);
+                self.queue.submit(index, command, sends, disk, &LIMITS, memory);
             }
             other => panic!("{other:?}"),
         }
@@ -83,17 +88,17 @@ impl Played {
     }
 
     fn batch(&mut self) -> Option<SendBatch> {
-        self.queue.link.take_batch(NOW)
+        self.queue.framing.take_batch(NOW)
     }
 
     fn sent(&mut self, batch: SendBatch) {
         let mut returned = Vec::new();
-        let (jobs, memory) = (&mut self.jobs, &mut self.memory);
-        self.queue.handle_sent(NOW, batch, jobs, &mut returned, memory);
+        let (disk, memory) = (&mut self.disk, &mut self.memory);
+        self.queue.handle_sent(NOW, batch, disk, &mut returned, memory);
     }
 
     fn done(&mut self) -> Option<Completion> {
-        self.jobs.completions.pop_front()
+        self.disk.poll_completion()
     }
 
     fn data(&self, id: u16, offset: u32, bytes: &[u8], flags: PduFlags) -> Vec<u8> {
@@ -132,7 +137,7 @@ fn a_response_twice_finds_nothing_even_when_the_slot_is_used_again() {
     played.receive(&response).expect("fine");
     played.submit(Operation::Flush);
     assert!(rule(played.receive(&response)).contains("identifier"));
-    assert_eq!(played.jobs.completions.len(), 1);
+    assert!(played.done().is_some() && played.done().is_none());
 }
 
 #[test]
@@ -172,14 +177,8 @@ fn a_wrong_data_digest_has_the_read_asked_again_and_in_the_end_it_is_a_medium_er
             break;
         }
         assert!(played.done().is_none());
-        played.jobs.handle_timeout(NOW + Duration::from_secs(1));
-        let index = played.jobs.waiting.pop_front().expect("it is asked again");
-        played.jobs[index].state = crate::tcp::initiator::jobs::State::Queued;
-        let Plan::Command { command, sends } = plan(&mut played.jobs[index], &LIMITS, 1) else {
-            panic!("a read is one command");
-        };
-        let (jobs, memory) = (&mut played.jobs, &mut played.memory);
-        played.queue.submit(index, command, sends, jobs, &LIMITS, memory);
+        played.disk.handle_timeout(NOW + Duration::from_secs(1));
+        played.go_on();
     }
     let done = played.done().expect("tries run out");
     assert_eq!(done.outcome, Outcome::NotDone(Failure::MediumRead));
@@ -266,11 +265,11 @@ fn a_large_read_goes_straight_into_its_buffer_and_a_break_returns_it() {
     assert_eq!(receive.consumed, 124);
     let Next::Direct(direct) = receive.next else { panic!("{:?}", receive.next) };
     assert_eq!((direct.at, direct.length), (100, 131_072 - 100));
-    played.queue.link.socket = Socket::Closing(ConnectionId::default());
-    let lost = played.queue.handle_closed(Some(direct), None, &mut played.jobs);
+    played.queue.framing.socket = Socket::Closing(ConnectionId::default());
+    let lost = played.queue.handle_closed(Some(direct), None, &mut played.disk);
     assert_eq!(lost.len(), 1);
-    played.jobs.recover(NOW, lost);
-    assert_eq!(played.jobs.waiting.len(), 1, "it is asked again, with its buffer");
+    played.disk.recover(NOW, lost);
+    assert!(played.disk.front().is_some(), "it is asked again, with its buffer");
 }
 
 #[test]
@@ -279,10 +278,11 @@ fn a_command_that_had_not_left_is_not_in_doubt() {
     played.write(&[1; 4096]);
     let out = played.batch().expect("the first leaves");
     played.write(&[2; 4096]);
-    let lost = played.queue.handle_closed(None, Some(out), &mut played.jobs);
+    let lost = played.queue.handle_closed(None, Some(out), &mut played.disk);
     assert_eq!(lost.iter().filter(|(_, left)| *left).count(), 1);
-    played.jobs.recover(NOW, lost);
-    assert_eq!(played.jobs.waiting.len(), 1);
+    played.disk.recover(NOW, lost);
+    let states = [0, 1].map(|index| played.disk[index].state);
+    assert_eq!(states, [JobState::Doubtful(None), JobState::Waiting]);
 }
 
 #[test]

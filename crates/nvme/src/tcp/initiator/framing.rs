@@ -8,9 +8,11 @@ use block::checksum::{Crc32c, crc32c};
 use block::limits::SEND_PROGRESS;
 use block::{Buffer, Instant, Memory};
 use contract::{ConnectionId, SendBatch};
+use remote::{JobKind, PayloadPlace};
 use wire::nvme::Command;
 use wire::nvme_tcp::{CapsuleCommand, DataHeader, Digests, ICReq, ICResp, PduType, TermReq};
 
+use super::exchange::Job;
 use crate::tcp::pdu_stream::Violation;
 
 /// R2Ts that we take per command at once; ICReq tells one less.
@@ -23,6 +25,8 @@ pub(super) enum Fault {
     Violation(Violation),
     /// Anything else, for people.
     Reason(String),
+    /// The controller was reset; `drained`: none of its commands is carried out any more.
+    Reset { drained: bool },
 }
 
 impl From<Violation> for Fault {
@@ -36,6 +40,7 @@ impl core::fmt::Display for Fault {
         match self {
             Fault::Violation(violation) => write!(f, "the target broke the protocol: {violation}"),
             Fault::Reason(reason) => f.write_str(reason),
+            Fault::Reset { .. } => f.write_str("the controller was reset"),
         }
     }
 }
@@ -58,21 +63,9 @@ pub(super) enum Socket {
     Closing(ConnectionId),
 }
 
-/// Where a lent buffer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Lent {
-    /// With its job.
-    #[default]
-    No,
-    /// In the batch of this number, at this place.
-    Batch { number: u32, place: u32 },
-    /// With the driver, to be filled.
-    Direct,
-}
-
 /// A connection's sending side.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Framing {
     pub(super) socket: Socket,
     pub(super) digests: Digests,
     /// Most data of one H2CData.
@@ -91,10 +84,10 @@ pub(super) struct Link {
     out: Option<Instant>,
 }
 
-impl Link {
-    /// A link without a connection that will ask for `asked`.
-    pub(super) fn new(asked: Digests) -> Link {
-        Link {
+impl Framing {
+    /// No connection yet; one that comes will ask for `asked`.
+    pub(super) fn new(asked: Digests) -> Framing {
+        Framing {
             socket: Socket::Absent,
             digests: Digests::NONE,
             max_h2c_data: ICResp::MAX_H2C_DATA_MIN,
@@ -186,7 +179,7 @@ impl Link {
     pub(super) fn push_command_lending(
         &mut self,
         command: Command,
-        part: Part<'_>,
+        part: PayloadPart<'_>,
         memory: &mut dyn Memory,
     ) {
         self.push_header(&CapsuleCommand::new(command, self.digests, part.length).emit());
@@ -198,7 +191,7 @@ impl Link {
         &mut self,
         command_id: u16,
         tag: u16,
-        mut part: Part<'_>,
+        mut part: PayloadPart<'_>,
         memory: &mut dyn Memory,
     ) {
         while part.length > 0 {
@@ -206,9 +199,8 @@ impl Link {
             let last = length == part.length;
             let header = DataHeader::h2c(command_id, tag, part.at, length, last, self.digests);
             self.push_header(&header.emit());
-            let Part { owner, at, .. } = part;
-            let (payload, lent) = (&mut *part.payload, &mut *part.lent);
-            self.push_part(Part { owner, at, length, payload, lent }, memory);
+            let PayloadPart { owner, at, .. } = part;
+            self.push_part(PayloadPart { owner, at, length, job: &mut *part.job }, memory);
             (part.at, part.length) = (part.at + length, part.length - length);
         }
     }
@@ -222,20 +214,17 @@ impl Link {
 
     /// Appends a part of a payload, moving its buffer into the batch unless it is there already.
     #[inline]
-    fn push_part(&mut self, part: Part<'_>, memory: &mut dyn Memory) {
-        let Part { owner, at, length, payload, lent } = part;
-        let buffer = match payload {
-            Payload::Bytes(bytes) => {
-                return self.push_bytes(&bytes[at as usize..(at + length) as usize]);
-            }
-            Payload::Buffer(buffer) => buffer,
-        };
-        let place = match *lent {
-            Lent::Batch { number, place } if number == self.number => place,
-            Lent::No => {
-                let place = self.gathering.push_buffer(core::mem::take(buffer));
+    fn push_part(&mut self, part: PayloadPart<'_>, memory: &mut dyn Memory) {
+        let PayloadPart { owner, at, length, job } = part;
+        if job.kind == JobKind::Discard {
+            return self.push_bytes(&job.wire.ranges[at as usize..(at + length) as usize]);
+        }
+        let place = match job.place {
+            PayloadPlace::Batch { number, place } if number == self.number => place,
+            PayloadPlace::Home => {
+                let place = self.gathering.push_buffer(core::mem::take(&mut job.buffer));
                 self.owners.push(owner);
-                *lent = Lent::Batch { number: self.number, place };
+                job.place = PayloadPlace::Batch { number: self.number, place };
                 place
             }
             elsewhere => unreachable!("a payload is sent while it is lent: {elsewhere:?}"),
@@ -245,16 +234,6 @@ impl Link {
             let buffer = &self.gathering.buffers[place as usize];
             let digest = memory.crc32c(buffer, at, length, Crc32c::new()).value();
             self.gathering.push_head(&digest.to_le_bytes());
-        }
-    }
-
-    /// Whether a payload that is lent so can be sent from now: it is at home, or in the batch that gathers.
-    #[inline]
-    pub(super) fn can_lend(&self, lent: Lent) -> bool {
-        match lent {
-            Lent::No => true,
-            Lent::Batch { number, .. } => number == self.number,
-            Lent::Direct => false,
         }
     }
 
@@ -336,30 +315,14 @@ impl Link {
 }
 
 /// A part of a job's payload.
-pub(super) struct Part<'a> {
+pub(super) struct PayloadPart<'a> {
     /// The job.
     pub(super) owner: u32,
     /// Where the part begins.
     pub(super) at: u32,
     /// Its bytes.
     pub(super) length: u32,
-    pub(super) payload: &'a mut Payload,
-    pub(super) lent: &'a mut Lent,
-}
-
-/// What a command carries.
-#[derive(Debug)]
-pub(super) enum Payload {
-    /// A buffer of the asker.
-    Buffer(Buffer),
-    /// Bytes of our own: the ranges of a discard.
-    Bytes(Vec<u8>),
-}
-
-impl Default for Payload {
-    fn default() -> Payload {
-        Payload::Buffer(Buffer::empty())
-    }
+    pub(super) job: &'a mut Job,
 }
 
 /// What a C2HTermReq says, from its first 24 bytes.

@@ -1,0 +1,90 @@
+//! What a break leaves: which jobs are asked again and when, which end *unknown*, and which flushes fail.
+//!
+//! **Doubt.** A change that may have left on a connection that broke may still be carried out by the old target. So it is
+//! asked again only when that is surely over (after the quiesce time, counted from the moment the last connection was
+//! closed); what it changes is claimed until then; and when its deadline passes first, it ends *unknown*, but not earlier.
+//! Reads, compares and verifies are simply asked again.
+//!
+//! **Flush doubt.** A target with a volatile cache that went away may have lost writes that it had completed. After a break
+//! the next flushes therefore fail once (`MediumWrite`) if a completed write was not covered by a flush, or if others write
+//! through connections of their own.
+
+use core::cmp::Reverse;
+
+use block::{Failure, Instant, Outcome};
+use contract::{Cache, DiskFacts};
+
+use crate::disk::Disk;
+use crate::job::{Job, JobKind, JobState};
+
+/// Which completed writes a flush covered.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes {
+    /// Writes that were completed without being durable, and how many of them a flush covered.
+    pub(crate) written: u64,
+    covered: u64,
+    /// Completed writes may be lost: the next flushes fail.
+    pub(crate) are_doubtful: bool,
+}
+
+impl Flushes {
+    /// A job is done.
+    #[inline]
+    pub(crate) fn note<W>(&mut self, job: &Job<W>) {
+        match job.kind {
+            JobKind::Write | JobKind::Zeroes { .. } if !job.durable => self.written += 1,
+            JobKind::Flush => self.covered = self.covered.max(job.covers),
+            _ => {}
+        }
+    }
+}
+
+impl<W: Default> Disk<W> {
+    /// What becomes of jobs whose connection broke; their payloads are at home. Of each: whether its command may have left.
+    #[cold]
+    pub fn recover(&mut self, now: Instant, mut lost: Vec<(u32, bool)>) {
+        lost.sort_by_key(|(index, _)| Reverse(self[*index].number));
+        for (index, left) in lost {
+            let job = &mut self[index];
+            if let Some(verdict) = job.verdict.take() {
+                self.conclude(now, index, verdict);
+            } else if left && job.kind.changes() {
+                job.state = JobState::Doubtful(None);
+                self.claim(index);
+            } else {
+                self.wait_again(index);
+            }
+        }
+        self.wake_at(now);
+    }
+
+    /// The last connection is closed: what was under way is dead at `dead_at`. `shared`: others write to the disk, too.
+    #[cold]
+    pub fn all_closed(&mut self, dead_at: Instant, shared: bool) {
+        for job in &mut self.table {
+            if job.state == JobState::Doubtful(None) {
+                job.state = JobState::Doubtful(Some(dead_at));
+            }
+        }
+        self.wake_at(dead_at);
+        let volatile = |facts: &DiskFacts| facts.cache == Cache::Volatile;
+        let Flushes { written, covered, .. } = self.flushes;
+        if self.presence.facts().is_some_and(volatile) && (shared || written > covered) {
+            self.flushes.are_doubtful = true;
+        }
+    }
+
+    /// Fails every flush that waits, once.
+    #[cold]
+    pub(crate) fn fail_flushes(&mut self) {
+        self.flushes.are_doubtful = false;
+        self.flushes.covered = self.flushes.written;
+        let (flushes, others) = core::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<Vec<u32>, _>(|index| self[*index].kind == JobKind::Flush);
+        self.waiting = others.into();
+        for index in flushes {
+            self.finish(index, Outcome::NotDone(Failure::MediumWrite));
+        }
+    }
+}
