@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::Choices;
 use plateway_fuzz::content::{Pattern, SIZE, WISHES, Wish, expect, fill};
 use plateway_fuzz::ether::{LINKS, Serving, facts};
-use sim::memory::SimMemory;
+use testkit::Pages;
 use wire::aoe::Address;
 
 const SECTORS: u64 = SIZE / 512;
@@ -27,7 +27,7 @@ const EXPORT: u32 = 1;
 struct Play {
     serving: Serving,
     initiator: Initiator,
-    memory: SimMemory,
+    memory: Pages,
     out: VecDeque<FrameBatch>,
     /// Frames on the wire, both ways.
     up: VecDeque<(LinkId, Vec<u8>)>,
@@ -51,7 +51,7 @@ impl Play {
         Play {
             serving,
             initiator,
-            memory: SimMemory::new(),
+            memory: Pages::default(),
             out: VecDeque::new(),
             up: VecDeque::new(),
             down: VecDeque::new(),

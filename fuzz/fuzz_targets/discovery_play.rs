@@ -13,9 +13,9 @@ use nvme::tcp::initiator::Discovery;
 use plateway_fuzz::Choices;
 use plateway_fuzz::host::{HOST, nqn, tamper};
 use plateway_fuzz::peer::{self, Peer};
-use plateway_fuzz::pipe::Shown;
 use plateway_fuzz::target::Target;
-use sim::memory::SimMemory;
+use testkit::Pages;
+use testkit::pipe::Shown;
 use wire::nvme_tcp::Digests;
 
 const PAUSES: [u64; 5] = [1, 20, 200, 1_000, 6_000];
@@ -23,7 +23,7 @@ const PAUSES: [u64; 5] = [1, 20, 200, 1_000, 6_000];
 struct Play {
     target: Target,
     discovery: Discovery,
-    memory: SimMemory,
+    memory: Pages,
     peers: Vec<Peer>,
     asked: bool,
     results: Vec<Result<usize, String>>,
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     let mut play = Play {
         target,
         discovery,
-        memory: SimMemory::new(),
+        memory: Pages::default(),
         peers: Vec::new(),
         asked: false,
         results: Vec::new(),

@@ -16,9 +16,9 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{Pattern, WISHES, expect, fill};
 use plateway_fuzz::host::{HOST, LENGTHS, SIZE, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::peer::{self, CONNECTIONS_MAX, Peer};
-use plateway_fuzz::pipe::Shown;
 use plateway_fuzz::target::{Target, namespace};
-use sim::memory::SimMemory;
+use testkit::Pages;
+use testkit::pipe::Shown;
 use wire::nvme_tcp::Digests;
 
 const PAUSES: [u64; 7] = [1, 50, 200, 1_000, 2_600, 11_000, 61_000];
@@ -27,7 +27,7 @@ const DISK: u32 = 1;
 struct Play {
     target: Target,
     initiator: Initiator,
-    memory: SimMemory,
+    memory: Pages,
     peers: Vec<Peer>,
     asked: VecDeque<u32>,
     /// The reads under way, by slot: where they read.
@@ -49,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
     let mut play = Play {
         target,
         initiator,
-        memory: SimMemory::new(),
+        memory: Pages::default(),
         peers: Vec::new(),
         asked: VecDeque::new(),
         visits: BTreeMap::new(),
@@ -115,7 +115,7 @@ impl Play {
         let blocks = u64::from(choices.of(&LENGTHS));
         let first = u64::from(choices.word()) % (SIZE / 512 - blocks + 1);
         let extent = Extent::new(first * 512, blocks * 512);
-        let buffer = |pattern: Option<Pattern>, memory: &mut SimMemory| {
+        let buffer = |pattern: Option<Pattern>, memory: &mut Pages| {
             let length = extent.length.0 as u32;
             let mut buffer = Buffer::reserved(length, (extent.offset.0 % 4096) as u32);
             if let Some(pattern) = pattern {

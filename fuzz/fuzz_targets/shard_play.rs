@@ -18,10 +18,10 @@ use nvme::subsystem::{Hosts, Subsystem};
 use plateway_fuzz::Choices;
 use plateway_fuzz::content::{self, Pattern, WISHES, Wish};
 use plateway_fuzz::host::{Host, SIZE, SUBSYSTEM, nqn, tamper};
-use plateway_fuzz::pipe::{Pipe, Shown};
 use plateway_fuzz::target::{endpoint, namespace};
 use shard::{Answer, Export, ExportKey, Mail, Order, Protocol, Settings, Shard};
-use sim::memory::SimMemory;
+use testkit::Pages;
+use testkit::pipe::{Pipe, Shown};
 use volume::{Layout, Member};
 
 const LINKS: usize = 4;
@@ -29,7 +29,7 @@ const PAUSES: [u64; 6] = [1, 100, 1_000, 2_500, 6_000, 61_000];
 
 struct Node {
     shard: Shard,
-    memory: SimMemory,
+    memory: Pages,
 }
 
 struct Link {
@@ -126,7 +126,7 @@ impl Play {
         let now = Instant(1_000_000);
         let node = |shard| {
             let settings = Settings { shard: ShardId(shard), shards, pages, seed: 1 };
-            Node { shard: Shard::new(now, settings), memory: SimMemory::new() }
+            Node { shard: Shard::new(now, settings), memory: Pages::default() }
         };
         let mut play = Play {
             now,

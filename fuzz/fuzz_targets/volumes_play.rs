@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 use plateway_fuzz::Choices;
 use sim::disk::{Behaviour, SECTOR, SimDisk};
 use sim::memory::SimMemory;
-use sim::oracle::{Content, Oracle};
+use testkit::oracle::{Content, Oracle};
 use volume::{Layout, Member, Message, Outbox, Volumes};
 
 const FLIGHTS: MachineId = MachineId(1 << 28);
@@ -139,7 +139,7 @@ impl Play {
             disks,
             held: Vec::new(),
             mail: BTreeMap::new(),
-            memory: SimMemory::new(),
+            memory: SimMemory::default(),
             random: Random::new(u64::from(way)),
             visits: BTreeMap::new(),
             next: 0,

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use block::{Buffer, Completion, Extent, Failure, Memory, Operation, Outcome, Random, Request};
-use sim::memory::SimMemory;
+use testkit::Pages;
 
 /// Which of the two patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +66,14 @@ pub fn carry_out(
     wish: Wish,
     lease: bool,
     strict: bool,
-    memory: &mut SimMemory,
+    memory: &mut Pages,
 ) -> Completion {
     let operation = &mut request.operation;
     if let Some(extent) = operation.extent() {
         assert!(extent.fits(block::ByteCount(size)), "{extent} of a disk of {size} bytes");
         assert!(extent.length.0 > 0, "an empty {}", operation.name());
     }
-    let written = |extent: &Extent, buffer: &Buffer, memory: &SimMemory| {
+    let written = |extent: &Extent, buffer: &Buffer, memory: &Pages| {
         check_place(extent, buffer);
         if strict {
             expect(Pattern::Written, disk, extent.offset.0, &memory.bytes(buffer));
@@ -131,7 +131,7 @@ fn check_place(extent: &Extent, buffer: &Buffer) {
     assert_eq!(extent.offset.0 % 4096, u64::from(buffer.phase()), "a payload of another phase");
 }
 
-fn compare(disk: u32, extent: &Extent, buffer: &Buffer, memory: &SimMemory) -> Outcome {
+fn compare(disk: u32, extent: &Extent, buffer: &Buffer, memory: &Pages) -> Outcome {
     let mut ours = vec![0; buffer.len() as usize];
     fill(Pattern::Held, disk, extent.offset.0, &mut ours);
     match first_difference(&ours, &memory.bytes(buffer)) {

@@ -7,7 +7,7 @@ use aoe::export::{Export, ExportId};
 use aoe::target::{Ask, Context, Target, TargetEffect};
 use block::{ByteCount, Instant, MachineId, Pool, Request, ShardId, VolumeId};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
-use sim::memory::SimMemory;
+use testkit::Pages;
 use volume::Reservation;
 use volume::agreement::{Agreement, Outbox};
 use wire::aoe::Address;
@@ -39,7 +39,7 @@ pub struct Serving {
     /// The present.
     pub now: Instant,
     /// The pages.
-    pub memory: SimMemory,
+    pub memory: Pages,
     /// The budget.
     pub pool: Pool,
     /// Requests that the volumes have.
@@ -62,7 +62,7 @@ impl Serving {
             target: Target::new(MachineId(4), ShardId(0)),
             links: Links::default(),
             now: Instant(1_000_000_000),
-            memory: SimMemory::new(),
+            memory: Pages::default(),
             pool: Pool::new(pages),
             held: VecDeque::new(),
             out: VecDeque::new(),

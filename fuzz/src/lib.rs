@@ -5,7 +5,7 @@
 //!
 //! A machine's contract, which the targets named `*_play` check while an input chooses what happens next ([`Choices`]): it never
 //! panics; every request and every command is answered once; no buffer is lost; each byte is the one that was asked for.
-//! What such a target needs around the machine is here: [`pipe`] is the driver's side of a connection, [`host`] an
+//! What such a target needs around the machine is in `testkit` and here: [`host`] is an
 //! NVMe/TCP host that knows what it may hear, [`target`] serving connections with volumes that answer later, [`peer`] what lies
 //! between those and a machine that asks. [`ether`] is an AoE target with its volumes, and batches of frames as bytes.
 #![forbid(unsafe_code)]
@@ -15,7 +15,6 @@ pub mod content;
 pub mod ether;
 pub mod host;
 pub mod peer;
-pub mod pipe;
 pub mod target;
 
 pub use choices::Choices;

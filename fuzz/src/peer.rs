@@ -2,6 +2,7 @@
 //! carried, or tampered with, cut and lost, as an input chooses.
 
 use contract::{ConnectionId, Loss};
+use testkit::Pipe;
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{
     CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType, R2T, TermReq,
@@ -9,7 +10,6 @@ use wire::nvme_tcp::{
 
 use crate::choices::Choices;
 use crate::host::seal;
-use crate::pipe::Pipe;
 use crate::target::Target;
 
 /// More connections than this are refused.

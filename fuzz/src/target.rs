@@ -8,11 +8,11 @@ use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionEffect,
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use nvme::tcp::target::{Connection, Context, Settings};
-use sim::memory::SimMemory;
+use testkit::Pages;
+use testkit::pipe::{Pipe, Shown};
 
 use crate::content::{Wish, carry_out};
 use crate::host::{SIZE, SUBSYSTEM, nqn};
-use crate::pipe::{Pipe, Shown};
 
 /// A connection with its driver's side.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Target {
     /// The present.
     pub now: Instant,
     /// The pages.
-    pub memory: SimMemory,
+    pub memory: Pages,
     /// The budget.
     pub pool: Pool,
     /// The control side.
@@ -84,7 +84,7 @@ impl Target {
         controllers.configuration_complete();
         Target {
             now,
-            memory: SimMemory::new(),
+            memory: Pages::default(),
             pool: Pool::new(pages),
             controllers,
             links: Vec::new(),

@@ -54,7 +54,11 @@ const ROOMS: &[Room] = &[
         "reactor",
         &["block", "contract", "crc-fast", "io-uring", "libc", "rustix", "socket2"],
     ),
-    Room::impure("sim", &["aoe", "block", "contract", "nvme", "shard", "volume", "wire"]),
+    Room::impure("testkit", &["block", "contract", "wire"]),
+    Room::impure(
+        "sim",
+        &["aoe", "block", "contract", "nvme", "shard", "testkit", "volume", "wire"],
+    ),
     Room::impure("lab", &["block", "contract", "hdrhistogram", "serde"]),
     Room::with_unsafe(
         "yardstick",
@@ -75,7 +79,7 @@ const ROOMS: &[Room] = &[
 ];
 
 /// What tests of any room may use besides what the room may.
-const TEST_TOOLS: &[&str] = &["proptest", "tempfile"];
+const TEST_TOOLS: &[&str] = &["proptest", "tempfile", "testkit"];
 
 /// The lists of names that a pure crate's clippy refuses.
 const PURE: &str = "crates/pure.toml";

@@ -1,84 +1,12 @@
 //! For tests: a desk with volumes in memory, where answers come in an order that a seed decides and time stands still unless a guest waits for it.
 
-use block::checksum::Crc32c;
 use block::{
-    Account, Buffer, Class, Failure, Instant, Memory, Operation, Outcome, PageId, Pool, Random,
-    Segment,
+    Account, Buffer, Class, Failure, Instant, Memory, Operation, Outcome, Pool, Random, Request,
+    Ticket,
 };
+use testkit::{Pages, perform};
 
 use crate::guest::{Desk, Guest, Phase, Place};
-
-/// Pages by number.
-#[derive(Debug, Default)]
-pub(crate) struct Pages {
-    pages: Vec<Box<[u8; 4096]>>,
-    free: Vec<PageId>,
-}
-
-impl Pages {
-    fn run(&self, segment: Segment) -> &[u8] {
-        let start = segment.offset as usize;
-        &self.pages[segment.page.0 as usize][start..start + segment.length as usize]
-    }
-
-    fn run_mut(&mut self, segment: Segment) -> &mut [u8] {
-        let start = segment.offset as usize;
-        &mut self.pages[segment.page.0 as usize][start..start + segment.length as usize]
-    }
-}
-
-impl Memory for Pages {
-    fn materialize(&mut self, buffer: &mut Buffer) {
-        while (buffer.pages().len() as u32) < buffer.page_count() {
-            let page = self.free.pop().unwrap_or_else(|| {
-                self.pages.push(Box::new([0xa5; 4096]));
-                PageId(self.pages.len() as u32 - 1)
-            });
-            buffer.push_page(page);
-        }
-    }
-
-    fn release(&mut self, mut buffer: Buffer) {
-        self.free.extend(buffer.take_pages());
-    }
-
-    fn write(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
-        self.materialize(buffer);
-        let mut rest = bytes;
-        for segment in buffer.segments(at, bytes.len() as u32) {
-            let (part, left) = rest.split_at(segment.length as usize);
-            self.run_mut(segment).copy_from_slice(part);
-            rest = left;
-        }
-    }
-
-    fn read(&self, buffer: &Buffer, at: u32, into: &mut [u8]) {
-        let mut rest = into;
-        for segment in buffer.segments(at, rest.len() as u32) {
-            let (part, left) = rest.split_at_mut(segment.length as usize);
-            part.copy_from_slice(self.run(segment));
-            rest = left;
-        }
-    }
-
-    fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32) {
-        self.write(buffer, at, &vec![0; length as usize]);
-    }
-
-    fn crc32c(&self, buffer: &Buffer, at: u32, length: u32, running: Crc32c) -> Crc32c {
-        buffer.segments(at, length).fold(running, |crc, segment| crc.update(self.run(segment)))
-    }
-
-    fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32> {
-        let bytes = |buffer: &Buffer| {
-            let mut bytes = vec![0; buffer.len() as usize];
-            self.read(buffer, 0, &mut bytes);
-            bytes
-        };
-        let differs = |(a, b): (&u8, &u8)| a != b;
-        bytes(a).iter().zip(&bytes(b)).position(differs).map(|at| at as u32)
-    }
-}
 
 #[derive(Debug)]
 struct Asked {
@@ -160,33 +88,24 @@ impl Bench {
         let fails = operation.extent().is_some_and(|extent| {
             self.fail_at.is_some_and(|at| extent.offset.0 <= at && at < extent.end().0)
         });
-        match operation {
-            Operation::Read { extent, mut buffer } => {
-                assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
-                if fails {
-                    return (Outcome::NotDone(Failure::MediumRead), buffer);
-                }
-                let range = extent.offset.0 as usize..extent.end().0 as usize;
-                self.memory.write(&mut buffer, 0, &volume[range]);
-                (Outcome::Done, buffer)
-            }
-            Operation::Write { extent, buffer, .. } => {
-                if fails {
-                    return (Outcome::NotDone(Failure::MediumWrite), buffer);
-                }
+        let mut outcome = Outcome::Done;
+        match &operation {
+            Operation::Read { .. } if fails => outcome = Outcome::NotDone(Failure::MediumRead),
+            Operation::Write { .. } if fails => outcome = Outcome::NotDone(Failure::MediumWrite),
+            Operation::Read { .. } => {}
+            Operation::Write { .. } => {
                 self.writes += 1;
-                if self.lose_writes_from.is_none_or(|from| self.writes < from) {
-                    let range = extent.offset.0 as usize..extent.end().0 as usize;
-                    self.memory.read(&buffer, 0, &mut volume[range]);
+                if self.lose_writes_from.is_some_and(|from| self.writes >= from) {
+                    let request = Request { ticket: Ticket::default(), operation };
+                    return (Outcome::Done, request.complete(Outcome::Done).buffer);
                 }
-                (Outcome::Done, buffer)
             }
-            Operation::Flush => {
-                self.flushes += 1;
-                (Outcome::Done, Buffer::empty())
-            }
+            Operation::Flush => self.flushes += 1,
             other => panic!("the lab does not ask for {}", other.name()),
         }
+        let request = Request { ticket: Ticket::default(), operation };
+        let completion = perform(volume, request, outcome, &mut self.memory);
+        (completion.outcome, completion.buffer)
     }
 }
 

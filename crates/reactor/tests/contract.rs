@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::ShardId;
-use contract::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report, Scripted};
 use contract::{DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
 use reactor::{Config, Handle, ListenOptions, Preference, Reactor};
+use testkit::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report, Scripted};
 
 /// Nothing takes so long unless it hangs.
 const HANG: Duration = Duration::from_secs(120);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::ShardId;
-use contract::suite::{Command, Note, Part, Report, Scripted, Step, Then};
 use contract::{ConnectionId, DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
 use reactor::{Config, ConnectionLimits, Handle, ListenOptions, Preference, Reactor, ShardStats};
+use testkit::suite::{Command, Note, Part, Report, Scripted, Step, Then};
 
 /// Nothing takes so long unless it hangs.
 const HANG: Duration = Duration::from_secs(120);

@@ -6,10 +6,9 @@ use std::collections::VecDeque;
 
 use aoe::{Control, ExportId};
 use block::{
-    Buffer, ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, Request, ShardId,
-    Ticket, VolumeId,
+    Buffer, ByteCount, Extent, Instant, Memory, Operation, Outcome, Request, ShardId, Ticket,
+    VolumeId,
 };
-use contract::suite::{Pages, Pipe};
 use contract::{
     Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, OutFrame,
 };
@@ -17,8 +16,10 @@ use shard::{
     Answer, AoeExport, Export, ExportKey, ImportSettings, Mail, News, Order, Settings, Shard,
     StoreKey, machine,
 };
+use testkit::{Pages, Pseudowire, perform};
 use volume::{Layout, Member, Reservation};
 use wire::aoe::Address;
+use wire::ethernet::MacAddress;
 
 const LINK: LinkId = LinkId(4);
 const EXPORT: ExportId = ExportId(9);
@@ -161,7 +162,8 @@ impl Host {
                 return;
             }
             for (_, request) in asks {
-                events.push(Event::Completed(perform(&mut self.disk, request, memory)));
+                let done = perform(&mut self.disk, request, Outcome::Done, memory);
+                events.push(Event::Completed(done));
             }
             for event in events {
                 machine.handle_event(self.now, event, memory);
@@ -219,35 +221,15 @@ fn facts(mac: [u8; 6]) -> LinkFacts {
     LinkFacts { mac, mtu: 1500, vlan: None, ring_frames: 256 }
 }
 
-fn perform(disk: &mut [u8], mut request: block::Request, memory: &mut Pages) -> Completion {
-    let range = |extent: &Extent| extent.offset.0 as usize..extent.end().0 as usize;
-    match &mut request.operation {
-        Operation::Read { extent, buffer } => {
-            memory.materialize(buffer);
-            memory.write(buffer, 0, &disk[range(extent)]);
-        }
-        Operation::Write { extent, buffer, .. } => {
-            memory.read(buffer, 0, &mut disk[range(extent)]);
-        }
-        _ => {}
-    }
-    request.complete(Outcome::Done)
-}
-
 /// A frame to the target.
 fn request(source: [u8; 6], command: u8, tag: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = [&TARGET[..], &source, &[0x88, 0xa2, 0x10, 0, 0, 7, 3, command]].concat();
-    bytes.extend(tag.to_be_bytes());
-    bytes.extend(body);
-    bytes.resize(bytes.len().max(60), 0);
-    bytes
+    let message = testkit::aoe::request(ADDRESS, command, tag, body);
+    testkit::aoe::frame(MacAddress(TARGET), MacAddress(source), None, &message)
 }
 
 /// READ SECTORS EXT and WRITE SECTORS EXT.
 fn ata(source: [u8; 6], tag: u32, op: u8, lba: u8, data: &[u8]) -> Vec<u8> {
-    let flags = 0x40 | u8::from(op == 0x34);
-    let body = [&[flags, 0, 1, op, lba, 0, 0, 0, 0, 0, 0, 0], data].concat();
-    request(source, 0, tag, &body)
+    request(source, 0, tag, &testkit::aoe::ata(op, lba.into(), 1, data))
 }
 
 fn reserve(source: [u8; 6], tag: u32, list: &[[u8; 6]]) -> Vec<u8> {
@@ -407,7 +389,7 @@ impl Host {
     /// One with a virtual link over the real one, which is in a VLAN and whose MTU leaves room for two sectors, and one less inside.
     fn with_pipe(mac: [u8; 6]) -> Host {
         let mut host = Host::new(mac, 1);
-        host.shards[0].0.set_virtual_links(host.now, Box::<Pipe>::default());
+        host.shards[0].0.set_virtual_links(host.now, Box::<Pseudowire>::default());
         host.raise(mac);
         host
     }
@@ -444,7 +426,7 @@ impl Host {
 #[test]
 fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     let (mut target, mut client) = (Host::with_pipe(TARGET), Host::with_pipe(ONE));
-    let inside = Pipe::over(LINK);
+    let inside = Pseudowire::over(LINK);
     target.serve(inside);
     target.shapes.clear();
     client.import(inside);
@@ -458,7 +440,7 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     client.visit(Operation::Write { extent, buffer, durable: false });
     // All that is on the wire is in the real link's VLAN, and labelled.
     let is_labelled = |frame: &Vec<u8>| {
-        frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == Pipe::LABEL
+        frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == Pseudowire::LABEL
     };
     assert!(!client.sent.is_empty() && client.sent.iter().all(is_labelled));
     meet(&mut client, &mut target);

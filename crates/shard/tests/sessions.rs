@@ -1,9 +1,9 @@
 //! Sessions of a shard: which connections are served, and which are turned away.
 
 use block::{Instant, ShardId};
-use contract::suite::Pages;
 use contract::{ConnectionId, Effect, Endpoint, Event, ListenerId, Machine};
 use shard::{Mail, Order, Protocol, Settings, Shard};
+use testkit::Pages;
 
 const LISTENER: ListenerId = ListenerId(3);
 const NOW: Instant = Instant(1_000_000);

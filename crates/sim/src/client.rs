@@ -8,14 +8,14 @@ use block::{
     Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
     Request, ShardId, Ticket, VolumeId,
 };
-use contract::suite::Pipe;
 use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
 };
 use shard::{Mail, Shard, machine};
+use testkit::Pseudowire;
+use testkit::oracle::{Content, Oracle, WriteId};
 
 use crate::disk::SECTOR;
-use crate::oracle::{Content, Oracle, WriteId};
 
 /// The volume on a client.
 pub const VOLUME: VolumeId = VolumeId(0);
@@ -513,7 +513,7 @@ impl Simulated {
 
     /// Has virtual links over its real ones.
     pub(crate) fn carry_virtual_links(&mut self, now: Instant) {
-        self.shard_mut().set_virtual_links(now, Box::<Pipe>::default());
+        self.shard_mut().set_virtual_links(now, Box::<Pseudowire>::default());
     }
 
     /// The client, if it is one.

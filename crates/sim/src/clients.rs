@@ -3,17 +3,15 @@
 //! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the volume.
 
 use contract::{DiskFacts, DiskId};
-use nvme::tcp::initiator::Settings;
 use shard::ImportSettings;
 use shard::{Answer, Mail, News, Order, Shard};
 use volume::{Layout, Member};
-use wire::nvme::Nqn;
-use wire::nvme_tcp::Digests;
 
 use crate::client::{Client, Simulated, VOLUME};
-use crate::run::{Run, subsystem_name};
+use crate::run::Run;
 use crate::scenario::Setup;
 use crate::world::World;
+use crate::{over_aoe, over_nvme};
 
 /// What the run knows of a client.
 pub(crate) struct ClientState {
@@ -158,12 +156,6 @@ pub(crate) fn client_of(world: &mut World<Simulated>, host: usize, shard: usize)
     world.hosts[host].nodes[shard].machine.client().expect("the host is a client")
 }
 
-/// HOSTNQN of a client.
-pub(crate) fn client_name(index: usize) -> Nqn {
-    let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-client-{index}");
-    Nqn::new(&name).expect("a valid name")
-}
-
 /// The number of a client's disk, so that its owner is not always the first shard.
 fn import_disk(index: usize) -> DiskId {
     DiskId(index as u32)
@@ -172,19 +164,7 @@ fn import_disk(index: usize) -> DiskId {
 /// Where a client finds the target's volume.
 fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     if let Some(lan) = setup.lan.as_ref().filter(|_| setup.is_aoe(client)) {
-        return crate::lan::import_settings(lan);
+        return over_aoe::import_settings(lan);
     }
-    let mut settings = Settings::new(
-        ([10, 0, 0, 1], 4420).into(),
-        subsystem_name(),
-        1,
-        client_name(client),
-        [client as u8 + 1; 16],
-    );
-    settings.keep_alive = core::time::Duration::from_millis(setup.keep_alive_ms);
-    settings.quiesce = settings.keep_alive * 2;
-    settings.queues = setup.queues;
-    settings.depth = setup.depth;
-    settings.digests = Digests { header: setup.digests, data: setup.digests };
-    ImportSettings::NvmeTcp(settings)
+    over_nvme::import_settings(setup, client)
 }

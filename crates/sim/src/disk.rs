@@ -12,7 +12,7 @@ use contract::{Cache, DiskFacts};
 use crate::memory::SimMemory;
 
 /// Bytes of a sector: what is written atomically.
-pub const SECTOR: usize = 512;
+pub const SECTOR: usize = testkit::oracle::BLOCK;
 
 /// How a disk behaves. Chances are in thousandths.
 #[derive(Clone, Copy, Debug)]

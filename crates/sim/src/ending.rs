@@ -3,8 +3,8 @@
 use shard::{Mail, Order};
 
 use crate::clients::client_of;
-use crate::controller::ControlHost;
-use crate::raw_host::RawHost;
+use crate::over_aoe::ControlHost;
+use crate::over_nvme::raw_host::RawHost;
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
 impl Run {

@@ -5,7 +5,7 @@ use shard::Order;
 
 use crate::clients::client_of;
 use crate::disk::Behaviour;
-use crate::raw_host::{RawHost, Watcher};
+use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
 
 /// Kinds of faults.
@@ -91,7 +91,7 @@ impl Run {
                     let mtus = self.setup.lan.as_ref().map_or(&[1500][..], |lan| lan.mtus);
                     self.world.disturb_link(3_000, mtus);
                 }
-                14 => crate::lan::disturb(self),
+                14 => crate::over_aoe::disturb(self),
                 15 => self.swap(),
                 _ => {
                     let (world, random) = (&mut self.world, &mut self.random);

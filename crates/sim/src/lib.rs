@@ -4,27 +4,21 @@
 //! raw hosts that do what our initiator never does, and peers that talk garbage.
 //! Between them lie a network that delays, splits and cuts, disks that are slow, fail, tear and forget, and mail that takes its time.
 //! Same seed, same trace. What does not live here: real sockets, files, clocks, threads.
-//! Read [`world`] first, then [`scenario`] and [`oracle`].
+//! Read [`world`] first, then [`scenario`] and `testkit::oracle`.
 
 pub mod client;
 mod clients;
-mod controller;
 pub mod disk;
 mod ending;
 pub mod ethernet;
-mod exports;
 mod faults;
-pub mod garbage;
-mod hostile;
-mod lan;
 pub mod memory;
 pub mod network;
 pub mod node;
-pub mod oracle;
-pub mod raw_host;
+mod over_aoe;
+pub mod over_nvme;
 pub mod run;
 pub mod scenario;
-mod swap;
 pub mod trace;
 pub mod world;
 

@@ -101,7 +101,7 @@ impl<M: Machine> Node<M> {
     pub(crate) fn new(machine: M) -> Node<M> {
         Node {
             machine,
-            memory: SimMemory::new(),
+            memory: SimMemory::default(),
             sockets: Vec::new(),
             inbox: VecDeque::new(),
             ring: VecDeque::new(),

@@ -300,7 +300,7 @@ impl<M: Machine> World<M> {
             What::LateWrite { host, disk, offset, bytes } => {
                 self.trace.note(Instant(at), "late write", &[host as u64, offset]);
                 let disk = self.hosts[host].disks.get_mut(&disk).expect("disks stay");
-                let mut memory = crate::memory::SimMemory::new();
+                let mut memory = crate::memory::SimMemory::default();
                 let mut buffer = Buffer::reserved(bytes.len() as u32, (offset % 4096) as u32);
                 block::Memory::write(&mut memory, &mut buffer, 0, &bytes);
                 let extent = block::Extent::new(offset, bytes.len() as u64);
@@ -332,9 +332,9 @@ impl<M: Machine> World<M> {
             let node = &mut nodes[shard];
             if node.is_readable(slot) {
                 // What a RAM disk lends is found while bytes are shown.
-                core::mem::swap(&mut node.memory.disks, disks);
+                core::mem::swap(&mut node.memory.lends.disks, disks);
                 let (consumed, yields) = node.show(now, slot, self.cuts, &mut self.random);
-                core::mem::swap(&mut node.memory.disks, disks);
+                core::mem::swap(&mut node.memory.lends.disks, disks);
                 again |= yields;
                 self.credit(host, shard, slot, consumed);
             }
@@ -347,9 +347,9 @@ impl<M: Machine> World<M> {
         loop {
             let Host { nodes, disks, .. } = &mut self.hosts[host];
             let node = &mut nodes[shard];
-            core::mem::swap(&mut node.memory.disks, disks);
+            core::mem::swap(&mut node.memory.lends.disks, disks);
             node.machine.settle(now, &mut node.memory);
-            core::mem::swap(&mut node.memory.disks, disks);
+            core::mem::swap(&mut node.memory.lends.disks, disks);
             let mut answered = false;
             let mut asks = Vec::new();
             node.machine.take_requests(&mut asks);
@@ -385,12 +385,12 @@ impl<M: Machine> World<M> {
         let Host { nodes, disks, .. } = &mut self.hosts[host];
         let node = &mut nodes[shard];
         // What a RAM disk lends is found while frames are shown.
-        core::mem::swap(&mut node.memory.disks, disks);
+        core::mem::swap(&mut node.memory.lends.disks, disks);
         for Ringed { link, tag, bytes } in core::mem::take(&mut node.ring) {
             let frame = InFrame { link, tag, bytes: &bytes };
             node.machine.handle_frame(now, frame, &mut node.memory);
         }
-        core::mem::swap(&mut node.memory.disks, disks);
+        core::mem::swap(&mut node.memory.lends.disks, disks);
     }
 
     /// Tells a machine that a connection is lost, after all that came before.

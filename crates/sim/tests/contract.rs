@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use block::{Random, ShardId};
-use contract::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
 use contract::{
     DiskId, EtherType, Instruction, Intake, LinkFacts, LinkId, ListenerId, Loss, Spread,
 };
@@ -11,6 +10,7 @@ use sim::disk::{Behaviour, SimDisk};
 use sim::ethernet::Weather;
 use sim::trace::Trace;
 use sim::world::{Timing, World};
+use testkit::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
 
 const HOST: usize = 0;
 

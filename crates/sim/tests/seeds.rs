@@ -1,7 +1,7 @@
 //! Seeds of every scenario pass, leave the same trace twice, and do what their scenario says: a scenario in which nothing happens finds nothing.
 //! `plateway sim` runs thousands of them.
 
-use sim::raw_host::Deeds;
+use sim::over_nvme::raw_host::Deeds;
 use sim::{Activity, SCENARIOS, run_seed, trace_seed};
 
 /// What some seeds of a scenario did together.

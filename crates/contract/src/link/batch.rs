@@ -237,7 +237,7 @@ impl FrameBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Pages;
+    use testkit::Pages;
     use wire::ethernet::MacAddress;
 
     const FACTS: LinkFacts =
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn data_are_sent_from_where_they_lie() {
-        let (mut batch, mut memory) = (FrameBatch::default(), Pages::default());
+        let (mut batch, mut memory) = (FrameBatch::default(), Pages::new());
         let mut data = Buffer::reserved(1024, 0);
         memory.write(&mut data, 0, &[[1; 512], [2; 512]].concat());
         let buffer = batch.push_buffer(data, 9);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_is_put_in_front_leaves_the_frame_where_it_is() {
-        let (mut batch, mut memory) = (FrameBatch::default(), Pages::default());
+        let (mut batch, mut memory) = (FrameBatch::default(), Pages::new());
         let mut data = Buffer::reserved(512, 0);
         memory.write(&mut data, 0, &[3; 512]);
         let buffer = batch.push_buffer(data, 0);

@@ -17,7 +17,6 @@ use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, Reactor};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wire::aoe::{Address, Command, Header};
-use wire::ethernet::EthernetHeader;
 
 use crate::common::HANG;
 use crate::lan::{INTERFACE, TARGET};
@@ -29,8 +28,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Station {
     handle: Handle<Vec<u8>>,
     answers: Receiver<Vec<u8>>,
-    mac: [u8; 6],
-    tag: u32,
+    speaker: testkit::aoe::Station,
 }
 
 impl Station {
@@ -59,14 +57,16 @@ impl Station {
                 },
             };
             let facts = handle.add_link(LinkId(0), &options).expect("a link");
-            Station { handle, answers, mac: facts.mac, tag: 1 }
+            let target = TARGET.parse().expect("an address");
+            let speaker = testkit::aoe::Station::new(MacAddress(facts.mac), target, None);
+            Station { handle, answers, speaker }
         };
         std::thread::spawn(open).join().expect("it starts")
     }
 
     /// Its address.
     pub(crate) fn mac(&self) -> MacAddress {
-        MacAddress(self.mac)
+        self.speaker.mac
     }
 
     /// The answer to a command: its header, and what follows.
@@ -76,22 +76,14 @@ impl Station {
         command: Command,
         body: &[u8],
     ) -> (Header, Vec<u8>) {
-        self.tag += 1;
-        let header = Header::request(address, command, self.tag);
-        let ethernet = EthernetHeader {
-            destination: TARGET.parse().expect("an address"),
-            source: self.mac(),
-            ether_type: EtherType::AOE,
-        };
-        let frame = [&ethernet.emit()[..], &header.emit()[..], body].concat();
+        let frame = self.speaker.ask(address, command, body);
         let until = Instant::now() + HANG;
         loop {
             self.handle.send(ShardId(0), frame.clone());
             while let Ok(answer) = self.answers.recv_timeout(AGAIN) {
-                let bytes = &answer[EthernetHeader::SIZE..];
-                let header = Header::parse(bytes).expect("an AoE header");
-                if header.tag == self.tag && header.flags.is_response() {
-                    return (header, bytes[Header::SIZE..].to_vec());
+                let heard = self.speaker.hear(&answer).expect("an AoE header");
+                if let Some(answer) = heard {
+                    return answer;
                 }
             }
             assert!(Instant::now() < until, "{command} to {address} is not answered");

@@ -1,4 +1,4 @@
-//! A host of the tests' own: blocking, of the wire formats and nothing else of the product.
+//! The tests' host on a socket, blocking.
 //!
 //! A [`Controller`] is an admin queue; a [`Queue`] is a connection past Connect, on which a [`Batch`] puts all its commands before it reads
 //! the first answer. Units: bytes; blocks of 512. Errors: every answer that is not the expected one panics, and so does a target that is
@@ -6,16 +6,15 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use wire::nvme::command::SglDescriptor;
+use testkit::nvme::host::{Data, Heard, Host};
+use testkit::nvme::nqn;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::feature::{FeatureId, NumberOfQueues};
-use wire::nvme::{Command, Completion, Nqn, Status};
-use wire::nvme_tcp::{
-    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICReq, ICResp, PduType, R2T,
-};
+use wire::nvme::{Command, Completion, Status};
+use wire::nvme_tcp::{Digests, R2T};
 
 use crate::common::HANG;
 
@@ -42,8 +41,8 @@ pub(crate) struct Controller {
 /// One connection past Connect.
 pub(crate) struct Queue {
     socket: TcpStream,
-    input: BufReader<TcpStream>,
-    max_h2c: usize,
+    host: Host<()>,
+    input: Vec<u8>,
     /// The data of the latest C2HData PDU.
     pub(crate) data: Vec<u8>,
 }
@@ -65,13 +64,6 @@ pub(crate) enum Kind {
     Capsule,
     /// A write with its data asked for by R2T.
     Asked,
-}
-
-/// An answer; data lie in [`Queue::data`].
-enum Answer {
-    Done(Completion),
-    Data(DataHeader),
-    Wanted(R2T),
 }
 
 impl Controller {
@@ -98,20 +90,22 @@ impl Controller {
 
     /// Asks the same `count` times and reads only the first `read` answers, each of which has `bytes` of data.
     pub(crate) fn flood(&mut self, command: Command, count: u16, read: u16, bytes: usize) {
-        let capsule =
-            |id| CapsuleCommand::new(command.with_command_id(id), Digests::NONE, 0).emit();
+        let (host, moves) = (&mut self.admin.host, Data::In(bytes as u32));
+        let capsule = |id| host.ask(id, command, (), moves, &[]);
         let words: Vec<u8> = (0..count).flat_map(capsule).collect();
-        self.admin.push(&[&words]);
+        self.admin.push(&words);
         for id in 0..read {
-            let Answer::Data(header) = self.admin.answer() else { panic!("no data for {id}") };
-            assert_eq!((header.command_id, header.length as usize), (id, bytes));
+            let Heard::Data { command, bytes: data, .. } = self.admin.answer() else {
+                panic!("no data for {id}")
+            };
+            assert_eq!((command, data.len()), (id, bytes));
             assert_eq!(self.admin.completion().command_id, id);
         }
     }
 
     /// One admin command without data; DW0 of its completion.
     fn ask(&mut self, command: Command) -> u32 {
-        self.admin.push(&[CapsuleCommand::new(command, Digests::NONE, 0).emit().as_slice()]);
+        self.admin.ask(command, Data::None, &[]);
         self.admin.completion().result32()
     }
 }
@@ -130,14 +124,11 @@ impl Queue {
         socket.set_nodelay(true).expect("a socket");
         socket.set_read_timeout(Some(HANG)).expect("a socket");
         socket.set_write_timeout(Some(HANG)).expect("a socket");
-        let input = BufReader::with_capacity(PIECE, socket.try_clone().expect("a descriptor"));
-        let mut queue = Queue { socket, input, max_h2c: 0, data: Vec::new() };
-        queue.push(&[&ICReq::new(Digests::NONE, 0).emit()]);
-        let mut answer = [0; ICResp::SIZE];
-        queue.input.read_exact(&mut answer).expect("ICResp");
-        let answer = ICResp::parse(&answer).expect("that length");
-        answer.check().expect("ICResp");
-        queue.max_h2c = answer.max_h2c_data as usize;
+        let line = Host::new(Digests::NONE);
+        let mut queue = Queue { socket, host: line, input: vec![0; PIECE], data: Vec::new() };
+        let greeting = queue.host.greet();
+        queue.push(&greeting);
+        let Heard::Greeted(_) = queue.next() else { panic!("expected ICResp") };
 
         let connect = Connect {
             record_format: 0,
@@ -151,12 +142,11 @@ impl Queue {
         let data = ConnectData {
             host_id,
             controller_id: controller,
-            subsystem: Nqn::new(SUBSYSTEM).expect("a name"),
-            host: Nqn::new(&format!("nqn.2026-11.net.plateway:host-{host}")).expect("a name"),
+            subsystem: nqn(SUBSYSTEM),
+            host: nqn(&format!("nqn.2026-11.net.plateway:host-{host}")),
         };
-        let length = ConnectData::SIZE as u32;
-        let capsule = CapsuleCommand::new(Command::connect(&connect), Digests::NONE, length);
-        queue.push(&[&capsule.emit(), &data.emit()]);
+        let capsule = queue.host.connect(0, &connect, &data, ());
+        queue.push(&capsule);
         let id = queue.completion().result32() as u16;
         (queue, id)
     }
@@ -169,105 +159,76 @@ impl Queue {
     /// Does all of a batch at the region from block `first` on, which holds or gets `pattern`. What is read is compared.
     pub(crate) fn run(&mut self, batch: Batch, first: usize, pattern: &[u8]) {
         self.submit(batch, first, pattern);
-        let mut missing = vec![batch.size; usize::from(batch.depth)];
-        let mut ended = vec![false; usize::from(batch.depth)];
-        for _ in 0..batch.depth {
-            let done = loop {
-                match self.answer() {
-                    Answer::Done(completion) => break completion.command_id,
-                    Answer::Wanted(wanted) => {
-                        assert_eq!(batch.kind, Kind::Asked, "{wanted}");
-                        let command = usize::from(wanted.command_id);
-                        missing[command] -= wanted.length as usize;
-                        let at = command * batch.size % pattern.len();
-                        self.give(&wanted, &pattern[at..at + batch.size]);
-                    }
-                    Answer::Data(header) => {
-                        assert_eq!(batch.kind, Kind::Read, "{header}");
-                        let command = usize::from(header.command_id);
-                        missing[command] -= header.length as usize;
-                        let at = command * batch.size % pattern.len() + header.offset as usize;
-                        let right = pattern[at..at + header.length as usize] == self.data[..];
-                        assert!(right, "wrong data for {header} of {batch:?}");
-                        if header.is_success() {
-                            break header.command_id;
-                        }
-                    }
+        let of = |command: u16| usize::from(command) * batch.size % pattern.len();
+        let mut left = batch.depth;
+        while left > 0 {
+            match self.answer() {
+                Heard::Answered(..) => left -= 1,
+                Heard::Granted(wanted) => {
+                    let at = of(wanted.command_id);
+                    self.give(&wanted, &pattern[at..at + batch.size]);
                 }
-            };
-            let done = usize::from(done);
-            assert!(!std::mem::replace(&mut ended[done], true), "command {done} ends twice");
-            assert!(batch.kind == Kind::Capsule || missing[done] == 0, "command {done} is short");
+                Heard::Data { command, offset, bytes } => {
+                    let at = of(command) + offset as usize;
+                    let right = pattern[at..at + bytes.len()] == bytes[..];
+                    assert!(right, "wrong data for command {command} of {batch:?} at {offset}");
+                }
+                other => panic!("{other:?} in answer to a command"),
+            }
         }
     }
 
     /// Sends all commands of a batch and reads no answer.
     pub(crate) fn submit(&mut self, batch: Batch, first: usize, pattern: &[u8]) {
         let (blocks, bytes) = ((batch.size / BLOCK) as u32, batch.size as u32);
-        let mut out = Vec::with_capacity(PIECE + batch.size + CapsuleCommand::SIZE);
+        let mut out = Vec::with_capacity(PIECE + 2 * batch.size);
         for id in 0..batch.depth {
             let at = usize::from(id) * batch.size % pattern.len();
             let lba = (first + at / BLOCK) as u64;
-            let (command, data) = match batch.kind {
-                Kind::Read => (Command::read(1, lba, blocks, bytes), &[][..]),
-                Kind::Asked => (Command::write(1, lba, blocks, bytes), &[][..]),
+            let (command, data, inside) = match batch.kind {
+                Kind::Read => (Command::read(1, lba, blocks, bytes), Data::In(bytes), &[][..]),
+                Kind::Asked => (Command::write(1, lba, blocks, bytes), Data::Out(bytes), &[][..]),
                 Kind::Capsule => {
-                    let command = Command::write(1, lba, blocks, bytes);
-                    let inside = SglDescriptor::in_capsule(bytes);
-                    (command.with_sgl(inside), &pattern[at..at + batch.size])
+                    let write = Command::write(1, lba, blocks, bytes);
+                    (write, Data::None, &pattern[at..at + batch.size])
                 }
             };
-            let command = command.with_command_id(id);
-            let capsule = CapsuleCommand::new(command, Digests::NONE, data.len() as u32);
-            out.extend_from_slice(&capsule.emit());
-            out.extend_from_slice(data);
+            out.extend_from_slice(&self.host.ask(id, command, (), data, inside));
             if out.len() >= PIECE {
-                self.push(&[&out]);
+                self.push(&out);
                 out.clear();
             }
         }
-        self.push(&[&out]);
+        self.push(&out);
     }
 
     /// Answers an R2T with a command's data.
     fn give(&mut self, wanted: &R2T, data: &[u8]) {
         let (start, length) = (wanted.offset as usize, wanted.length as usize);
+        let most = self.host.greeting.expect("it was greeted").max_h2c_data as usize;
         let mut at = start;
-        for part in data[start..start + length].chunks(self.max_h2c) {
-            let last = at + part.len() == start + length;
-            let header = DataHeader::h2c(
-                wanted.command_id,
-                wanted.transfer_tag,
-                at as u32,
-                part.len() as u32,
-                last,
-                Digests::NONE,
-            );
-            self.push(&[&header.emit(), part]);
+        for part in data[start..start + length].chunks(most) {
+            let pdu = self.host.give(wanted, at as u32, part);
+            self.push(&pdu);
             at += part.len();
         }
     }
 
     /// Writes one block; how that went.
     pub(crate) fn try_write(&mut self, lba: u64, block: &[u8; BLOCK]) -> Status {
-        let inside = SglDescriptor::in_capsule(BLOCK as u32);
-        let command = Command::write(1, lba, 1, BLOCK as u32).with_sgl(inside);
-        let capsule = CapsuleCommand::new(command, Digests::NONE, BLOCK as u32);
-        self.push(&[&capsule.emit(), block]);
+        self.ask(Command::write(1, lba, 1, BLOCK as u32), Data::None, block);
         self.status()
     }
 
     /// Reads one block into [`Queue::data`]; how that went.
     pub(crate) fn try_read(&mut self, lba: u64) -> Status {
-        let command = Command::read(1, lba, 1, BLOCK as u32);
-        self.push(&[&CapsuleCommand::new(command, Digests::NONE, 0).emit()]);
+        self.ask(Command::read(1, lba, 1, BLOCK as u32), Data::In(BLOCK as u32), &[]);
         self.status()
     }
 
     /// Flushes the namespace; how that went.
     pub(crate) fn try_flush(&mut self) -> Status {
-        let command = Command::flush(1);
-        self.push(&[&CapsuleCommand::new(command, Digests::NONE, 0).emit()]);
+        self.ask(Command::flush(1), Data::None, &[]);
         self.status()
     }
 
@@ -275,58 +236,49 @@ impl Queue {
     fn status(&mut self) -> Status {
         loop {
             match self.next() {
-                Answer::Done(completion) => return completion.status,
-                Answer::Data(header) if header.is_success() => return Status::SUCCESS,
-                Answer::Data(_) => {}
-                Answer::Wanted(wanted) => panic!("{wanted} for data that were in the capsule"),
+                Heard::Answered(_, completion) => return completion.status,
+                Heard::Data { bytes, .. } => self.data = bytes,
+                other => panic!("{other:?} in answer to a command"),
             }
         }
     }
 
-    fn push(&mut self, parts: &[&[u8]]) {
-        for part in parts {
-            self.socket.write_all(part).expect("the server takes what is sent");
-        }
+    /// Sends a command when none is outstanding.
+    fn ask(&mut self, command: Command, data: Data, inside: &[u8]) {
+        let capsule = self.host.ask(0, command, (), data, inside);
+        self.push(&capsule);
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the server takes what is sent");
     }
 
     /// The completion of the one command that is outstanding.
     fn completion(&mut self) -> Completion {
         match self.answer() {
-            Answer::Done(completion) => completion,
-            Answer::Data(header) => panic!("{header} in place of a completion"),
-            Answer::Wanted(wanted) => panic!("{wanted} in place of a completion"),
+            Heard::Answered(_, completion) => completion,
+            other => panic!("{other:?} in place of a completion"),
         }
     }
 
-    /// The next PDU; a command that failed panics.
-    fn answer(&mut self) -> Answer {
-        let answer = self.next();
-        if let Answer::Done(completion) = &answer {
+    /// The next thing that the server says; a command that failed panics.
+    fn answer(&mut self) -> Heard<()> {
+        let heard = self.next();
+        if let Heard::Answered(_, completion) = &heard {
             assert!(completion.status.is_success(), "{completion}");
         }
-        answer
+        heard
     }
 
-    /// The next PDU.
-    fn next(&mut self) -> Answer {
-        let mut header = [0; 24];
-        self.input.read_exact(&mut header).expect("the server answers");
-        let common = CommonHeader::parse(&header).expect("that length");
-        let payload = common.check(Digests::NONE).expect("a PDU");
-        match common.kind {
-            PduType::CAPSULE_RESPONSE => {
-                Answer::Done(CapsuleResponse::parse(&header).expect("that type").completion)
+    /// The next thing that the server says.
+    fn next(&mut self) -> Heard<()> {
+        loop {
+            if let Some(heard) = self.host.next().unwrap_or_else(|why| panic!("{why}")) {
+                return heard;
             }
-            PduType::R2T => Answer::Wanted(R2T::parse(&header).expect("that length")),
-            PduType::C2H_DATA => {
-                let data = DataHeader::parse(&header).expect("that length");
-                data.check_length(payload).expect("DATAL");
-                assert_eq!(payload.offset, 24, "no padding was asked for");
-                self.data.resize(payload.length as usize, 0);
-                self.input.read_exact(&mut self.data).expect("the data follow");
-                Answer::Data(data)
-            }
-            _ => panic!("{common} in answer to a command"),
+            let count = self.socket.read(&mut self.input).expect("the server answers");
+            assert!(count > 0, "the server closed the connection");
+            self.host.hear(&self.input[..count]);
         }
     }
 }

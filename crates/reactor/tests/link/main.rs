@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant as Clock};
 
 use block::{Instant, Memory, ShardId};
-use contract::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report, Scripted};
 use contract::{
     Ask, ConnectionId, Direct, Effect, EtherType, Event, InFrame, Instruction, Intake, LinkFacts,
     LinkId, Machine, Next, Receive, Spread,
 };
 use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, LinkStats, Preference, Reactor};
+use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report, Scripted};
 
 use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up};
 

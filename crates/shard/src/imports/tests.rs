@@ -4,8 +4,8 @@
 use core::time::Duration;
 
 use block::ShardId;
-use contract::suite::Pages;
 use nvme::tcp::initiator::Settings;
+use testkit::Pages;
 use wire::nvme::Nqn;
 
 use super::*;
@@ -36,13 +36,13 @@ fn asked(imports: &mut Imports) -> Vec<u64> {
 fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
     let mut imports = Imports::default();
     imports.insert(DISK, import(17));
-    imports.settle(START, &mut Pages::default());
+    imports.settle(START, &mut Pages::new());
     let mut now = START;
     loop {
         for token in asked(&mut imports) {
             imports.connect_failed(now, token, 111);
         }
-        imports.settle(now, &mut Pages::default());
+        imports.settle(now, &mut Pages::new());
         if let [(number, disk, Err(why))] = &imports.take_ready()[..] {
             assert_eq!((*number, *disk), (17, DISK));
             assert!(why.contains("127.0.0.1:4420") && why.contains("refused"), "{why}");
@@ -50,11 +50,11 @@ fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
         }
         now = imports.poll_timeout().expect("it tries again").max(now);
         imports.handle_timeout(now);
-        imports.settle(now, &mut Pages::default());
+        imports.settle(now, &mut Pages::new());
     }
     assert_eq!(now.since(START), Duration::from_secs(10));
     while imports.needs_settle() {
-        imports.settle(now, &mut Pages::default());
+        imports.settle(now, &mut Pages::new());
     }
     assert!(imports.is_empty());
 }
@@ -63,21 +63,21 @@ fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
 fn a_connection_that_comes_for_a_removed_import_is_closed_and_not_given_to_its_successor() {
     let mut imports = Imports::default();
     imports.insert(DISK, import(1));
-    imports.settle(START, &mut Pages::default());
+    imports.settle(START, &mut Pages::new());
     let old = asked(&mut imports)[0];
     imports.close(DISK);
     assert!(imports.take_ready()[0].2.is_err(), "its order is answered");
     imports.insert(DISK, import(2));
-    imports.settle(START, &mut Pages::default());
+    imports.settle(START, &mut Pages::new());
     let new = asked(&mut imports)[0];
     assert_ne!(old, new);
     let connection = ConnectionId { slot: 5, generation: 0 };
     assert_eq!(imports.connected(START, old, connection), Some(DISK));
-    imports.settle(START, &mut Pages::default());
+    imports.settle(START, &mut Pages::new());
     let close = imports.take_effects().next();
     assert!(matches!(close, Some(Effect::Close { connection: c, .. }) if c == connection));
     imports.stream(DISK, connection).handle_closed(START, connection, None, None);
-    imports.settle(START, &mut Pages::default());
+    imports.settle(START, &mut Pages::new());
     assert_eq!(imports.connected(START, old, connection), None, "the old one is gone");
     assert_eq!(imports.connected(START, new, connection), Some(DISK));
 }
@@ -95,7 +95,7 @@ fn a_shard_without_imports_never_asks_to_be_woken_for_them() {
 fn requests_that_came_after_a_settle_are_not_forgotten() {
     let mut imports = Imports::default();
     imports.insert(DISK, import(1));
-    imports.settle(START, &mut Pages::default());
+    imports.settle(START, &mut Pages::new());
     assert!(!imports.needs_settle());
     let ticket = block::Ticket::default();
     let request = Request { ticket, operation: block::Operation::Flush };

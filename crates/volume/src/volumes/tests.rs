@@ -3,8 +3,8 @@
 use super::*;
 use crate::gate::tests::facts;
 use crate::layout::Member;
-use block::checksum::Crc32c;
 use contract::Cache;
+use testkit::Pages;
 
 const FLIGHTS: MachineId = MachineId(1);
 const GATES: MachineId = MachineId(2);
@@ -330,30 +330,17 @@ fn discards_go_to_the_disks_that_hold_the_ranges() {
 }
 
 /// Memory whose disks all lend.
-struct Lender;
-
-impl Memory for Lender {
-    fn can_lend(&self, _: DiskId, _: Extent) -> bool {
-        true
-    }
-    fn materialize(&mut self, _: &mut Buffer) {}
-    fn release(&mut self, _: Buffer) {}
-    fn write(&mut self, _: &mut Buffer, _: u32, _: &[u8]) {}
-    fn read(&self, _: &Buffer, _: u32, _: &mut [u8]) {}
-    fn zero(&mut self, _: &mut Buffer, _: u32, _: u32) {}
-    fn crc32c(&self, _: &Buffer, _: u32, _: u32, running: Crc32c) -> Crc32c {
-        running
-    }
-    fn first_difference(&self, _: &Buffer, _: &Buffer) -> Option<u32> {
-        None
-    }
+fn lender() -> Pages {
+    let mut pages = Pages::default();
+    pages.lends = vec![Vec::new(); 2];
+    pages
 }
 
 #[test]
 fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
     let mut host = Host::new(1, 2, Cache::None);
     let mut find =
-        |offset, length| host.shards[0].find_loan(VOLUME, Extent::new(offset, length), &Lender);
+        |offset, length| host.shards[0].find_loan(VOLUME, Extent::new(offset, length), &lender());
     assert_eq!(find(4096 + 512, 512), Some((DiskId(1), Extent::new((1 << 20) + 512, 512))));
     assert_eq!(find(512, 4096), None, "it lies on two disks");
     assert_eq!(find((2 << 20) - 512, 1024), None, "it reaches beyond the end");
@@ -361,16 +348,16 @@ fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
     let counters = host.shards[0].counters(VOLUME).expect("it is there");
     assert_eq!((counters.reads, counters.read_bytes), (1, 512));
     assert_eq!(host.shards[0].in_flight(), 0);
-    assert_eq!(host.shards[0].find_loan(VolumeId(7), Extent::new(0, 512), &Lender), None);
+    assert_eq!(host.shards[0].find_loan(VolumeId(7), Extent::new(0, 512), &lender()), None);
     host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
-    assert_eq!(host.shards[0].find_loan(VOLUME, Extent::new(0, 512), &Lender), None);
+    assert_eq!(host.shards[0].find_loan(VOLUME, Extent::new(0, 512), &lender()), None);
 }
 
 #[test]
 fn a_write_lands_where_one_disk_has_all_of_it_and_no_hold_stands_in_the_way() {
     let mut host = Host::new(1, 2, Cache::None);
     let first = Extent::new(0, 512);
-    let found = host.shards[0].find_landing(VOLUME, first, &Lender);
+    let found = host.shards[0].find_landing(VOLUME, first, &lender());
     assert_eq!(found, Some((DiskId(0), Extent::new(1 << 20, 512))));
     assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 0, "not yet");
     host.shards[0].landed(VOLUME, DiskId(0), ByteCount(512));
@@ -383,7 +370,7 @@ fn a_write_lands_where_one_disk_has_all_of_it_and_no_hold_stands_in_the_way() {
         durable: false,
     };
     host.ask(0, 7, compared);
-    assert_eq!(host.shards[0].find_landing(VOLUME, first, &Lender), None, "it is held");
+    assert_eq!(host.shards[0].find_landing(VOLUME, first, &lender()), None, "it is held");
     let other = Extent::new(512, 512);
-    assert!(host.shards[0].find_landing(VOLUME, other, &Lender).is_some());
+    assert!(host.shards[0].find_landing(VOLUME, other, &lender()).is_some());
 }

@@ -6,8 +6,8 @@ use block::{
     Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
     Ticket,
 };
-use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId, Links};
+use testkit::Pages;
 use wire::aoe::Address;
 use wire::ata::IdentifyDevice;
 

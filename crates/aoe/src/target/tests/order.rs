@@ -265,7 +265,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     assert!(world.below.is_empty());
     assert_eq!(world.target.traffic(EXPORT).unwrap().reads, 70);
     // Behind a write in flight of the same source a read waits, and then asks.
-    world.lands = false;
+    world.requests.lands = false;
     world.come(&write(A, 100, 5, 9, 1));
     world.come(&read(A, 101, 5, 1));
     world.come(&read(B, 102, 5, 1));

@@ -1,17 +1,17 @@
 //! A target with links, volumes in memory and agreements of one shard, and what it sends.
 
 use block::{
-    ByteCount, Completion, DiskId, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
-    Pool, Request, ShardId, Submit, VolumeId,
+    ByteCount, Extent, Failure, Instant, MachineId, Operation, Outcome, Pool, Request, ShardId,
+    VolumeId,
 };
-use contract::suite::Pages;
 use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
 use std::collections::VecDeque;
+use testkit::{Below, Pages, perform};
 use volume::agreement::{Agreement, Outbox};
 use volume::{Reservation, reservation};
 use wire::aoe::Address;
-use wire::ethernet::EtherType;
+use wire::ethernet::{EtherType, MacAddress};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
@@ -46,45 +46,16 @@ pub(super) struct Disk {
     pub(super) flushes: usize,
 }
 
-/// Volumes, each on the disk of its number, which lends if the memory says so; and whether writes land there.
-struct Below<'a>(&'a mut Vec<(VolumeId, Request)>, bool);
-
-impl Submit for Below<'_> {
-    fn submit(&mut self, volume: VolumeId, request: Request) {
-        self.0.push((volume, request));
-    }
-
-    fn find_loan(
-        &mut self,
-        volume: VolumeId,
-        extent: Extent,
-        memory: &dyn Memory,
-    ) -> Option<(DiskId, Extent)> {
-        let disk = DiskId(volume.0);
-        memory.can_lend(disk, extent).then_some((disk, extent))
-    }
-
-    fn find_landing(
-        &mut self,
-        volume: VolumeId,
-        extent: Extent,
-        memory: &dyn Memory,
-    ) -> Option<(DiskId, Extent)> {
-        self.find_loan(volume, extent, memory).filter(|_| self.1)
-    }
-}
-
 pub(super) struct World {
     pub(super) target: Target,
     pub(super) links: Links,
     pub(super) now: Instant,
     pub(super) memory: Pages,
     pub(super) pool: Pool,
-    pub(super) requests: Vec<(VolumeId, Request)>,
+    /// What the target asked for in this turn.
+    pub(super) requests: Below,
     pub(super) disks: Vec<Disk>,
     pub(super) mood: Mood,
-    /// Whether memory that is lent takes writes at once.
-    pub(super) lands: bool,
     pub(super) below: VecDeque<(VolumeId, Request)>,
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
     pub(super) controls: Agreement<Control>,
@@ -97,25 +68,15 @@ pub(super) fn facts(mtu: u32) -> LinkFacts {
     LinkFacts { mac: OWN, mtu, vlan: None, ring_frames: 512 }
 }
 
-/// Frames of the initiator at `source`, from the sheet's tables.
+/// Frames of the initiator at `source`.
 pub(super) fn frame(to: [u8; 6], source: [u8; 6], command: u8, tag: u32, body: &[u8]) -> Vec<u8> {
-    let mut bytes = [&to[..], &source, &[0x88, 0xa2, 0x10, 0, 0, 7, 3, command]].concat();
-    bytes.extend(tag.to_be_bytes());
-    bytes.extend(body);
-    if bytes.len() < 60 {
-        bytes.resize(60, 0);
-    }
-    bytes
+    let message = testkit::aoe::request(ADDRESS, command, tag, body);
+    testkit::aoe::frame(MacAddress(to), MacAddress(source), None, &message)
 }
 
 /// An EXT command with 48 bits of address.
 pub(super) fn ata(source: [u8; 6], tag: u32, op: u8, lba: u64, count: u8, data: &[u8]) -> Vec<u8> {
-    let flags = 0x40 | u8::from(matches!(op, 0x34 | 0x35 | 0x06));
-    let mut body = vec![flags, 0, count, op];
-    body.extend(&lba.to_le_bytes()[..6]);
-    body.extend([0, 0]);
-    body.extend(data);
-    frame(OWN, source, 0, tag, &body)
+    frame(OWN, source, 0, tag, &testkit::aoe::ata(op, lba, count, data))
 }
 
 pub(super) fn read(source: [u8; 6], tag: u32, lba: u64, count: u8) -> Vec<u8> {
@@ -166,10 +127,9 @@ impl World {
             now: Instant(1_000_000_000),
             memory: Pages::default(),
             pool: Pool::new(4096),
-            requests: Vec::new(),
+            requests: Below { lands: true, ..Below::default() },
             disks: Vec::new(),
             mood: Mood::Honest,
-            lands: true,
             below: VecDeque::new(),
             sent: Vec::new(),
             controls: Agreement::new(ShardId(0), 1),
@@ -209,7 +169,7 @@ impl World {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
-            below: &mut Below(&mut self.requests, self.lands),
+            below: &mut self.requests,
             shared: &mut (),
         };
         act(&mut self.target, &mut ctx)
@@ -260,7 +220,7 @@ impl World {
     pub(super) fn run(&mut self) {
         loop {
             self.turn();
-            if self.requests.is_empty() {
+            if self.requests.held.is_empty() {
                 let sweeps = self.target.sweeps.poll_timeout();
                 match sweeps {
                     Some(at) => self.now = self.now.max(at),
@@ -271,7 +231,7 @@ impl World {
     }
 
     pub(super) fn turn(&mut self) {
-        for (volume, request) in core::mem::take(&mut self.requests) {
+        for (volume, request) in core::mem::take(&mut self.requests.held) {
             match self.mood {
                 Mood::Slow => self.below.push_back((volume, request)),
                 Mood::Honest => self.complete(volume, request, Outcome::Done),
@@ -293,37 +253,20 @@ impl World {
         self.run();
     }
 
-    fn complete(&mut self, volume: VolumeId, mut request: Request, outcome: Outcome) {
+    fn complete(&mut self, volume: VolumeId, request: Request, outcome: Outcome) {
         let disk = &mut self.disks[volume.0 as usize];
         let range = |extent: Extent| extent.offset.0 as usize..extent.end().0 as usize;
-        if outcome.is_done() {
-            match &mut request.operation {
-                Operation::Read { extent, buffer } => {
-                    self.memory.write(buffer, 0, &disk.now[range(*extent)]);
-                }
-                Operation::Write { extent, buffer, durable } => {
-                    assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
-                    let bytes = self.memory.bytes(buffer);
-                    disk.now[range(*extent)].copy_from_slice(&bytes);
-                    if *durable {
-                        disk.durable[range(*extent)].copy_from_slice(&bytes);
-                    }
-                }
-                Operation::Discard { extents } => {
-                    for extent in extents {
-                        disk.now[range(*extent)].fill(0);
-                    }
-                }
-                Operation::Flush => {
-                    disk.flushes += 1;
-                    disk.durable.clone_from(&disk.now);
-                }
-                _ => {}
+        match &request.operation {
+            Operation::Write { extent, buffer, durable: true } if outcome.is_done() => {
+                disk.durable[range(*extent)].copy_from_slice(&self.memory.bytes(buffer));
             }
-        } else if let Operation::Read { buffer, .. } = &mut request.operation {
-            self.memory.materialize(buffer);
+            Operation::Flush if outcome.is_done() => {
+                disk.flushes += 1;
+                disk.durable.clone_from(&disk.now);
+            }
+            _ => {}
         }
-        let completion: Completion = request.complete(outcome);
+        let completion = perform(&mut disk.now, request, outcome, &mut self.memory);
         self.with_target(|target, ctx| target.handle_completion(completion, ctx));
     }
 

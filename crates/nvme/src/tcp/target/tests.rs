@@ -7,7 +7,6 @@ mod closing;
 mod commands;
 mod fused;
 mod handshake;
-mod host;
 mod hostile;
 mod identity;
 mod memory;

@@ -1,102 +1,97 @@
-//! Cuts at random moments, late bytes, slow disks and unreachable targets, against an oracle that knows for each block what it may hold.
+//! Cuts at random moments, late bytes, slow disks and unreachable targets, against the oracle that knows for each block what it may hold.
 //!
-//! The oracle: no two writes under way share a block. A block may hold what was last written for certain, and whatever writes that ended
-//! *unknown* or *not done* wanted since. A read without a write beside it settles a block that may hold several values: nothing comes later.
+//! No two writes under way share a block. The oracle's clock counts what was asked and answered: the pair's stands still while bytes move.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
 use block::random::Random;
-use block::{Buffer, Extent, Operation, Outcome};
+use block::{Extent, Operation, Outcome};
+use testkit::oracle::{BLOCK, Content, Oracle};
 use wire::nvme_tcp::Digests;
 
 use super::pair::{Pair, settings};
 
-const BLOCK: usize = 512;
 const BLOCKS: usize = 1024;
 
 #[derive(Debug)]
 enum Asked {
-    Write {
-        first: usize,
-        count: usize,
-        value: u64,
-    },
-    /// What each block may return, and whether a write was beside the read.
-    Read {
-        first: usize,
-        may: Vec<Vec<u64>>,
-        beside: Vec<bool>,
-    },
+    Write { first: usize, count: usize, id: u64 },
+    Read { first: usize, start: u64 },
     Flush,
 }
 
-struct Oracle {
-    /// What each block may hold.
-    may: Vec<Vec<u64>>,
-    /// What is being written to it.
-    writing: Vec<Option<u64>>,
+struct Work {
+    oracle: Oracle,
+    /// Blocks that are being written.
+    writing: Vec<bool>,
     asked: BTreeMap<u32, Asked>,
     next_slot: u32,
-    next_value: u64,
+    now: u64,
     ended: BTreeMap<&'static str, u32>,
 }
 
-fn fill(count: usize, value: u64) -> Vec<u8> {
-    value.to_le_bytes().repeat(count * BLOCK / 8)
-}
-
-impl Oracle {
-    fn new() -> Oracle {
-        Oracle {
-            may: vec![vec![0]; BLOCKS],
-            writing: vec![None; BLOCKS],
+impl Work {
+    fn new() -> Work {
+        Work {
+            oracle: Oracle::new(BLOCKS as u64, false),
+            writing: vec![false; BLOCKS],
             asked: BTreeMap::new(),
             next_slot: 0,
-            next_value: 1,
+            now: 0,
             ended: BTreeMap::new(),
         }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
     }
 
     fn ask(&mut self, pair: &mut Pair, random: &mut Random) {
         let count = [1, 2, 8, 16, 64, 256][random.below(6) as usize];
         let first = random.below((BLOCKS - count) as u64) as usize;
+        let kind = random.below(10);
+        let is_free = !self.writing[first..first + count].contains(&true);
+        match kind {
+            0 => {
+                let slot = self.note(Asked::Flush);
+                pair.ask(slot, Operation::Flush);
+            }
+            1..6 if is_free => self.write(pair, first, count, kind == 1),
+            _ => self.read(pair, first, count),
+        }
+    }
+
+    fn note(&mut self, asked: Asked) -> u32 {
         let slot = self.next_slot;
         self.next_slot += 1;
-        let (offset, length) = ((first * BLOCK) as u64, (count * BLOCK) as u32);
-        let kind = random.below(10);
-        if kind == 0 {
-            self.asked.insert(slot, Asked::Flush);
-            return pair.ask(slot, Operation::Flush);
+        self.asked.insert(slot, asked);
+        slot
+    }
+
+    /// Some writes are of zeros, which other commands make, too.
+    fn write(&mut self, pair: &mut Pair, first: usize, count: usize, zeros: bool) {
+        let (now, id) = (self.tick(), u64::from(self.next_slot) + 1);
+        let content = if zeros { Content::Zeros } else { Content::Pattern };
+        self.oracle.begin(now, id, content, first as u64, count as u64);
+        self.writing[first..first + count].fill(true);
+        let slot = self.note(Asked::Write { first, count, id });
+        let (offset, length) = ((first * BLOCK) as u64, count * BLOCK);
+        if zeros {
+            let extent = Extent::new(offset, length as u64);
+            let zeroes = Operation::WriteZeroes { extent, deallocate: false, durable: false };
+            return pair.ask(slot, zeroes);
         }
-        let is_free = self.writing[first..first + count].iter().all(Option::is_none);
-        if kind < 6 && is_free {
-            // Some writes are of zeros, which other commands make, too.
-            let value = if kind == 1 { 0 } else { self.next_value };
-            self.next_value += 1;
-            self.writing[first..first + count].fill(Some(value));
-            for asked in self.asked.values_mut() {
-                let Asked::Read { first: read, may, beside } = asked else { continue };
-                for block in first.max(*read)..(first + count).min(*read + may.len()) {
-                    may[block - *read].push(value);
-                    beside[block - *read] = true;
-                }
-            }
-            self.asked.insert(slot, Asked::Write { first, count, value });
-            if kind == 1 {
-                let extent = Extent::new(offset, length.into());
-                let zeroes = Operation::WriteZeroes { extent, deallocate: false, durable: false };
-                return pair.ask(slot, zeroes);
-            }
-            return pair.write(slot, offset, &fill(count, value));
-        }
-        let writing = &self.writing[first..first + count];
-        let may = self.may[first..first + count].iter().zip(writing);
-        let may = may.map(|(may, writing)| may.iter().copied().chain(*writing).collect()).collect();
-        let beside = writing.iter().map(Option::is_some).collect();
-        self.asked.insert(slot, Asked::Read { first, may, beside });
-        let buffer = Buffer::reserved(length, (offset % 4096) as u32);
-        pair.ask(slot, Operation::Read { extent: Extent::new(offset, length.into()), buffer });
+        let mut bytes = vec![0; length];
+        Oracle::pattern(id, first as u64, &mut bytes);
+        pair.write(slot, offset, &bytes);
+    }
+
+    fn read(&mut self, pair: &mut Pair, first: usize, count: usize) {
+        let start = self.tick();
+        let slot = self.note(Asked::Read { first, start });
+        pair.read(slot, (first * BLOCK) as u64, (count * BLOCK) as u32);
     }
 
     fn check(&mut self, pair: &mut Pair, seed: u64) {
@@ -110,31 +105,17 @@ impl Oracle {
                 Outcome::Miscompare(_) => "miscompare",
             };
             *self.ended.entry(name).or_default() += 1;
+            let now = self.tick();
             match asked {
                 Asked::Flush => {}
-                Asked::Write { first, count, value } => {
-                    for block in first..first + count {
-                        assert_eq!(self.writing[block].take(), Some(value));
-                        if outcome.is_done() {
-                            self.may[block].clear();
-                        }
-                        self.may[block].push(value);
-                    }
+                Asked::Write { first, count, id } => {
+                    self.writing[first..first + count].fill(false);
+                    let done = outcome.is_done();
+                    self.oracle.end(now, id, first as u64, count as u64, done, false);
                 }
-                Asked::Read { first, may, beside } if outcome.is_done() => {
-                    for (at, sector) in bytes.chunks_exact(BLOCK).enumerate() {
-                        let value = u64::from_le_bytes(*sector.first_chunk().expect("8 bytes"));
-                        let block = first + at;
-                        assert!(fill(1, value) == sector, "seed {seed}: block {block} is torn");
-                        let allowed = if beside[at] { &may[at] } else { &self.may[block] };
-                        assert!(
-                            allowed.contains(&value),
-                            "seed {seed}: block {block} holds {value}, it may hold {allowed:?}"
-                        );
-                        if !beside[at] && self.writing[block].is_none() {
-                            self.may[block] = vec![value];
-                        }
-                    }
+                Asked::Read { first, start } if outcome.is_done() => {
+                    let judged = self.oracle.check(start, now, first as u64, &bytes);
+                    judged.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
                 }
                 Asked::Read { .. } => assert!(!matches!(outcome, Outcome::Unknown(_))),
             }
@@ -155,19 +136,19 @@ fn run(seed: u64, quiesce: Duration) -> BTreeMap<&'static str, u32> {
     pair.chances.bytes = [300, 5000, 100_000, usize::MAX][random.below(4) as usize];
     pair.chances.disk = Duration::from_millis([0, 5, 500, 2500][random.below(4) as usize]);
     pair.chances.late = Duration::from_millis([1, 500, 3000][random.below(3) as usize]);
-    let mut oracle = Oracle::new();
+    let mut work = Work::new();
     let mut heals_at = pair.now;
-    while oracle.next_slot < 400 {
-        if oracle.asked.len() < 24 && random.chance(2, 3) {
-            oracle.ask(&mut pair, &mut random);
+    while work.next_slot < 400 {
+        if work.asked.len() < 24 && random.chance(2, 3) {
+            work.ask(&mut pair, &mut random);
         }
         for _ in 0..random.below(6) {
             pair.step();
         }
         if pair.initiator.state().starts_with("connected") && random.chance(1, 60) {
             // Some commands have just left.
-            while oracle.asked.len() < 24 {
-                oracle.ask(&mut pair, &mut random);
+            while work.asked.len() < 24 {
+                work.ask(&mut pair, &mut random);
             }
             let only = random.below(2 * pair.connections() as u64) as usize;
             for index in 0..pair.connections() {
@@ -181,32 +162,28 @@ fn run(seed: u64, quiesce: Duration) -> BTreeMap<&'static str, u32> {
         if pair.now >= heals_at {
             pair.unreachable = false;
         }
-        oracle.check(&mut pair, seed);
+        work.check(&mut pair, seed);
     }
     pair.unreachable = false;
     let limit = pair.now + Duration::from_secs(3600);
-    while !oracle.asked.is_empty() {
-        assert!(pair.now < limit, "seed {seed}: {:?} never end", oracle.asked.keys());
+    while !work.asked.is_empty() {
+        assert!(pair.now < limit, "seed {seed}: {:?} never end", work.asked.keys());
         pair.step();
-        oracle.check(&mut pair, seed);
+        work.check(&mut pair, seed);
     }
     assert_eq!(pair.initiator.in_flight(), 0, "seed {seed}");
     // Once more all of it, in peace.
     for first in (0..BLOCKS).step_by(64) {
-        let slot = oracle.next_slot;
-        oracle.next_slot += 1;
-        let may = oracle.may[first..first + 64].to_vec();
-        oracle.asked.insert(slot, Asked::Read { first, may, beside: vec![false; 64] });
-        pair.read(slot, (first * BLOCK) as u64, (64 * BLOCK) as u32);
+        work.read(&mut pair, first, 64);
     }
-    while !oracle.asked.is_empty() {
+    while !work.asked.is_empty() {
         pair.step();
-        oracle.check(&mut pair, seed);
+        work.check(&mut pair, seed);
     }
     pair.initiator.close();
     pair.run_until("gone", |pair| pair.initiator.is_gone() && pair.connections() == 0);
     assert_eq!(pair.pages_held(), 0, "seed {seed}: pages were lost");
-    oracle.ended
+    work.ended
 }
 
 #[test]

@@ -9,12 +9,13 @@ use block::{
     BlockCount, BlockSize, Buffer, Completion, Extent, Instant, MachineId, Memory, Operation,
     Outcome, Pool, Request, ShardId, Ticket, VolumeId, limits,
 };
-use contract::suite::Pages;
 use contract::{
-    ConnectionId, Direct, Endpoint, ListenerId, Loss, Next, Receive, SendBatch, SendSegment,
-    SessionEffect, SessionIdentity, StreamEffect,
+    ConnectionId, Endpoint, ListenerId, Loss, Receive, SendBatch, SessionEffect, SessionIdentity,
+    StreamEffect,
 };
-use wire::nvme::Nqn;
+pub(super) use testkit::nvme::nqn;
+use testkit::pipe::{Pipe, Shown, bytes_of};
+use testkit::{Pages, perform};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
@@ -26,10 +27,6 @@ use crate::tcp::target::{Connection, Context};
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.
 pub(super) const DISK: usize = 4 << 20;
-
-pub(super) fn nqn(name: &str) -> Nqn {
-    Nqn::new(name).expect("a valid name")
-}
 
 pub(super) fn settings(digests: Digests) -> Settings {
     let address = "127.0.0.1:4420".parse().expect("an address");
@@ -55,73 +52,23 @@ pub(super) fn namespace(volatile: bool) -> Namespace {
 /// One side of a connection, as its driver sees it.
 #[derive(Debug, Default)]
 struct Side {
-    inbound: Vec<u8>,
-    at_least: usize,
-    direct: Option<(Direct, u32)>,
-    paused: bool,
-    out: Option<(SendBatch, usize)>,
-    bytes_out: Vec<u8>,
-    close: Option<bool>,
-    closed: bool,
-    told_lost: bool,
+    pipe: Pipe,
+    /// What the kernel has not taken of the batch that is out.
+    leaving: VecDeque<u8>,
     /// The other side is gone: what is in the pipe still comes, then the loss.
     other_gone: bool,
 }
 
 impl Side {
-    fn new() -> Side {
-        Side { at_least: 1, ..Side::default() }
-    }
-
-    fn shows(&self) -> bool {
-        self.close.is_none() && !self.paused && !self.told_lost
-    }
-
-    /// Obeys what a machine wants next. After a direct receive it was not shown what has come since.
-    fn obey(&mut self, next: Next, shown: bool) {
-        self.at_least = 1;
-        match next {
-            Next::Stream { at_least, at_most } => {
-                assert!(at_most > 0);
-                if shown {
-                    assert!(at_least as usize > self.inbound.len(), "asks for what it was shown");
-                }
-                self.at_least = at_least as usize;
-            }
-            Next::Direct(direct) => {
-                assert!(!shown || self.inbound.is_empty(), "direct with bytes left");
-                assert!(direct.length > 0 && !direct.buffer.is_reserved());
-                self.direct = Some((direct, 0));
-            }
-            Next::Yield => {}
-            Next::Pause => self.paused = true,
-            Next::Idle => assert!(!shown || self.inbound.is_empty(), "idle with bytes left"),
-        }
-    }
-
-    /// The bytes of a batch, read when it leaves.
     fn send(&mut self, batch: SendBatch, memory: &Pages) {
-        assert!(self.out.is_none(), "two batches are out");
-        assert!(self.bytes_out.is_empty());
-        for segment in &batch.segments {
-            match *segment {
-                SendSegment::Head { start, length } => {
-                    let bytes = &batch.head[start as usize..(start + length) as usize];
-                    self.bytes_out.extend_from_slice(bytes);
-                }
-                SendSegment::Data { buffer, at, length } => {
-                    let from = self.bytes_out.len();
-                    self.bytes_out.resize(from + length as usize, 0);
-                    let into = &mut self.bytes_out[from..];
-                    memory.read(&batch.buffers[buffer as usize], at, into);
-                }
-                SendSegment::Zeros { length } => {
-                    self.bytes_out.extend(core::iter::repeat_n(0, length as usize));
-                }
-            }
-        }
-        assert_eq!(self.bytes_out.len() as u64, batch.length);
-        self.out = Some((batch, 0));
+        self.leaving = bytes_of(&batch, memory).into();
+        self.pipe.send(batch);
+    }
+
+    /// Whether the driver closes now, with nothing out or in spite of it.
+    fn closes(&self, at_once: bool) -> bool {
+        let leaves = self.pipe.close == Some(true) && self.pipe.is_sending() && !at_once;
+        self.pipe.close.is_some() && !self.pipe.closed && !leaves
     }
 }
 
@@ -296,9 +243,10 @@ impl Pair {
     }
 
     fn next_moment(&mut self) -> Instant {
-        let cuts = self.wires.iter().filter_map(|wire| wire.cut.filter(|_| !wire.target.closed));
+        let cuts =
+            self.wires.iter().filter_map(|wire| wire.cut.filter(|_| !wire.target.pipe.closed));
         let late = self.wires.iter().filter(|wire| wire.cut.is_some()).map(|wire| wire.late_at);
-        let machines = self.wires.iter().filter(|wire| !wire.target.closed);
+        let machines = self.wires.iter().filter(|wire| !wire.target.pipe.closed);
         [self.initiator.poll_timeout(), self.controllers.poll_timeout()]
             .into_iter()
             .flatten()
@@ -354,8 +302,9 @@ impl Pair {
             moved |= self.settle_target(index);
         }
         moved |= self.settle_initiator();
-        self.wires
-            .retain(|wire| !(wire.host.closed && wire.target.closed && wire.machine.is_gone()));
+        self.wires.retain(|wire| {
+            !(wire.host.pipe.closed && wire.target.pipe.closed && wire.machine.is_gone())
+        });
         moved
     }
 
@@ -380,14 +329,11 @@ impl Pair {
                 StreamEffect::Connect { token, .. } => self.asked.push_back(token),
                 StreamEffect::Send { connection, batch } => {
                     let wire = self.wire_of(connection);
-                    let side = &mut self.wires[wire].host;
-                    assert!(side.close.is_none(), "sent after closing");
-                    side.send(batch, &self.memory);
+                    self.wires[wire].host.send(batch, &self.memory);
                 }
                 StreamEffect::Close { connection, after_send } => {
                     let wire = self.wire_of(connection);
-                    let side = &mut self.wires[wire].host;
-                    assert!(side.close.replace(after_send).is_none(), "closed twice");
+                    self.wires[wire].host.pipe.end(after_send);
                 }
             }
         }
@@ -415,8 +361,8 @@ impl Pair {
         let id = ConnectionId { slot, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.wires.push(Wire {
-            host: Side::new(),
-            target: Side::new(),
+            host: Side::default(),
+            target: Side::default(),
             machine: Connection::new(self.now, identity, id, endpoint, self.target_settings),
             to_target: VecDeque::new(),
             to_host: VecDeque::new(),
@@ -444,17 +390,15 @@ impl Pair {
         for (at, side, pipe) in
             [(0, &mut wire.host, &mut wire.to_target), (1, &mut wire.target, &mut wire.to_host)]
         {
-            if side.closed || (at == 0 && !up) {
+            if side.pipe.closed || (at == 0 && !up) {
                 continue;
             }
-            if let Some((_, gone)) = &mut side.out {
-                let count = Self::chunk(random, bytes, side.bytes_out.len() - *gone);
-                pipe.extend(&side.bytes_out[*gone..*gone + count]);
-                *gone += count;
+            if side.pipe.is_sending() {
+                let count = Self::chunk(random, bytes, side.leaving.len());
+                pipe.extend(side.leaving.drain(..count));
                 moved = true;
-                if *gone == side.bytes_out.len() {
-                    side.bytes_out.clear();
-                    sent[at] = side.out.take().map(|(batch, _)| batch);
+                if side.leaving.is_empty() {
+                    sent[at] = side.pipe.out.take();
                 }
             }
         }
@@ -465,8 +409,8 @@ impl Pair {
         ];
         for (side, pipe, open) in arriving {
             let count = Self::chunk(random, bytes, pipe.len());
-            if open && !silent && count > 0 && !side.closed {
-                side.inbound.extend(pipe.drain(..count));
+            if open && !silent && count > 0 && !side.pipe.closed {
+                side.pipe.receive(&pipe.drain(..count).collect::<Vec<u8>>());
                 moved = true;
             }
         }
@@ -482,52 +426,32 @@ impl Pair {
     }
 
     fn receive_host(&mut self, index: usize) -> bool {
-        let id = self.host_id(index);
-        let side = &mut self.wires[index].host;
-        if !side.shows() {
-            return false;
-        }
-        if let Some(done) = fill(side, &mut self.memory) {
-            if let Some(direct) = done {
-                let next = self.initiator.handle_direct(self.now, id, direct, &mut self.memory);
-                self.wires[index].host.obey(next, false);
+        let (now, id, initiator) = (self.now, self.host_id(index), &mut self.initiator);
+        self.wires[index].host.pipe.show(&mut self.memory, |shown, memory| match shown {
+            Shown::Bytes(bytes) => initiator.handle_received(now, id, bytes, memory),
+            Shown::Direct(direct) => {
+                Receive { consumed: 0, next: initiator.handle_direct(now, id, direct, memory) }
             }
-            return true;
-        }
-        if side.direct.is_some() || side.inbound.is_empty() || side.inbound.len() < side.at_least {
-            return false;
-        }
-        let bytes = side.inbound.clone();
-        let Receive { consumed, next } =
-            self.initiator.handle_received(self.now, id, &bytes, &mut self.memory);
-        let side = &mut self.wires[index].host;
-        side.inbound.drain(..consumed);
-        side.obey(next, true);
-        true
+        })
     }
 
     fn receive_target(&mut self, index: usize) -> bool {
-        let side = &mut self.wires[index].target;
-        if !side.shows() {
-            return false;
-        }
-        if let Some(done) = fill(side, &mut self.memory) {
-            if let Some(direct) = done {
-                let next = self.with(index, |machine, ctx| machine.handle_direct(direct, ctx));
-                self.wires[index].target.obey(next, false);
+        let Wire { target, machine, .. } = &mut self.wires[index];
+        target.pipe.show(&mut self.memory, |shown, memory| {
+            let mut ctx = Context {
+                now: self.now,
+                memory,
+                pool: &mut self.pool,
+                shared: &mut self.controllers,
+                below: &mut self.requests,
+            };
+            match shown {
+                Shown::Bytes(bytes) => machine.handle_received(bytes, &mut ctx),
+                Shown::Direct(direct) => {
+                    Receive { consumed: 0, next: machine.handle_direct(direct, &mut ctx) }
+                }
             }
-            return true;
-        }
-        if side.direct.is_some() || side.inbound.is_empty() || side.inbound.len() < side.at_least {
-            return false;
-        }
-        let bytes = side.inbound.clone();
-        let Receive { consumed, next } =
-            self.with(index, |machine, ctx| machine.handle_received(&bytes, ctx));
-        let side = &mut self.wires[index].target;
-        side.inbound.drain(..consumed);
-        side.obey(next, true);
-        true
+        })
     }
 
     /// Cuts a connection: the initiator hears of it at once, the target some time later. What the initiator's kernel had taken is on its way.
@@ -536,10 +460,7 @@ impl Pair {
         let late = self.random.below(self.chances.late.as_nanos() as u64 + 1);
         let wire = &mut self.wires[index];
         if wire.cut.is_none() {
-            if let Some((_, gone)) = &mut wire.host.out {
-                wire.to_target.extend(&wire.host.bytes_out[*gone..]);
-                *gone = wire.host.bytes_out.len();
-            }
+            wire.to_target.append(&mut wire.host.leaving);
             wire.cut = Some(self.now + Duration::from_nanos(late));
             wire.late_at = self.now + Duration::from_nanos(self.random.below(late + 1));
         }
@@ -565,21 +486,17 @@ impl Pair {
         let (now, id) = (self.now, self.host_id(index));
         let wire = &mut self.wires[index];
         let mut moved = false;
-        let host_may_close = wire.host.close == Some(false) || wire.host.out.is_none();
-        if wire.host.close.is_some() && !wire.host.closed && (host_may_close || wire.cut.is_some())
-        {
-            let direct = wire.host.direct.take().map(|(direct, _)| direct);
-            let batch = wire.host.out.take().map(|(batch, _)| batch);
-            wire.host.bytes_out.clear();
-            wire.host.closed = true;
+        if wire.host.closes(wire.cut.is_some()) {
+            let (direct, batch) = wire.host.pipe.shut();
+            wire.host.leaving.clear();
             wire.target.other_gone = !wire.silent;
             self.initiator.handle_closed(now, id, direct, batch);
             return true;
         }
         let host = &mut wire.host;
         let end = wire.cut.is_some() || (host.other_gone && wire.to_host.is_empty());
-        if end && host.close.is_none() && !host.told_lost {
-            host.told_lost = true;
+        if end && host.pipe.is_open() && !host.pipe.lost {
+            host.pipe.lost = true;
             moved = true;
             self.initiator.handle_lost(now, id, Loss::EndOfStream);
         }
@@ -589,18 +506,15 @@ impl Pair {
             Some(heard_of) => now >= heard_of,
             None => target.other_gone && wire.to_target.is_empty(),
         };
-        let may_close = target.close == Some(false) || target.out.is_none() || gone;
-        if target.close.is_some() && !target.closed && may_close {
-            let direct = target.direct.take().map(|(direct, _)| direct);
-            let batch = target.out.take().map(|(batch, _)| batch);
-            target.bytes_out.clear();
-            target.closed = true;
+        if target.closes(gone) {
+            let (direct, batch) = target.pipe.shut();
+            target.leaving.clear();
             wire.host.other_gone = !wire.silent;
             self.with(index, |machine, ctx| machine.handle_closed(direct, batch, ctx));
             return true;
         }
-        if gone && target.close.is_none() && !target.told_lost {
-            target.told_lost = true;
+        if gone && target.pipe.is_open() && !target.pipe.lost {
+            target.pipe.lost = true;
             self.with(index, |machine, ctx| machine.handle_lost(Loss::EndOfStream, ctx));
             moved = true;
         }
@@ -608,7 +522,7 @@ impl Pair {
     }
 
     fn settle_target(&mut self, index: usize) -> bool {
-        if self.wires[index].target.closed {
+        if self.wires[index].target.pipe.closed {
             self.with(index, |machine, ctx| machine.settle(ctx));
             while self.wires[index].machine.poll_effect().is_some() {}
             return false;
@@ -623,10 +537,8 @@ impl Pair {
             let side = &mut self.wires[index].target;
             match effect {
                 SessionEffect::Send(batch) => side.send(batch, &self.memory),
-                SessionEffect::Resume => (side.paused, side.at_least) = (false, 1),
-                SessionEffect::Close { after_send } => {
-                    assert!(side.close.replace(after_send).is_none(), "closed twice");
-                }
+                SessionEffect::Resume => side.pipe.resume(),
+                SessionEffect::Close { after_send } => side.pipe.end(after_send),
             }
         }
         moved
@@ -643,38 +555,13 @@ impl Pair {
             moved = true;
             let Pending { request, .. } = self.pending.swap_remove(at);
             let machine = request.ticket.machine.0;
-            let completion = self.carry_out(request);
+            self.log.push(request.operation.name());
+            let completion = perform(&mut self.disk, request, Outcome::Done, &mut self.memory);
             let find = |wire: &Wire| wire.machine.id().slot == machine;
             let index = self.wires.iter().position(find).expect("a connection waits for it");
             self.with(index, |machine, ctx| machine.handle_completion(completion, ctx));
         }
         moved
-    }
-
-    fn carry_out(&mut self, mut request: Request) -> Completion {
-        self.log.push(request.operation.name());
-        let range = |extent: &Extent| extent.offset.0 as usize..extent.end().0 as usize;
-        let (memory, disk) = (&mut self.memory, &mut self.disk);
-        let mut outcome = Outcome::Done;
-        match &mut request.operation {
-            Operation::Read { extent, buffer } => memory.write(buffer, 0, &disk[range(extent)]),
-            Operation::Write { extent, buffer, .. } => {
-                memory.read(buffer, 0, &mut disk[range(extent)]);
-            }
-            Operation::Compare { extent, buffer } => {
-                let mut bytes = vec![0; buffer.len() as usize];
-                memory.read(buffer, 0, &mut bytes);
-                let differs = bytes.iter().zip(&disk[range(extent)]).position(|(a, b)| a != b);
-                outcome = differs.map_or(Outcome::Done, |at| Outcome::Miscompare(at as u32));
-            }
-            Operation::WriteZeroes { extent, .. } => disk[range(extent)].fill(0),
-            Operation::Discard { extents } => {
-                extents.iter().for_each(|extent| disk[range(extent)].fill(0));
-            }
-            Operation::Flush | Operation::Verify { .. } => {}
-            Operation::CompareAndWrite { .. } => unreachable!("disks are never asked"),
-        }
-        request.complete(outcome)
     }
 
     fn control(&mut self) -> bool {
@@ -708,20 +595,4 @@ impl Pair {
     pub(super) fn pages_held(&self) -> usize {
         self.memory.held()
     }
-}
-
-/// Fills a direct receive; `None` if there is none or nothing came, else whether it is full.
-fn fill(side: &mut Side, memory: &mut Pages) -> Option<Option<Direct>> {
-    let (direct, done) = side.direct.as_mut()?;
-    let count = side.inbound.len().min((direct.length - *done) as usize);
-    if count == 0 {
-        return None;
-    }
-    let bytes: Vec<u8> = side.inbound.drain(..count).collect();
-    memory.write(&mut direct.buffer, direct.at + *done, &bytes);
-    *done += count as u32;
-    if *done < direct.length {
-        return Some(None);
-    }
-    Some(side.direct.take().map(|(direct, _)| direct))
 }

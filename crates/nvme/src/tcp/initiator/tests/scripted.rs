@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use block::checksum::crc32c;
 use block::{Buffer, Failure};
 use block::{Completion, Extent, Instant, Memory, Operation, Outcome, Request, Ticket};
-use contract::suite::Pages;
 use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment};
 use remote::JobState;
+use testkit::Pages;
+use testkit::nvme::seal;
 use wire::nvme::{Completion as Entry, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, ICResp, PduFlags, R2T, TermReq};
 
@@ -103,15 +103,7 @@ impl Played {
 
     fn data(&self, id: u16, offset: u32, bytes: &[u8], flags: PduFlags) -> Vec<u8> {
         let header = DataHeader::c2h(id, offset, bytes.len() as u32, flags, self.digests);
-        let mut pdu = header.emit().to_vec();
-        if self.digests.header {
-            pdu.extend(crc32c(&pdu).to_le_bytes());
-        }
-        pdu.extend(bytes);
-        if self.digests.data {
-            pdu.extend(crc32c(bytes).to_le_bytes());
-        }
-        pdu
+        seal(&header.emit(), bytes, self.digests)
     }
 
     fn response(&self, id: u16, status: Status) -> Vec<u8> {

@@ -85,12 +85,12 @@ fn a_loss_in_every_state_gives_all_memory_back() {
         for (name, reach) in states() {
             let mut world = World::connected(digests);
             reach(&mut world);
-            let before = world.log.len() + world.held.len();
+            let before = world.log.len() + world.below.held.len();
             world.with(IO, |connection, ctx| connection.handle_lost(Loss::Error(104), ctx));
             world.run();
-            assert_eq!(world.links[IO].close, Some(false), "{name}");
+            assert_eq!(world.links[IO].pipe.close, Some(false), "{name}");
             assert_eq!(
-                world.log.len() + world.held.len(),
+                world.log.len() + world.below.held.len(),
                 before,
                 "{name}: something new went below"
             );
@@ -109,7 +109,7 @@ fn a_close_by_the_controllers_in_every_state_gives_all_memory_back() {
             world.run();
             world.release_sends(IO);
             let after_send = reason == CloseReason::Reset;
-            assert_eq!(world.links[IO].close, Some(after_send), "{name}");
+            assert_eq!(world.links[IO].pipe.close, Some(after_send), "{name}");
             assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Asked(reason)));
             world.end();
         }
@@ -126,7 +126,7 @@ fn a_violation_in_every_state_gives_all_memory_back() {
         world.release_sends(IO);
         // In the midst of data the bytes are data, and in the midst of a header they are a command.
         let is_stream = ["data half there", "a direct receive", "half a header"].contains(&name);
-        assert!(is_stream || world.links[IO].close == Some(true), "{name}");
+        assert!(is_stream || world.links[IO].pipe.close == Some(true), "{name}");
         world.end();
     }
 }
@@ -139,7 +139,7 @@ fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_draine
     world.command_with(IO, Command::write(1, 0, 8, 4096), &pattern(4096, 0));
     let cc = Configuration(0).with_iosqes(6).with_iocqes(4);
     world.command(0, Command::property_set(0x14, cc.0).with_command_id(1));
-    assert!(world.links[IO].close.is_some(), "the reset closes the I/O queue");
+    assert!(world.links[IO].pipe.close.is_some(), "the reset closes the I/O queue");
     world.closed(IO);
     assert!(!world.links[IO].connection.is_gone(), "a write is below");
     assert_eq!(world.controllers.queue_count(), 2);
@@ -158,10 +158,10 @@ fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
     let (_, controller) = world.connect_admin(Digests::NONE);
     world.connect_io(Digests::NONE, controller, 1, 31, false);
     world.pass_for_controllers(Duration::from_millis(4900));
-    assert!(world.links.iter().all(|link| link.close.is_none()));
+    assert!(world.links.iter().all(|link| link.pipe.close.is_none()));
     world.pass_for_controllers(Duration::from_secs(20));
     for link in &world.links {
-        assert_eq!(link.close, Some(false));
+        assert_eq!(link.pipe.close, Some(false));
         let reason = Reason::Asked(CloseReason::KeepAliveExpired);
         assert_eq!(link.connection.reason(), Some(&reason));
     }
@@ -179,7 +179,7 @@ fn io_commands_keep_a_controller_alive() {
         world.pass_for_controllers(Duration::from_secs(4));
         world.command(IO, Command::read(1, 0, 1, 512));
     }
-    assert!(world.links.iter().all(|link| link.close.is_none()));
+    assert!(world.links.iter().all(|link| link.pipe.close.is_none()));
     world.end();
 }
 
@@ -189,7 +189,7 @@ fn the_loss_of_the_admin_queue_closes_the_io_queues() {
     let mut world = World::connected(Digests::NONE);
     world.with(0, |connection, ctx| connection.handle_lost(Loss::EndOfStream, ctx));
     world.run();
-    assert!(world.links[IO].close.is_some());
+    assert!(world.links[IO].pipe.close.is_some());
     world.end();
 }
 
@@ -199,7 +199,7 @@ fn a_refused_connect_is_answered_and_then_the_connection_closes() {
     let link = world.greet(Digests::NONE);
     let entry = world.connect(link, 1, 77, 31, false);
     assert_eq!(entry.status.code(), Status::CONNECT_INVALID_PARAMETERS.0);
-    assert_eq!(world.links[link].close, Some(true));
+    assert_eq!(world.links[link].pipe.close, Some(true));
     assert_eq!(world.links[link].connection.reason(), Some(&Reason::Answered));
     world.end();
 }
@@ -218,15 +218,15 @@ fn a_shutdown_flushes_the_volumes_in_the_name_of_the_admin_queue() {
     world.hold_requests = true;
     let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4).with_shn(1);
     world.command(0, Command::property_set(0x14, cc.0).with_command_id(1));
-    assert!(!world.held.is_empty());
+    assert!(!world.below.held.is_empty());
     world.end();
 }
 
 fn timed_out(world: &mut World, limit: Duration, which: TimeLimit) {
     world.pass(IO, limit - JUST_BEFORE);
-    assert_eq!(world.links[IO].close, None, "{which:?} too early");
+    assert_eq!(world.links[IO].pipe.close, None, "{which:?} too early");
     world.pass(IO, JUST_BEFORE);
-    assert!(world.links[IO].close.is_some(), "{which:?} did not end it");
+    assert!(world.links[IO].pipe.close.is_some(), "{which:?} did not end it");
     assert_eq!(world.links[IO].connection.reason(), Some(&Reason::TimedOut(which)));
 }
 
@@ -249,7 +249,7 @@ fn a_pdu_that_is_cut_by_every_receive_is_no_slow_pdu() {
         let next: Vec<u8> = pdu[30..].iter().chain(&pdu[..30]).copied().collect();
         world.send(IO, &next);
     }
-    assert_eq!(world.links[IO].close, None);
+    assert_eq!(world.links[IO].pipe.close, None);
     world.end();
 }
 
@@ -290,7 +290,7 @@ fn a_host_that_does_not_read_is_closed_unless_it_reads_a_little() {
     let now = world.now;
     world.links[IO].connection.handle_progress(now);
     timed_out(&mut world, SEND_PROGRESS, TimeLimit::Send);
-    assert_eq!(world.links[IO].close, Some(false));
+    assert_eq!(world.links[IO].pipe.close, Some(false));
     world.end();
 }
 
@@ -299,9 +299,9 @@ fn last_words_that_are_not_read_do_not_keep_a_connection() {
     let mut world = World::connected(Digests::NONE);
     world.links[IO].hold_sends = true;
     world.send(IO, &[0xff; 8]);
-    assert_eq!(world.links[IO].close, None, "the last words are out");
+    assert_eq!(world.links[IO].pipe.close, None, "the last words are out");
     world.pass(IO, SEND_PROGRESS);
-    assert_eq!(world.links[IO].close, Some(false));
+    assert_eq!(world.links[IO].pipe.close, Some(false));
     world.end();
 }
 

@@ -231,7 +231,7 @@ fn fua_reaches_the_volume() {
     world.hold_requests = true;
     let command = Command::write(1, 0, 1, 512).with_force_unit_access(true);
     world.command_with(IO, command, &[1; 512]);
-    let (_, request) = &world.held[0];
+    let (_, request) = &world.below.held[0];
     assert!(matches!(request.operation, block::Operation::Write { durable: true, .. }));
     world.end();
 }
@@ -259,7 +259,7 @@ fn commands_complete_in_the_order_of_the_volume() {
     for command_id in 0..4 {
         world.command(IO, Command::read(1, 0, 1, 512).with_command_id(command_id));
     }
-    world.held.make_contiguous().reverse();
+    world.below.held.make_contiguous().reverse();
     world.release_requests();
     world.run();
     let order: Vec<u16> = world

@@ -194,7 +194,7 @@ fn a_first_does_not_hold_memory_for_a_second_that_never_comes() {
     world.pass(IO, DATA_AFTER_R2T);
     assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
     assert_eq!(world.links[IO].connection.pages(), 0);
-    assert_eq!(world.links[IO].close, None);
+    assert_eq!(world.links[IO].pipe.close, None);
     world.end();
 }
 

@@ -38,7 +38,7 @@ fn refused(bytes: &[u8]) -> (u16, u32) {
     let link = world.accept();
     world.send(link, bytes);
     let term = world.said_one(link).term();
-    assert_eq!(world.links[link].close, Some(true));
+    assert_eq!(world.links[link].pipe.close, Some(true));
     assert!(matches!(world.links[link].connection.reason(), Some(Reason::Violation(_))));
     world.end();
     (term.fes.0, term.fei)
@@ -126,10 +126,10 @@ fn who_does_not_introduce_himself_in_time_is_closed() {
             world.greet_on(link, Digests::NONE);
         }
         world.pass(link, HANDSHAKE - core::time::Duration::from_nanos(1));
-        assert_eq!(world.links[link].close, None);
+        assert_eq!(world.links[link].pipe.close, None);
         assert!(world.links[link].connection.poll_timeout().is_some());
         world.pass(link, core::time::Duration::from_nanos(1));
-        assert!(world.links[link].close.is_some());
+        assert!(world.links[link].pipe.close.is_some());
         world.end();
     }
 }
@@ -142,7 +142,7 @@ fn a_connected_queue_that_is_idle_asks_for_no_wakening() {
             world.pass(link, core::time::Duration::from_secs(60));
         }
         assert_eq!(world.links[link].connection.poll_timeout(), None);
-        assert_eq!(world.links[link].close, None);
+        assert_eq!(world.links[link].pipe.close, None);
     }
     world.end();
 }

@@ -22,7 +22,7 @@ fn ends_with(make: impl Fn(&R2T) -> Vec<u8>) -> (u16, u32) {
     let bytes = make(&r2t);
     world.send(IO, &bytes);
     let term = world.said_one(IO).term();
-    assert_eq!(world.links[IO].close, Some(true));
+    assert_eq!(world.links[IO].pipe.close, Some(true));
     let header = usize::from(bytes[2]).clamp(8, bytes.len());
     assert_eq!(term.offending_header(), &bytes[..header.min(128)], "the header is sent back");
     assert!(world.log.is_empty());
@@ -87,7 +87,7 @@ fn data_after_the_last_are_refused() {
     let r2t = world.said_one(IO).r2t();
     world.grant(IO, &r2t, &pattern(4096, 0), 4096);
     world.send(IO, &host_data(&r2t, 0, &pattern(4096, 0), true, digests));
-    assert_eq!((world.said_one(IO).term().fes.0, world.held.len()), (1, 1));
+    assert_eq!((world.said_one(IO).term().fes.0, world.below.held.len()), (1, 1));
     world.end();
 }
 
@@ -146,7 +146,7 @@ fn more_commands_than_the_queue_has_entries_are_a_sequence_error() {
     for command_id in 0..8 {
         world.command(IO, Command::flush(1).with_command_id(command_id));
     }
-    assert!(world.links[IO].close.is_none());
+    assert!(world.links[IO].pipe.close.is_none());
     world.command(IO, Command::flush(1).with_command_id(8));
     assert_eq!(world.said_one(IO).term().fes, FatalErrorStatus::SEQUENCE_ERROR);
     world.end();
@@ -165,7 +165,7 @@ fn a_host_that_terminates_is_closed_at_once() {
         world.links[IO].cut = 13;
         world.send(IO, &bytes[..total]);
         assert!(world.said(IO).is_empty());
-        assert_eq!(world.links[IO].close, Some(false));
+        assert_eq!(world.links[IO].pipe.close, Some(false));
         assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Terminated(fes)));
         world.end();
     }
@@ -174,7 +174,7 @@ fn a_host_that_terminates_is_closed_at_once() {
 #[test]
 fn a_host_that_terminates_is_lent_nothing_any_more() {
     let mut world = World::connected(Digests::NONE);
-    world.lends = true;
+    world.below.lends = true;
     let mut bytes = capsule(Command::read(1, 0, 8, 4096), &[], Digests::NONE);
     let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
     let mut term = [0; TermReq::SIZE_MAX];
@@ -211,7 +211,7 @@ fn garbage_of_many_kinds_never_does_harm() {
         let mut world = World::connected(digests);
         world.links[IO].cut = 1 + random.below(3000) as usize;
         for _ in 0..12 {
-            if world.links[IO].close.is_some() {
+            if world.links[IO].pipe.close.is_some() {
                 break;
             }
             world.hold_requests = random.below(2) == 0;

@@ -35,7 +35,7 @@ fn a_capsule_without_memory_stops_the_stream_and_nothing_of_it_is_lost() {
         let data = pattern(4096, 8);
         world.command_with(IO, Command::write(1, 0, 8, 4096).with_command_id(1), &data);
         world.command(IO, Command::flush(1).with_command_id(2));
-        assert!(world.links[IO].paused && world.said(IO).is_empty());
+        assert!(world.links[IO].pipe.is_paused() && world.said(IO).is_empty());
         assert!(world.links[IO].connection.waits_for_memory());
         assert!(world.wake(IO), "there is none yet");
         give(&mut world, held);
@@ -58,7 +58,7 @@ fn reads_wait_in_line_while_the_stream_goes_on() {
     world.command(IO, Command::write(1, 0, 64, 32_768).with_command_id(4));
     world.command_with(IO, Command::write(1, 8, 1, 512).with_command_id(9), &[3; 512]);
     world.command(IO, Command::flush(1).with_command_id(10));
-    assert!(!world.links[IO].paused);
+    assert!(!world.links[IO].pipe.is_paused());
     let said = world.said(IO);
     assert_eq!((said[0].response().command_id, said[1].response().command_id), (9, 10));
     assert!(world.wake(IO));

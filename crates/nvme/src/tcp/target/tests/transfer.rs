@@ -158,7 +158,7 @@ fn a_large_write_is_asked_for_with_one_r2t() {
 fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
     let mut world = World::connected(Digests { header: true, data: true });
     for (bytes, directs) in [(TRANSFER_MAX, 1), (DIRECT_RECEIVE_MIN, 0)] {
-        world.links[IO].directs = 0;
+        world.links[IO].pipe.directs = 0;
         world.command(IO, write(0, bytes));
         let r2t = world.said_one(IO).r2t();
         let data = pattern(bytes as usize, 3);
@@ -166,7 +166,7 @@ fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
         let (head, rest) = pdu.split_at(1000);
         world.send(IO, head);
         world.send(IO, rest);
-        assert_eq!(world.links[IO].directs, directs);
+        assert_eq!(world.links[IO].pipe.directs, directs);
         assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
         assert!(world.volumes[0][..data.len()] == data[..]);
     }
@@ -296,7 +296,7 @@ fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
     let count = 2 * TURN_PDUS as usize + 10;
     world.send(IO, &one.repeat(count));
     assert_eq!(world.said(IO).len(), count);
-    assert_eq!(world.links[IO].yields, 2);
+    assert_eq!(world.links[IO].pipe.yields, 2);
     world.end();
 }
 

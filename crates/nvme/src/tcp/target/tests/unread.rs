@@ -78,13 +78,13 @@ fn replies_with_data_stop_the_stream_until_they_have_left() {
         let before = world.links[link].connection.counters().commands;
         flood(&mut world, link, command, 100);
         let taken = world.links[link].connection.counters().commands - before;
-        assert!(world.links[link].paused && taken < 100, "{command}: {taken} were taken");
+        assert!(world.links[link].pipe.is_paused() && taken < 100, "{command}: {taken} were taken");
         world.pass(link, Duration::from_secs(29));
-        assert!(world.links[link].close.is_none(), "it is slow, and does nothing wrong");
+        assert!(world.links[link].pipe.close.is_none(), "it is slow, and does nothing wrong");
         world.release_sends(link);
         let expected: Vec<_> = (0..100).map(|id| (id, Status::SUCCESS, bytes)).collect();
         assert_eq!(answers(&world.said(link)), expected, "{command}");
-        assert!(!world.links[link].paused);
+        assert!(!world.links[link].pipe.is_paused());
         world.end();
     }
 }
@@ -95,9 +95,9 @@ fn a_host_that_never_reads_is_closed_with_its_stream_stopped() {
     let (link, _) = admin_queue(&mut world, DISCOVERY, Digests::NONE);
     let command = Command::get_log(LogId::DISCOVERY, 0, 0, TRANSFER_MAX, true);
     flood(&mut world, link, command, 3000);
-    assert!(world.links[link].paused);
+    assert!(world.links[link].pipe.is_paused());
     world.pass(link, Duration::from_secs(31));
-    assert_eq!(world.links[link].close, Some(false));
+    assert_eq!(world.links[link].pipe.close, Some(false));
     world.end();
 }
 
@@ -107,7 +107,7 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
         world.with(link, |connection, ctx| connection.close(SessionEnd::ServerStopping, ctx));
         world.run();
         world.pass(link, LAST_SEND_PROGRESS);
-        assert_eq!(world.links[link].close, Some(false));
+        assert_eq!(world.links[link].pipe.close, Some(false));
     };
     let command = Command::get_log(LogId::DISCOVERY, 0, 0, TRANSFER_MAX, true);
     for violates in [false, true] {
@@ -130,7 +130,7 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
     world.run();
     world.pass(link, LAST_SEND_PROGRESS * 3 / 4);
     world.release_sends(link);
-    assert_eq!((world.said(link).len(), world.links[link].close), (60, Some(true)));
+    assert_eq!((world.said(link).len(), world.links[link].pipe.close), (60, Some(true)));
     world.end();
 }
 
@@ -144,9 +144,9 @@ fn unseen_answers_count_as_commands_outstanding() {
         // Those of the first piece leave as a batch, which the host may see; all others it has not seen.
         let first = 4096 / 72;
         flood(&mut world, link, command, first + DEPTH as u16);
-        assert!(world.links[link].close.is_none(), "{command} within the queue's depth");
+        assert!(world.links[link].pipe.close.is_none(), "{command} within the queue's depth");
         flood(&mut world, link, command, 1);
-        assert_eq!(world.links[link].close, None, "the last words are behind a batch");
+        assert_eq!(world.links[link].pipe.close, None, "the last words are behind a batch");
         world.release_sends(link);
         let mut said = world.said(link);
         let fes = said.pop().expect("the last words").term().fes;
@@ -161,7 +161,7 @@ fn reads_whose_data_are_the_answer_count_as_well() {
     let mut world = World::connected_with(Digests::NONE, DEPTH as u16 - 1, true);
     let read = Command::read(1, 0, 1, 512);
     flood(&mut world, IO, read, 4096 / 72 + DEPTH as u16);
-    assert!(world.links[IO].close.is_none());
+    assert!(world.links[IO].pipe.close.is_none());
     flood(&mut world, IO, read, 1);
     world.release_sends(IO);
     let fes = world.said(IO).pop().expect("the last words").term().fes;
@@ -185,7 +185,7 @@ fn a_host_that_reads_has_its_whole_queue_again_and_again() {
 fn reads_that_are_lent_count_while_nothing_has_left() {
     for flow_control_off in [false, true] {
         let mut world = World::connected_with(Digests::NONE, 7, flow_control_off);
-        world.lends = true;
+        world.below.lends = true;
         world.memory.lends = vec![vec![7; 512]];
         let read = capsule(Command::read(1, 0, 1, 512), &[], Digests::NONE);
         world.send(IO, &read.repeat(8));

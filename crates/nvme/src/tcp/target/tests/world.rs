@@ -1,24 +1,21 @@
 //! The world of the dialogues: a driver that keeps the contract, volumes, controllers, and what a host does with them.
 
-use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use block::{
-    BlockCount, BlockSize, Buffer, Completion, DiskId, Extent, Failure, Instant, MachineId, Memory,
-    Operation, Outcome, Pool, Request, ShardId, Submit, VolumeId, limits,
+    BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, Pool, ShardId, VolumeId, limits,
 };
-use contract::suite::Pages;
 use contract::{
-    ConnectionId, Direct, Endpoint, ListenerId, Next, SendBatch, SendSegment, SessionEffect,
-    SessionIdentity,
+    ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionEffect, SessionIdentity,
 };
+use testkit::nvme::hear;
+pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
+use testkit::pipe::{Pipe, Shown};
+use testkit::{Below, Pages, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
-use wire::nvme::{Command, Completion as Entry, Nqn};
+use wire::nvme::{Command, Completion as Entry};
 use wire::nvme_tcp::{Digests, ICReq, R2T};
-
-use super::host::hear;
-pub(super) use super::host::{Said, capsule, host_data, pattern, seal};
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
@@ -32,40 +29,20 @@ pub(super) const VOLUME: usize = 2 << 20;
 /// A connection with its driver and its host.
 pub(super) struct Link {
     pub(super) connection: Connection,
-    inbound: Vec<u8>,
-    at_least: usize,
-    direct: Option<(Direct, u32)>,
-    pub(super) paused: bool,
+    pub(super) pipe: Pipe,
     pub(super) sent: Vec<u8>,
     /// Bytes of each batch.
     pub(super) batches: Vec<usize>,
-    out: Option<SendBatch>,
     /// Whether batches stay out.
     pub(super) hold_sends: bool,
-    pub(super) close: Option<bool>,
-    closed: bool,
     pub(super) digests: Digests,
-    pub(super) directs: usize,
-    /// Turns whose budget was used up.
-    pub(super) yields: usize,
     /// Bytes shown at once at most.
     pub(super) cut: usize,
 }
 
-/// Keeps requests, and may say that memory lends.
-struct Below<'a> {
-    requests: &'a mut Vec<(VolumeId, Request)>,
-    lends: bool,
-}
-
-impl Submit for Below<'_> {
-    fn submit(&mut self, volume: VolumeId, request: Request) {
-        self.requests.submit(volume, request);
-    }
-
-    fn find_loan(&mut self, _: VolumeId, at: Extent, _: &dyn Memory) -> Option<(DiskId, Extent)> {
-        self.lends.then_some((DiskId(0), at))
-    }
+/// Some bytes that say where they belong.
+pub(super) fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 31 + i / 251 + seed * 17) as u8).collect()
 }
 
 /// All of it.
@@ -74,14 +51,11 @@ pub(super) struct World {
     pub(super) memory: Pages,
     pub(super) pool: Pool,
     pub(super) controllers: Controllers,
-    pub(super) requests: Vec<(VolumeId, Request)>,
-    /// Whether all that is read is said to lie in memory that can be lent.
-    pub(super) lends: bool,
+    pub(super) below: Below,
     pub(super) links: Vec<Link>,
     pub(super) volumes: Vec<Vec<u8>>,
-    /// Requests wait here until the test lets them go.
+    /// Whether requests wait until the test lets them go.
     pub(super) hold_requests: bool,
-    pub(super) held: VecDeque<(VolumeId, Request)>,
     /// What the next request ends with, instead of being carried out.
     pub(super) fail_next: Option<Failure>,
     /// Names of the operations that were carried out.
@@ -107,10 +81,6 @@ pub(super) fn namespace(nsid: u32, volume: u32, read_only: bool) -> Namespace {
     }
 }
 
-pub(super) fn nqn(name: &str) -> Nqn {
-    Nqn::new(name).expect("a valid name")
-}
-
 impl World {
     /// A pool of the smallest size; namespace 1 on volume 0, namespace 2 read-only on volume 1, namespace 5 on volume 2.
     pub(super) fn new() -> World {
@@ -131,12 +101,10 @@ impl World {
             memory: Pages::default(),
             pool: Pool::new(limits::POOL_PAGES_MIN),
             controllers,
-            requests: Vec::new(),
-            lends: false,
+            below: Below::default(),
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
             hold_requests: false,
-            held: VecDeque::new(),
             fail_next: None,
             log: Vec::new(),
             settings: Settings::default(),
@@ -154,19 +122,11 @@ impl World {
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.links.push(Link {
             connection: Connection::new(self.now, identity, id, endpoint, self.settings),
-            inbound: Vec::new(),
-            at_least: 1,
-            direct: None,
-            paused: false,
+            pipe: Pipe::default(),
             sent: Vec::new(),
             batches: Vec::new(),
-            out: None,
             hold_sends: false,
-            close: None,
-            closed: false,
             digests: Digests::NONE,
-            directs: 0,
-            yields: 0,
             cut: usize::MAX,
         });
         index
@@ -177,13 +137,12 @@ impl World {
         link: usize,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> R {
-        let mut below = Below { requests: &mut self.requests, lends: self.lends };
         let mut ctx = Context {
             now: self.now,
             memory: &mut self.memory,
             pool: &mut self.pool,
             shared: &mut self.controllers,
-            below: &mut below,
+            below: &mut self.below,
         };
         act(&mut self.links[link].connection, &mut ctx)
     }
@@ -191,7 +150,7 @@ impl World {
     /// Sends bytes of the host; all there is to do is done.
     pub(super) fn send(&mut self, link: usize, bytes: &[u8]) {
         for piece in bytes.chunks(self.links[link].cut) {
-            self.links[link].inbound.extend_from_slice(piece);
+            self.links[link].pipe.receive(piece);
             self.run();
         }
     }
@@ -215,88 +174,42 @@ impl World {
     }
 
     fn receive(&mut self, link: usize) -> bool {
-        let state = &mut self.links[link];
-        if state.close.is_some() || state.paused {
-            return false;
-        }
-        if let Some((direct, done)) = &mut state.direct {
-            let count = state.inbound.len().min((direct.length - *done) as usize);
-            if count == 0 {
-                return false;
+        let Link { connection, pipe, .. } = &mut self.links[link];
+        pipe.show(&mut self.memory, |shown, memory| {
+            let mut ctx = Context {
+                now: self.now,
+                memory,
+                pool: &mut self.pool,
+                shared: &mut self.controllers,
+                below: &mut self.below,
+            };
+            match shown {
+                Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),
+                Shown::Direct(direct) => {
+                    Receive { consumed: 0, next: connection.handle_direct(direct, &mut ctx) }
+                }
             }
-            let bytes: Vec<u8> = state.inbound.drain(..count).collect();
-            self.memory.write(&mut direct.buffer, direct.at + *done, &bytes);
-            *done += count as u32;
-            if *done == direct.length {
-                let (direct, _) = state.direct.take().expect("it is under way");
-                let next = self.with(link, |connection, ctx| connection.handle_direct(direct, ctx));
-                self.next(link, next, None);
-            }
-            return true;
-        }
-        if state.inbound.is_empty() || state.inbound.len() < state.at_least {
-            return false;
-        }
-        let bytes = state.inbound.clone();
-        let receive = self.with(link, |connection, ctx| connection.handle_received(&bytes, ctx));
-        assert!(receive.consumed <= bytes.len());
-        self.links[link].inbound.drain(..receive.consumed);
-        self.next(link, receive.next, Some(receive.consumed));
-        true
-    }
-
-    /// Obeys `next`. After a direct receive there may be bytes that the machine was not shown; else it saw them all.
-    fn next(&mut self, link: usize, next: Next, consumed: Option<usize>) {
-        let state = &mut self.links[link];
-        let shown = consumed.map_or(0, |_| state.inbound.len());
-        state.at_least = 1;
-        match next {
-            Next::Stream { at_least, at_most } => {
-                assert!(at_least as usize > shown, "it asks for what it was shown");
-                assert!(at_most > 0);
-                state.at_least = at_least as usize;
-            }
-            Next::Direct(direct) => {
-                assert_eq!(shown, 0, "what was shown was not consumed");
-                assert!(direct.length > 0 && !direct.buffer.is_reserved());
-                state.directs += 1;
-                state.direct = Some((direct, 0));
-            }
-            Next::Yield => {
-                assert!(consumed.is_some_and(|consumed| consumed > 0) && shown > 0);
-                state.yields += 1;
-            }
-            Next::Pause => state.paused = true,
-            Next::Idle => assert_eq!(shown, 0, "idle with bytes left"),
-        }
+        })
     }
 
     fn effects(&mut self, link: usize) -> bool {
-        if self.links[link].closed {
+        if self.links[link].pipe.closed {
             return false;
         }
         self.with(link, |connection, ctx| connection.settle(ctx));
         let mut moved = false;
         while let Some(effect) = self.links[link].connection.poll_effect() {
             moved = true;
-            let state = &mut self.links[link];
+            let Link { pipe, hold_sends, .. } = &mut self.links[link];
             match effect {
                 SessionEffect::Send(batch) => {
-                    assert!(state.out.is_none(), "two batches are out");
-                    state.out = Some(batch);
-                    if !state.hold_sends {
+                    pipe.send(batch);
+                    if !*hold_sends {
                         self.finish_send(link);
                     }
                 }
-                SessionEffect::Resume => {
-                    assert!(state.paused, "resumed without a pause");
-                    state.paused = false;
-                    state.at_least = 1;
-                }
-                SessionEffect::Close { after_send } => {
-                    assert!(state.close.is_none(), "closed twice");
-                    state.close = Some(after_send);
-                }
+                SessionEffect::Resume => pipe.resume(),
+                SessionEffect::Close { after_send } => pipe.end(after_send),
             }
         }
         moved
@@ -304,34 +217,17 @@ impl World {
 
     /// The batch that is out leaves.
     pub(super) fn finish_send(&mut self, link: usize) {
-        let Some(batch) = self.links[link].out.take() else { return };
-        let before = self.links[link].sent.len();
-        for segment in &batch.segments {
-            match *segment {
-                SendSegment::Head { start, length } => {
-                    let bytes = &batch.head[start as usize..(start + length) as usize];
-                    self.links[link].sent.extend_from_slice(bytes);
-                }
-                SendSegment::Data { buffer, at, length } => {
-                    let mut bytes = vec![0; length as usize];
-                    self.memory.read(&batch.buffers[buffer as usize], at, &mut bytes);
-                    self.links[link].sent.extend(bytes);
-                }
-                SendSegment::Zeros { length } => {
-                    self.links[link].sent.extend(core::iter::repeat_n(0, length as usize));
-                }
-            }
-        }
-        let length = self.links[link].sent.len() - before;
-        assert_eq!(length as u64, batch.length);
-        self.links[link].batches.push(length);
+        let Link { pipe, sent, batches, .. } = &mut self.links[link];
+        let Some((bytes, batch)) = pipe.leave(&self.memory) else { return };
+        sent.extend_from_slice(&bytes);
+        batches.push(bytes.len());
         self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
     }
 
     /// Bytes outside the pool that leave for a host, or wait to.
     pub(super) fn held(&self, link: usize) -> usize {
-        let Link { connection, out, .. } = &self.links[link];
-        connection.bytes_gathered() + out.as_ref().map_or(0, SendBatch::bytes_held)
+        let Link { connection, pipe, .. } = &self.links[link];
+        connection.bytes_gathered() + pipe.out.as_ref().map_or(0, SendBatch::bytes_held)
     }
 
     /// Lets the batch that is out go, and all that follows.
@@ -343,20 +239,14 @@ impl World {
 
     /// The driver has closed: what was lent comes back.
     pub(super) fn closed(&mut self, link: usize) {
-        let state = &mut self.links[link];
-        assert!(state.close.is_some(), "nobody asked to close");
-        let direct = state.direct.take().map(|(direct, _)| direct);
-        let batch = state.out.take();
-        state.closed = true;
+        let (direct, batch) = self.links[link].pipe.shut();
         self.with(link, |connection, ctx| connection.handle_closed(direct, batch, ctx));
         self.run();
     }
 
     fn serve(&mut self) -> bool {
-        let requests = core::mem::take(&mut self.requests);
-        let moved = !requests.is_empty();
-        self.held.extend(requests);
-        if !self.hold_requests {
+        let moved = !self.hold_requests && !self.below.held.is_empty();
+        if moved {
             self.release_requests();
         }
         moved
@@ -364,52 +254,16 @@ impl World {
 
     /// Carries out all requests that are held.
     pub(super) fn release_requests(&mut self) {
-        while let Some((volume, request)) = self.held.pop_front() {
-            let completion = self.carry_out(volume, request);
+        for _ in 0..self.below.held.len() {
+            let (at, request) = self.below.held.pop_front().expect("it was counted");
+            self.log.push(request.operation.name());
+            let bytes = &mut self.volumes[at.0 as usize];
+            let outcome = self.fail_next.take().map_or(Outcome::Done, Outcome::NotDone);
+            let completion = perform(bytes, request, outcome, &mut self.memory);
             let link = completion.ticket.machine.0 as usize;
             assert_eq!(completion.ticket.generation, 3);
             self.with(link, |connection, ctx| connection.handle_completion(completion, ctx));
         }
-    }
-
-    fn carry_out(&mut self, volume: VolumeId, mut request: Request) -> Completion {
-        self.log.push(request.operation.name());
-        if let Some(why) = self.fail_next.take() {
-            return request.complete(Outcome::NotDone(why));
-        }
-        let bytes = &mut self.volumes[volume.0 as usize];
-        let range = |extent: &block::Extent| extent.offset.0 as usize..extent.end().0 as usize;
-        let memory = &mut self.memory;
-        let mut outcome = Outcome::Done;
-        match &mut request.operation {
-            Operation::Read { extent, buffer } => {
-                assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
-                memory.write(buffer, 0, &bytes[range(extent)]);
-            }
-            Operation::Write { extent, buffer, .. } => {
-                assert_eq!(u64::from(buffer.phase()), extent.offset.0 % 4096);
-                memory.read(buffer, 0, &mut bytes[range(extent)]);
-            }
-            Operation::Compare { extent, buffer } => {
-                if let Some(at) = difference(memory, buffer, &bytes[range(extent)]) {
-                    outcome = Outcome::Miscompare(at);
-                }
-            }
-            Operation::CompareAndWrite { extent, expected, replacement, .. } => {
-                match difference(memory, expected, &bytes[range(extent)]) {
-                    Some(at) => outcome = Outcome::Miscompare(at),
-                    None => memory.read(replacement, 0, &mut bytes[range(extent)]),
-                }
-            }
-            Operation::WriteZeroes { extent, .. } => bytes[range(extent)].fill(0),
-            Operation::Discard { extents } => {
-                for extent in extents {
-                    bytes[range(extent)].fill(0);
-                }
-            }
-            Operation::Flush | Operation::Verify { .. } => {}
-        }
-        request.complete(outcome)
     }
 
     /// What the controllers have to say, as their shard would carry it.
@@ -597,7 +451,8 @@ impl World {
     /// Closes everything in every state and sees that nothing is left.
     pub(super) fn end(mut self) {
         for link in 0..self.links.len() {
-            if self.links[link].close.is_none() {
+            if self.links[link].pipe.is_open() {
+                self.links[link].pipe.lost = true;
                 let loss = contract::Loss::EndOfStream;
                 self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
                 self.run();
@@ -608,7 +463,7 @@ impl World {
             self.links[link].hold_sends = false;
             self.finish_send(link);
             self.run();
-            if !self.links[link].closed {
+            if !self.links[link].pipe.closed {
                 self.closed(link);
             }
             self.release_requests();
@@ -620,10 +475,4 @@ impl World {
         assert_eq!(self.memory.held(), 0, "pages are lost to the memory");
         assert_eq!(self.controllers.queue_count(), 0, "queues are left");
     }
-}
-
-fn difference(memory: &Pages, buffer: &Buffer, bytes: &[u8]) -> Option<u32> {
-    let mut expected = vec![0; buffer.len() as usize];
-    memory.read(buffer, 0, &mut expected);
-    expected.iter().zip(bytes).position(|(a, b)| a != b).map(|at| at as u32)
 }

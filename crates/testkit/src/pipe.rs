@@ -1,9 +1,9 @@
 //! The driver's side of one connection: what came and was not consumed, what the machine wants next, the batch that is out. It keeps
 //! the driver's half of the contract (`contract::Machine`) and checks the machine's half.
 
+use crate::Pages;
 use block::Memory;
 use contract::{Direct, Next, Receive, SendBatch, SendSegment};
-use sim::memory::SimMemory;
 
 /// One connection, seen from one of its ends.
 #[derive(Debug)]
@@ -13,13 +13,17 @@ pub struct Pipe {
     received: Vec<u8>,
     shown: usize,
     want: Want,
-    out: Option<SendBatch>,
+    /// The batch that is out.
+    pub out: Option<SendBatch>,
     /// Whether the machine closed, and whether after what is out.
     pub close: Option<bool>,
     /// Whether the machine was told of a loss.
     pub lost: bool,
     /// Whether the driver closed.
     pub closed: bool,
+    /// How often the machine wanted to receive directly, and how often it yielded.
+    pub directs: usize,
+    pub yields: usize,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,8 @@ impl Default for Pipe {
             close: None,
             lost: false,
             closed: false,
+            directs: 0,
+            yields: 0,
         }
     }
 }
@@ -60,6 +66,11 @@ impl Pipe {
     pub fn arrive(&mut self, count: usize) {
         let count = count.min(self.coming.len());
         self.received.extend(self.coming.drain(..count));
+    }
+
+    /// Bytes arrive.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
     }
 
     /// Whether the machine may be shown or told something.
@@ -80,8 +91,8 @@ impl Pipe {
     /// Shows what arrived, as often as the machine wants it within a turn. Returns whether it was shown anything.
     pub fn show(
         &mut self,
-        memory: &mut SimMemory,
-        mut machine: impl FnMut(Shown<'_>, &mut SimMemory) -> Receive,
+        memory: &mut Pages,
+        mut machine: impl FnMut(Shown<'_>, &mut Pages) -> Receive,
     ) -> bool {
         let mut moved = false;
         while self.is_open() && !self.lost {
@@ -118,12 +129,8 @@ impl Pipe {
                     moved = true;
                     let receive = machine(Shown::Bytes(&self.received[..visible]), memory);
                     assert!(receive.consumed <= visible, "consumed more than was shown");
-                    if let Next::Stream { at_least, .. } = receive.next {
-                        assert!(
-                            receive.consumed > 0 || at_least as usize > visible,
-                            "nothing of {visible} bytes was consumed, and {at_least} are enough"
-                        );
-                    }
+                    let yields = matches!(receive.next, Next::Yield);
+                    assert!(!yields || receive.consumed > 0, "a turn of nothing");
                     self.received.drain(..receive.consumed);
                     self.shown = visible - receive.consumed;
                     if self.take(receive.next) {
@@ -140,6 +147,11 @@ impl Pipe {
         let (want, yields) = match next {
             Next::Stream { at_least, at_most } => {
                 assert!(at_least > 0 && at_most > 0, "at least {at_least}, at most {at_most}");
+                assert!(
+                    at_least as usize > self.shown,
+                    "it was shown {} bytes, and {at_least} are enough",
+                    self.shown
+                );
                 let at_most = if at_most == u32::MAX { usize::MAX } else { at_most as usize };
                 (Want::Stream { at_least: at_least as usize, at_most }, false)
             }
@@ -150,9 +162,15 @@ impl Pipe {
             Next::Direct(direct) => {
                 assert_eq!(self.shown, 0, "a direct receive follows unconsumed bytes");
                 assert!(direct.length > 0, "a direct receive of nothing");
+                assert!(!direct.buffer.is_reserved(), "a direct receive without pages");
+                self.directs += 1;
                 (Want::Direct { direct, filled: 0 }, false)
             }
-            Next::Yield => (ANY, true),
+            Next::Yield => {
+                assert!(self.shown > 0, "it yields with nothing left");
+                self.yields += 1;
+                (ANY, true)
+            }
             Next::Pause => (Want::Pause, false),
         };
         self.want = want;
@@ -182,24 +200,9 @@ impl Pipe {
     }
 
     /// The batch that is out leaves: its bytes, and the batch for the machine.
-    pub fn leave(&mut self, memory: &SimMemory) -> Option<(Vec<u8>, SendBatch)> {
+    pub fn leave(&mut self, memory: &Pages) -> Option<(Vec<u8>, SendBatch)> {
         let batch = self.out.take()?;
-        let mut bytes = Vec::with_capacity(batch.length as usize);
-        for segment in &batch.segments {
-            match *segment {
-                SendSegment::Head { start, length } => {
-                    bytes.extend(&batch.head[start as usize..(start + length) as usize]);
-                }
-                SendSegment::Data { buffer, at, length } => {
-                    let from = bytes.len();
-                    bytes.resize(from + length as usize, 0);
-                    memory.read(&batch.buffers[buffer as usize], at, &mut bytes[from..]);
-                }
-                SendSegment::Zeros { length } => bytes.resize(bytes.len() + length as usize, 0),
-            }
-        }
-        assert_eq!(bytes.len() as u64, batch.length, "the length of a batch");
-        Some((bytes, batch))
+        Some((bytes_of(&batch, memory), batch))
     }
 
     /// The driver closes: what was lent, for the machine.
@@ -212,4 +215,24 @@ impl Pipe {
         };
         (direct, self.out.take())
     }
+}
+
+/// The bytes of a batch.
+pub fn bytes_of(batch: &SendBatch, memory: &Pages) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(batch.length as usize);
+    for segment in &batch.segments {
+        match *segment {
+            SendSegment::Head { start, length } => {
+                bytes.extend(&batch.head[start as usize..(start + length) as usize]);
+            }
+            SendSegment::Data { buffer, at, length } => {
+                let from = bytes.len();
+                bytes.resize(from + length as usize, 0);
+                memory.read(&batch.buffers[buffer as usize], at, &mut bytes[from..]);
+            }
+            SendSegment::Zeros { length } => bytes.resize(bytes.len() + length as usize, 0),
+        }
+    }
+    assert_eq!(bytes.len() as u64, batch.length, "the length of a batch");
+    bytes
 }

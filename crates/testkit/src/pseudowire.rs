@@ -3,21 +3,21 @@
 
 use std::collections::VecDeque;
 
-use crate::{
+use contract::{
     EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, MacAddress,
     OpenedFrame, Spread, Station, VirtualLinks,
 };
 
 /// Carries one virtual link over each real one.
 #[derive(Debug, Default)]
-pub struct Pipe {
+pub struct Pseudowire {
     real: Vec<Option<LinkFacts>>,
     news: VecDeque<(LinkId, Option<LinkFacts>)>,
     /// Frames that were put into others, and taken out.
     pub carried: u64,
 }
 
-impl Pipe {
+impl Pseudowire {
     /// Of its frames; a type for experiments (IEEE 802).
     pub const ETHER_TYPE: EtherType = EtherType(0x88b5);
     /// Stands between the outer header and the frame inside. AoE would take its first byte for a
@@ -29,7 +29,7 @@ impl Pipe {
 
     /// The virtual link over a real one.
     pub fn over(link: LinkId) -> LinkId {
-        LinkId(Pipe::FIRST + link.0)
+        LinkId(Pseudowire::FIRST + link.0)
     }
 
     /// What the real link takes so that the virtual one has this intake: the programs look at what
@@ -37,7 +37,7 @@ impl Pipe {
     pub fn around(intake: Intake) -> Intake {
         let inside = |program: Vec<Instruction>| -> Vec<Instruction> {
             let further = |mut one: Instruction| {
-                one.operand += if one.is_absolute_load() { Pipe::OVERHEAD } else { 0 };
+                one.operand += if one.is_absolute_load() { Pseudowire::OVERHEAD } else { 0 };
                 one
             };
             program.into_iter().map(further).collect()
@@ -47,19 +47,22 @@ impl Pipe {
             Spread::Steered(takes, steers) => Spread::Steered(inside(takes), inside(steers)),
             Spread::Each(programs) => Spread::Each(programs.into_iter().map(inside).collect()),
         };
-        Intake { ether_type: Pipe::ETHER_TYPE, spread }
+        Intake { ether_type: Pseudowire::ETHER_TYPE, spread }
     }
 }
 
-impl VirtualLinks for Pipe {
+impl VirtualLinks for Pseudowire {
     fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
-        assert!(link.0 < Pipe::FIRST, "a virtual link is no news to who carries it");
+        assert!(link.0 < Pseudowire::FIRST, "a virtual link is no news to who carries it");
         let index = link.0 as usize;
         self.real.resize(self.real.len().max(index + 1), None);
         self.real[index] = facts;
-        let inside =
-            |real: LinkFacts| LinkFacts { mtu: real.mtu - Pipe::OVERHEAD, vlan: None, ..real };
-        self.news.push_back((Pipe::over(link), facts.map(inside)));
+        let inside = |real: LinkFacts| LinkFacts {
+            mtu: real.mtu - Pseudowire::OVERHEAD,
+            vlan: None,
+            ..real
+        };
+        self.news.push_back((Pseudowire::over(link), facts.map(inside)));
     }
 
     fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)> {
@@ -67,24 +70,24 @@ impl VirtualLinks for Pipe {
     }
 
     fn takes(&self, ether_type: EtherType) -> bool {
-        ether_type == Pipe::ETHER_TYPE
+        ether_type == Pseudowire::ETHER_TYPE
     }
 
     fn decapsulate<'a>(&mut self, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
-        let bytes = frame.payload.strip_prefix(&Pipe::LABEL)?;
+        let bytes = frame.payload.strip_prefix(&Pseudowire::LABEL)?;
         self.carried += 1;
-        Some(InFrame { link: Pipe::over(frame.from.link), tag: None, bytes })
+        Some(InFrame { link: Pseudowire::over(frame.from.link), tag: None, bytes })
     }
 
     fn encapsulate(&mut self, batch: &mut FrameBatch) {
         for index in 0..batch.frames.len() {
             let frame = batch.frames[index];
-            let Some(link) = frame.link.0.checked_sub(Pipe::FIRST) else { continue };
+            let Some(link) = frame.link.0.checked_sub(Pseudowire::FIRST) else { continue };
             let Some(Some(facts)) = self.real.get(link as usize) else { continue };
             let [_, head] = batch.heads(&frame);
             let mac = MacAddress(head[..6].try_into().expect("a frame has addresses"));
             let to = Station::new(LinkId(link), mac);
-            batch.put_in_front(index, facts, &to, Pipe::ETHER_TYPE, &Pipe::LABEL);
+            batch.put_in_front(index, facts, &to, Pseudowire::ETHER_TYPE, &Pseudowire::LABEL);
             self.carried += 1;
         }
     }

@@ -11,7 +11,7 @@ use nvme::subsystem::{Hosts, Subsystem};
 use shard::{Export, ExportKey, Order};
 use wire::nvme::Nqn;
 
-use crate::raw_host::Seen;
+use super::raw_host::Seen;
 use crate::run::{MILLISECOND, Run, subsystem_name};
 
 /// So long after a refusal is known to all shards, what they took before may still be answered: connections close by mail.
@@ -126,7 +126,7 @@ fn visible(state: &State, host: &Nqn) -> BTreeSet<Nqn> {
 impl Run {
     /// Every host that there is, by name.
     fn all_hosts(&self) -> Vec<Nqn> {
-        let clients = (0..self.clients.len()).map(crate::clients::client_name);
+        let clients = (0..self.clients.len()).map(super::client_name);
         let raws = self.raw_hosts.iter().map(|raw| raw.name().clone());
         clients.chain(raws).chain(self.watchers.iter().map(|watcher| watcher.nqn.clone())).collect()
     }

@@ -8,12 +8,8 @@
 //! harness that can choose (the simulator) cuts, delays and shortens what it carries as it likes.
 //!
 //! Links have scenes of their own, over a [`Cable`].
-//!
-//! For the other side, tests of machines alone: [`Pages`] is the memory that they are lent, [`Pipe`] gives them virtual links.
 
 mod links;
-mod pages;
-mod pipe;
 mod scenes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,10 +23,8 @@ use block::{
 use wire::ethernet::EtherType;
 
 pub use links::{CABLE_SCENES, Cable, CableScene, End, run_cable};
-pub use pages::Pages;
-pub use pipe::Pipe;
 
-use crate::{
+use contract::{
     Ask, ConnectionId, Direct, DiskId, Effect, Event, FrameBatch, InFrame, LinkFacts, LinkId, Loss,
     Machine, Next, OutFrame, Receive, SendBatch, Station,
 };
@@ -569,10 +563,7 @@ pub const SCENES: &[(&str, Scene)] = &[
 /// Runs every scene, each on a harness of its own; says which, so that a failure is found.
 pub fn run<H: Harness>(mut make: impl FnMut() -> H) {
     for (name, scene) in SCENES {
-        #[allow(clippy::disallowed_macros)] // A test tells which scene it plays.
-        {
-            eprintln!("scene: {name}");
-        }
+        eprintln!("scene: {name}");
         scene(&mut make());
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use block::Random;
 use contract::Machine;
+use testkit::nvme::host::{Fault, Heard};
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ControllerStatus};
 use wire::nvme::feature::{AsyncEventMask, FeatureId};
@@ -19,7 +20,7 @@ use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Completion, Nqn};
 use wire::nvme_tcp::Digests;
 
-use super::line::{Line, Said};
+use super::line::Line;
 use super::work::Asked;
 use super::{MILLISECOND, PATIENCE, Step, configure, controller_status};
 use crate::world::World;
@@ -106,7 +107,7 @@ impl Watcher {
 
     /// How it is, in words.
     pub(crate) fn state(&self) -> String {
-        let asked = self.line.as_ref().map(|line| format!("{:?}", line.asked));
+        let asked = self.line.as_ref().map(|line| format!("{:?}", line.host.asked));
         format!("settled {}, asked {asked:?}", self.settled)
     }
 
@@ -126,8 +127,8 @@ impl Watcher {
         self.keep_on(world, now);
         // An event may never come.
         let waits = |line: &Line| {
-            let mut asked = line.asked.values();
-            !line.greeted || asked.any(|asked| !matches!(asked, Asked::Event))
+            let mut asked = line.host.asked.values();
+            line.host.greeting.is_none() || asked.any(|asked| !matches!(asked.what, Asked::Event))
         };
         let waits = self.line.as_ref().is_some_and(waits);
         if waits && now > self.heard_at + PATIENCE {
@@ -159,26 +160,20 @@ impl Watcher {
         }
         loop {
             let Some(line) = &mut self.line else { return Ok(()) };
-            let said = match line.next() {
-                Ok(Some(said)) => said,
+            let heard = match line.next() {
+                Ok(Some(heard)) => heard,
                 Ok(None) => break,
-                Err(why) if self.strict => return Err(format!("a watcher heard nonsense: {why}")),
-                Err(_) => {
+                Err(Fault::Garbled(_)) if !self.strict => {
                     self.leave(world, now);
                     return Ok(());
                 }
+                Err(why) => return Err(format!("a watcher heard nonsense: {why}")),
             };
-            match said {
-                Said::Greeted => self.connect(world),
-                Said::Data(header, bytes) => line.take_data(&header, &bytes)?,
-                Said::Term(_) if !self.strict => self.leave(world, now),
-                Said::Response(entry) => match line.asked.remove(&entry.command_id) {
-                    Some(asked) => self.answered(world, now, asked, &entry)?,
-                    None => return Err(format!("an answer to nothing: {entry}")),
-                },
-                Said::Grant(_) | Said::Term(_) => {
-                    return Err(format!("a watcher was told {said:?}"));
-                }
+            match heard {
+                Heard::Greeted(_) => self.connect(world),
+                Heard::Terminated(_) if !self.strict => self.leave(world, now),
+                Heard::Answered(asked, entry) => self.answered(world, now, asked.what, &entry)?,
+                heard => return Err(format!("a watcher was told {heard:?}")),
             }
         }
         if self.line.as_ref().is_some_and(|line| line.is_over(world)) {
@@ -260,9 +255,7 @@ impl Watcher {
                 self.ask(world, Command::async_event_request(), Asked::Event);
                 self.read(world, now);
             }
-            Asked::Page { start, bytes, received } => {
-                self.look(world, now, start, &bytes, received)?
-            }
+            Asked::Page { start, bytes } => self.look(world, now, start, &bytes)?,
             _ => {}
         }
         Ok(())
@@ -270,12 +263,13 @@ impl Watcher {
 
     fn read<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
         let line = self.line.as_ref().expect("it is connected");
-        if line.asked.values().any(|asked| matches!(asked, Asked::Page { .. })) {
+        let mut asked = line.host.asked.values();
+        if asked.any(|asked| matches!(asked.what, Asked::Page { .. })) {
             self.read_again = true;
             return;
         }
         let command = Command::get_log(LogId::DISCOVERY, 0, 0, PAGE as u32, false);
-        let asked = Asked::Page { start: now, bytes: vec![0; PAGE], received: 0 };
+        let asked = Asked::Page { start: now, bytes: vec![0; PAGE] };
         self.ask(world, command, asked);
     }
 
@@ -286,12 +280,8 @@ impl Watcher {
         now: u64,
         start: u64,
         bytes: &[u8],
-        received: usize,
     ) -> Result<(), String> {
         let wrong = |error: wire::ParseError| format!("a discovery log is wrong: {error}");
-        if received != PAGE {
-            return Err(format!("{received} bytes of a discovery log, {PAGE} were asked for"));
-        }
         let header = DiscoveryHeader::parse(bytes).map_err(wrong)?;
         let mut names = BTreeSet::new();
         for entry in bytes.chunks(DiscoveryEntry::SIZE).skip(1).take(header.records as usize) {

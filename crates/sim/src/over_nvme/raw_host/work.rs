@@ -2,13 +2,13 @@
 
 use contract::Machine;
 use nvme::io::COMPARE_AND_WRITE_MAX;
-use wire::nvme::command::{Fuse, SglDescriptor};
+use testkit::oracle::{Content, Oracle, WriteId};
+use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Completion, Status};
 
 use super::{RawHost, Step, bytes_of};
 use crate::client::Log;
 use crate::disk::SECTOR;
-use crate::oracle::{Content, Oracle, WriteId};
 use crate::world::World;
 
 use super::line::Line;
@@ -24,13 +24,11 @@ pub(super) enum Asked {
     /// Who the namespace is.
     Identify {
         bytes: Vec<u8>,
-        received: usize,
     },
     Read {
         start: u64,
         first: u64,
         bytes: Vec<u8>,
-        received: usize,
     },
     /// `over`: the target said that it aborted it.
     Write {
@@ -60,7 +58,6 @@ pub(super) enum Asked {
     Page {
         start: u64,
         bytes: Vec<u8>,
-        received: usize,
     },
     /// A watcher's: an event.
     Event,
@@ -73,9 +70,7 @@ impl core::fmt::Debug for Asked {
         match self {
             Asked::Step(step) => write!(f, "{step:?}"),
             Asked::Identify { .. } => f.write_str("Identify"),
-            Asked::Read { start, first, received, .. } => {
-                write!(f, "read at {first} since {start}, {received} bytes received")
-            }
+            Asked::Read { start, first, .. } => write!(f, "read at {first} since {start}"),
             Asked::Write { id, first, count, .. } => {
                 write!(f, "write {id} of {count} at {first}")
             }
@@ -133,9 +128,7 @@ impl RawHost {
             92..94 => {
                 // A first without second: the next command on the queue tells.
                 let bytes = bytes_of(self.manners.unit, 1);
-                let compare = Command::compare(NSID, first, 1, bytes as u32)
-                    .with_sgl(SglDescriptor::in_capsule(bytes as u32))
-                    .with_fuse(Fuse::FIRST);
+                let compare = Command::compare(NSID, first, 1, bytes as u32).with_fuse(Fuse::FIRST);
                 let data = vec![0x11; bytes];
                 self.lines[at].ask(world, &mut self.random, compare, &data, Asked::Single);
                 let asked = Asked::Flush { start: now };
@@ -155,7 +148,7 @@ impl RawHost {
     ) {
         let bytes = vec![0; bytes_of(self.manners.unit, count)];
         let command = Command::read(NSID, first, count as u32, bytes.len() as u32);
-        let asked = Asked::Read { start: now, first, bytes, received: 0 };
+        let asked = Asked::Read { start: now, first, bytes };
         self.lines[at].ask(world, &mut self.random, command, &[], asked);
     }
 
@@ -176,13 +169,10 @@ impl RawHost {
         (id, data)
     }
 
-    /// The command, with its data in the capsule or to be asked for.
-    fn carry(&mut self, command: Command, data: &[u8]) -> (Command, bool) {
+    /// What of a command's data lies in its capsule: all, or none, which is to be asked for.
+    fn inside(&mut self, data: &[u8]) -> Vec<u8> {
         let in_capsule = data.len() <= IN_CAPSULE_MAX && self.random.chance(1, 2);
-        match in_capsule {
-            true => (command.with_sgl(SglDescriptor::in_capsule(data.len() as u32)), true),
-            false => (command, false),
-        }
+        if in_capsule { data.to_vec() } else { Vec::new() }
     }
 
     fn write<M: Machine>(
@@ -196,8 +186,8 @@ impl RawHost {
         let (id, data) = self.begin_write(now, first, count);
         let durable = self.random.chance(1, 4);
         let command = Command::write(NSID, first, count as u32, data.len() as u32);
-        let (command, in_capsule) = self.carry(command.with_force_unit_access(durable), &data);
-        let with = if in_capsule { data.clone() } else { Vec::new() };
+        let command = command.with_force_unit_access(durable);
+        let with = self.inside(&data);
         let asked = Asked::Write { id, first, count, data, durable, over: false };
         self.lines[at].ask(world, &mut self.random, command, &with, asked);
     }
@@ -216,12 +206,9 @@ impl RawHost {
         let (blocks, bytes) = (count as u32, data.len() as u32);
         let compare = Command::compare(NSID, first, blocks, bytes).with_fuse(Fuse::FIRST);
         let write = Command::write(NSID, first, blocks, bytes).with_fuse(Fuse::SECOND);
-        let ((compare, compare_with), (write, write_with)) =
-            (self.carry(compare, &expected), self.carry(write, &data));
+        let (first_data, second_data) = (self.inside(&expected), self.inside(&data));
         let number = self.next_pair;
         self.next_pair += 1;
-        let first_data = if compare_with { expected.clone() } else { Vec::new() };
-        let second_data = if write_with { data.clone() } else { Vec::new() };
         let statuses = [None; 2];
         let pair = Pair { start: now, first, count, id, expected, data, statuses, over: false };
         self.pairs.insert(number, pair);
@@ -236,7 +223,7 @@ impl RawHost {
             .iter()
             .enumerate()
             .skip(1)
-            .flat_map(|(at, line)| line.asked.keys().map(move |id| (at, *id)))
+            .flat_map(|(at, line)| line.host.asked.keys().map(move |id| (at, *id)))
             .collect();
         if under_way.is_empty() {
             return;
@@ -261,16 +248,10 @@ impl RawHost {
                 unreachable!("steps are answered elsewhere")
             }
             Asked::Page { .. } | Asked::Event | Asked::Alive => unreachable!("a watcher's"),
-            Asked::Read { start, first, bytes, received, .. } => {
+            Asked::Read { start, first, bytes } => {
                 self.expect(status, "a read")?;
                 if !done {
                     return Ok(());
-                }
-                if received != bytes.len() {
-                    return Err(format!(
-                        "a read succeeded with {received} of {} bytes",
-                        bytes.len()
-                    ));
                 }
                 self.remember(first, &bytes);
                 self.log.push(Log::Read { start, end: now, first: first * unit, bytes });
@@ -330,7 +311,8 @@ impl RawHost {
             let (first, count) = (first * unit, count * unit);
             Log::End { at: now, id, first, count, done: false, durable: false }
         };
-        match self.lines.get_mut(line).and_then(|line| line.asked.get_mut(&command)) {
+        let asked = self.lines.get_mut(line).and_then(|line| line.host.asked.get_mut(&command));
+        match asked.map(|asked| &mut asked.what) {
             Some(Asked::Write { id, first, count, over, .. }) => {
                 *over = true;
                 self.log.push(end(*id, *first, *count));
@@ -412,7 +394,7 @@ impl RawHost {
     /// Nobody waits any more for what is asked on a line: nothing of it happens after `end`.
     pub(super) fn abandon(&mut self, line: &mut Line, end: u64) {
         let unit = self.manners.unit;
-        for asked in line.give_up().into_values() {
+        for asked in line.give_up() {
             let (id, first, count) = match asked {
                 Asked::Write { id, first, count, over: false, .. } => (id, first, count),
                 Asked::Pair { number, .. } => match self.pairs.remove(&number) {

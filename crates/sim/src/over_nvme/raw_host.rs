@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 
 use block::Random;
 use contract::Machine;
+use testkit::nvme::host::{Fault, Heard};
+use testkit::oracle::WriteId;
 use wire::nvme::fabrics::{
     Configuration, Connect, ConnectAttributes, ConnectData, ConnectResult, ControllerStatus,
     Register,
@@ -30,11 +32,9 @@ use wire::nvme_tcp::Digests;
 
 use crate::client::Log;
 use crate::disk::SECTOR;
-use crate::oracle::WriteId;
-use crate::swap::UUID;
+use crate::over_nvme::swap::UUID;
 use crate::world::World;
-pub(crate) use line::seal;
-use line::{Line, Said};
+use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
 
@@ -216,7 +216,7 @@ impl RawHost {
     /// How it is, in words.
     pub fn state(&self) -> String {
         let asked: Vec<String> =
-            self.lines.iter().map(|line| format!("{:?}", line.asked)).collect();
+            self.lines.iter().map(|line| format!("{:?}", line.host.asked)).collect();
         format!("{:?}, asked {}", self.phase, asked.join("; "))
     }
 
@@ -269,7 +269,7 @@ impl RawHost {
 
     /// Commands on I/O queues that are not answered.
     fn under_way(&self) -> usize {
-        self.lines.iter().skip(1).map(|line| line.asked.len()).sum()
+        self.lines.iter().skip(1).map(|line| line.host.asked.len()).sum()
     }
 
     fn begin<M: Machine>(&mut self, world: &mut World<M>, target: usize, now: u64) {
@@ -287,12 +287,14 @@ impl RawHost {
             if self.lines.get_mut(at).is_some_and(|line| line.take(world)) {
                 self.heard_at = now;
             }
-            while let Some(said) = self.lines.get_mut(at).and_then(|line| line.next().transpose()) {
-                let why = match said {
-                    Ok(Said::Term(term)) => format!("a raw host was terminated: {term:?}"),
-                    Err(why) => format!("a raw host heard nonsense: {why}"),
-                    Ok(said) => {
-                        self.handle(world, now, at, said)?;
+            while let Some(heard) = self.lines.get_mut(at).and_then(|line| line.next().transpose())
+            {
+                let why = match heard {
+                    Ok(Heard::Terminated(term)) => format!("a raw host was terminated: {term:?}"),
+                    Err(Fault::Garbled(why)) => format!("a raw host heard nonsense: {why}"),
+                    Err(Fault::Broken(why)) => return Err(why),
+                    Ok(heard) => {
+                        self.handle(world, now, at, heard)?;
                         continue;
                     }
                 };
@@ -311,10 +313,10 @@ impl RawHost {
         world: &mut World<M>,
         now: u64,
         at: usize,
-        said: Said,
+        heard: Heard<Asked>,
     ) -> Result<(), String> {
-        match said {
-            Said::Greeted => {
+        match heard {
+            Heard::Greeted(_) => {
                 let step = if at == 0 { Step::Connect } else { Step::Queue(at) };
                 let controller =
                     if at == 0 { ConnectData::CONTROLLER_ANY } else { self.controller };
@@ -336,24 +338,24 @@ impl RawHost {
                 self.lines[at].ask(world, &mut self.random, command, &data.emit(), asked);
                 Ok(())
             }
-            Said::Term(_) => unreachable!("a C2HTermReq ends the line"),
-            Said::Response(entry) => match self.lines[at].asked.remove(&entry.command_id) {
-                None => Err(format!("an answer to nothing: {entry}")),
-                Some(Asked::Step(step)) => self.stepped(world, now, step, &entry),
-                Some(Asked::Identify { bytes, .. }) => {
+            Heard::Terminated(_) => unreachable!("a C2HTermReq ends the line"),
+            Heard::Data { .. } => unreachable!("the line takes them"),
+            Heard::Answered(asked, entry) => match asked.what {
+                Asked::Step(step) => self.stepped(world, now, step, &entry),
+                Asked::Identify { bytes } => {
                     let seen = IdentifyNamespace::parse(&bytes).expect("a whole page");
                     self.identified(world, now, &seen);
                     Ok(())
                 }
-                Some(asked) => {
+                asked => {
                     self.deeds.answered += 1;
                     self.answered(now, asked, &entry)
                 }
             },
-            Said::Data(header, bytes) => self.lines[at].take_data(&header, &bytes),
-            Said::Grant(grant) => {
+            Heard::Granted(grant) => {
                 self.deeds.grants += 1;
-                self.lines[at].grant(now, grant, &mut self.random, &self.pairs)
+                self.lines[at].grant(now, grant, &mut self.random);
+                Ok(())
             }
         }
     }
@@ -397,7 +399,7 @@ impl RawHost {
             Step::Queue(at) => {
                 self.lines[at].live = true;
                 if self.lines.iter().skip(1).all(|line| line.live) {
-                    let asked = Asked::Identify { bytes: vec![0; IDENTIFY_SIZE], received: 0 };
+                    let asked = Asked::Identify { bytes: vec![0; IDENTIFY_SIZE] };
                     let command = Command::identify(Cns::NAMESPACE, NSID);
                     self.lines[0].ask(world, &mut self.random, command, &[], asked);
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use block::ShardId;
 
 use super::{Command, Harness, Part, Peer, PeerEnd, Report, Step, Then};
-use crate::{ConnectionId, DiskId, Loss};
+use contract::{ConnectionId, DiskId, Loss};
 
 /// A connection as both sides know it.
 #[derive(Clone, Copy)]

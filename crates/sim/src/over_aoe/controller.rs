@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 
 use block::Random;
 use contract::Machine;
+use testkit::aoe::Station;
 use wire::aoe::{
     Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, ErrorCode, Header,
     MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand,
 };
 use wire::ethernet::MacAddress;
 
-use crate::lan::{ADDRESS, frame};
+use super::lan::ADDRESS;
 use crate::world::World;
 
 const MILLISECOND: u64 = 1_000_000;
@@ -82,7 +83,6 @@ enum What {
 #[derive(Debug)]
 struct Asked {
     what: What,
-    tag: u32,
     bytes: Vec<u8>,
     sent_at: u64,
 }
@@ -92,12 +92,10 @@ struct Asked {
 pub(crate) struct ControlHost {
     random: Random,
     station: usize,
-    mac: MacAddress,
-    target: MacAddress,
-    vlan: Option<u16>,
+    /// What it says and may hear.
+    speaker: Station,
     clients: Vec<Vec<MacAddress>>,
     asked: Option<Asked>,
-    next_tag: u32,
     next_at: u64,
     /// When it is woken.
     alarmed_at: u64,
@@ -114,20 +112,15 @@ impl ControlHost {
     pub(crate) fn new(
         random: Random,
         station: usize,
-        mac: MacAddress,
-        target: MacAddress,
-        vlan: Option<u16>,
+        speaker: Station,
         clients: Vec<Vec<MacAddress>>,
     ) -> ControlHost {
         ControlHost {
             random,
             station,
-            mac,
-            target,
-            vlan,
+            speaker,
             clients,
             asked: None,
-            next_tag: 1,
             next_at: 0,
             alarmed_at: 0,
             stopping: false,
@@ -162,9 +155,9 @@ impl ControlHost {
 
     /// Takes answers, asks again, asks anew.
     pub(crate) fn drive<M: Machine>(&mut self, world: &mut World<M>) -> Result<(), String> {
-        while let Some((from, message)) = world.receive_message(self.station) {
-            if from == self.target {
-                self.take(world.now, &message)?;
+        while let Some(frame) = world.receive_frame(self.station) {
+            if let Some((header, body)) = self.speaker.hear(&frame)? {
+                self.take(world.now, &header, &body)?;
             }
         }
         let now = world.now;
@@ -189,7 +182,7 @@ impl ControlHost {
     }
 
     fn some_clients(&mut self) -> BTreeSet<MacAddress> {
-        let mut list = BTreeSet::from([self.mac]);
+        let mut list = BTreeSet::from([self.speaker.mac]);
         for index in 0..self.clients.len() {
             if self.random.chance(3, 4) {
                 list.extend(&self.clients[index]);
@@ -270,11 +263,8 @@ impl ControlHost {
             }
             What::Reserve(command, list) => (Command::RESERVE, reserve(*command, list)),
         };
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        let header = Header::request(ADDRESS, command, tag).emit();
-        let bytes = frame(self.target, self.mac, self.vlan, &[&header[..], &body].concat());
-        self.asked = Some(Asked { what, tag, bytes, sent_at: now });
+        let bytes = self.speaker.ask(ADDRESS, command, &body);
+        self.asked = Some(Asked { what, bytes, sent_at: now });
     }
 
     /// An edit that makes this of the mask.
@@ -286,12 +276,9 @@ impl ControlHost {
         What::EditMask(list, edits)
     }
 
-    /// An answer came, or something else.
-    fn take(&mut self, now: u64, message: &[u8]) -> Result<(), String> {
-        let header = Header::parse(message).map_err(|why| format!("an answer of AoE: {why}"))?;
-        let is_mine = |asked: &mut Asked| header.flags.is_response() && header.tag == asked.tag;
-        let Some(Asked { what, sent_at, .. }) = self.asked.take_if(is_mine) else { return Ok(()) };
-        let body = &message[Header::SIZE..];
+    /// An answer came.
+    fn take(&mut self, now: u64, header: &Header, body: &[u8]) -> Result<(), String> {
+        let Asked { what, sent_at, .. } = self.asked.take().expect("it is answered once");
         if header.flags.is_error() {
             return self.refused(now, sent_at, what, header.error);
         }

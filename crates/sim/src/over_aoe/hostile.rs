@@ -5,6 +5,7 @@
 
 use block::Random;
 use contract::Machine;
+use testkit::aoe::frame;
 use wire::aoe::{
     Address, AtaArgument, Command, ConfigArgument, ConfigCommand, ErrorCode, Flags, Header,
     MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand, VERSION,
@@ -12,7 +13,7 @@ use wire::aoe::{
 use wire::ata::Opcode;
 use wire::ethernet::MacAddress;
 
-use crate::lan::{ADDRESS, frame};
+use super::lan::ADDRESS;
 use crate::world::World;
 
 /// The station.

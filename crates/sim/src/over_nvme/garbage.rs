@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 use block::Random;
 use contract::Machine;
+use testkit::nvme::capsule;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::LogId;
 use wire::nvme::{Command, Nqn};
-use wire::nvme_tcp::{CapsuleCommand, CapsuleResponse, Digests, ICReq, ICResp};
+use wire::nvme_tcp::{CapsuleResponse, Digests, ICReq, ICResp};
 
-use crate::raw_host::seal;
 use crate::world::World;
 
 /// A peer that is still connected.
@@ -192,9 +192,4 @@ fn admin_command(id: u16, digests: Digests, random: &mut Random) -> Vec<u8> {
         }
     };
     capsule(command.with_command_id(id), &[], digests)
-}
-
-fn capsule(command: Command, data: &[u8], digests: Digests) -> Vec<u8> {
-    let header = CapsuleCommand::new(command, digests, data.len() as u32).emit();
-    seal(&header, data, digests)
 }

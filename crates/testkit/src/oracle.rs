@@ -12,7 +12,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::disk::SECTOR;
+/// Bytes of a block: what is written atomically.
+pub const BLOCK: usize = 512;
 
 /// A write's number; 0 is what the disk held at first: zeros.
 pub type WriteId = u64;
@@ -151,7 +152,7 @@ impl Oracle {
         expected: &[u8],
     ) -> Result<(), String> {
         self.check(start, end, first, expected)?;
-        for (number, bytes) in (first..).zip(expected.chunks(SECTOR)) {
+        for (number, bytes) in (first..).zip(expected.chunks(BLOCK)) {
             let seen = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
             // One that is not over may be carried out again (docs/decisions/0006): then it is replaced twice.
             let is_replaced = |entry: &&mut Entry| {
@@ -205,14 +206,14 @@ impl Oracle {
 
     /// Fills `bytes` with what write `id` leaves in `count` blocks from `first` on.
     pub fn pattern(id: WriteId, first: u64, bytes: &mut [u8]) {
-        for (index, block) in bytes.chunks_mut(SECTOR).enumerate() {
+        for (index, block) in bytes.chunks_mut(BLOCK).enumerate() {
             fill(id, first + index as u64, block);
         }
     }
 
     /// Judges what a read from `start` to `end` returned.
     pub fn check(&mut self, start: u64, end: u64, first: u64, bytes: &[u8]) -> Result<(), String> {
-        for (index, seen) in bytes.chunks(SECTOR).enumerate() {
+        for (index, seen) in bytes.chunks(BLOCK).enumerate() {
             let number = first + index as u64;
             self.check_block(start, end, number, seen)
                 .map_err(|why| format!("block {number}, read from {start} to {end}: {why}"))?;
@@ -233,7 +234,7 @@ impl Oracle {
         let zeros = seen.iter().all(|byte| *byte == 0);
         let id = u64::from_le_bytes(seen[..8].try_into().expect("8 bytes"));
         if !zeros {
-            let mut expected = [0; SECTOR];
+            let mut expected = [0; BLOCK];
             fill(id, number, &mut expected);
             if seen != expected {
                 return Err(format!("torn, or not ours: begins with {:02x?}", &seen[..24]));
@@ -303,7 +304,7 @@ mod tests {
     use super::*;
 
     fn block(id: WriteId) -> Vec<u8> {
-        let mut bytes = vec![0; SECTOR];
+        let mut bytes = vec![0; BLOCK];
         if id > 0 {
             Oracle::pattern(id, 0, &mut bytes);
         }

@@ -7,7 +7,7 @@ use block::ShardId;
 use wire::ethernet::{EtherType, MacAddress};
 
 use super::{Command, FramePart, Report, Wrapping};
-use crate::{LinkFacts, LinkId, Station};
+use contract::{LinkFacts, LinkId, Station};
 
 /// A type for experiments (IEEE 802).
 const TYPE: EtherType = EtherType(0x88b5);
@@ -171,10 +171,7 @@ fn nothing_is_lent(cable: &mut dyn Cable, from: &End, to: &End) {
 /// Runs every scene, each on a cable of its own; says which, so that a failure is found.
 pub fn run_cable<C: Cable>(mut make: impl FnMut() -> C) {
     for (name, scene) in CABLE_SCENES {
-        #[allow(clippy::disallowed_macros)] // A test tells which scene it plays.
-        {
-            eprintln!("scene: {name}");
-        }
+        eprintln!("scene: {name}");
         scene(&mut make());
     }
 }

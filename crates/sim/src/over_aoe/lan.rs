@@ -6,19 +6,18 @@
 use aoe::initiator::TAG_PARTITIONS_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
-use contract::suite::Pipe;
 use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
 use shard::{AoeExport, ImportSettings, Mail, Order, StoreKey, StoredValue};
+use testkit::Pseudowire;
+use testkit::aoe::Station;
 use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
+use super::{ControlHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
-use crate::controller::ControlHost;
-use crate::hostile::Hostile;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
 use crate::scenario::{Lan, Setup};
-use crate::world::World;
 
 /// Where the volume is.
 pub(crate) const ADDRESS: Address = Address::new(7, 0);
@@ -64,7 +63,7 @@ impl Setup {
 /// The links that target and clients live on.
 fn links(lan: &Lan) -> Vec<LinkId> {
     let real = (0..lan.links).map(LinkId);
-    if lan.inside { real.map(Pipe::over).collect() } else { real.collect() }
+    if lan.inside { real.map(Pseudowire::over).collect() } else { real.collect() }
 }
 
 /// Where a client finds the target's volume over AoE.
@@ -99,21 +98,16 @@ impl Run {
                 let mtu = lan.mtus[self.random.below(lan.mtus.len() as u64) as usize];
                 let mac = mac_of(host, link);
                 let facts = LinkFacts { mac, mtu, vlan: lan.vlan, ring_frames: 64 };
-                let intake = if lan.inside { Pipe::around(intake) } else { intake };
+                let intake = if lan.inside { Pseudowire::around(intake) } else { intake };
                 self.world.plug(host, LinkId(link), link as usize, facts, intake);
             }
         }
         let macs = || clients.iter().map(|host| macs_of(*host, lan.links)).collect::<Vec<_>>();
         if lan.control {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST, 0));
-            let control = ControlHost::new(
-                self.random.fork(),
-                station,
-                MacAddress(mac_of(CONTROL_HOST, 0)),
-                MacAddress(mac_of(TARGET, 0)),
-                lan.vlan,
-                macs(),
-            );
+            let (own, target) = (mac_of(CONTROL_HOST, 0), mac_of(TARGET, 0));
+            let speaker = Station::new(MacAddress(own), MacAddress(target), lan.vlan);
+            let control = ControlHost::new(self.random.fork(), station, speaker, macs());
             self.lan.controller = Some(control);
         }
         if self.setup.faults.hostile_ms > 0 {
@@ -220,36 +214,5 @@ impl Run {
 pub(crate) fn disturb(run: &mut Run) {
     if let Some(hostile) = &mut run.lan.hostile {
         hostile.send(&mut run.world);
-    }
-}
-
-/// A frame of AoE from one station to another.
-pub(crate) fn frame(
-    to: MacAddress,
-    from: MacAddress,
-    vlan: Option<u16>,
-    message: &[u8],
-) -> Vec<u8> {
-    let mut bytes = [to.0, from.0].concat();
-    if let Some(vlan) = vlan {
-        bytes.extend([0x81, 0x00]);
-        bytes.extend(vlan.to_be_bytes());
-    }
-    bytes.extend([0x88, 0xa2]);
-    bytes.extend(message);
-    bytes.resize(bytes.len().max(60), 0);
-    bytes
-}
-
-impl<M: contract::Machine> World<M> {
-    /// A frame for a station: who sent it, and what stands behind the EtherType; `None` when none came that is AoE.
-    pub(crate) fn receive_message(&mut self, station: usize) -> Option<(MacAddress, Vec<u8>)> {
-        loop {
-            let (_, bytes) = crate::ethernet::untag(self.receive_frame(station)?);
-            if bytes.len() >= 14 && bytes[12..14] == [0x88, 0xa2] {
-                let from = MacAddress(bytes[6..12].try_into().expect("6 bytes"));
-                return Some((from, bytes[14..].to_vec()));
-            }
-        }
     }
 }
