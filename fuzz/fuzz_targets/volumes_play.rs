@@ -176,6 +176,8 @@ impl Play {
             27 => {
                 // A reopened disk, on one shard after the other.
                 let disk = choices.below(3);
+                self.disks[disk].mend();
+                self.disks[disk].mended();
                 let facts = self.disks[disk].facts();
                 self.volumes[shard].renew_disk(DiskId(disk as u32), facts);
             }
