@@ -16,7 +16,7 @@ use block::checksum::crc32c;
 use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
 use block::pool::Class;
 use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot};
-use volume::reservation::{Access, Scheme};
+use reservation::{Access, Registrant};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
@@ -102,12 +102,16 @@ impl Target {
         let opcode = Opcode(argument.command_status);
         let direction = opcode.direction();
         let exported = self.exported(id);
-        if let Some(reservation) = &exported.reservation {
-            let access = if direction == Direction::Out { Access::Write } else { Access::Read };
-            let allowed = reservation.allows(Scheme::Mac, &received.from.mac.0, access);
-            if !allowed && opcode != Opcode::IDENTIFY_DEVICE {
-                return self.refuse(received, id, ErrorCode::RESERVED);
+        let access = match (direction, opcode) {
+            (Direction::Out, _) | (_, Opcode::FLUSH_CACHE | Opcode::FLUSH_CACHE_EXT) => {
+                Access::Write
             }
+            _ => Access::Read,
+        };
+        let who = Some(Registrant::Mac(received.from.mac.0));
+        let is_allowed = ctx.reservations.allows(exported.export.volume, who, access);
+        if !is_allowed && opcode != Opcode::IDENTIFY_DEVICE {
+            return self.refuse(received, id, ErrorCode::RESERVED);
         }
         let asked = Asked { received, id, argument };
         match (direction, opcode) {
@@ -352,12 +356,19 @@ impl Target {
         }
     }
 
-    /// A command that waited goes below.
+    /// A command that waited goes below, unless it has been reserved against meanwhile.
     pub(super) fn relaunch(&mut self, slot: Slot, ctx: &mut Context<'_>) {
         let flight = self.flights.get_mut(slot).expect(FILLED);
-        let mut operation = *flight.held.take().expect("who waits holds what it asks");
         let exported = self.exports[flight.export.0 as usize].as_deref_mut().expect("it was found");
         let active = &mut exported.active[flight.place as usize];
+        let (volume, who) = (exported.export.volume, Some(active.registrant()));
+        if !ctx.reservations.allows(volume, who, active.access()) {
+            let Reply { to, head } = flight.reply;
+            self.counters.refused += 1;
+            self.send(&Reply { to, head: head.refused(ErrorCode::RESERVED) });
+            return self.drop_waiting(slot, ctx);
+        }
+        let mut operation = *flight.held.take().expect("who waits holds what it asks");
         active.stage = Stage::Running;
         if active.changes {
             let key = key(active, flight.export, flight.kind, flight.shape, flight.crc);
@@ -365,7 +376,6 @@ impl Target {
             flight.record = exported.remember(&mut self.repeats, ctx.now, &key, kind);
         }
         flight.durable = exported.wants_durable(exported.active.len() - 1, &mut operation);
-        let volume = exported.export.volume;
         self.submit(slot, volume, operation, ctx);
     }
 

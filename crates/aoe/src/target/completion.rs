@@ -90,9 +90,9 @@ impl Target {
         batch.push_with_data(facts, &to, EtherType::AOE, head.bytes(), (number, 0, length));
     }
 
-    /// Answers the reads whose data can be lent.
+    /// Answers the reads whose data can be lent: before anything happens that they must not see.
     #[inline]
-    pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
+    pub fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
         Loan::foresee(&loans, ctx.memory);
         for loan in loans.drain(..) {
@@ -106,13 +106,9 @@ impl Target {
     #[inline]
     fn came_back(&mut self, id: ExportId, ctx: &mut Context<'_>) {
         let exported = self.exported(id);
-        let (waits, drains, removed) =
-            (!exported.waiting.is_empty(), exported.draining, exported.removed);
+        let (waits, removed) = (!exported.waiting.is_empty(), exported.removed);
         if waits {
             self.start_waiting(id, ctx);
-        }
-        if drains {
-            self.check_drains();
         }
         if removed {
             self.forget_if_drained(id);

@@ -161,15 +161,15 @@ fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
     world.come(&write(A, 3, 5, 3, 1));
     world.run();
     assert_eq!(world.below.len(), 2);
-    // What waits is refused at once; the one below is awaited; the own one is no matter.
-    let sent = world.ask(&reserve(A, 2, &[A]));
-    assert_eq!(sent.iter().map(|f| (tag_of(f), f[14])).collect::<Vec<_>>(), [(2, 0x1c)]);
+    // The one below is awaited; the own one is no matter.
+    world.silence(&reserve(A, 2, &[A]));
     assert_eq!(world.answer(&write(B, 4, 9, 4, 1))[14..16], [0x1c, 6]);
     // Asked again meanwhile: it is under way.
     world.silence(&reserve(A, 2, &[A]));
     world.answer_below(0, Outcome::NotDone(Failure::MediumWrite));
-    let tags: Vec<u32> = world.take().iter().map(|frame| tag_of(frame)).collect();
-    assert_eq!(tags, [1, 88]);
+    // What waited behind it is refused where it would have started.
+    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
+    assert_eq!(tags, [(1, 0x18), (2, 0x1c), (88, 0x18)]);
     assert_eq!(world.below.len(), 1);
     world.answer_below(0, Outcome::Done);
     assert_eq!(world.take().len(), 1);
@@ -183,17 +183,13 @@ fn a_stored_reservation_holds_from_the_start() {
     let size = block::ByteCount(SECTORS * 512);
     let export = crate::Export::new(ADDRESS, &[LINK], block::VolumeId(0), size);
     let control = "config 61 mask".parse().unwrap();
-    world.target.add_export(EXPORT, export.clone(), control, &by_mac(&[A])).unwrap();
+    world.target.add_export(EXPORT, export.clone(), control).unwrap();
+    world.in_force.set(export.volume, by_mac(&[A]));
     world.run();
     world.sent.clear();
     assert_eq!(world.answer(&read(B, 1, 0, 1))[14..16], [0x1c, 6]);
     assert_eq!(world.answer(&config(OWN, B, 1, 0, &[]))[30..33], [0, 1, b'a']);
     // The address is taken.
-    let again = world.target.add_export(
-        crate::ExportId(1),
-        export,
-        Default::default(),
-        &Default::default(),
-    );
+    let again = world.target.add_export(crate::ExportId(1), export, Default::default());
     assert_eq!(again, Err(LINK));
 }
