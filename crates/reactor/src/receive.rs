@@ -1,7 +1,7 @@
 //! Receive buffers: a shard's few large ones, small ones for when those are lent, and the line before them.
 //!
 //! One receive should take everything there is, so the buffers are large and few. A connection holds one only while bytes
-//! wait in it or a receive is posted. When the large ones are lent, small ones serve, which hold any capsule; when these
+//! wait in it or a receive is posted. When the large ones are lent, small ones serve, which hold any command with its data; when these
 //! are lent too, connections wait in line, and those that stall within a PDU have what they hold *stowed*: moved to
 //! memory of its exact size, much less than the kernel holds for the same socket.
 //!
@@ -12,13 +12,8 @@
 
 use std::collections::VecDeque;
 
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, RECEIVE_BUFFER};
+use block::limits::{RECEIVE_BUFFER, RECEIVE_BUFFER_SMALL};
 use block::table::Slot;
-
-/// A small buffer holds a capsule, or a payload that is not received directly, with headers and digests.
-pub(crate) const SMALL: u32 = 24 << 10;
-
-const _: () = assert!(SMALL > CAPSULE_DATA_MAX + 4096 && SMALL > DIRECT_RECEIVE_MIN + 4096);
 
 /// A receive buffer and what of it is filled.
 pub(crate) struct Stage {
@@ -130,7 +125,7 @@ impl Lender {
     /// So many large buffers, and as many bytes of small ones, made when they are first lent.
     pub(crate) fn new(large: usize) -> Lender {
         let large = large.max(1);
-        let small = large * (RECEIVE_BUFFER / SMALL) as usize;
+        let small = large * (RECEIVE_BUFFER / RECEIVE_BUFFER_SMALL) as usize;
         Lender {
             large_free: Vec::new(),
             large_left: large,
@@ -145,8 +140,9 @@ impl Lender {
     /// A buffer that holds at least `least` bytes.
     #[inline]
     pub(crate) fn lend(&mut self, least: u32) -> Option<Stage> {
-        let stage =
-            self.take_large().or_else(|| if least <= SMALL { self.take_small() } else { None })?;
+        let stage = self
+            .take_large()
+            .or_else(|| if least <= RECEIVE_BUFFER_SMALL { self.take_small() } else { None })?;
         self.lent += 1;
         Some(stage)
     }
@@ -173,7 +169,7 @@ impl Lender {
 
     /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0: it holds too much.
     pub(crate) fn stow(&mut self, stage: &mut Stage) -> u32 {
-        if stage.is_stowed() || stage.len() > SMALL {
+        if stage.is_stowed() || stage.len() > RECEIVE_BUFFER_SMALL {
             return 0;
         }
         let mut own = Stage::new(stage.len(), Size::Own);
@@ -237,7 +233,7 @@ impl Lender {
             return Some(stage);
         }
         self.small_left = self.small_left.checked_sub(1)?;
-        Some(Stage::new(SMALL, Size::Small))
+        Some(Stage::new(RECEIVE_BUFFER_SMALL, Size::Small))
     }
 }
 
@@ -272,10 +268,10 @@ mod tests {
     fn when_the_large_ones_are_lent_small_ones_serve() {
         let mut lender = Lender::new(1);
         let large = lender.lend(1).unwrap();
-        assert_eq!(lender.lend(1).unwrap().capacity(), SMALL);
-        assert!(lender.lend(SMALL + 1).is_none());
+        assert_eq!(lender.lend(1).unwrap().capacity(), RECEIVE_BUFFER_SMALL);
+        assert!(lender.lend(RECEIVE_BUFFER_SMALL + 1).is_none());
         lender.give(large);
-        assert_eq!(lender.lend(SMALL + 1).unwrap().capacity(), RECEIVE_BUFFER);
+        assert_eq!(lender.lend(RECEIVE_BUFFER_SMALL + 1).unwrap().capacity(), RECEIVE_BUFFER);
     }
 
     #[test]
@@ -310,7 +306,7 @@ mod tests {
     fn more_than_a_small_buffer_is_not_stowed() {
         let mut lender = Lender::new(1);
         let mut stage = lender.lend(1).unwrap();
-        filled(&mut stage, &vec![7; SMALL as usize + 1]);
+        filled(&mut stage, &vec![7; RECEIVE_BUFFER_SMALL as usize + 1]);
         assert_eq!(lender.stow(&mut stage), 0);
         assert!(!stage.is_stowed());
     }
@@ -321,9 +317,9 @@ mod tests {
         let large = lender.lend(1).unwrap();
         let mut stage = lender.lend(1).unwrap();
         filled(&mut stage, b"begun");
-        assert!(!lender.exchange(&mut stage, SMALL + 1));
+        assert!(!lender.exchange(&mut stage, RECEIVE_BUFFER_SMALL + 1));
         lender.give(large);
-        assert!(lender.exchange(&mut stage, SMALL + 1));
+        assert!(lender.exchange(&mut stage, RECEIVE_BUFFER_SMALL + 1));
         assert_eq!((stage.capacity(), stage.unconsumed()), (RECEIVE_BUFFER, &b"begun"[..]));
         assert_eq!(lender.lent(), 1);
     }

@@ -46,11 +46,12 @@ use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
 use crate::control::Control;
-use crate::export::{BUFFERS_MAX, BUFFERS_MIN, Export, ExportId, Hosts};
+use crate::export::{Export, ExportId, Hosts};
 use crate::head::Reply;
+use crate::limits::{BUFFERS_MAX, BUFFERS_MIN, EXPORTS_MAX};
 use crate::outbox::Outbox;
 
-pub use change::{Ask, RESERVE_MAX};
+pub use change::Ask;
 use change::{Drain, Pending};
 pub use counters::{Counters, Drops};
 use flights::{Active, Flight};
@@ -145,8 +146,6 @@ struct Accounts {
 }
 
 const ACCOUNTS: usize = 8;
-/// Numbers of exports are small, so that marks hold them.
-const EXPORTS_MAX: u32 = 1 << 24;
 
 impl Accounts {
     /// The account whose turn it is.

@@ -4,7 +4,7 @@
 //! Errors: a status, answered at once; the connection stays. Spec: NVMe base, "Submission Queue Entry", "Command
 //! capsules"; NVMe/TCP, "Command data buffers", "R2T". Not here: fused pairs (`fused`).
 
-use block::limits::{CAPSULE_DATA_MAX, LOANS_TOGETHER};
+use block::limits::LOANS_TOGETHER;
 use block::{Loan, Operation, VolumeId};
 use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
@@ -15,6 +15,7 @@ use super::{Connection, Context, Fused, Reason};
 use crate::controllers::health::Origin;
 use crate::controllers::{Answer, QueueView, Reply};
 use crate::io::{self, Payload, Work};
+use crate::limits::CAPSULE_DATA_MAX;
 
 /// Which way the data of an admin or Fabrics command go: bits 1:0 of OPC or FCTYPE.
 fn direction(command: &Command) -> u8 {

@@ -8,7 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use block::Instant;
-use block::limits::{DATA_AFTER_R2T, HANDSHAKE, LAST_SEND_PROGRESS, PDU_COMPLETE};
+use block::limits::LAST_SEND_PROGRESS;
 use contract::{Direct, Loss, SendBatch, SessionEnd};
 use wire::nvme::Status;
 use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
@@ -16,6 +16,7 @@ use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
 use super::slots::State;
 use super::{Connection, Context, Fused, Phase};
 use crate::controllers::CloseReason;
+use crate::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE};
 use crate::tcp::pdu_stream::Violation;
 
 /// After so long without a command the tables of a connection are given back.

@@ -107,7 +107,7 @@ impl Connection {
             self.ask_for_data(slot, ctx);
         }
         self.fused = Fused::Pending(slot);
-        self.arm(ctx.now + block::limits::DATA_AFTER_R2T);
+        self.arm(ctx.now + crate::limits::DATA_AFTER_R2T);
         Ok(true)
     }
 

@@ -5,13 +5,14 @@
 //! stream goes on whatever the peer does; buffers of transfers may hang on H2CData further back in the same stream, and
 //! nobody in the stream waits for those.
 
-use block::limits::{DATA_AFTER_R2T, DIRECT_RECEIVE_MIN};
+use block::limits::DIRECT_RECEIVE_MIN;
 use block::{Buffer, Class, Operation, VolumeId};
 use wire::nvme::{Command, Status};
 
 use super::slots::{Below, Grant, Incoming, Judged, Kind, State};
 use super::{Connection, Context};
 use crate::io::{self, Payload, Work};
+use crate::limits::DATA_AFTER_R2T;
 use crate::subsystem::Namespace;
 
 /// Memory that the capsule at the front of the stream needs: `count` buffers of one length and phase.
@@ -51,7 +52,7 @@ impl Connection {
     fn reserve(&mut self, need: Need, ctx: &mut Context<'_>) -> bool {
         self.give_reserved(ctx);
         for _ in 0..need.count {
-            match ctx.pool.take(&mut self.capsules, Class::Capsule, need.length, need.phase) {
+            match ctx.pool.take(&mut self.capsules, Class::Immediate, need.length, need.phase) {
                 Some(buffer) => self.reserved.push(buffer),
                 None => {
                     self.give_reserved(ctx);
@@ -83,7 +84,7 @@ impl Connection {
             }
             ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
         }
-        let buffer = ctx.pool.take(&mut self.capsules, Class::Capsule, length, phase);
+        let buffer = ctx.pool.take(&mut self.capsules, Class::Immediate, length, phase);
         if buffer.is_none() {
             self.pause(Need { length, phase, count: 1 });
         }

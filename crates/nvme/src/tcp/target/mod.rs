@@ -44,6 +44,7 @@ use wire::nvme_tcp::Digests;
 
 use crate::controllers::health::{Failures, Origin, Traffic};
 use crate::controllers::{Controllers, MachineKey, QueueView};
+use crate::limits::HANDSHAKE;
 pub use closing::{Reason, TimeLimit};
 use memory::Need;
 use outbox::Outbox;
@@ -196,7 +197,7 @@ impl Connection {
             close: None,
             started: now,
             begun: None,
-            wake: Some(now + limits::HANDSHAKE),
+            wake: Some(now + HANDSHAKE),
             idle_mark: None,
             reason: None,
             drained: false,

@@ -6,7 +6,7 @@
 //! Spec: NVMe/TCP, "ICReq", "CapsuleCmd", "H2CData", "H2CTermReq".
 
 use block::checksum::{Crc32c, crc32c};
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, PDU_COMPLETE, TURN_BYTES, TURN_PDUS};
+use block::limits::{DIRECT_RECEIVE_MIN, TURN_BYTES};
 use contract::{Direct, Next, Receive};
 use wire::nvme::Command;
 use wire::nvme_tcp::{
@@ -15,6 +15,7 @@ use wire::nvme_tcp::{
 
 use super::slots::State;
 use super::{Connection, Context, Phase, Reason};
+use crate::limits::{CAPSULE_DATA_MAX, PDU_COMPLETE, TURN_PDUS};
 use crate::tcp::pdu_stream::{COMMON, Frame, Front, Violation, digest_at, peek};
 
 /// Bytes received beyond what is needed while large data of the host are expected: enough for many headers, few enough that
