@@ -101,6 +101,7 @@ impl Connection {
         let namespace = namespace.ok_or_else(|| io::without_namespace(command))?;
         let work = io::judge(command, namespace)?;
         let volume = namespace.volume;
+        self.check_reservation(volume, work.access(), ctx.reservations)?;
         match work {
             Work::Read(_) => self.start_read(command, volume, work, data, ctx),
             _ if work.payload() == Payload::None => {
@@ -222,6 +223,9 @@ impl Connection {
     ) -> Result<bool, Status> {
         let volumes: Vec<VolumeId> =
             ctx.shared.namespaces(queue.handle).map(|namespace| namespace.volume).collect();
+        for volume in &volumes {
+            self.check_reservation(*volume, Work::Flush.access(), ctx.reservations)?;
+        }
         if volumes.is_empty() {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
@@ -280,7 +284,7 @@ impl Connection {
             ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
             return self.finish(slot, Status::TRANSIENT_TRANSPORT_ERROR);
         }
-        let work = match judged.judge_again(ctx) {
+        let work = match self.judge_again(&judged, ctx) {
             Ok(work) => work,
             Err(status) => {
                 ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
@@ -400,6 +404,7 @@ impl Connection {
     /// Sends a reply of the controllers, its data first.
     fn deliver(&mut self, reply: Reply, host_length: u32, ctx: &mut Context<'_>) {
         if let Some(queue) = reply.queue {
+            self.registrant = ctx.shared.registrant(queue.handle);
             self.state = State::of(queue);
         }
         let fits = reply.data.len() <= host_length;

@@ -7,6 +7,7 @@
 //! Spec: NVMe base, "Fused Operations"; NVM command set, "Compare and Write".
 
 use block::{Buffer, Extent, Operation, VolumeId};
+use reservation::Access;
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
@@ -95,6 +96,7 @@ impl Connection {
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         let extent = io::judge_fused_first(command, namespace)?;
+        self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
         let in_capsule = check_place(command, data)?;
         let phase = (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32;
         let Some((expected, replacement)) = self.pair_memory(extent.length.0 as u32, phase, ctx)
@@ -119,6 +121,18 @@ impl Connection {
         self.note_fused(Fused::Pending(slot));
         self.arm(ctx.now + crate::limits::DATA_AFTER_R2T);
         Ok(true)
+    }
+
+    /// What a pair whose data are whole concerns, if it still may.
+    fn judge_pair(
+        &self,
+        first: &JudgedIo,
+        ctx: &Context<'_>,
+    ) -> Result<(VolumeId, Extent), Status> {
+        let namespace = first.namespace_again(ctx)?;
+        let extent = io::judge_fused_first(&first.command, namespace)?;
+        self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
+        Ok((namespace.volume, extent))
     }
 
     fn take_second(
@@ -194,7 +208,7 @@ impl Connection {
         // The namespace may have changed while the data were coming.
         let judged = match failed {
             Some(statuses) => Err(statuses),
-            None => judge_pair(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED)),
+            None => self.judge_pair(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED)),
         };
         let (volume, extent) = match judged {
             Ok(judged) => judged,
@@ -224,12 +238,6 @@ impl Connection {
         ctx.pool.give(&mut self.capsules, ctx.memory, expected);
         ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
     }
-}
-
-/// What a pair whose data are whole concerns, if it still may.
-fn judge_pair(first: &JudgedIo, ctx: &Context<'_>) -> Result<(VolumeId, Extent), Status> {
-    let namespace = first.namespace_again(ctx)?;
-    Ok((namespace.volume, io::judge_fused_first(&first.command, namespace)?))
 }
 
 /// Data that came in the capsule are whole at once.

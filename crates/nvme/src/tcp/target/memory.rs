@@ -6,13 +6,13 @@
 //! nobody in the stream waits for those.
 
 use block::limits::DIRECT_RECEIVE_MIN;
-use block::{Buffer, Class, Operation};
-use wire::nvme::Command;
+use block::{Buffer, Class, Operation, VolumeId};
+use wire::nvme::{Command, Status};
 
 use super::receive::Stream;
 use super::slots::{CommandState, Grant, InFlight, Incoming, Judged, JudgedIo, Kind};
 use super::{Connection, Context};
-use crate::io::Work;
+use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
 
 /// Memory that the capsule at the front of the stream needs: `count` buffers of one length and phase.
@@ -140,7 +140,7 @@ impl Connection {
             panic!("slot {slot} is in line for memory and does not wait");
         };
         let judged = **judged;
-        let work = match judged.judge_again(ctx) {
+        let work = match self.judge_again(&judged, ctx) {
             Ok(work) => work,
             Err(status) => {
                 self.finish(slot, status);
@@ -171,6 +171,20 @@ impl Connection {
             Some(queue) => Judged::Io(JudgedIo::new(command, queue, ctx)),
             None => Judged::Control(*command),
         }
+    }
+
+    /// What a command that waited asks of its volume, if it still may; nothing for a control
+    /// command.
+    pub(super) fn judge_again(
+        &self,
+        judged: &Judged,
+        ctx: &Context<'_>,
+    ) -> Result<Option<(VolumeId, Work)>, Status> {
+        let Judged::Io(judged) = judged else { return Ok(None) };
+        let namespace = judged.namespace_again(ctx)?;
+        let work = io::judge(&judged.command, namespace)?;
+        self.check_reservation(namespace.volume, work.access(), ctx.reservations)?;
+        Ok(Some((namespace.volume, work)))
     }
 
     /// Asks for all data of the command in `slot`: the grant.

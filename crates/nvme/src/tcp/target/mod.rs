@@ -42,6 +42,7 @@ use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits
 use contract::{
     ConnectionId, Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext,
 };
+use reservation::{Access, InForce, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
@@ -164,6 +165,8 @@ pub struct Connection {
     state: State,
     digests: Digests,
     intake: Intake,
+    /// The host as reservations know it, once it is connected: requests of it outlive the queue.
+    registrant: Option<Registrant>,
     slots: Slots,
     /// Requests that have not come back.
     in_flight: u32,
@@ -204,6 +207,7 @@ impl Connection {
             state: State::Handshake { since: now },
             digests: Digests::NONE,
             intake: Intake::default(),
+            registrant: None,
             slots: Slots::default(),
             in_flight: 0,
             transfers: Account::default(),
@@ -248,6 +252,12 @@ impl Connection {
     #[cfg(test)]
     pub(crate) fn is_io_queue(&self) -> bool {
         matches!(self.state, State::Io { .. })
+    }
+
+    /// The host as reservations know it, once it is connected.
+    #[must_use]
+    pub fn registrant(&self) -> Option<Registrant> {
+        self.registrant
     }
 
     /// The digests in use.
@@ -372,6 +382,20 @@ impl Connection {
     fn arm(&mut self, moment: Instant) {
         if self.wake.is_none_or(|wake| moment < wake) {
             self.wake = Some(moment);
+        }
+    }
+
+    /// Whether a reservation lets the host do this with a volume now.
+    #[inline]
+    fn check_reservation(
+        &self,
+        volume: VolumeId,
+        access: Access,
+        reservations: &InForce,
+    ) -> Result<(), Status> {
+        match reservations.allows(volume, self.registrant, access) {
+            true => Ok(()),
+            false => Err(Status::RESERVATION_CONFLICT.with_dnr()),
         }
     }
 

@@ -4,13 +4,12 @@
 //! Slots grow to the most that were outstanding at once; they and the bits (8 KiB) are given back while idle, so that
 //! an idle connection of depth 1024 holds nothing, and one that waits for events next to nothing. Nothing allocates once grown.
 
-use block::{Buffer, Instant, VolumeId};
+use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
 
 use super::Context;
 use crate::controllers::QueueHandle;
 use crate::controllers::health::Origin;
-use crate::io::{self, Work};
 use crate::subsystem::{Namespace, NamespaceIdentity};
 
 /// An outstanding command.
@@ -66,16 +65,6 @@ pub(super) struct JudgedIo {
 }
 
 impl Judged {
-    /// What the command asks of its volume, if it still may; nothing for a control command.
-    pub(super) fn judge_again(
-        &self,
-        ctx: &Context<'_>,
-    ) -> Result<Option<(VolumeId, Work)>, Status> {
-        let Judged::Io(judged) = self else { return Ok(None) };
-        let namespace = judged.namespace_again(ctx)?;
-        Ok(Some((namespace.volume, io::judge(&judged.command, namespace)?)))
-    }
-
     pub(super) fn command(&self) -> &Command {
         match self {
             Judged::Control(command) | Judged::Io(JudgedIo { command, .. }) => command,
