@@ -251,7 +251,7 @@ impl Session {
     /// answers that were not given to the driver.
     pub(crate) fn unsent(&self) -> (u16, usize) {
         each!(self, machine => {
-            (machine.queue().map_or(1, |queue| queue.depth), machine.bytes_gathered())
+            (machine.entries(), machine.bytes_gathered())
         })
     }
 }
