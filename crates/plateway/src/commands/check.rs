@@ -11,8 +11,9 @@ use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
 use crate::control::{Changes, Client, ClientError, table_of};
-use crate::preview::{DiskRow, MemberRow, Preview, Served, preview};
+use crate::preview::{DiskRow, MemberRow, Preview, preview};
 use crate::run::check_overwrite;
+use crate::run::look::Served;
 
 /// What `--json` prints.
 #[derive(Serialize)]

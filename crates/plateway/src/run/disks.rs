@@ -1,41 +1,239 @@
-//! Disks and volumes: opened, assembled, resized and taken apart, each as orders to all shards.
+//! Disks: looked at, opened, brought to another size and closed, each as orders to all shards.
 //!
-//! A volume is removed by a hold: no shard lets anything new below, and when what is below has come
-//! back on all of them, it is forgotten. Errors name the object; whatever a failing step had begun
-//! is undone here before it is reported.
+//! A look goes through [`reactor::disk::probe`]: nothing is opened for writing or made, and remote
+//! disks are not contacted. Errors name the disk; whatever a failing step had begun is undone here
+//! before it is reported. Units: bytes.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::volume::label::SetLabel;
-use ::volume::{Layout, Member};
-use block::{Extent, ShardId, VolumeId};
+use ::volume::assemble::Found;
+
+use block::{ByteCount, ShardId};
 use contract::{DiskFacts, DiskId};
-use reactor::disk::file::is_missing;
-use reactor::disk::{Disk, OpenError};
+use reactor::disk::probe::{Identity, Probe, unmade_file};
+use reactor::disk::{Access, Disk, OpenError, memory_facts};
 use shard::{Answer, ImportSettings, Order};
-use uuid::Uuid;
 
 use super::error::RunError;
-use super::event_log::log;
-use super::identity::{self, Identities};
-use super::labels::{self, Due};
+use super::look::{Inventory, Member};
 use super::open;
 use super::retry::retry_in_use;
-use super::shape::{self, Part};
+use super::shape::Part;
 use super::shards::ORDER_LIMIT;
 use super::{OpenDisk, OpenVolume, Running};
-use crate::config::disk::DiskConfig;
+use super::{identity, labels};
+use crate::config::disk::{DiskConfig, disk_title};
+use crate::config::size::Size;
 use crate::config::uri::DiskUri;
 use crate::config::volume::VolumeConfig;
 use crate::protocols::RemoteUri;
 
-/// How long what is below may take to come back when a volume is removed.
-const HOLD_LIMIT: Duration = Duration::from_secs(30);
 /// How long a disk that is removed may take to become durable, and then to give back what it was
 /// asked.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+
+/// What was seen of a disk.
+#[derive(Debug)]
+pub(crate) struct DiskSight {
+    /// What would be done with it, in a few words.
+    pub(crate) words: String,
+    /// As the server names it.
+    uri: DiskUri,
+    /// None where it was not asked.
+    pub(crate) facts: Option<DiskFacts>,
+    /// `direct`, `cached`, `memory` or `remote`; none of a file that is yet to be made.
+    pub(crate) access: Option<&'static str>,
+    content: Content,
+    pub(crate) identity: Option<Identity>,
+    is_served: bool,
+}
+
+/// What can be read of a disk.
+#[derive(Debug)]
+enum Content {
+    /// Zeros: a disk in memory.
+    Zeros,
+    /// Zeros, once its file is made.
+    Unmade,
+    There(Box<Probe>),
+    /// It was not asked, for this reason.
+    Unknown(&'static str),
+}
+
+/// Looks at a disk.
+pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<DiskSight, RunError> {
+    let served = inventory.served();
+    let mut sight = DiskSight {
+        words: "not contacted".to_owned(),
+        uri: served.map_or_else(|| config.uri.clone(), |served| served.located(&config.uri)),
+        facts: None,
+        access: Some("remote"),
+        content: Content::Unknown("it is remote and was not contacted"),
+        identity: None,
+        is_served: served.is_some_and(|served| served.args.disks.contains(config)),
+    };
+    if let DiskUri::Remote(_) = config.uri {
+        return Ok(sight);
+    }
+    // A remote disk in an instrument is refused.
+    open::spec_of(config)?;
+    let uri = sight.uri.clone();
+    match uri.innermost() {
+        DiskUri::Ram { bytes } => sight.see_memory(*bytes, "memory, zeros at first"),
+        DiskUri::Null { bytes } => sight.see_memory(*bytes, "discards writes, reads zeros"),
+        DiskUri::File { path, create_bytes } => match (Probe::file(path), *create_bytes) {
+            (Err(error), Some(bytes)) if is_missing(&error) => {
+                let unmade = unmade_file(path, bytes);
+                let (facts, identity) = unmade.map_err(|error| open::refused(config, &error))?;
+                sight.check_twin(config, inventory, &identity)?;
+                sight.words = format!("would be created with {}", Size(bytes));
+                (sight.facts, sight.access) = (Some(facts), None);
+                (sight.identity, sight.content) = (Some(identity), Content::Unmade);
+            }
+            (found, create) => sight.see(config, inventory, path, found, create)?,
+        },
+        DiskUri::BlockDevice { path } => {
+            sight.see(config, inventory, path, Probe::device(path), None)?;
+        }
+        DiskUri::Remote(_)
+        | DiskUri::Volume { .. }
+        | DiskUri::Delay { .. }
+        | DiskUri::Faulty { .. } => unreachable!("it leads to a disk of this machine"),
+    }
+    Ok(sight)
+}
+
+impl DiskSight {
+    fn see_memory(&mut self, bytes: u64, words: &str) {
+        self.words = words.to_owned();
+        (self.facts, self.access) = (Some(memory_facts(ByteCount(bytes))), Some("memory"));
+        self.content = match self.is_served {
+            true => Content::Unknown("its content is in the memory of the server"),
+            false => Content::Zeros,
+        };
+    }
+
+    /// A file or device that is there.
+    fn see(
+        &mut self,
+        config: &DiskConfig,
+        inventory: &impl Inventory,
+        path: &Path,
+        found: Result<Probe, OpenError>,
+        create: Option<u64>,
+    ) -> Result<(), RunError> {
+        let probe = found.map_err(|error| open::refused(config, &error))?;
+        self.check_twin(config, inventory, probe.identity())?;
+        let served = inventory.served();
+        if let Some(error) = probe.in_use()
+            && !served.is_some_and(|served| served.has_open(&self.uri))
+        {
+            return Err(open::refused(config, error));
+        }
+        let mut facts = probe.facts();
+        let seen = facts.size.0;
+        self.words = match create {
+            Some(expected)
+                if seen != expected && !served.is_some_and(|one| one.grows(config, seen)) =>
+            {
+                let error = OpenError::OtherSize { path: path.into(), expected, seen };
+                return Err(open::refused(config, &error));
+            }
+            Some(wanted) if seen < wanted && facts.read_only => {
+                return Err(RunError::new(format!(
+                    "disk {}: {}: expected a file that may grow from {} to {}, seen one that may not be written",
+                    config.name,
+                    path.display(),
+                    Size(seen),
+                    Size(wanted)
+                ))
+                .help("allow this user to write it, or leave create out"));
+            }
+            Some(wanted) if seen < wanted => {
+                facts.size = ByteCount(wanted);
+                format!("would grow from {} to {}", Size(seen), Size(wanted))
+            }
+            _ if self.is_served => "served now".to_owned(),
+            _ if facts.read_only => "there, read only".to_owned(),
+            _ => "there".to_owned(),
+        };
+        self.facts = Some(facts);
+        self.access = Some(access_name(probe.access()));
+        self.identity = Some(probe.identity().clone());
+        self.content = Content::There(Box::new(probe));
+        Ok(())
+    }
+
+    /// No two disks are the same blocks.
+    fn check_twin(
+        &self,
+        config: &DiskConfig,
+        inventory: &impl Inventory,
+        identity: &Identity,
+    ) -> Result<(), RunError> {
+        let (Some(first), name) = (inventory.disk_with(identity), &config.name) else {
+            return Ok(());
+        };
+        Err(RunError::new(format!("disks {first} and {name} are the same blocks by two names"))
+            .help("each disk needs blocks of its own: `ls -li` shows where names lead")
+            .beside(disk_title(first)))
+    }
+
+    /// It, as a member of a volume.
+    pub(crate) fn member(&self, name: &str) -> Member {
+        let part = |facts: &DiskFacts| {
+            // Nobody gave it a number yet.
+            Part { name: name.to_owned(), disk: DiskId(0), facts: facts.clone() }
+        };
+        let is_unmade = matches!(self.content, Content::Unmade);
+        Member {
+            backing: identity::backing(&self.uri).filter(|_| !is_unmade),
+            part: self.facts.as_ref().map(part),
+            is_unmade,
+            is_served: self.is_served,
+        }
+    }
+
+    /// What is where its label should be as a member, or why that is not known.
+    pub(crate) fn examine(
+        &self,
+        volume: &VolumeConfig,
+        name: &str,
+    ) -> Result<Result<Found, &'static str>, RunError> {
+        match (&self.content, self.member(name).part) {
+            (Content::Unknown(why), _) => Ok(Err(why)),
+            (_, None) => Ok(Err("its size is not known")),
+            (_, Some(part)) => {
+                labels::examine(volume, &part, |at, length| self.read(at, length)).map(Ok)
+            }
+        }
+    }
+
+    /// Bytes from an offset on, both whole pages.
+    fn read(&self, at: u64, length: u64) -> io::Result<Vec<u8>> {
+        let Content::There(probe) = &self.content else { return Ok(vec![0; length as usize]) };
+        let mut bytes = Vec::with_capacity(length as usize);
+        while (bytes.len() as u64) < length {
+            bytes.extend_from_slice(&probe.read_page(at + bytes.len() as u64)?);
+        }
+        Ok(bytes)
+    }
+}
+
+/// What a kind of access is called.
+fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::Direct => "direct",
+        Access::Cached => "cached",
+    }
+}
+
+fn is_missing(error: &OpenError) -> bool {
+    matches!(error, OpenError::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
 
 /// A disk by its name, and its URI where that is not the name (a disk of the command line has no
 /// other).
@@ -67,17 +265,13 @@ impl Running {
                 .inspect_err(|_| self.close_import_links(name))?;
             return Ok(OpenDisk { id, config: config.clone(), local: None, facts, fresh: false });
         }
-        let spec = open::spec_of(config)?;
         // Whoever makes a file makes blocks that nobody knows yet.
-        let fresh = match config.uri.innermost() {
-            DiskUri::File { path, .. } => is_missing(path),
-            _ => false,
+        let look_and_open = || {
+            let fresh = matches!(look(config, self)?.content, Content::Unmade);
+            let opened = Disk::open(&open::spec_of(config)?, &self.arena);
+            opened.map(|disk| (disk, fresh)).map_err(|error| open::refused(config, &error))
         };
-        let disk = retry_in_use(
-            || Disk::open(&spec, &self.arena),
-            |error| matches!(error, OpenError::InUse { .. }),
-        )
-        .map_err(|error| open::refused(config, &error))?;
+        let (disk, fresh) = retry_in_use(look_and_open, RunError::is_in_use)?;
         let disk = Arc::new(disk);
         let facts = disk.facts();
         self.shards.handle().add_disk(id, &disk);
@@ -131,7 +325,7 @@ impl Running {
     pub(super) fn remove_disk(&mut self, name: &str) -> Result<Option<String>, RunError> {
         let Some(disk) = self.disks.get(name) else { return Ok(None) };
         let (id, is_local) = (disk.id, disk.local.is_some());
-        let whole = self.whole(id, &disk.facts, name)?;
+        let whole = self.whole(&disk.part())?;
         let flushed = self.shards.flush(whole, CLOSE_LIMIT);
         self.drop_volume(whole, name)?;
         // From here on it is gone, whoever does not hear of it.
@@ -270,208 +464,5 @@ impl Running {
             return Err(error);
         }
         Ok(self.let_go(old.id, name, true))
-    }
-
-    /// Assembles a volume, labelling or naming it where that is due.
-    pub(super) fn add_volume(&mut self, config: &VolumeConfig) -> Result<(), RunError> {
-        let parts = self.parts(config)?;
-        shape::check_blocks(config, &parts)?;
-        let (uuid, labelled) = match labels::set_label(config, config.uuid.unwrap_or_default()) {
-            None => (self.identity(config)?, None),
-            Some(wanted) => {
-                let wholes: Result<Vec<VolumeId>, RunError> = parts
-                    .iter()
-                    .map(|part| self.whole(part.disk, &part.facts, &part.name))
-                    .collect();
-                let wholes = wholes?;
-                let set = self.labels(config, wanted, &parts, &wholes);
-                for (part, whole) in parts.iter().zip(wholes) {
-                    self.drop_volume(whole, &part.name)?;
-                }
-                let (uuid, lengths) = set?;
-                (uuid, Some(lengths))
-            }
-        };
-        if let Some(twin) = self.volumes.values().find(|volume| volume.uuid == uuid) {
-            return Err(shape::same_identity(config, &twin.config.name));
-        }
-        let layout = shape::layout(config, &parts, labelled.as_deref())?;
-        let id = self.numbers.volume();
-        let told = self.order(&format!("add volume {}", config.name), || Order::AddVolume {
-            volume: id,
-            layout: layout.clone(),
-        });
-        told.inspect_err(|_| drop(self.drop_volume(id, &config.name)))?;
-        let volume =
-            OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
-        self.volumes.insert(config.name.clone(), volume);
-        Ok(())
-    }
-
-    /// The identity of a volume without labels.
-    fn identity(&mut self, config: &VolumeConfig) -> Result<Uuid, RunError> {
-        let disk = config.layout.disks().first().and_then(|disk| self.disks.get_mut(disk));
-        let backing = disk.as_ref().and_then(|disk| identity::backing(&disk.config.uri));
-        match (config.uuid, disk, backing) {
-            (Some(uuid), ..) => Ok(uuid),
-            (None, Some(disk), Some(backing)) => {
-                let identities = Identities::new(self.state.clone());
-                let uuid = identities.of(&backing, &config.name, disk.fresh)?;
-                // From now on they are known by it.
-                disk.fresh = false;
-                Ok(uuid)
-            }
-            (None, ..) => Ok(Uuid::new_v4()),
-        }
-    }
-
-    /// The identity of a volume whose members carry labels, and the lengths of their data; `wholes`
-    /// are volumes over the members.
-    fn labels(
-        &mut self,
-        config: &VolumeConfig,
-        mut wanted: SetLabel,
-        parts: &[Part],
-        wholes: &[VolumeId],
-    ) -> Result<(Uuid, Vec<u64>), RunError> {
-        let members: Vec<(&Part, VolumeId)> = parts.iter().zip(wholes.iter().copied()).collect();
-        let found = members.iter().map(|(part, whole)| {
-            labels::examine(config, part, |at, length| {
-                self.shards.read(*whole, Extent::new(at, length))
-            })
-        });
-        let found: Vec<_> = found.collect::<Result<_, _>>()?;
-        let overwrite = self.overwrite.contains(&config.name);
-        let set = labels::judge(config, &wanted, parts, &found, overwrite, |_| false)?;
-        let uuid = set.uuid.unwrap_or_else(Uuid::new_v4);
-        if set.due != Due::Nothing {
-            if let Due::Form(overwritten) = set.due {
-                // Told before it is done: whatever happens then, somebody can know what was there.
-                overwritten.iter().for_each(|line| log(line));
-                self.overwritten.extend(overwritten);
-            }
-            wanted.uuid = uuid.into_bytes();
-            labels::form(&self.shards, &members, &wanted, &set.lengths)?;
-        }
-        Ok((uuid, set.lengths))
-    }
-
-    /// A volume over the whole of a disk, for the control thread's own use.
-    pub(super) fn whole(
-        &self,
-        disk: DiskId,
-        facts: &DiskFacts,
-        name: &str,
-    ) -> Result<VolumeId, RunError> {
-        let volume = self.numbers.volume();
-        let layout = Layout::single(Member { disk, base: 0, length: facts.size.0 });
-        self.order(&format!("examine disk {name}"), || Order::AddVolume {
-            volume,
-            layout: layout.clone(),
-        })?;
-        Ok(volume)
-    }
-
-    /// Takes a volume away by a hold.
-    pub(super) fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
-        self.shards.order(&format!("hold {name}"), HOLD_LIMIT, || Order::HoldVolume(volume))?;
-        self.order(&format!("forget {name}"), || Order::ForgetVolume(volume))
-    }
-
-    /// Lets nothing new go to a volume and waits for what is below.
-    pub(super) fn quiesce_volume(&mut self, name: &str) -> Result<(), RunError> {
-        let volume = self.volume(name)?;
-        if volume.quiesced {
-            return Ok(());
-        }
-        let id = volume.id;
-        if let Some(volume) = self.volumes.get_mut(name) {
-            volume.quiesced = true;
-        }
-        let held =
-            self.shards.order(&format!("hold volume {name}"), HOLD_LIMIT, || Order::HoldVolume(id));
-        if let Err(error) = held {
-            self.resume_volume(name)?;
-            return Err(RunError::new(format!("{}: requests are still below", error.line()))
-                .help("plateway status shows the disks; one that is stuck holds its volumes"));
-        }
-        Ok(())
-    }
-
-    /// A volume that was held is served again, under a new number: what is late for the old one
-    /// finds nothing.
-    pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
-        let volume = self.volume(name)?;
-        if !volume.quiesced {
-            return Ok(());
-        }
-        let layout = volume.layout.clone();
-        let id = self.numbers.volume();
-        self.order(&format!("add volume {name} again"), || Order::AddVolume {
-            volume: id,
-            layout: layout.clone(),
-        })?;
-        if let Some(volume) = self.volumes.get_mut(name) {
-            volume.id = id;
-            volume.quiesced = false;
-        }
-        self.renew_exports_of(name)
-    }
-
-    /// Takes a volume apart that no export names.
-    pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), RunError> {
-        self.quiesce_volume(name)?;
-        let id = self.volume(name)?.id;
-        let told = self.order(&format!("forget volume {name}"), || Order::ForgetVolume(id));
-        if let Err(error) = told {
-            self.resume_volume(name)?;
-            return Err(error);
-        }
-        self.volumes.shift_remove(name);
-        Ok(())
-    }
-
-    /// Gives a volume the size of `to`, or that of its disks; hosts get the event.
-    pub(super) fn resize_volume(&mut self, to: &VolumeConfig) -> Result<(), RunError> {
-        let name = &to.name;
-        let Some(volume) = self.volumes.get_mut(name) else { return Ok(()) };
-        let before = (volume.layout.clone(), volume.config.size_bytes);
-        volume.config.size_bytes = to.size_bytes;
-        self.renew_layout(name).and_then(|()| self.renew_exports_of(name)).inspect_err(|_| {
-            // Some shards, and some hosts, have it already.
-            let Some(volume) = self.volumes.get_mut(name) else { return };
-            let id = volume.id;
-            (volume.layout, volume.config.size_bytes) = before.clone();
-            let _ = self.order(&format!("undo: resize volume {name}"), || Order::ResizeVolume {
-                volume: id,
-                layout: before.0.clone(),
-            });
-            let _ = self.renew_exports_of(name);
-        })
-    }
-
-    /// Lays a volume out over its disks as they are now.
-    fn renew_layout(&mut self, name: &str) -> Result<(), RunError> {
-        let volume = self.volume(name)?;
-        let parts = self.parts(&volume.config)?;
-        let layout = shape::layout(&volume.config, &parts, volume.labelled.as_deref())?;
-        let id = volume.id;
-        self.order(&format!("resize volume {name}"), || Order::ResizeVolume {
-            volume: id,
-            layout: layout.clone(),
-        })?;
-        if let Some(volume) = self.volumes.get_mut(name) {
-            volume.layout = layout;
-        }
-        Ok(())
-    }
-
-    /// The disks of a volume.
-    pub(super) fn parts(&self, config: &VolumeConfig) -> Result<Vec<Part>, RunError> {
-        let part = |name: &String| {
-            let disk = self.disk(name)?;
-            Ok(Part { name: name.clone(), disk: disk.id, facts: disk.facts.clone() })
-        };
-        config.layout.disks().iter().map(part).collect()
     }
 }
