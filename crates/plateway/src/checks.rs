@@ -82,13 +82,9 @@ fn read(text: &str) -> Option<HiArgs> {
         }
     };
     show(&warnings);
-    for disk in args.disks.iter().cloned().map(Thing::Disk) {
-        let shown = text.get(places.find(&disk.title(), "")).unwrap_or_default();
-        assert!(!shown.is_empty(), "no place of {}", disk.title());
-    }
-    for volume in args.volumes.iter().cloned().map(Thing::Volume) {
-        let shown = text.get(places.find(&volume.title(), "")).unwrap_or_default();
-        assert!(!shown.is_empty(), "no place of {}", volume.title());
+    for thing in args.things().filter(|one| matches!(one, Thing::Disk(_) | Thing::Volume(_))) {
+        let shown = text.get(places.find(&thing.title(), "")).unwrap_or_default();
+        assert!(!shown.is_empty(), "no place of {}", thing.title());
     }
     let written = config_text(&args);
     match check(&written) {

@@ -11,8 +11,7 @@ use std::path::Path;
 
 use ::volume::assemble::Found;
 use reactor::disk::probe::Identity;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use uuid::Uuid;
 use wire::ethernet::MacAddress;
 
@@ -99,24 +98,13 @@ pub(crate) struct MemberRow {
 }
 
 /// An address, as it would be found.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct ListenerRow {
-    /// The key of its protocol.
-    pub(crate) protocol: &'static str,
-    /// As configured.
-    pub(crate) address: String,
+    /// As configured, under the key of its protocol.
+    #[serde(flatten)]
+    pub(crate) address: BTreeMap<&'static str, String>,
+    #[serde(flatten)]
     pub(crate) found: Finding,
-}
-
-/// The address is under the key of its protocol, as in the configuration.
-impl Serialize for ListenerRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry(self.protocol, &self.address)?;
-        map.serialize_entry("finding", &self.found.finding)?;
-        map.serialize_entry("refused", &self.found.refused)?;
-        map.end()
-    }
 }
 
 /// A link, as it would be found.
@@ -217,8 +205,7 @@ impl Walk<'_> {
     fn listener(&mut self, config: &ListenerConfig) -> ListenerRow {
         let looked = listeners::look(config, self);
         ListenerRow {
-            protocol: stream_key(config.protocol),
-            address: config.address.to_string(),
+            address: [(stream_key(config.protocol), config.address.to_string())].into(),
             found: self.finding(config, looked),
         }
     }

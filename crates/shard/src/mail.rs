@@ -92,8 +92,8 @@ pub enum Order {
         layout: Layout,
     },
     /// Let no new request go to the volume; answered when nothing of it is below on this shard.
-    HoldVolume(VolumeId),
-    /// Forget a held volume.
+    QuiesceVolume(VolumeId),
+    /// Forget a quiesced volume.
     ForgetVolume(VolumeId),
     /// Hosts are shown something, or are shown it differently; refused where its name is taken.
     SetExport(Export),

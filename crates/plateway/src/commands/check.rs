@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::cli::CheckArgs;
+use crate::cli::ConfigArgs;
 use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
@@ -28,7 +28,7 @@ struct Answer {
     mistakes: Vec<String>,
 }
 
-pub(crate) fn run(args: &CheckArgs) -> miette::Result<()> {
+pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     let defaults = Defaults::of_this_machine();
     let checked = config::load(&args.file, &defaults)?;
     check_overwrite(&checked.args, &args.overwrite)?;
@@ -125,7 +125,12 @@ fn text_of(found: &Preview) -> String {
             table_of(
                 &found.listeners,
                 &[
-                    ("listener", |one| format!("{} {}", one.protocol, one.address)),
+                    ("listener", |one| {
+                        one.address
+                            .iter()
+                            .map(|(key, address)| format!("{key} {address}"))
+                            .collect()
+                    }),
                     ("finding", |one| one.found.finding.clone()),
                 ],
             ),

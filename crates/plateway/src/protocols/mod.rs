@@ -93,9 +93,9 @@ pub(crate) trait Exported: Configured {
     /// The volume, which exists.
     fn volume(&self) -> &str;
 
-    /// Whether its volume is held before it is hidden for good: hosts then get errors, which tell
+    /// Whether its volume is quiesced before it is hidden for good: hosts then get errors, which tell
     /// them more than silence.
-    fn is_held_first(&self) -> bool;
+    fn is_quiesced_first(&self) -> bool;
 
     /// Commands of initiators that it says it holds, where it says so.
     fn promises(&self) -> u64 {

@@ -442,11 +442,18 @@ impl Running {
         }
         disk.facts = facts.clone();
         let id = disk.id;
-        self.order(&format!("renew disk {name}"), || Order::RenewDisk {
-            disk: id,
-            facts: facts.clone(),
-        })?;
-        Ok(true)
+        self.renew_disk(id, name, &facts).map(|()| true)
+    }
+
+    /// Tells all shards what a disk is like now; a local one takes writes again.
+    pub(super) fn renew_disk(
+        &self,
+        disk: DiskId,
+        name: &str,
+        facts: &DiskFacts,
+    ) -> Result<(), RunError> {
+        let what = format!("renew disk {name}");
+        self.order(&what, || Order::RenewDisk { disk, facts: facts.clone() })
     }
 
     /// A null disk of another size is another disk, which its volume takes over between two

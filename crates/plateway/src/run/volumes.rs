@@ -1,7 +1,7 @@
 //! Volumes: looked at, assembled, resized and taken apart, each as orders to all shards.
 //!
-//! A volume is removed by a hold: no shard lets anything new below, and when what is below has come
-//! back on all of them, it is forgotten. Errors name the object; whatever a failing step had begun
+//! A volume is quiesced before it is removed: no shard starts anything new on it, and when what is
+//! in flight has come back on all of them, it is forgotten. Errors name the object; whatever a failing step had begun
 //! is undone here before it is reported. Units: bytes.
 
 use std::time::Duration;
@@ -22,8 +22,8 @@ use super::shape::{self, Part};
 use super::{OpenDisk, OpenVolume, Running};
 use crate::config::volume::VolumeConfig;
 
-/// How long what is below may take to come back when a volume is removed.
-const HOLD_LIMIT: Duration = Duration::from_secs(30);
+/// How long what is in flight may take to come back when a volume is removed.
+const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// What was seen of a volume, as far as a look came.
 #[derive(Debug, Default)]
@@ -207,13 +207,14 @@ impl Running {
         Ok(volume)
     }
 
-    /// Takes a volume away by a hold.
+    /// Takes away a volume that is [`whole`](Self::whole).
     pub(super) fn drop_volume(&self, volume: VolumeId, name: &str) -> Result<(), RunError> {
-        self.shards.order(&format!("hold {name}"), HOLD_LIMIT, || Order::HoldVolume(volume))?;
+        self.shards
+            .order(&format!("quiesce {name}"), QUIESCE_LIMIT, || Order::QuiesceVolume(volume))?;
         self.order(&format!("forget {name}"), || Order::ForgetVolume(volume))
     }
 
-    /// Lets nothing new go to a volume and waits for what is below.
+    /// Lets nothing new go to a volume and waits for what is in flight.
     pub(super) fn quiesce_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
         if volume.quiesced {
@@ -223,17 +224,18 @@ impl Running {
         if let Some(volume) = self.volumes.get_mut(name) {
             volume.quiesced = true;
         }
-        let held =
-            self.shards.order(&format!("hold volume {name}"), HOLD_LIMIT, || Order::HoldVolume(id));
-        if let Err(error) = held {
+        let quiesced = self
+            .shards
+            .order(&format!("quiesce volume {name}"), QUIESCE_LIMIT, || Order::QuiesceVolume(id));
+        if let Err(error) = quiesced {
             self.resume_volume(name)?;
-            return Err(RunError::new(format!("{}: requests are still below", error.line()))
+            return Err(RunError::new(format!("{}: requests are still in flight", error.line()))
                 .help("plateway status shows the disks; one that is stuck holds its volumes"));
         }
         Ok(())
     }
 
-    /// A volume that was held is served again, under a new number: what is late for the old one
+    /// A quiesced volume is served again, under a new number: what is late for the old one
     /// finds nothing.
     pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
         let volume = self.volume(name)?;
