@@ -15,6 +15,7 @@ use block::{ByteCount, ShardId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::probe::{Identity, Probe, unmade_file};
 use reactor::disk::{Access, Disk, OpenError, memory_facts};
+use reactor::look_at_interface;
 use shard::{Answer, ImportSettings, Order};
 
 use super::error::RunError;
@@ -75,7 +76,12 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
         identity: None,
         is_served: served.is_some_and(|served| served.args.disks.contains(config)),
     };
-    if let DiskUri::Remote(_) = config.uri {
+    if let DiskUri::Remote(uri) = &config.uri {
+        // A server that answers may see other interfaces.
+        for ethernet in uri.links().iter().filter(|_| served.is_none()) {
+            look_at_interface(&ethernet.interface)
+                .map_err(|error| RunError::new(error.to_string()).within(&described(config)))?;
+        }
         return Ok(sight);
     }
     // A remote disk in an instrument is refused.
@@ -255,6 +261,7 @@ impl Running {
         let name = &config.name;
         self.shards.name_disk(id, name);
         if let DiskUri::Remote(uri) = &config.uri {
+            look(config, self)?;
             let links = self
                 .open_import_links(name, uri)
                 .map_err(|error| error.within(&described(config)))?;

@@ -201,11 +201,12 @@ fn a_start_refuses_what_check_refuses_in_the_same_words() {
     let short = STRIPE.replace(", \"b\"", "");
     let missing = format!("file:{}/new.img?create=1MiB", here.display());
     type Named<'a> = &'a [(&'a str, &'a str)];
-    let tries: [(Named<'_>, Named<'_>); 6] = [
+    let tries: [(Named<'_>, Named<'_>); 7] = [
         (&[("a", "file:a.img"), ("b", "file:b.img")], &[]),
         (&[("a", "file:new.img?create=1MiB"), ("b", &missing)], &[]),
         (&[("a", "file:none/a.img?create=1MiB")], &[]),
         (&[("a", "file:a.img?create=4MiB")], &[]),
+        (&[("a", "aoe://nope0/7.0")], &[]),
         (&[("a", "ram:8MiB")], &[("v", "disks = [\"a\"]\nsize = \"9MiB\"")]),
         (&[("a", "file:small.img?create=1MiB")], &[("v", &short)]),
     ];
