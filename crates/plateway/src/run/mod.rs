@@ -23,6 +23,7 @@ pub(crate) mod listeners;
 pub(crate) mod look;
 pub(crate) mod open;
 mod reopen;
+mod reservations;
 mod retry;
 pub(crate) mod shape;
 mod shards;

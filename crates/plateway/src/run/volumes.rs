@@ -10,7 +10,8 @@ use ::volume::assemble::{Found, is_member};
 use ::volume::label::Label;
 use ::volume::{Layout, Member};
 use block::VolumeId;
-use shard::Order;
+use reservation::Reservation;
+use shard::{Order, StoreKey};
 use uuid::Uuid;
 
 use super::error::RunError;
@@ -149,11 +150,16 @@ impl Running {
         };
         let labelled = sight.set.map(|set| self.label(&parts, uuid, set)).transpose()?;
         let id = self.numbers.volume();
+        let reservation = self.stored_reservation(config, uuid, id)?;
         let told = self.order(&format!("add volume {}", config.name), || Order::AddVolume {
             volume: id,
             layout: layout.clone(),
+            reservation: reservation.clone(),
         });
-        told.inspect_err(|_| drop(self.drop_volume(id, &config.name)))?;
+        told.inspect_err(|_| {
+            drop(self.drop_volume(id, &config.name));
+            self.store().forget(StoreKey::Reservation(id));
+        })?;
         let volume =
             OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
         self.volumes.insert(config.name.clone(), volume);
@@ -203,6 +209,7 @@ impl Running {
         self.order(&format!("examine disk {name}"), || Order::AddVolume {
             volume,
             layout: layout.clone(),
+            reservation: Reservation::default(),
         })?;
         Ok(volume)
     }
@@ -242,11 +249,14 @@ impl Running {
         if !volume.quiesced {
             return Ok(());
         }
-        let layout = volume.layout.clone();
+        let (layout, former) = (volume.layout.clone(), volume.id);
         let id = self.numbers.volume();
+        self.store().forget(StoreKey::Reservation(former));
+        let reservation = self.stored_reservation(&volume.config, volume.uuid, id)?;
         self.order(&format!("add volume {name} again"), || Order::AddVolume {
             volume: id,
             layout: layout.clone(),
+            reservation: reservation.clone(),
         })?;
         if let Some(volume) = self.volumes.get_mut(name) {
             volume.id = id;
@@ -264,6 +274,7 @@ impl Running {
             self.resume_volume(name)?;
             return Err(error);
         }
+        self.store().forget(StoreKey::Reservation(id));
         self.volumes.shift_remove(name);
         Ok(())
     }
