@@ -11,7 +11,7 @@ use std::path::Path;
 
 use block::{ByteCount, PAGE_SIZE};
 use contract::{Cache, DiskFacts};
-use rustix::fs::{Access as Right, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Access as Right, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::OpenError;
@@ -146,7 +146,7 @@ pub fn unmade_file(path: &Path, bytes: u64) -> Result<(DiskFacts, Identity), Ope
     let fail = system(path, "make it");
     let fd = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
         .and_then(|fd| {
-            rustix::fs::access(folder, Right::WRITE_OK | Right::EXEC_OK)?;
+            may(folder, Right::WRITE_OK | Right::EXEC_OK)?;
             Ok(fd)
         })
         .map_err(fail)?;
@@ -174,7 +174,12 @@ fn look(path: &Path, more: OFlags) -> Result<OwnedFd, OpenError> {
 }
 
 fn may_write(path: &Path) -> bool {
-    rustix::fs::access(path, Right::WRITE_OK).is_ok()
+    may(path, Right::WRITE_OK).is_ok()
+}
+
+/// By the rights that opening it takes, which capabilities widen: access(2) asks by others.
+fn may(path: &Path, rights: Right) -> Result<(), Errno> {
+    rustix::fs::accessat(rustix::fs::CWD, path, rights, AtFlags::EACCESS)
 }
 
 #[cfg(test)]
