@@ -120,6 +120,7 @@ impl InternalClients {
         had_answers || context.has_asked
     }
 
+    #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.all.iter().filter_map(|(_, client)| client.poll_timeout()).min()
     }
