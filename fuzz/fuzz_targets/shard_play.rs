@@ -343,7 +343,7 @@ impl Play {
                     volume: VolumeId(volume),
                     layout: layout(volume, if half { SIZE / 2 } else { SIZE }),
                 },
-                Step::Hold(volume) => Order::HoldVolume(VolumeId(volume)),
+                Step::Hold(volume) => Order::QuiesceVolume(VolumeId(volume)),
                 Step::Forget(volume) => Order::ForgetVolume(VolumeId(volume)),
                 Step::Export(one, two, size) => {
                     let mut subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any);

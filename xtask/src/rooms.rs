@@ -4,7 +4,8 @@
 //! metadata`. Purity (no clock, thread, file, socket or hash order) is refused by clippy, which a pure crate
 //! gives one list of names by its `clippy.toml`, a link to `crates/pure.toml`; unsafe code is refused by the
 //! workspace's lints, which two rooms alone do not take over. What is left to check here is that these links
-//! and lints are in place, and that clippy still refuses what we planted.
+//! and lints are in place, that clippy still refuses what we planted, and that the rooms above the protocols
+//! name them where the table says and nowhere else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -89,6 +90,15 @@ const PLANTED: (&str, &str) = ("xtask/planted/impure.rs", "// refused");
 /// What a manifest says that takes over the workspace's lints, of which one forbids unsafe code.
 const LINTS: &str = "[lints]\nworkspace = true\n";
 
+/// The crates above the protocols, and the files that may name them all.
+const NAMING: &[(&str, &[&str])] = &[
+    ("shard", &["protocols.rs", "remote.rs"]),
+    ("plateway", &["protocols/mod.rs"]),
+    ("sim", &["run.rs"]),
+];
+/// The protocols. A file or folder that has one of these names in its own may name it as well.
+const PROTOCOLS: [&str; 2] = ["nvme", "aoe"];
+
 /// Checks all walls, printing each breach, and fails if there was one.
 pub(crate) fn check(tree: &Tree) -> Result<()> {
     let mut breaches = dependency_breaches(&dependencies(tree)?);
@@ -97,6 +107,10 @@ pub(crate) fn check(tree: &Tree) -> Result<()> {
         breaches.extend(settings_breaches(tree, room, &folder)?);
     }
     breaches.extend(planted_breaches(tree)?);
+    for (room, allowed) in NAMING {
+        let sources = tree.root.join("crates").join(room).join("src");
+        naming_breaches(&sources, &sources, allowed, &mut breaches)?;
+    }
     for breach in &breaches {
         println!("{breach}");
     }
@@ -155,6 +169,61 @@ fn planted_breaches(tree: &Tree) -> Result<Vec<String>> {
     let passed = expected.difference(&refused).map(|line| show(line, "expected to be refused"));
     let wronged = refused.difference(&expected).map(|line| show(line, "expected to pass, refused"));
     Ok(passed.chain(wronged).collect())
+}
+
+/// Lines below `folder` that name a protocol, in files of `sources` that may not.
+fn naming_breaches(
+    sources: &Path,
+    folder: &Path,
+    allowed: &[&str],
+    breaches: &mut Vec<String>,
+) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        let name = path.strip_prefix(sources)?.to_string_lossy().into_owned();
+        let is_protocols = PROTOCOLS.iter().any(|protocol| name.contains(protocol));
+        if is_protocols || is_test(&name) || allowed.contains(&&*name) {
+            continue;
+        }
+        if path.is_dir() {
+            naming_breaches(sources, &path, allowed, breaches)?;
+            continue;
+        }
+        let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+        breaches.extend(lines_that_name(&text).map(|(line, protocol)| {
+            format!(
+                "{}:{line}: names {protocol}; what is one protocol's has a file of its name, and all are named in {}",
+                path.display(),
+                allowed.join(" and ")
+            )
+        }));
+    }
+    Ok(())
+}
+
+/// Whether all of a file or folder is tests.
+fn is_test(name: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or_default();
+    last == "tests" || last.ends_with("tests.rs")
+}
+
+/// The lines before the tests of a file in which a protocol's crate or module is named, under its own
+/// name or to get another one.
+fn lines_that_name(text: &str) -> impl Iterator<Item = (usize, &'static str)> {
+    let code = text.split_once("#[cfg(test)]\nmod ").map_or(text, |(code, _)| code);
+    (1..).zip(code.lines()).filter_map(|(number, line)| {
+        let found = PROTOCOLS.into_iter().find(|protocol| {
+            line.match_indices(protocol).any(|(at, _)| {
+                let is_word = |c: char| c.is_alphanumeric() || c == '_';
+                let after = &line[at + protocol.len()..];
+                !line[..at].ends_with(is_word)
+                    && ["::", "_", " as "].iter().any(|next| after.starts_with(next))
+            })
+        });
+        Some((number, found?))
+    })
 }
 
 fn refused(lint: &str) -> String {
@@ -252,6 +321,35 @@ mod tests {
     fn test_tool_outside_tests_is_refused() {
         assert_eq!(dependency_breaches(&[dependency("wire", "proptest", false)]).len(), 1);
         assert_eq!(dependency_breaches(&[dependency("wire", "tokio", true)]).len(), 1);
+    }
+
+    #[test]
+    fn a_protocol_is_named_where_the_table_says_and_in_tests() {
+        let named = |text| lines_that_name(text).collect::<Vec<_>>();
+        let planted = "use a::b;\nuse aoe::Address;\nlet x = wire::nvme_tcp::Pdu;\n";
+        assert_eq!(named(planted), [(2, "aoe"), (3, "nvme")]);
+        assert_eq!(named("use nvme as wire_of_old;\n"), [(1, "nvme")]);
+        assert_eq!(named("/// nvme: a key\nlet (nvme, as_aoe) = (low.nvme, is_aoe::<T>());\n"), []);
+        assert_eq!(named("fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use aoe::Address;\n}\n"), []);
+    }
+
+    #[test]
+    fn a_file_that_may_not_name_a_protocol_is_refused_and_others_are_not() {
+        let folder = std::env::temp_dir().join(format!("plateway-rooms-{}", std::process::id()));
+        let sources = folder.join("src");
+        for name in
+            ["run.rs", "below/run.rs", "protocols/mod.rs", "protocols/aoe/run.rs", "a/tests.rs"]
+        {
+            let path = sources.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "//! Words.\nuse aoe::Address;\n").unwrap();
+        }
+        let mut breaches = Vec::new();
+        naming_breaches(&sources, &sources, &["protocols/mod.rs"], &mut breaches).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(breaches.len(), 2, "{breaches:?}");
+        assert!(breaches[0].contains("below/run.rs:2: names aoe"), "{breaches:?}");
+        assert!(breaches[1].contains("src/run.rs:2: names aoe"), "{breaches:?}");
     }
 
     #[test]

@@ -17,8 +17,7 @@ use crate::config::text::config_text;
 use crate::config::thing::{Change, Step, Thing};
 use crate::config::uri::{DiskUri, UriError};
 use crate::config::{self, Checked};
-use crate::protocols::nvme_tcp::nqn::Nqn;
-use crate::protocols::parse_target;
+use crate::protocols::{check_words, parse_target};
 
 /// A configuration, or two with a NUL between them: every mistake can be shown, on one line and in
 /// a report with the text around it; one that is written out reads back as the same; there is
@@ -53,9 +52,7 @@ pub fn words(text: &str) {
     if let Err(error) = round_trip::<HostPort>(text) {
         assert!(text.get(error.offset..).is_some(), "{error} at {}", error.offset);
     }
-    if let Err(error) = round_trip::<Nqn>(text) {
-        assert!(text.get(error.offset..).is_some(), "{error} at {}", error.offset);
-    }
+    check_words(text);
     let _ = round_trip::<uuid::Uuid>(text);
     match (parse_size(text), parse_fio_size(text)) {
         (Ok(bytes), fio) => {
@@ -85,13 +82,9 @@ fn read(text: &str) -> Option<HiArgs> {
         }
     };
     show(&warnings);
-    for disk in args.disks.iter().cloned().map(Thing::Disk) {
-        let shown = text.get(places.find(&disk.title(), "")).unwrap_or_default();
-        assert!(!shown.is_empty(), "no place of {}", disk.title());
-    }
-    for volume in args.volumes.iter().cloned().map(Thing::Volume) {
-        let shown = text.get(places.find(&volume.title(), "")).unwrap_or_default();
-        assert!(!shown.is_empty(), "no place of {}", volume.title());
+    for thing in args.things().filter(|one| matches!(one, Thing::Disk(_) | Thing::Volume(_))) {
+        let shown = text.get(places.find(&thing.title(), "")).unwrap_or_default();
+        assert!(!shown.is_empty(), "no place of {}", thing.title());
     }
     let written = config_text(&args);
     match check(&written) {
@@ -167,7 +160,7 @@ fn are(seen: &[Thing], wanted: &[Thing]) {
 }
 
 /// Parses, prints, and parses and prints again.
-fn round_trip<T: FromStr<Err: Display> + Display + PartialEq + Debug>(
+pub(crate) fn round_trip<T: FromStr<Err: Display> + Display + PartialEq + Debug>(
     text: &str,
 ) -> Result<T, T::Err> {
     let value: T = text.parse()?;

@@ -48,9 +48,19 @@ pub(crate) enum Command {
     /// Serve disks, or the volumes of a configuration, until SIGTERM
     Serve(ServeArgs),
     /// Check a configuration and say what it would do
-    Check(CheckArgs),
+    #[command(
+        after_help = "Exit code 0: it can be used. 1: it cannot; each mistake is shown at its line.\n\
+        Disks are opened for reading: sizes, blocks and labels are checked, and nothing is changed. Remote\n\
+        disks are not contacted. Where a server answers on the control socket, the difference to what it\n\
+        serves is shown, else everything is new."
+    )]
+    Check(ConfigArgs),
     /// Bring a running server to a configuration, without touching unrelated sessions
-    Apply(ApplyArgs),
+    #[command(
+        after_help = "New disks, volumes, listeners and exports come first, removals after them; a step\n\
+        that fails is undone with those before it. `plateway check` shows the same steps and changes nothing."
+    )]
+    Apply(ConfigArgs),
     /// Show exports, sessions, disks and counters of a running server
     Status(StatusArgs),
     /// List the disks of a running server, or reopen a failed one
@@ -93,42 +103,14 @@ pub(crate) struct ServeArgs {
     pub(crate) overwrite: Vec<String>,
 }
 
-/// `check [FILE]`
+/// `check [FILE]`, `apply [FILE]`
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Exit code 0: it can be used. 1: it cannot; each mistake is shown at its line.\n\
-    Disks are opened for reading: sizes, blocks and labels are checked, and nothing is changed. Remote\n\
-    disks are not contacted. Where a server answers on the control socket, the difference to what it\n\
-    serves is shown, else everything is new."
-)]
-pub(crate) struct CheckArgs {
+pub(crate) struct ConfigArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
     pub(crate) file: PathBuf,
-    /// Show what labelling the disks of this concat or stripe anew would give up; may be given
-    /// again for another volume
-    #[arg(long, value_name = "VOLUME")]
-    pub(crate) overwrite: Vec<String>,
-    /// The control socket of the server to compare with [default: the configuration's]
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) control: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `apply [FILE]`
-#[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "New disks, volumes, listeners and exports come first, removals after them; a step\n\
-    that fails is undone with those before it. `plateway check` shows the same steps and changes nothing."
-)]
-pub(crate) struct ApplyArgs {
-    /// The configuration
-    #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
-    pub(crate) file: PathBuf,
-    /// Label the disks of this concat or stripe whatever they hold; may be given again for another
-    /// volume
+    /// Label the disks of this concat or stripe whatever they hold, of which check shows what would
+    /// be given up; may be given again for another volume
     #[arg(long, value_name = "VOLUME")]
     pub(crate) overwrite: Vec<String>,
     /// The control socket of the server [default: the configuration's]

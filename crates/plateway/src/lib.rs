@@ -2,7 +2,7 @@
 //!
 //! Here: the command line and where each command begins. Read `cli.rs` for the commands,
 //! `commands/` for what each does, `config/mod.rs` for what a configuration is, `run/mod.rs` for a
-//! running server, `preview/mod.rs` for what one would find, `control/mod.rs` for its control
+//! running server, `preview.rs` for what one would find, `control/mod.rs` for its control
 //! socket; the data path is in other crates.
 
 pub mod checks;

@@ -95,8 +95,8 @@ pub enum Order {
         layout: Layout,
     },
     /// Let no new request go to the volume; answered when nothing of it is below on this shard.
-    HoldVolume(VolumeId),
-    /// Forget a held volume.
+    QuiesceVolume(VolumeId),
+    /// Forget a quiesced volume.
     ForgetVolume(VolumeId),
     /// Free a volume, whoever holds it; answered once that is stored and in force on every shard.
     ClearReservation(VolumeId),

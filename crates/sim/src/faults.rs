@@ -176,7 +176,7 @@ impl Run {
             return;
         }
         let first = self.orders + 1;
-        self.order_all(|| Order::HoldVolume(crate::client::VOLUME));
+        self.order_all(|| Order::QuiesceVolume(crate::client::VOLUME));
         let shards = self.world.hosts[TARGET].nodes.len();
         self.replug = Some((first..=self.orders, shards));
     }

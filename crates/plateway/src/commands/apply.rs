@@ -1,11 +1,11 @@
 //! `plateway apply`: brings a running server to a configuration and prints what was done.
 
-use crate::cli::ApplyArgs;
+use crate::cli::ConfigArgs;
 use crate::config::{self, defaults::Defaults};
 use crate::control::Client;
 
 /// Applies.
-pub(crate) fn run(args: &ApplyArgs) -> miette::Result<()> {
+pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     // Checked here first: so mistakes are shown with the text around them.
     let checked = config::load(&args.file, &Defaults::of_this_machine())?;
     let socket = args.control.as_ref().unwrap_or(&checked.args.server.control);

@@ -6,13 +6,14 @@
 
 use serde::Serialize;
 
-use crate::cli::CheckArgs;
+use crate::cli::ConfigArgs;
 use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
 use crate::control::{Changes, Client, ClientError, table_of};
-use crate::preview::{DiskRow, MemberRow, Preview, Served, preview};
+use crate::preview::{DiskRow, MemberRow, Preview, preview};
 use crate::run::check_overwrite;
+use crate::run::look::Served;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -27,7 +28,7 @@ struct Answer {
     mistakes: Vec<String>,
 }
 
-pub(crate) fn run(args: &CheckArgs) -> miette::Result<()> {
+pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     let defaults = Defaults::of_this_machine();
     let checked = config::load(&args.file, &defaults)?;
     check_overwrite(&checked.args, &args.overwrite)?;
@@ -124,7 +125,12 @@ fn text_of(found: &Preview) -> String {
             table_of(
                 &found.listeners,
                 &[
-                    ("listener", |one| format!("{} {}", one.protocol, one.address)),
+                    ("listener", |one| {
+                        one.address
+                            .iter()
+                            .map(|(key, address)| format!("{key} {address}"))
+                            .collect()
+                    }),
                     ("finding", |one| one.found.finding.clone()),
                 ],
             ),

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn aoe_counts_slots_and_takes_its_own_hosts() {
+    fn slots_of_aoe_are_counted_and_it_takes_its_own_hosts() {
         let mut both = flags(&["ram:1GiB", "ram:1GiB"], "nqn.2026-11.a:b,02:00:00:00:00:01");
         both.protocols = protocol_flags(&["127.0.0.1:4420"], &["eth1,eth2/7.3"]);
         let args = quick(&both).unwrap().args;

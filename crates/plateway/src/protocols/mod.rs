@@ -23,6 +23,7 @@ use shard::{ImportSettings, Protocol, Report, StoredValue};
 /// What `dissect` makes of a protocol on frames, and of one on connections.
 pub(crate) use self::aoe::dissect::Talk as FrameTalk;
 pub(crate) use self::nvme_tcp::dissect::Conversation as StreamTalk;
+use crate::checks::round_trip;
 use crate::cli::DiscoverArgs;
 use crate::config::address::HostPort;
 #[cfg(test)]
@@ -92,9 +93,9 @@ pub(crate) trait Exported: Configured {
     /// The volume, which exists.
     fn volume(&self) -> &str;
 
-    /// Whether its volume is held before it is hidden for good: hosts then get errors, which tell
+    /// Whether its volume is quiesced before it is hidden for good: hosts then get errors, which tell
     /// them more than silence.
-    fn is_held_first(&self) -> bool;
+    fn is_quiesced_first(&self) -> bool;
 
     /// Commands of initiators that it says it holds, where it says so.
     fn promises(&self) -> u64 {
@@ -311,6 +312,13 @@ impl DiscoveryTarget {
                 aoe::discover::run(args, interfaces, *vlan)
             }
         }
+    }
+}
+
+/// What has to hold of a word that a protocol reads, as [`checks`](crate::checks) asks.
+pub(crate) fn check_words(text: &str) {
+    if let Err(error) = round_trip::<nvme_tcp::nqn::Nqn>(text) {
+        assert!(text.get(error.offset..).is_some(), "{error} at {}", error.offset);
     }
 }
 

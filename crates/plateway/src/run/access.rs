@@ -85,7 +85,7 @@ impl InternalClient for Access {
             context.give(&mut self.account, buffer);
         }
         self.state = State::Over;
-        // Whoever asked may have lost patience.
+        // Whoever asked may wait no longer.
         let _ = self.answer.send((outcome, bytes));
     }
 

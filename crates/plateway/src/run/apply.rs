@@ -110,9 +110,9 @@ impl Running {
                 not_undone.push(format!("{inverse}: {}", error.line()));
             }
         }
-        // Volumes whose removal never came are held; what they serve goes on.
-        let held = self.volumes.iter().filter(|(_, volume)| volume.quiesced);
-        for name in held.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+        // Volumes whose removal never came are quiesced; what they serve goes on.
+        let quiesced = self.volumes.iter().filter(|(_, volume)| volume.quiesced);
+        for name in quiesced.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             if let Err(error) = self.resume_volume(&name) {
                 not_undone.push(format!("volume {name}: {}", error.line()));
             }
@@ -120,7 +120,7 @@ impl Running {
         not_undone
     }
 
-    /// Carries out one step. `going` are volumes that a later step removes: they are held before
+    /// Carries out one step. `going` are volumes that a later step removes: they are quiesced before
     /// hosts hear that their namespace is gone. Returns what deserves to be told.
     pub(super) fn carry_out(
         &mut self,

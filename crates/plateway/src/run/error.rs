@@ -15,12 +15,14 @@ pub(crate) struct RunError {
     key: String,
     /// The title of another thing that it cannot be beside.
     beside: Option<String>,
+    in_use: bool,
 }
 
 impl RunError {
     /// What happened to which object.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), help: None, key: String::new(), beside: None }
+        let (help, key, beside) = (None, String::new(), None);
+        Self { message: message.into(), help, key, beside, in_use: false }
     }
 
     /// With what to do next.
@@ -45,6 +47,16 @@ impl RunError {
     pub(crate) fn beside(mut self, title: String) -> Self {
         self.beside = Some(title);
         self
+    }
+
+    /// Of what somebody else has, who may let go of it.
+    pub(super) fn in_use(mut self) -> Self {
+        self.in_use = true;
+        self
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_use
     }
 
     /// As a mistake of the configuration in the thing of this title, at the place that is to be

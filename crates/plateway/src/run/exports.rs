@@ -1,8 +1,8 @@
 //! Exports: shown to hosts, shown otherwise, and hidden, each by the orders of its protocol.
 //!
-//! Here is what all protocols have in common: a volume that was held is let go on before it is
-//! shown, one that is about to be removed is held before hosts hear of it, and the book changes
-//! when all shards have answered. If not all do, all are told again what is in the book.
+//! Here is what all protocols have in common: a quiesced volume is resumed before it is shown,
+//! one that is about to be removed is quiesced before hosts hear of it, and the book changes when
+//! all shards have answered. If not all do, all are told again what is in the book.
 
 use super::error::RunError;
 use super::shape::{self, VolumeFacts};
@@ -38,7 +38,7 @@ impl Running {
     ) -> Result<(), RunError> {
         let volume = config.volume();
         let is_last = self.exports_of(volume).count() == 1;
-        if is_last && config.is_held_first() && going.iter().any(|going| going == volume) {
+        if is_last && config.is_quiesced_first() && going.iter().any(|going| going == volume) {
             self.quiesce_volume(volume)?;
         }
         let Some(number) = self.exports.get(&config.title()).map(|open| open.number) else {

@@ -8,7 +8,7 @@
 //! what was expected and what was seen; nothing was written then, but for an interrupted forming,
 //! which the next start goes on with.
 
-use ::volume::assemble::{self, Found, Verdict};
+use ::volume::assemble::{self, Found, Refusal, Verdict};
 use ::volume::label::{
     LABEL_AREA, LABEL_OFFSETS, LABEL_SIZE, Label, LabelError, LabelLayout, SetLabel,
 };
@@ -17,6 +17,7 @@ use std::fmt::Display;
 use uuid::Uuid;
 
 use super::error::RunError;
+use super::look::Member;
 use super::shape::Part;
 use super::shards::{ACCESS_LIMIT, Shards};
 use crate::config::disk::disk_title;
@@ -28,6 +29,8 @@ const SEARCH: u64 = 256 << 10;
 /// What the labels of a set come to.
 #[derive(Debug)]
 pub(crate) struct Set {
+    /// What its members are labelled with, but for an identity that is to be drawn.
+    pub(super) label: SetLabel,
     /// None where it is to be drawn.
     pub(crate) uuid: Option<Uuid>,
     /// Bytes of data of each member by its label.
@@ -57,53 +60,20 @@ pub(crate) fn set_label(volume: &VolumeConfig, uuid: Uuid) -> Option<SetLabel> {
     Some(SetLabel { uuid, name, layout, count, chunk, generation: 1 })
 }
 
-/// Whether what was found on the members is the set that the volume wants, or may be made it.
-/// `overwrite` gives up what they hold; a disk that `is_unmade` is a file that is not there.
-pub(super) fn verdict(
+/// Judges what was found on the members: whether it is the set that the volume wants, or may be made
+/// it, and then their identity, the lengths of their data, and what is due. `overwrite` gives up
+/// what they hold. All is known of members whose labels are.
+pub(super) fn judge(
     volume: &VolumeConfig,
-    wanted: &SetLabel,
+    label: SetLabel,
+    members: &[Member],
     found: &[Found],
     overwrite: bool,
-    is_unmade: impl Fn(&str) -> bool,
-) -> Result<Verdict, RunError> {
-    assemble::judge(found, wanted, volume.uuid.is_some(), overwrite).map_err(|refusal| {
-        let (name, expected) = (&volume.name, refusal.expected);
-        let disk = volume.layout.disks().get(refusal.index).map_or("?", String::as_str);
-        let (seen, help) = match is_unmade(disk) {
-            true => (
-                "no file".to_owned(),
-                format!(
-                    "put its file back: create makes no member beside disks that carry labels; where all that they hold is given up, \
-                     --overwrite {name} makes it and labels them anew"
-                ),
-            ),
-            false => (
-                refusal.seen,
-                format!(
-                    "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
-                     `plateway check FILE --overwrite {name}` shows what is lost where all that its disks hold is given up, \
-                     and serve or apply with --overwrite {name} does it"
-                ),
-            ),
-        };
-        RunError::new(format!("volume {name}: disk {disk}: expected {expected}, seen {seen}"))
-            .help(help)
-            .key(disk_title(disk))
-    })
-}
-
-/// Judges what was found on the members: their identity, the lengths of their data, and what is
-/// due.
-pub(crate) fn judge(
-    volume: &VolumeConfig,
-    wanted: &SetLabel,
-    parts: &[Part],
-    found: &[Found],
-    overwrite: bool,
-    is_unmade: impl Fn(&str) -> bool,
 ) -> Result<Set, RunError> {
     let name = &volume.name;
-    let verdict = verdict(volume, wanted, found, overwrite, is_unmade)?;
+    let verdict = assemble::judge(found, &label, volume.uuid.is_some(), overwrite)
+        .map_err(|refusal| refused(volume, members, refusal))?;
+    let parts: Vec<&Part> = members.iter().filter_map(|member| member.part.as_ref()).collect();
     let uuid = match verdict {
         Verdict::Assemble { uuid } => {
             let lengths: Vec<u64> = found.iter().map(labelled_length).collect();
@@ -111,7 +81,7 @@ pub(crate) fn judge(
                 check_length(name, part, *length)?;
             }
             let uuid = Some(Uuid::from_bytes(uuid));
-            return Ok(Set { uuid, lengths, due: Due::Nothing });
+            return Ok(Set { label, uuid, lengths, due: Due::Nothing });
         }
         Verdict::Form { uuid } => uuid.map(Uuid::from_bytes),
     };
@@ -135,7 +105,32 @@ pub(crate) fn judge(
             .collect(),
         ),
     };
-    Ok(Set { uuid: uuid.or(volume.uuid), lengths, due })
+    Ok(Set { label, uuid: uuid.or(volume.uuid), lengths, due })
+}
+
+fn refused(volume: &VolumeConfig, members: &[Member], refusal: Refusal) -> RunError {
+    let (name, expected) = (&volume.name, refusal.expected);
+    let disk = &volume.layout.disks()[refusal.index];
+    let (seen, help) = match members[refusal.index].is_unmade {
+        true => (
+            "no file".to_owned(),
+            format!(
+                "put its file back: create makes no member beside disks that carry labels; where all that they hold is given up, \
+                 --overwrite {name} makes it and labels them anew"
+            ),
+        ),
+        false => (
+            refusal.seen,
+            format!(
+                "the order of `disks`, the layout and the chunk must be those that the volume was made with; \
+                 `plateway check FILE --overwrite {name}` shows what is lost where all that its disks hold is given up, \
+                 and serve or apply with --overwrite {name} does it"
+            ),
+        ),
+    };
+    RunError::new(format!("volume {name}: disk {disk}: expected {expected}, seen {seen}"))
+        .help(help)
+        .key(disk_title(disk))
 }
 
 /// What is where a label should be on a disk; `read` gives so many bytes from an offset on, both
@@ -218,13 +213,12 @@ fn check_length(volume: &str, part: &Part, labelled: u64) -> Result<(), RunError
 pub(super) fn form(
     shards: &Shards,
     members: &[(&Part, VolumeId)],
-    set: &SetLabel,
-    lengths: &[u64],
+    set: &Set,
 ) -> Result<(), RunError> {
     for complete in [false, true] {
-        for (index, ((part, whole), length)) in members.iter().zip(lengths).enumerate() {
+        for (index, ((part, whole), length)) in members.iter().zip(&set.lengths).enumerate() {
             let label = Label {
-                set: set.clone(),
+                set: set.label.clone(),
                 complete,
                 index: index as u32,
                 data_offset: LABEL_AREA,

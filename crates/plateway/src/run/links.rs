@@ -4,17 +4,74 @@
 //! them. One of the second is opened by the first remote disk that names its interface, and closed
 //! with the last. They are two also on one interface, since each takes other frames: which, and
 //! which shard gets them, the protocol says. Links of remote disks are always packet sockets.
-//! Units: bytes. Errors name the interface, what was expected there, and who may grant what is
+//! A look binds, receives and sends nothing. Units: bytes. Errors name the interface, what was expected there, and who may grant what is
 //! missing.
 
-use contract::{Intake, LinkFacts, LinkId};
-use reactor::LinkOptions;
+use std::fs;
+
+use contract::{Intake, LinkId};
+use reactor::{InterfaceFacts, LinkOptions, look_at_interface, may_open_links};
 
 use super::Running;
 use super::error::RunError;
+use super::look::Inventory;
 use crate::config::link::{Ethernet, LinkAccess, LinkConfig};
 use crate::config::thing::Configured;
 use crate::protocols::{self, RemoteUri};
+
+/// What was seen of a link.
+#[derive(Debug)]
+pub(crate) struct LinkSight {
+    /// What was found, in a few words.
+    pub(crate) words: String,
+    /// None of an interface that the server that answers has, and we do not see.
+    pub(crate) facts: Option<InterfaceFacts>,
+}
+
+/// Looks at a link that exports are on: whether its interface is there, up and large enough, and
+/// whether this user may open it.
+pub(crate) fn look(config: &LinkConfig, inventory: &impl Inventory) -> Result<LinkSight, RunError> {
+    let interface = &config.ethernet.interface;
+    let is_it = |other: &LinkConfig| other.ethernet == config.ethernet;
+    let served = inventory.served();
+    let is_served = served.is_some_and(|served| served.args.links.iter().any(is_it));
+    let fail = |why: String| RunError::new(why).within(&config.title());
+    let facts = match look_at_interface(interface) {
+        Ok(facts) => facts,
+        // It may be in a network namespace of its own.
+        Err(_) if is_served => {
+            return Ok(LinkSight { words: "the server has it now".to_owned(), facts: None });
+        }
+        Err(error) => return Err(fail(error.to_string()).help("`ip -br link` shows them")),
+    };
+    let carried = protocols::carried_on(facts.mtu).map_err(fail)?;
+    if is_served {
+        let words = format!("the server has it now, {carried}");
+        return Ok(LinkSight { words, facts: Some(facts) });
+    }
+    let rights = match (may_open_links(), served) {
+        (Ok(()), _) => "",
+        // The server's user may have what this one lacks.
+        (Err(_), Some(_)) => "; this user may not open it, which is for the server to try",
+        (Err(error), None) => return Err(fail(error.to_string())),
+    };
+    let state = if facts.up { "up" } else { "down: it is answered on once it is up" };
+    let bridge = match (config.access, bridge_of(interface)) {
+        (LinkAccess::Packet, Some(bridge)) => {
+            format!(
+                "; deaf: it is a port of the bridge {bridge}, which takes its frames: name {bridge}"
+            )
+        }
+        _ => String::new(),
+    };
+    Ok(LinkSight { words: format!("{state}, {carried}{bridge}{rights}"), facts: Some(facts) })
+}
+
+/// The bridge that an interface is a port of, as far as the system shows it.
+fn bridge_of(interface: &str) -> Option<String> {
+    let bridge = fs::read_link(format!("/sys/class/net/{interface}/brport/bridge")).ok()?;
+    Some(bridge.file_name()?.to_string_lossy().into_owned())
+}
 
 /// A link that exports are on.
 #[derive(Debug)]
@@ -34,14 +91,15 @@ pub(super) struct ImportLink {
 impl Running {
     /// Opens a link for exports. Returns what deserves to be told.
     pub(super) fn add_link(&mut self, config: &LinkConfig) -> Result<Option<String>, RunError> {
-        let shards = self.shards.handle().shards();
-        let intake = protocols::intake_of_exports(config.access, shards);
-        let (id, facts) = self
+        let title = config.title();
+        let facts = look(config, self)?.facts;
+        let intake = protocols::intake_of_exports(config.access, self.shards.handle().shards());
+        let id = self
             .open_link(&config.name, &config.ethernet, config.access, intake)
-            .map_err(|error| error.within(&config.title()))?;
+            .map_err(|error| error.within(&title))?;
         self.links.insert(config.name.clone(), OpenLink { id, config: config.clone() });
-        Ok(is_down(&facts).then(|| {
-            let (title, interface) = (config.title(), &config.ethernet.interface);
+        Ok(facts.filter(|facts| !facts.up).map(|_| {
+            let interface = &config.ethernet.interface;
             format!("{title}: the interface is down; it is answered on once it is up: ip link set {interface} up")
         }))
     }
@@ -77,7 +135,7 @@ impl Running {
             }
             let intake = protocols::intake_of_imports(self.shards.handle().shards());
             match self.open_link(&ethernet.to_string(), &ethernet, LinkAccess::Packet, intake) {
-                Ok((id, _)) => {
+                Ok(id) => {
                     let link = ImportLink { id, disks: vec![disk.to_owned()] };
                     self.import_links.insert(ethernet, link);
                     ids.push(id);
@@ -108,7 +166,7 @@ impl Running {
         ethernet: &Ethernet,
         access: LinkAccess,
         intake: Intake,
-    ) -> Result<(LinkId, LinkFacts), RunError> {
+    ) -> Result<LinkId, RunError> {
         let id = self.numbers.link();
         self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
@@ -120,12 +178,7 @@ impl Running {
             },
             intake,
         };
-        let facts = self.shards.handle().add_link(id, &options);
-        facts.map(|facts| (id, facts)).map_err(|error| RunError::new(error.to_string()))
+        let opened = self.shards.handle().add_link(id, &options);
+        opened.map(|_| id).map_err(|error| RunError::new(error.to_string()))
     }
-}
-
-/// What is known of a link that is down has no ring.
-fn is_down(facts: &LinkFacts) -> bool {
-    facts.ring_frames == 0
 }

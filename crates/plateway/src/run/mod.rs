@@ -5,20 +5,22 @@
 //! it, `inspect` tells how it stands, [`Running::shut_down`] ends it. Every change is an order to
 //! all shards that all have answered before the next (`shards`). Numbers are never used again, so
 //! that what is late finds nothing. Not here: what a configuration means (`config`), the control
-//! socket (`control`), signals (`commands/serve`). Read `apply` next, then `members`.
+//! socket (`control`), signals (`commands/serve`). Read `apply` next, then
+//! `look`.
 
 mod access;
 mod apply;
+pub(crate) mod disks;
 mod error;
 mod event_log;
 mod exports;
 mod follow;
 pub(crate) mod identity;
 mod inspect;
-pub(crate) mod labels;
-mod links;
-pub(crate) mod listen;
-mod members;
+mod labels;
+pub(crate) mod links;
+pub(crate) mod listeners;
+pub(crate) mod look;
 pub(crate) mod open;
 mod reopen;
 mod reservations;
@@ -28,6 +30,7 @@ mod shards;
 pub(crate) mod state;
 pub(crate) mod store;
 mod unmade;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,10 +39,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use ::volume::Layout;
-use block::{PAGE_SIZE, ShardId, VolumeId, limits};
+use ::volume::assemble::Found;
+use block::{Extent, PAGE_SIZE, ShardId, VolumeId, limits};
 use contract::{DiskFacts, DiskId, LinkId, ListenerId};
 use indexmap::IndexMap;
 use reactor::disk::Disk;
+use reactor::disk::probe::Identity;
 use reactor::memory::Arena;
 use reactor::{Choice, Config, ConnectionLimits, Preference, Reactor};
 use shard::{InternalClient, Order, Settings, Shard};
@@ -58,8 +63,11 @@ use crate::config::server::{DriverChoice, Server};
 use crate::config::thing::Configured;
 use crate::config::uri::DiskUri;
 use crate::config::volume::{self, VolumeConfig};
+use disks::DiskSight;
 use exports::OpenExport;
 use links::{ImportLink, OpenLink};
+use look::{Inventory, Member};
+use shape::Part;
 use shards::Shards;
 use state::StateDirectory;
 use unmade::unmade_last;
@@ -95,6 +103,8 @@ pub(crate) struct Running {
     overwritten: Vec<String>,
     /// The disks whose files that change made larger, so that undoing it cuts no other.
     grown: Vec<String>,
+    /// The disks whose files would be made, while it is judged whether they may.
+    unmade: BTreeMap<String, DiskSight>,
     started: Instant,
 }
 
@@ -112,6 +122,10 @@ struct OpenDisk {
 impl OpenDisk {
     fn is_remote(&self) -> bool {
         matches!(self.config.uri, DiskUri::Remote(_))
+    }
+
+    fn part(&self) -> Part {
+        Part { name: self.config.name.clone(), disk: self.id, facts: self.facts.clone() }
     }
 }
 
@@ -215,6 +229,7 @@ impl Running {
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),
             grown: Vec::new(),
+            unmade: BTreeMap::new(),
             started: Instant::now(),
         };
         for step in &unmade_last(Plan::initial(args).steps) {
@@ -313,6 +328,52 @@ impl Running {
 
     fn volume(&self, name: &str) -> Result<&OpenVolume, RunError> {
         self.volumes.get(name).ok_or_else(|| RunError::new(format!("volume {name} is not there")))
+    }
+}
+
+/// What is there beside something new: what runs.
+impl Inventory for Running {
+    fn disk_with(&self, identity: &Identity) -> Option<&str> {
+        let of = |disk: &OpenDisk| Identity::of(disk.local.as_ref()?.fd()?).ok();
+        let mut disks = self.disks.iter();
+        disks.find(|(_, disk)| of(disk).as_ref() == Some(identity)).map(|(name, _)| &**name)
+    }
+
+    fn member(&self, name: &str) -> Option<Member> {
+        let Some(disk) = self.disks.get(name) else {
+            return self.unmade.get(name).map(|sight| sight.member(name));
+        };
+        let backing = identity::backing(&disk.config.uri).filter(|_| !disk.fresh);
+        Some(Member { backing, part: Some(disk.part()), is_unmade: false, is_served: false })
+    }
+
+    fn examine(
+        &self,
+        volume: &VolumeConfig,
+        disk: &str,
+    ) -> Result<Result<Found, &'static str>, RunError> {
+        let Some(part) = self.disks.get(disk).map(OpenDisk::part) else {
+            return self.unmade[disk].examine(volume, disk);
+        };
+        let whole = self.whole(&part)?;
+        let found = labels::examine(volume, &part, |at, length| {
+            self.shards.read(whole, Extent::new(at, length))
+        });
+        self.drop_volume(whole, &part.name)?;
+        found.map(Ok)
+    }
+
+    fn volume_with(&self, uuid: Uuid) -> Option<&str> {
+        let mut volumes = self.volumes.iter();
+        volumes.find(|(_, volume)| volume.uuid == uuid).map(|(name, _)| &**name)
+    }
+
+    fn overwrites(&self, volume: &str) -> bool {
+        self.overwrite.iter().any(|name| name == volume)
+    }
+
+    fn state(&self) -> StateDirectory {
+        self.state.clone()
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
     let kind = match error {
         OpenError::System { source, .. } => source.kind(),
         OpenError::InUse { path, .. } => {
-            return failed.help(format!(
+            return failed.in_use().help(format!(
                 "`fuser -v {}` shows who has it; a server of yours is asked by: plateway disks list --control SOCKET",
                 path.display()
             ));

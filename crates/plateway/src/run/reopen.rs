@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::disk::Disk;
-use shard::Order;
 
 use super::Running;
 use super::error::RunError;
@@ -32,10 +31,7 @@ impl Running {
         let id = disk.id;
         if disk.is_remote() {
             let facts = disk.facts.clone();
-            self.order(&format!("reopen disk {name}"), || Order::RenewDisk {
-                disk: id,
-                facts: facts.clone(),
-            })?;
+            self.renew_disk(id, name, &facts)?;
             self.shards.event_log().forget(id);
             return Ok(format!(
                 "disk {name} takes requests again; its connection is kept by itself"
@@ -62,7 +58,7 @@ impl Running {
         let (id, config) = (disk.id, disk.config.clone());
         if !self.shards.handle().remove_disk(id, CLOSE_LIMIT) {
             return Err(RunError::new(format!(
-                "disk {name}: expected its requests back within {} s, seen one that is still below",
+                "disk {name}: expected its requests back within {} s, seen one that is still in flight",
                 CLOSE_LIMIT.as_secs()
             )));
         }
@@ -85,9 +81,6 @@ impl Running {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         disk.facts = facts.clone();
         let id = disk.id;
-        self.order(&format!("reopen disk {name}"), || Order::RenewDisk {
-            disk: id,
-            facts: facts.clone(),
-        })
+        self.renew_disk(id, name, &facts)
     }
 }

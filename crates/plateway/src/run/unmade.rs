@@ -5,14 +5,11 @@
 //! opened first, and what is missing last. A volume without labels cannot tell; its file is made,
 //! and it gets an identity of its own (docs/faults.md).
 
-use ::volume::assemble::Found;
-use block::Extent;
 use reactor::disk::file::is_missing;
 
 use super::error::RunError;
-use super::labels;
-use super::shape::Part;
-use super::{OpenDisk, Running};
+use super::volumes::VolumeSight;
+use super::{Running, disks};
 use crate::config::disk::DiskConfig;
 use crate::config::model::HiArgs;
 use crate::config::thing::{Step, Thing};
@@ -43,35 +40,21 @@ pub(super) fn unmade_last(mut steps: Vec<Step>) -> Vec<Step> {
 impl Running {
     /// Refuses a step of [`unmade_last`] on the way to `to` that would make a file beside members
     /// which are not blank.
-    pub(super) fn check_unmade(&self, step: &Step, to: &HiArgs) -> Result<(), RunError> {
+    pub(super) fn check_unmade(&mut self, step: &Step, to: &HiArgs) -> Result<(), RunError> {
         let Step::Add(Thing::Disk(disk)) = step else { return Ok(()) };
         let uses = |volume: &&VolumeConfig| volume.layout.disks().contains(&disk.name);
-        let Some(config) = to.volumes.iter().find(uses).filter(|_| is_unmade(disk)) else {
+        let Some(volume) = to.volumes.iter().find(uses).filter(|_| is_unmade(disk)) else {
             return Ok(());
         };
-        let Some(wanted) = labels::set_label(config, config.uuid.unwrap_or_default()) else {
-            return Ok(());
+        // What is there is open by now.
+        let is_unmade = |disk: &&DiskConfig| {
+            volume.layout.disks().contains(&disk.name) && !self.disks.contains_key(&disk.name)
         };
-        let found = config.layout.disks().iter().map(|name| match self.disks.get(name) {
-            Some(disk) => self.examine(config, disk),
-            // It would be made as well.
-            None => Ok(Found::Blank),
-        });
-        let found: Vec<Found> = found.collect::<Result<_, _>>()?;
-        let overwrite = self.overwrite.contains(&config.name);
-        let is_unmade = |name: &str| !self.disks.contains_key(name);
-        labels::verdict(config, &wanted, &found, overwrite, is_unmade).map(drop)
-    }
-
-    fn examine(&self, volume: &VolumeConfig, disk: &OpenDisk) -> Result<Found, RunError> {
-        let (name, facts) = (disk.config.name.clone(), disk.facts.clone());
-        let part = Part { name, disk: disk.id, facts };
-        let whole = self.whole(disk.id, &disk.facts, &part.name)?;
-        let found = labels::examine(volume, &part, |at, length| {
-            self.shards.read(whole, Extent::new(at, length))
-        });
-        self.drop_volume(whole, &part.name)?;
-        found
+        let look = |disk: &DiskConfig| Ok((disk.name.clone(), disks::look(disk, self)?));
+        self.unmade = to.disks.iter().filter(is_unmade).map(look).collect::<Result<_, _>>()?;
+        let looked = VolumeSight::default().look(volume, self);
+        self.unmade.clear();
+        looked
     }
 }
 

@@ -193,6 +193,42 @@ fn check_and_serve_agree_on_block_sizes() {
 }
 
 #[test]
+fn a_start_refuses_what_check_refuses_in_the_same_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
+    fs::hard_link(here.join("a.img"), here.join("b.img")).unwrap();
+    let short = STRIPE.replace(", \"b\"", "");
+    let missing = format!("file:{}/new.img?create=1MiB", here.display());
+    type Named<'a> = &'a [(&'a str, &'a str)];
+    let tries: [(Named<'_>, Named<'_>); 7] = [
+        (&[("a", "file:a.img"), ("b", "file:b.img")], &[]),
+        (&[("a", "file:new.img?create=1MiB"), ("b", &missing)], &[]),
+        (&[("a", "file:none/a.img?create=1MiB")], &[]),
+        (&[("a", "file:a.img?create=4MiB")], &[]),
+        (&[("a", "aoe://nope0/7.0")], &[]),
+        (&[("a", "ram:8MiB")], &[("v", "disks = [\"a\"]\nsize = \"9MiB\"")]),
+        (&[("a", "file:small.img?create=1MiB")], &[("v", &short)]),
+    ];
+    for (disks, volumes) in tries {
+        let path = write(here, &own_configuration(here, disks, volumes));
+        let (_, found) = json(here, &[&path]);
+        let mistake = found["mistakes"][0].as_str().unwrap_or_else(|| panic!("{disks:?}"));
+        let words = mistake.split_once("error: ").unwrap().1;
+        let words = words.split(" (").next().unwrap();
+        let said = Server::try_start(here, "a", &["--config", &path]).err().expect("it starts");
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!here.join("small.img").exists(), "a member was made that is too small");
+    // Addresses of IPv4 as well, where all are meant.
+    let taken = TcpListener::bind("0.0.0.0:0").unwrap();
+    let every = format!("[::]:{}", taken.local_addr().unwrap().port());
+    let path = write(here, &own_configuration(here, &[], &[]).replace("127.0.0.1:0", &every));
+    let (code, _, err) = check(here, &[&path]);
+    assert!(code == 1 && err.contains("cannot listen at 0.0.0.0:"), "{err}");
+}
+
+#[test]
 fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

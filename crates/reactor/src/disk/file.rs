@@ -303,7 +303,7 @@ pub(super) fn expect(
     Err(OpenError::Kind { path: path.into(), expected, seen })
 }
 
-fn lock(path: &Path, fd: &OwnedFd, read_only: bool) -> Result<(), OpenError> {
+pub(super) fn lock(path: &Path, fd: &OwnedFd, read_only: bool) -> Result<(), OpenError> {
     let how = match read_only {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,

@@ -6,16 +6,16 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use block::{ByteCount, PAGE_SIZE};
 use contract::{Cache, DiskFacts};
-use rustix::fs::{Access as Right, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Access as Right, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::OpenError;
-use super::file::{Access, FileDisk, expect, physical_block, refused, system};
+use super::file::{Access, FileDisk, expect, lock, physical_block, refused, system};
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_SIZE as usize;
@@ -43,12 +43,29 @@ pub enum Identity {
     },
 }
 
+impl Identity {
+    /// Of an open file or block device.
+    pub fn of(fd: impl AsFd) -> io::Result<Identity> {
+        let stat = rustix::fs::fstat(fd)?;
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => Identity::Device(stat.st_rdev),
+            _ => Identity::File { device: stat.st_dev, inode: stat.st_ino },
+        })
+    }
+
+    fn at(path: &Path, fd: &OwnedFd) -> Result<Identity, OpenError> {
+        let doing = "ask what it is";
+        Identity::of(fd).map_err(|source| OpenError::System { path: path.into(), doing, source })
+    }
+}
+
 /// A file or block device that is looked at.
 #[derive(Debug)]
 pub struct Probe {
     disk: FileDisk,
     identity: Identity,
-    in_use: bool,
+    /// Why opening it would be refused now.
+    in_use: Option<OpenError>,
 }
 
 /// Memory that direct access takes.
@@ -60,11 +77,13 @@ impl Probe {
     pub fn file(path: &Path) -> Result<Probe, OpenError> {
         let fd = look(path, OFlags::empty())?;
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
-        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask what it is"))?;
+        let identity = Identity::at(path, &fd)?;
         let read_only = !may_write(path);
-        let in_use = is_locked(&fd, read_only);
+        let in_use = lock(path, &fd, read_only).err();
+        if in_use.is_none() {
+            let _ = rustix::fs::flock(&fd, FlockOperation::Unlock);
+        }
         let disk = FileDisk::of_file(path, fd, read_only)?;
-        let identity = Identity::File { device: stat.st_dev, inode: stat.st_ino };
         Ok(Probe { disk, identity, in_use })
     }
 
@@ -72,12 +91,13 @@ impl Probe {
     pub fn device(path: &Path) -> Result<Probe, OpenError> {
         let fd = look(path, OFlags::empty())?;
         expect(path, &fd, FileType::BlockDevice, "a block device")?;
-        let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask what it is"))?;
+        let identity = Identity::at(path, &fd)?;
         // Claimed for a moment, to see whether it can be.
         let in_use = rustix::fs::open(path, flags() | OFlags::EXCL, Mode::empty())
-            .is_err_and(|errno| errno == Errno::BUSY);
+            .err()
+            .map(|errno| refused(path, errno));
         let disk = FileDisk::of_device(path, fd, !may_write(path))?;
-        Ok(Probe { disk, identity: Identity::Device(stat.st_rdev), in_use })
+        Ok(Probe { disk, identity, in_use })
     }
 
     /// What is known of it. `read_only` says that it may not be written.
@@ -95,9 +115,9 @@ impl Probe {
         &self.identity
     }
 
-    /// Whether somebody has it, so that opening it now would be refused.
-    pub fn is_in_use(&self) -> bool {
-        self.in_use
+    /// Why opening it now would be refused, if somebody has it.
+    pub fn in_use(&self) -> Option<&OpenError> {
+        self.in_use.as_ref()
     }
 
     /// Its page at byte `at`, a multiple of a page. What is beyond its end reads as zeros.
@@ -126,7 +146,7 @@ pub fn unmade_file(path: &Path, bytes: u64) -> Result<(DiskFacts, Identity), Ope
     let fail = system(path, "make it");
     let fd = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
         .and_then(|fd| {
-            rustix::fs::access(folder, Right::WRITE_OK | Right::EXEC_OK)?;
+            may(folder, Right::WRITE_OK | Right::EXEC_OK)?;
             Ok(fd)
         })
         .map_err(fail)?;
@@ -154,22 +174,12 @@ fn look(path: &Path, more: OFlags) -> Result<OwnedFd, OpenError> {
 }
 
 fn may_write(path: &Path) -> bool {
-    rustix::fs::access(path, Right::WRITE_OK).is_ok()
+    may(path, Right::WRITE_OK).is_ok()
 }
 
-/// Whether a server that opened it now would find it locked. The lock is taken and given back.
-fn is_locked(fd: &OwnedFd, read_only: bool) -> bool {
-    let how = match read_only {
-        true => FlockOperation::NonBlockingLockShared,
-        false => FlockOperation::NonBlockingLockExclusive,
-    };
-    match rustix::fs::flock(fd, how) {
-        Ok(()) => {
-            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
-            false
-        }
-        Err(errno) => errno == Errno::WOULDBLOCK,
-    }
+/// By the rights that opening it takes, which capabilities widen: access(2) asks by others.
+fn may(path: &Path, rights: Right) -> Result<(), Errno> {
+    rustix::fs::accessat(rustix::fs::CWD, path, rights, AtFlags::EACCESS)
 }
 
 #[cfg(test)]
@@ -187,7 +197,7 @@ mod tests {
             fs::write(&path, vec![7; 2 * PAGE + 512]).unwrap();
             let before = fs::metadata(&path).unwrap();
             let probe = Probe::file(&path).unwrap();
-            assert!(!probe.is_in_use());
+            assert!(probe.in_use().is_none());
             assert_eq!(probe.read_page(PAGE as u64).unwrap(), [7; PAGE]);
             assert!(probe.read_page(2 * PAGE as u64).unwrap()[..513].ends_with(&[7, 0]));
             assert_eq!(probe.read_page(3 * PAGE as u64).unwrap(), [0; PAGE]);
@@ -207,10 +217,10 @@ mod tests {
             let path = directory.file("a.img");
             let disk = FileDisk::open_file(&path, Some(1 << 20)).unwrap();
             let probe = Probe::file(&path).unwrap();
-            assert!(probe.is_in_use());
+            assert!(probe.in_use().is_some());
             assert_eq!(probe.read_page(0).unwrap(), [0; PAGE]);
             drop(disk);
-            assert!(!Probe::file(&path).unwrap().is_in_use());
+            assert!(Probe::file(&path).unwrap().in_use().is_none());
         }
     }
 

@@ -63,7 +63,7 @@ impl Shard {
                 self.members.insert(volume.0, layout.clone());
                 self.volumes.resize_volume(volume, layout);
             }
-            Order::HoldVolume(volume) => {
+            Order::QuiesceVolume(volume) => {
                 self.volumes.remove_volume(volume, &mut self.outbox);
                 self.pending.push(Pending::Hold { number, volume });
                 return;

@@ -227,7 +227,7 @@ impl Machine for Search {
         discovery.settle(now);
         if discovery.is_over(now) {
             self.over = true;
-            // Whoever asked may have lost patience.
+            // Whoever asked may wait no longer.
             let _ = self.told.send(discovery.found().cloned().collect());
         }
     }

@@ -27,7 +27,7 @@ impl Exported for TargetConfig {
     }
 
     /// Silence makes initiators ask again, errors would reach their users.
-    fn is_held_first(&self) -> bool {
+    fn is_quiesced_first(&self) -> bool {
         false
     }
 

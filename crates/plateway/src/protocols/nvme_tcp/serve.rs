@@ -18,7 +18,7 @@ impl Exported for NamespaceConfig {
         &self.volume
     }
 
-    fn is_held_first(&self) -> bool {
+    fn is_quiesced_first(&self) -> bool {
         true
     }
 

@@ -1,34 +1,79 @@
 //! Listeners: names to addresses, sockets to numbers, and a change of behaviour that no connection
 //! notices.
+//!
+//! A look binds each address for a moment and never listens, so no host is answered.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use reactor::ListenOptions;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use shard::Order;
 
 use super::error::RunError;
+use super::look::Inventory;
 use super::retry::retry_in_use;
 use super::{OpenListener, Running, open};
 use crate::config::address::HostPort;
 use crate::config::listener::ListenerConfig;
 use crate::config::thing::Configured;
 
-/// What the first address of a host that can be had gives, and why none could.
-pub(crate) fn first_of<T>(
+/// Looks whether an address can be had: what was found, in a few words.
+pub(crate) fn look(
+    config: &ListenerConfig,
+    inventory: &impl Inventory,
+) -> Result<String, RunError> {
+    let address = &config.address;
+    let is_served =
+        |other: &ListenerConfig| other.address == *address || other.address.overlaps(address);
+    if inventory.served().is_some_and(|served| served.args.listeners.iter().any(is_served)) {
+        return Ok("the server has it now".to_owned());
+    }
+    take_each(address, bind)?;
+    Ok(match address.tcp_port {
+        0 => "free; the system would choose a port".to_owned(),
+        _ => "free".to_owned(),
+    })
+}
+
+/// Binds an address as a listener does, and lets go of it. Returns it with the port that it got.
+fn bind(address: SocketAddr) -> io::Result<SocketAddr> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // What lingers of connections that are over is no reason to refuse.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    Ok(rustix::net::getsockname(&socket)?.try_into()?)
+}
+
+/// Takes the first address of a host that can be had; `take` returns it with its port.
+///
+/// A socket of IPv6 takes no IPv4 of its own accord here, and `[::]` means every address, so that
+/// of IPv4 is taken beside it.
+fn take_each(
     address: &HostPort,
-    mut take: impl FnMut(SocketAddr) -> std::io::Result<T>,
-) -> Result<T, RunError> {
+    mut take: impl FnMut(SocketAddr) -> io::Result<SocketAddr>,
+) -> Result<(), RunError> {
+    let mut take = |one| take(one).map_err(|error| cannot_listen(address, one, &error));
     let mut had = Err(RunError::new(""));
     for one in open::resolve(address).map_err(|error| error.within("listener"))? {
-        had = take(one).map_err(|error| cannot_listen(address, one, &error));
+        had = take(one);
         if had.is_ok() {
             break;
         }
     }
-    had
+    match had? {
+        SocketAddr::V6(six) if six.ip().is_unspecified() => {
+            take((Ipv4Addr::UNSPECIFIED, six.port()).into()).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
-fn cannot_listen(address: &HostPort, one: SocketAddr, error: &std::io::Error) -> RunError {
+fn cannot_listen(address: &HostPort, one: SocketAddr, error: &io::Error) -> RunError {
     RunError::new(format!("listener {address}: cannot listen at {one}: {error}")).help(
         "`ss -ltnp` shows who listens where, `ip -br address` which addresses this machine has; ports below 1024 are root's; \
          port 0 lets the system choose",
@@ -42,30 +87,19 @@ impl Running {
         let mut open =
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
         let (protocol, what) = (config.protocol, format!("add {}", config.title()));
-        let listen = |open: &mut OpenListener, address: SocketAddr| {
+        let listen = |address: SocketAddr| {
             let listener = self.numbers.listener();
             open.ids.push(listener);
             self.order(&what, || Order::AddListener { listener, protocol })
-                .map_err(|error| std::io::Error::other(error.line()))?;
+                .map_err(|error| io::Error::other(error.line()))?;
             let bound = retry_in_use(
                 || self.shards.handle().listen(address, listener, options),
-                |error| error.kind() == std::io::ErrorKind::AddrInUse,
+                |error| error.kind() == io::ErrorKind::AddrInUse,
             )?;
             open.addresses.push(bound);
-            Ok::<_, std::io::Error>(bound)
+            Ok(bound)
         };
-        let address = &config.address;
-        let first = first_of(address, |one| listen(&mut open, one));
-        // A socket of IPv6 takes no IPv4 of its own accord here, and `[::]` means every address.
-        let listening = first.and_then(|bound| match bound {
-            SocketAddr::V6(six) if six.ip().is_unspecified() => {
-                let four = (Ipv4Addr::UNSPECIFIED, six.port()).into();
-                let bound = listen(&mut open, four);
-                bound.map(drop).map_err(|error| cannot_listen(address, four, &error))
-            }
-            _ => Ok(()),
-        });
-        listening.inspect_err(|_| drop(self.close_listener(&open)))?;
+        take_each(&config.address, listen).inspect_err(|_| drop(self.close_listener(&open)))?;
         self.listeners.insert(config.title(), open);
         Ok(())
     }

@@ -1,0 +1,296 @@
+//! What a start would find, found without starting anything: for `plateway check`.
+//!
+//! The things of a configuration are taken one after the other, and each is looked at as a start
+//! looks before it does anything (`run/look`), so that what passes here passes there, as far as
+//! nobody changes anything in between. In: a configuration, where it was written, and what a server
+//! that answers serves already. Out: a [`Preview`]: a row for each thing, and a mistake at its line
+//! for each that a start would refuse.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ::volume::assemble::Found;
+use reactor::disk::probe::Identity;
+use serde::Serialize;
+use uuid::Uuid;
+use wire::ethernet::MacAddress;
+
+use crate::config::Checked;
+use crate::config::disk::DiskConfig;
+use crate::config::link::LinkConfig;
+use crate::config::listener::ListenerConfig;
+use crate::config::mistake::{Mistake, Mistakes};
+use crate::config::thing::{Configured, Thing};
+use crate::config::volume::VolumeConfig;
+use crate::protocols::stream_key;
+use crate::run::RunError;
+use crate::run::disks::{self, DiskSight};
+use crate::run::look::{Inventory, Member, Served};
+use crate::run::state::StateDirectory;
+use crate::run::volumes::VolumeSight;
+use crate::run::{links, listeners, shape};
+
+/// What a start would find, each kind in the order of the configuration.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Preview {
+    pub(crate) disks: Vec<DiskRow>,
+    pub(crate) volumes: Vec<VolumeRow>,
+    pub(crate) listeners: Vec<ListenerRow>,
+    /// Those that only exports name come last.
+    pub(crate) links: Vec<LinkRow>,
+    /// What a start would refuse.
+    #[serde(skip)]
+    pub(crate) mistakes: Mistakes,
+}
+
+/// What was found of one thing.
+#[derive(Debug, Serialize)]
+pub(crate) struct Finding {
+    /// What would be done with it, in a few words.
+    pub(crate) finding: String,
+    /// Whether a start would refuse it.
+    pub(crate) refused: bool,
+}
+
+/// A disk, as it would be found.
+#[derive(Debug, Serialize)]
+pub(crate) struct DiskRow {
+    pub(crate) name: String,
+    /// Where its blocks are.
+    pub(crate) uri: String,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
+    /// Its size; none where it is not known.
+    pub(crate) bytes: Option<u64>,
+    /// `direct`, `cached`, `memory` or `remote`; none where it is not known.
+    pub(crate) access: Option<&'static str>,
+    /// The smallest unit that can be addressed.
+    pub(crate) logical_block: Option<u32>,
+    /// What is written atomically.
+    pub(crate) physical_block: Option<u32>,
+}
+
+/// A volume, as it would be found.
+#[derive(Debug, Serialize)]
+pub(crate) struct VolumeRow {
+    pub(crate) name: String,
+    /// Layout and disks.
+    pub(crate) layout: String,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
+    /// What hosts would see; none where it is not known.
+    pub(crate) bytes: Option<u64>,
+    /// Its identity; none where it would be new or is not known.
+    pub(crate) uuid: Option<String>,
+    /// The disks of a concat or stripe, in order; none of another layout.
+    pub(crate) members: Vec<MemberRow>,
+}
+
+/// A disk that should carry a label.
+#[derive(Debug, Serialize)]
+pub(crate) struct MemberRow {
+    /// The disk's name.
+    pub(crate) disk: String,
+    /// `matches`, `blank`, `another set`, `other data`, `damaged label`, or `not known`.
+    pub(crate) state: &'static str,
+    /// What was seen there and what would be done with it.
+    pub(crate) finding: String,
+}
+
+/// An address, as it would be found.
+#[derive(Debug, Serialize)]
+pub(crate) struct ListenerRow {
+    /// As configured, under the key of its protocol.
+    #[serde(flatten)]
+    pub(crate) address: BTreeMap<&'static str, String>,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
+}
+
+/// A link, as it would be found.
+#[derive(Debug, Serialize)]
+pub(crate) struct LinkRow {
+    pub(crate) name: String,
+    /// Its interface, under the key of the `[[listener]]` that it was once written as.
+    #[serde(rename = "aoe")]
+    pub(crate) interface: String,
+    /// 802.1Q; none takes frames without a tag.
+    pub(crate) vlan: Option<u16>,
+    /// `packet` or `xdp`.
+    pub(crate) link: String,
+    /// Its own address; none where it is not known.
+    pub(crate) mac: Option<String>,
+    /// Bytes behind the Ethernet header.
+    pub(crate) mtu: Option<u32>,
+    #[serde(flatten)]
+    pub(crate) found: Finding,
+}
+
+/// Looks at everything that a configuration names.
+///
+/// `served` is the server that answers, if any, `overwrite` the volumes whose disks may be labelled
+/// whatever they hold.
+pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[String]) -> Preview {
+    let (disks, volumes) = (BTreeMap::new(), BTreeMap::new());
+    let mut walk = Walk { checked, served, overwrite, disks, volumes, mistakes: Vec::new() };
+    let mut preview = Preview::default();
+    for thing in checked.args.things() {
+        match thing {
+            Thing::Disk(config) => preview.disks.push(walk.disk(&config)),
+            Thing::Volume(config) => preview.volumes.push(walk.volume(&config)),
+            Thing::Listener(config) => preview.listeners.push(walk.listener(&config)),
+            Thing::Link(config) => preview.links.push(walk.link(&config)),
+            // What it stands on is all that could be missing.
+            Thing::Export(_) => {}
+        }
+    }
+    preview.mistakes = checked.places.locate(walk.mistakes);
+    preview
+}
+
+/// A walk over a configuration, as far as it has come.
+struct Walk<'a> {
+    checked: &'a Checked,
+    served: Option<&'a Served>,
+    overwrite: &'a [String],
+    /// By name; none of those that are refused.
+    disks: BTreeMap<String, DiskSight>,
+    /// The volumes by their identities.
+    volumes: BTreeMap<Uuid, String>,
+    mistakes: Vec<Mistake>,
+}
+
+impl Walk<'_> {
+    fn disk(&mut self, config: &DiskConfig) -> DiskRow {
+        let sight = disks::look(config, self);
+        let words = sight.as_ref().map(|sight| sight.words.clone()).map_err(RunError::clone);
+        let (found, sight) = (self.finding(config, words), sight.ok());
+        let facts = sight.as_ref().and_then(|sight| sight.facts.as_ref());
+        let row = DiskRow {
+            name: config.name.clone(),
+            uri: config.uri.to_string(),
+            found,
+            bytes: facts.map(|facts| facts.size.0),
+            access: sight.as_ref().and_then(|sight| sight.access),
+            logical_block: facts.map(|facts| facts.logical_block),
+            physical_block: facts.map(|facts| facts.physical_block),
+        };
+        self.disks.extend(sight.map(|sight| (config.name.clone(), sight)));
+        row
+    }
+
+    fn volume(&mut self, config: &VolumeConfig) -> VolumeRow {
+        let mut sight = VolumeSight::default();
+        let looked = sight.look(config, self);
+        if let (Ok(()), Some(uuid)) = (&looked, sight.uuid) {
+            self.volumes.entry(uuid).or_insert_with(|| config.name.clone());
+        }
+        let size = sight.layout.as_ref().map(|layout| shape::size(config, layout));
+        let disks = config.layout.disks().iter().zip(&sight.members).enumerate();
+        VolumeRow {
+            name: config.name.clone(),
+            layout: config.layout.to_string(),
+            bytes: size.and_then(Result::ok),
+            uuid: sight.uuid.map(|uuid| uuid.to_string()),
+            members: disks
+                .map(|(index, (disk, found))| {
+                    let (state, finding) = shown_member(&sight, config, index, found);
+                    MemberRow { disk: disk.clone(), state, finding }
+                })
+                .collect(),
+            found: self.finding(config, looked.map(|()| sight.words.clone())),
+        }
+    }
+
+    fn listener(&mut self, config: &ListenerConfig) -> ListenerRow {
+        let looked = listeners::look(config, self);
+        ListenerRow {
+            address: [(stream_key(config.protocol), config.address.to_string())].into(),
+            found: self.finding(config, looked),
+        }
+    }
+
+    fn link(&mut self, config: &LinkConfig) -> LinkRow {
+        let (words, facts) = match links::look(config, self) {
+            Ok(sight) => (Ok(sight.words), sight.facts),
+            Err(error) => (Err(error), None),
+        };
+        LinkRow {
+            name: config.name.clone(),
+            interface: config.ethernet.interface.clone(),
+            vlan: config.ethernet.vlan,
+            link: config.access.to_string(),
+            mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
+            mtu: facts.map(|facts| facts.mtu),
+            found: self.finding(config, words),
+        }
+    }
+
+    /// Notes what is wrong with a thing.
+    fn finding(&mut self, thing: &impl Configured, found: Result<String, RunError>) -> Finding {
+        let error = match found {
+            Ok(finding) => return Finding { finding, refused: false },
+            Err(error) => error,
+        };
+        let finding = format!("refused: {error}");
+        self.mistakes.push(error.at(&self.checked.places, &thing.title()));
+        Finding { finding, refused: true }
+    }
+}
+
+/// What is there beside a thing: what was looked at before.
+impl Inventory for Walk<'_> {
+    fn served(&self) -> Option<&Served> {
+        self.served
+    }
+
+    fn disk_with(&self, identity: &Identity) -> Option<&str> {
+        let mut disks = self.disks.iter();
+        disks.find(|(_, disk)| disk.identity.as_ref() == Some(identity)).map(|(name, _)| &**name)
+    }
+
+    fn member(&self, disk: &str) -> Option<Member> {
+        self.disks.get(disk).map(|sight| sight.member(disk))
+    }
+
+    fn examine(
+        &self,
+        volume: &VolumeConfig,
+        disk: &str,
+    ) -> Result<Result<Found, &'static str>, RunError> {
+        self.disks[disk].examine(volume, disk)
+    }
+
+    fn volume_with(&self, uuid: Uuid) -> Option<&str> {
+        self.volumes.get(&uuid).map(|name| &**name)
+    }
+
+    fn overwrites(&self, volume: &str) -> bool {
+        self.overwrite.iter().any(|name| name == volume)
+    }
+
+    fn state(&self) -> StateDirectory {
+        let directory = self.served.map_or(Path::new(""), |served| &served.directory);
+        StateDirectory::new(&directory.join(&self.checked.args.server.state))
+    }
+}
+
+/// The state of a member and what was found there.
+fn shown_member(
+    sight: &VolumeSight,
+    config: &VolumeConfig,
+    index: usize,
+    found: &Result<Found, &'static str>,
+) -> (&'static str, String) {
+    match found {
+        Err(why) => ("not known", (*why).to_owned()),
+        Ok(Found::Blank) => ("blank", "zeros in its first and last MiB".to_owned()),
+        Ok(Found::Label(label)) if sight.is_ours(config, index, label) => {
+            let uuid = Uuid::from_bytes(label.set.uuid);
+            ("matches", format!("volume {uuid}, index {}", label.index))
+        }
+        Ok(other @ Found::Label(_)) => ("another set", other.to_string()),
+        Ok(other @ Found::Foreign) => ("other data", other.to_string()),
+        Ok(other @ Found::Damaged(_)) => ("damaged label", other.to_string()),
+    }
+}

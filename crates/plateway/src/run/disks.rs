@@ -1,0 +1,482 @@
+//! Disks: looked at, opened, brought to another size and closed, each as orders to all shards.
+//!
+//! A look goes through [`reactor::disk::probe`]: nothing is opened for writing or made, and remote
+//! disks are not contacted. Errors name the disk; whatever a failing step had begun is undone here
+//! before it is reported. Units: bytes.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::volume::assemble::Found;
+
+use block::{ByteCount, ShardId};
+use contract::{DiskFacts, DiskId};
+use reactor::disk::probe::{Identity, Probe, unmade_file};
+use reactor::disk::{Access, Disk, OpenError, memory_facts};
+use reactor::look_at_interface;
+use shard::{Answer, ImportSettings, Order};
+
+use super::error::RunError;
+use super::look::{Inventory, Member};
+use super::open;
+use super::retry::retry_in_use;
+use super::shape::Part;
+use super::shards::ORDER_LIMIT;
+use super::{OpenDisk, OpenVolume, Running};
+use super::{identity, labels};
+use crate::config::disk::{DiskConfig, disk_title};
+use crate::config::size::Size;
+use crate::config::uri::DiskUri;
+use crate::config::volume::VolumeConfig;
+use crate::protocols::RemoteUri;
+
+/// How long a disk that is removed may take to become durable, and then to give back what it was
+/// asked.
+const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+
+/// What was seen of a disk.
+#[derive(Debug)]
+pub(crate) struct DiskSight {
+    /// What would be done with it, in a few words.
+    pub(crate) words: String,
+    /// As the server names it.
+    uri: DiskUri,
+    /// None where it was not asked.
+    pub(crate) facts: Option<DiskFacts>,
+    /// `direct`, `cached`, `memory` or `remote`; none of a file that is yet to be made.
+    pub(crate) access: Option<&'static str>,
+    content: Content,
+    pub(crate) identity: Option<Identity>,
+    is_served: bool,
+}
+
+/// What can be read of a disk.
+#[derive(Debug)]
+enum Content {
+    /// Zeros: a disk in memory.
+    Zeros,
+    /// Zeros, once its file is made.
+    Unmade,
+    There(Box<Probe>),
+    /// It was not asked, for this reason.
+    Unknown(&'static str),
+}
+
+/// Looks at a disk.
+pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<DiskSight, RunError> {
+    let served = inventory.served();
+    let mut sight = DiskSight {
+        words: "not contacted".to_owned(),
+        uri: served.map_or_else(|| config.uri.clone(), |served| served.located(&config.uri)),
+        facts: None,
+        access: Some("remote"),
+        content: Content::Unknown("it is remote and was not contacted"),
+        identity: None,
+        is_served: served.is_some_and(|served| served.args.disks.contains(config)),
+    };
+    if let DiskUri::Remote(uri) = &config.uri {
+        // A server that answers may see other interfaces.
+        for ethernet in uri.links().iter().filter(|_| served.is_none()) {
+            look_at_interface(&ethernet.interface)
+                .map_err(|error| RunError::new(error.to_string()).within(&described(config)))?;
+        }
+        return Ok(sight);
+    }
+    // A remote disk in an instrument is refused.
+    open::spec_of(config)?;
+    let uri = sight.uri.clone();
+    match uri.innermost() {
+        DiskUri::Ram { bytes } => sight.see_memory(*bytes, "memory, zeros at first"),
+        DiskUri::Null { bytes } => sight.see_memory(*bytes, "discards writes, reads zeros"),
+        DiskUri::File { path, create_bytes } => match (Probe::file(path), *create_bytes) {
+            (Err(error), Some(bytes)) if is_missing(&error) => {
+                let unmade = unmade_file(path, bytes);
+                let (facts, identity) = unmade.map_err(|error| open::refused(config, &error))?;
+                sight.check_twin(config, inventory, &identity)?;
+                sight.words = format!("would be created with {}", Size(bytes));
+                (sight.facts, sight.access) = (Some(facts), None);
+                (sight.identity, sight.content) = (Some(identity), Content::Unmade);
+            }
+            (found, create) => sight.see(config, inventory, path, found, create)?,
+        },
+        DiskUri::BlockDevice { path } => {
+            sight.see(config, inventory, path, Probe::device(path), None)?;
+        }
+        DiskUri::Remote(_)
+        | DiskUri::Volume { .. }
+        | DiskUri::Delay { .. }
+        | DiskUri::Faulty { .. } => unreachable!("it leads to a disk of this machine"),
+    }
+    Ok(sight)
+}
+
+impl DiskSight {
+    fn see_memory(&mut self, bytes: u64, words: &str) {
+        self.words = words.to_owned();
+        (self.facts, self.access) = (Some(memory_facts(ByteCount(bytes))), Some("memory"));
+        self.content = match self.is_served {
+            true => Content::Unknown("its content is in the memory of the server"),
+            false => Content::Zeros,
+        };
+    }
+
+    /// A file or device that is there.
+    fn see(
+        &mut self,
+        config: &DiskConfig,
+        inventory: &impl Inventory,
+        path: &Path,
+        found: Result<Probe, OpenError>,
+        create: Option<u64>,
+    ) -> Result<(), RunError> {
+        let probe = found.map_err(|error| open::refused(config, &error))?;
+        self.check_twin(config, inventory, probe.identity())?;
+        let served = inventory.served();
+        if let Some(error) = probe.in_use()
+            && !served.is_some_and(|served| served.has_open(&self.uri))
+        {
+            return Err(open::refused(config, error));
+        }
+        let mut facts = probe.facts();
+        let seen = facts.size.0;
+        self.words = match create {
+            Some(expected)
+                if seen != expected && !served.is_some_and(|one| one.grows(config, seen)) =>
+            {
+                let error = OpenError::OtherSize { path: path.into(), expected, seen };
+                return Err(open::refused(config, &error));
+            }
+            Some(wanted) if seen < wanted && facts.read_only => {
+                return Err(RunError::new(format!(
+                    "disk {}: {}: expected a file that may grow from {} to {}, seen one that may not be written",
+                    config.name,
+                    path.display(),
+                    Size(seen),
+                    Size(wanted)
+                ))
+                .help("allow this user to write it, or leave create out"));
+            }
+            Some(wanted) if seen < wanted => {
+                facts.size = ByteCount(wanted);
+                format!("would grow from {} to {}", Size(seen), Size(wanted))
+            }
+            _ if self.is_served => "served now".to_owned(),
+            _ if facts.read_only => "there, read only".to_owned(),
+            _ => "there".to_owned(),
+        };
+        self.facts = Some(facts);
+        self.access = Some(access_name(probe.access()));
+        self.identity = Some(probe.identity().clone());
+        self.content = Content::There(Box::new(probe));
+        Ok(())
+    }
+
+    /// No two disks are the same blocks.
+    fn check_twin(
+        &self,
+        config: &DiskConfig,
+        inventory: &impl Inventory,
+        identity: &Identity,
+    ) -> Result<(), RunError> {
+        let (Some(first), name) = (inventory.disk_with(identity), &config.name) else {
+            return Ok(());
+        };
+        Err(RunError::new(format!("disks {first} and {name} are the same blocks by two names"))
+            .help("each disk needs blocks of its own: `ls -li` shows where names lead")
+            .beside(disk_title(first)))
+    }
+
+    /// It, as a member of a volume.
+    pub(crate) fn member(&self, name: &str) -> Member {
+        let part = |facts: &DiskFacts| {
+            // Nobody gave it a number yet.
+            Part { name: name.to_owned(), disk: DiskId(0), facts: facts.clone() }
+        };
+        let is_unmade = matches!(self.content, Content::Unmade);
+        Member {
+            backing: identity::backing(&self.uri).filter(|_| !is_unmade),
+            part: self.facts.as_ref().map(part),
+            is_unmade,
+            is_served: self.is_served,
+        }
+    }
+
+    /// What is where its label should be as a member, or why that is not known.
+    pub(crate) fn examine(
+        &self,
+        volume: &VolumeConfig,
+        name: &str,
+    ) -> Result<Result<Found, &'static str>, RunError> {
+        match (&self.content, self.member(name).part) {
+            (Content::Unknown(why), _) => Ok(Err(why)),
+            (_, None) => Ok(Err("its size is not known")),
+            (_, Some(part)) => {
+                labels::examine(volume, &part, |at, length| self.read(at, length)).map(Ok)
+            }
+        }
+    }
+
+    /// Bytes from an offset on, both whole pages.
+    fn read(&self, at: u64, length: u64) -> io::Result<Vec<u8>> {
+        let Content::There(probe) = &self.content else { return Ok(vec![0; length as usize]) };
+        let mut bytes = Vec::with_capacity(length as usize);
+        while (bytes.len() as u64) < length {
+            bytes.extend_from_slice(&probe.read_page(at + bytes.len() as u64)?);
+        }
+        Ok(bytes)
+    }
+}
+
+/// What a kind of access is called.
+fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::Direct => "direct",
+        Access::Cached => "cached",
+    }
+}
+
+fn is_missing(error: &OpenError) -> bool {
+    matches!(error, OpenError::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// A disk by its name, and its URI where that is not the name (a disk of the command line has no
+/// other).
+fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
+    let uri = uri.to_string();
+    if *name == uri { format!("disk {name}") } else { format!("disk {name} ({uri})") }
+}
+
+impl Running {
+    pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
+        let disk = self.open_disk(config)?;
+        self.disks.insert(config.name.clone(), disk);
+        Ok(())
+    }
+
+    /// Opens a disk and makes it known to all shards.
+    fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
+        let id = self.numbers.disk();
+        let name = &config.name;
+        self.shards.name_disk(id, name);
+        if let DiskUri::Remote(uri) = &config.uri {
+            look(config, self)?;
+            let links = self
+                .open_import_links(name, uri)
+                .map_err(|error| error.within(&described(config)))?;
+            let facts = uri
+                .settings(&self.state, &links)
+                .map_err(|error| error.within(&format!("disk {name}")))
+                .and_then(|settings| self.add_import(id, config, uri, &settings))
+                .inspect_err(|_| self.close_import_links(name))?;
+            return Ok(OpenDisk { id, config: config.clone(), local: None, facts, fresh: false });
+        }
+        // Whoever makes a file makes blocks that nobody knows yet.
+        let look_and_open = || {
+            let fresh = matches!(look(config, self)?.content, Content::Unmade);
+            let opened = Disk::open(&open::spec_of(config)?, &self.arena);
+            opened.map(|disk| (disk, fresh)).map_err(|error| open::refused(config, &error))
+        };
+        let (disk, fresh) = retry_in_use(look_and_open, RunError::is_in_use)?;
+        let disk = Arc::new(disk);
+        let facts = disk.facts();
+        self.shards.handle().add_disk(id, &disk);
+        let told = self.order(&format!("add disk {name}"), || Order::AddDisk {
+            disk: id,
+            facts: facts.clone(),
+        });
+        told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
+        Ok(OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh })
+    }
+
+    /// Has every shard reach a remote disk; if one cannot, none keeps it.
+    fn add_import(
+        &self,
+        disk: DiskId,
+        config: &DiskConfig,
+        uri: &RemoteUri,
+        settings: &ImportSettings,
+    ) -> Result<DiskFacts, RunError> {
+        let what = format!("reach disk {}", config.name);
+        let limit = ORDER_LIMIT + settings.connect_deadline();
+        let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
+        let mut reached = None;
+        let result = self.shards.order(&what, limit, add).and_then(|answers| {
+            for (shard, answer) in (0..).map(ShardId).zip(answers) {
+                match answer {
+                    Answer::Import(Ok(facts)) => {
+                        // News of the shard may have been quicker than its answer.
+                        self.shards.event_log().note_reached(disk, shard, facts.clone());
+                        reached = Some(facts);
+                    }
+                    Answer::Import(Err(why)) => {
+                        let why = self.shards.event_log().with_links(&why);
+                        return Err(RunError::new(format!("{}: {why}", described(config)))
+                            .help(uri.who_answers()));
+                    }
+                    Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
+                }
+            }
+            let nobody = || RunError::new(format!("disk {}: no shard reached it", config.name));
+            reached.ok_or_else(nobody)
+        });
+        if result.is_err() {
+            self.shards.event_log().forget_remote(disk);
+            self.order(&format!("let go of disk {}", config.name), || Order::RemoveDisk(disk))?;
+        }
+        result
+    }
+
+    /// Flushes and closes a disk that no volume uses. Returns what deserves to be told.
+    pub(super) fn remove_disk(&mut self, name: &str) -> Result<Option<String>, RunError> {
+        let Some(disk) = self.disks.get(name) else { return Ok(None) };
+        let (id, is_local) = (disk.id, disk.local.is_some());
+        let whole = self.whole(&disk.part())?;
+        let flushed = self.shards.flush(whole, CLOSE_LIMIT);
+        self.drop_volume(whole, name)?;
+        // From here on it is gone, whoever does not hear of it.
+        self.disks.shift_remove(name);
+        let forgotten = self.let_go(id, name, is_local);
+        self.close_import_links(name);
+        self.shards.event_log().forget_remote(id);
+        let failed = flushed.map_err(|why| format!("disk {name}: the last flush failed: {why}"));
+        Ok(forgotten.or(failed.err()))
+    }
+
+    /// Takes a disk from the drivers and the shards. Returns what deserves to be told.
+    fn let_go(&self, id: DiskId, name: &str, is_local: bool) -> Option<String> {
+        let is_back = !is_local || self.shards.handle().remove_disk(id, CLOSE_LIMIT);
+        let told = self.order(&format!("remove disk {name}"), || Order::RemoveDisk(id));
+        let stays = || {
+            let limit = CLOSE_LIMIT.as_secs();
+            format!(
+                "disk {name}: a request has not come back after {limit} s; what it lies on stays in use until it does"
+            )
+        };
+        told.err().map(|error| error.line()).or((!is_back).then(stays))
+    }
+
+    /// Brings a disk to another size in place. Returns what deserves to be told.
+    pub(super) fn resize_disk(
+        &mut self,
+        from: &DiskConfig,
+        to: &DiskConfig,
+    ) -> Result<Option<String>, RunError> {
+        let name = &to.name;
+        if self.shards.event_log().is_protected(self.disk(name)?.id) {
+            return Err(RunError::new(format!(
+                "disk {name}: expected a disk that takes writes, seen one that a failure protects"
+            ))
+            .help(format!("plateway disks reopen {name}")));
+        }
+        let mut warning = None;
+        match (from.uri.innermost(), to.uri.innermost()) {
+            (
+                DiskUri::File { create_bytes: from, .. },
+                DiskUri::File { path, create_bytes: Some(to) },
+            ) => {
+                self.resize_file(name, path, *from, *to)?;
+                self.refresh_disk(name)?;
+            }
+            // `create` goes again, which says nothing of the file that is there.
+            (DiskUri::File { .. }, DiskUri::File { .. }) => {}
+            (_, DiskUri::Null { .. }) => warning = self.replace_null(to)?,
+            (_, other) => {
+                return Err(RunError::new(format!(
+                    "disk {name}: cannot resize it: expected file: or null:, seen {other}"
+                )));
+            }
+        }
+        if let Some(disk) = self.disks.get_mut(name) {
+            disk.config.clone_from(to);
+        }
+        Ok(warning)
+    }
+
+    /// Grows a file from what `create` was to what it is, and cuts it again where that is undone. A
+    /// file of neither size is left as it is: nobody said what becomes of it.
+    fn resize_file(
+        &mut self,
+        name: &str,
+        path: &Path,
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<(), RunError> {
+        let fail =
+            |why: std::io::Error| RunError::new(format!("disk {name}: cannot resize it: {why}"));
+        let disk = self.disk(name)?.local.clone();
+        let Some(fd) = disk.as_ref().and_then(|disk| disk.fd()) else {
+            return Err(RunError::new(format!("disk {name}: expected an open file, seen none")));
+        };
+        let seen = rustix::fs::fstat(fd).map_err(|errno| fail(errno.into()))?.st_size as u64;
+        let grown = self.grown.iter().position(|grown| grown == name);
+        match from {
+            _ if seen == to => return Ok(()),
+            Some(from) if seen == from && to > from => self.grown.push(name.to_owned()),
+            Some(from) if to < from => match grown.filter(|_| seen == from) {
+                Some(at) => drop(self.grown.remove(at)),
+                // It had that size before.
+                None => return Ok(()),
+            },
+            _ => {
+                let error = OpenError::OtherSize { path: path.into(), expected: to, seen };
+                return Err(RunError::new(format!("disk {name}: {error}")));
+            }
+        }
+        let resized = rustix::fs::ftruncate(fd, to).and_then(|()| rustix::fs::fsync(fd));
+        resized.map_err(|errno| {
+            let _ = rustix::fs::ftruncate(fd, seen);
+            fail(errno.into())
+        })
+    }
+
+    /// Looks at a disk's size again; whether it changed. Shards know of it then, volumes do not.
+    pub(super) fn refresh_disk(&mut self, name: &str) -> Result<bool, RunError> {
+        let Some(disk) = self.disks.get_mut(name) else { return Ok(false) };
+        if disk.is_remote() {
+            // The shards know what they told.
+            let facts = self.shards.event_log().remote_facts(disk.id);
+            let changed = facts.filter(|facts| *facts != disk.facts);
+            return Ok(changed.map(|facts| disk.facts = facts).is_some());
+        }
+        let Some(local) = &disk.local else { return Ok(false) };
+        let facts = local.refresh().map_err(|error| {
+            RunError::new(format!("disk {name}: cannot ask for its size: {error}"))
+        })?;
+        if facts == disk.facts {
+            return Ok(false);
+        }
+        disk.facts = facts.clone();
+        let id = disk.id;
+        self.renew_disk(id, name, &facts).map(|()| true)
+    }
+
+    /// Tells all shards what a disk is like now; a local one takes writes again.
+    pub(super) fn renew_disk(
+        &self,
+        disk: DiskId,
+        name: &str,
+        facts: &DiskFacts,
+    ) -> Result<(), RunError> {
+        let what = format!("renew disk {name}");
+        self.order(&what, || Order::RenewDisk { disk, facts: facts.clone() })
+    }
+
+    /// A null disk of another size is another disk, which its volume takes over between two
+    /// requests.
+    fn replace_null(&mut self, to: &DiskConfig) -> Result<Option<String>, RunError> {
+        let name = &to.name;
+        let new = self.open_disk(to)?;
+        let new_id = new.id;
+        let Some(old) = self.disks.insert(name.clone(), new) else { return Ok(None) };
+        let uses = |volume: &&OpenVolume| volume.config.layout.disks().contains(name);
+        let user = self.volumes.values().find(uses).map(|volume| volume.config.name.clone());
+        if let Some(error) = user.and_then(|volume| self.renew_layout(&volume).err()) {
+            self.disks.insert(name.clone(), old);
+            self.let_go(new_id, name, true);
+            return Err(error);
+        }
+        Ok(self.let_go(old.id, name, true))
+    }
+}

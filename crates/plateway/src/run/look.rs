@@ -1,0 +1,102 @@
+//! Looking before doing: one walk over the things of a configuration, for a start and for `check`.
+//!
+//! Each kind of thing has a look (in `disks`, `volumes`, `listeners`, `links`): it finds what the
+//! thing is like, refuses what cannot be served, and changes nothing. A start looks and then does
+//! what the look found to be due; `check` only looks, and so prints what a start would refuse. What
+//! a look has to know of the things beside it says an [`Inventory`]: a running server's is what
+//! runs there, that of `check` is what it has looked at so far.
+
+use std::path::PathBuf;
+
+use ::volume::assemble::Found;
+use reactor::disk::probe::Identity;
+use uuid::Uuid;
+
+use super::error::RunError;
+use super::shape::Part;
+use super::state::StateDirectory;
+use crate::config::disk::DiskConfig;
+use crate::config::model::HiArgs;
+use crate::config::uri::DiskUri;
+use crate::config::volume::VolumeConfig;
+
+/// What is there already, beside the thing that is looked at.
+pub(crate) trait Inventory {
+    /// The server that would be brought to the configuration, where somebody else runs it.
+    fn served(&self) -> Option<&Served> {
+        None
+    }
+
+    /// The disk that has these blocks already, by whatever name they are reached.
+    fn disk_with(&self, identity: &Identity) -> Option<&str>;
+
+    /// A disk of a volume, unless it is refused.
+    fn member(&self, disk: &str) -> Option<Member>;
+
+    /// What is where a member's label should be, or why that is not known.
+    fn examine(
+        &self,
+        volume: &VolumeConfig,
+        disk: &str,
+    ) -> Result<Result<Found, &'static str>, RunError>;
+
+    /// The volume that has this identity already.
+    fn volume_with(&self, uuid: Uuid) -> Option<&str>;
+
+    /// Whether the disks of a volume may be labelled whatever they hold.
+    fn overwrites(&self, volume: &str) -> bool;
+
+    /// Where identities are stored.
+    fn state(&self) -> StateDirectory;
+}
+
+/// A disk of a volume that is looked at.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// What names its blocks for good; none of blocks that nobody knows yet, or that a restart loses.
+    pub(crate) backing: Option<String>,
+    /// None where what it is like is not known.
+    pub(crate) part: Option<Part>,
+    /// Whether its file is yet to be made.
+    pub(crate) is_unmade: bool,
+    /// Whether the server that answers has it, under this name.
+    pub(crate) is_served: bool,
+}
+
+/// A server that answers, and would be brought to a configuration.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// What it serves now.
+    pub(crate) args: HiArgs,
+    /// What relative paths are relative to there.
+    pub(crate) directory: PathBuf,
+}
+
+impl Served {
+    /// A disk as the server names it: its path joined to the server's working directory.
+    pub(super) fn located(&self, uri: &DiskUri) -> DiskUri {
+        match uri {
+            DiskUri::File { path, create_bytes } => {
+                DiskUri::File { path: self.directory.join(path), create_bytes: *create_bytes }
+            }
+            DiskUri::Delay { delay_us, inner } => {
+                DiskUri::Delay { delay_us: *delay_us, inner: Box::new(self.located(inner)) }
+            }
+            DiskUri::Faulty { seed, inner } => {
+                DiskUri::Faulty { seed: *seed, inner: Box::new(self.located(inner)) }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Whether it has these blocks open, under whatever name.
+    pub(super) fn has_open(&self, uri: &DiskUri) -> bool {
+        self.args.disks.iter().any(|other| self.located(&other.uri).same_backing(uri))
+    }
+
+    /// Whether it would bring this disk from `seen` bytes to what `create` says now.
+    pub(super) fn grows(&self, disk: &DiskConfig, seen: u64) -> bool {
+        let now = self.args.disks.iter().find(|now| now.name == disk.name);
+        now.is_some_and(|now| now.grows(disk) == Some(seen))
+    }
+}
