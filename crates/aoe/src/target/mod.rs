@@ -433,10 +433,7 @@ impl Target {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match (self.sweeps.poll_timeout(), self.repeats.poll_timeout()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        Instant::earliest(self.sweeps.poll_timeout(), self.repeats.poll_timeout())
     }
 
     /// The moment of [`poll_timeout`](Self::poll_timeout) has come. What is due is done here or at the next settle.
