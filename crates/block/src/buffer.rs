@@ -1,10 +1,10 @@
 //! Buffers: the payload of a request as a list of 4 KiB pages with one owner.
 //!
-//! A buffer is an owned value that moves from machine to request to effect and back; it is not `Clone`.
-//! Pure code sees numbers of pages, never pointers: what must be done to the bytes goes through
-//! [`Memory`](crate::Memory). A buffer begins `phase` bytes into its first page, where `phase` is the offset of the
-//! request on its volume modulo 4096, so that the buffer's pages lie as the disk's pages lie and a RAM
-//! disk can exchange whole pages instead of copying them:
+//! A buffer is an owned value that moves from machine to request to effect and back; it is not
+//! `Clone`. Pure code sees numbers of pages, never pointers: what must be done to the bytes goes
+//! through [`Memory`](crate::Memory). A buffer begins `phase` bytes into its first page, where
+//! `phase` is the offset of the request on its volume modulo 4096, so that the buffer's pages lie
+//! as the disk's pages lie and a RAM disk can exchange whole pages instead of copying them:
 //!
 //! ```text
 //!   volume   |....phase#####|##############|#######.......|     # = the bytes of the request
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A page may be *leased*: it belongs to a RAM disk, is never changed while the lease lasts, and is
-//! given back by ending the lease instead of freeing it. A buffer without pages is *reserved*: it is
-//! counted in its pool, and gets pages when bytes are first put into it.
+//! given back by ending the lease instead of freeing it. A buffer without pages is *reserved*: it
+//! is counted in its pool, and gets pages when bytes are first put into it.
 
 /// Bytes in a page.
 pub const PAGE_SIZE: u32 = 4096;
@@ -97,7 +97,6 @@ impl PageList {
 /// A run of bytes within one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The page.
     pub page: PageId,
     /// Where in the page the run begins.
     pub offset: u32,
@@ -123,8 +122,9 @@ impl Buffer {
         Buffer::default()
     }
 
-    /// A buffer of `length` bytes that begins `phase` bytes (below 4096) into its first page and has no
-    /// pages yet. It is for pools and memories to call; everybody else takes buffers from a pool.
+    /// A buffer of `length` bytes that begins `phase` bytes (below 4096) into its first page and
+    /// has no pages yet. It is for pools and memories to call; everybody else takes buffers from a
+    /// pool.
     #[inline]
     pub fn reserved(length: u32, phase: u32) -> Buffer {
         assert!(phase < PAGE_SIZE, "phase {phase} lies beyond the first page");
@@ -184,7 +184,8 @@ impl Buffer {
         self.pages.push(page, expected);
     }
 
-    /// Gives a reserved buffer all its pages, in order; panics unless `pages` are as many as it occupies.
+    /// Gives a reserved buffer all its pages, in order; panics unless `pages` are as many as it
+    /// occupies.
     #[inline]
     pub fn fill(&mut self, pages: impl Iterator<Item = PageId>) {
         let expected = self.page_count() as usize;
@@ -207,8 +208,8 @@ impl Buffer {
         (0..count).map(move |index| pages.as_slice()[index])
     }
 
-    /// The runs of bytes, page by page, of `length` bytes from `at` on; panics when they lie outside or
-    /// the buffer is reserved.
+    /// The runs of bytes, page by page, of `length` bytes from `at` on; panics when they lie
+    /// outside or the buffer is reserved.
     #[inline]
     pub fn segments(&self, at: u32, length: u32) -> Segments<'_> {
         let end = at.checked_add(length);
@@ -227,7 +228,8 @@ impl Buffer {
         }
     }
 
-    /// Cuts it in two before byte `at`, which must lie on the edge of a page; returns the second part.
+    /// Cuts it in two before byte `at`, which must lie on the edge of a page; returns the second
+    /// part.
     #[must_use]
     pub fn split_off(&mut self, at: u32) -> Buffer {
         assert!(at <= self.length, "cut at {at} of {} bytes", self.length);
@@ -253,9 +255,9 @@ impl Buffer {
         rest
     }
 
-    /// Joins what [`split_off`](Self::split_off) cut: appends `rest`, which must begin at the edge of a
-    /// page where this one ends. A part may have come back from a write without its pages: then the whole has fewer
-    /// pages than it occupies, and is only good for being given back.
+    /// Joins what [`split_off`](Self::split_off) cut: appends `rest`, which must begin at the edge
+    /// of a page where this one ends. A part may have come back from a write without its pages:
+    /// then the whole has fewer pages than it occupies, and is only good for being given back.
     pub fn append(&mut self, rest: Buffer) {
         if rest.is_empty() {
             return;

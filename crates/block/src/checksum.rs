@@ -1,5 +1,5 @@
-//! CRC32C (Castagnoli, as iSCSI and NVMe/TCP use it), by `crc-fast`: 28 to 58 GB/s where the processor
-//! has VPCLMULQDQ.
+//! CRC32C (Castagnoli, as iSCSI and NVMe/TCP use it), by `crc-fast`: 28 to 58 GB/s where the
+//! processor has VPCLMULQDQ.
 
 /// A running CRC32C. Feed it the bytes in order, then ask for the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

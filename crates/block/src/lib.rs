@@ -1,10 +1,10 @@
 //! The words that everything which stores blocks speaks: a [`Request`] goes down and exactly one
 //! [`Completion`] comes up, and the bytes travel with them in a [`Buffer`] that has one owner.
 //!
-//! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time, tickets,
-//! slot tables, a seeded random source, CRC32C, and the bounds that hold for every protocol (`limits`).
-//! What deliberately does not: protocol names, I/O, threads, clocks, unsafe code. Read `request`
-//! first, then `buffer` and `memory`.
+//! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time,
+//! tickets, slot tables, a seeded random source, CRC32C, and the bounds that hold for every
+//! protocol (`limits`). What deliberately does not: protocol names, I/O, threads, clocks, unsafe
+//! code. Read `request` first, then `buffer` and `memory`.
 
 pub mod buffer;
 pub mod checksum;

@@ -1,6 +1,6 @@
-//! The bounds of the data path that hold for every protocol, and how they relate; those of a protocol
-//! stand in its own `limits.rs`. A number here is either derived in the line above it or says where it
-//! comes from. Sizes in bytes, times as `Duration`, unless the name says otherwise.
+//! The bounds of the data path that hold for every protocol, and how they relate; those of a
+//! protocol stand in its own `limits.rs`. A number here is either derived in the line above it or
+//! says where it comes from. Sizes in bytes, times as `Duration`, unless the name says otherwise.
 
 use core::time::Duration;
 
@@ -15,16 +15,16 @@ pub const DISCARD_RANGES_MAX: usize = 256;
 
 /// The smallest budget of a shard: 16 MiB.
 pub const POOL_PAGES_MIN: u32 = (16 << 20) / PAGE_SIZE;
-/// An account may hold 1/32 of the free pages: 8 MiB of 256 MiB, which is 64 transfers of 128 KiB; and 64 hogs
-/// leave a third of the pool free.
+/// An account may hold 1/32 of the free pages: 8 MiB of 256 MiB, which is 64 transfers of 128 KiB;
+/// and 64 hogs leave a third of the pool free.
 pub const POOL_SHARE: u32 = 32;
 /// An eighth of the pool is left to data that come with their command.
 pub const POOL_IMMEDIATE_RESERVE: u32 = 8;
 /// The default budget of the data path: 256 MiB.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
 
-/// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in
-/// the first-level cache.
+/// Loans that are taken together: so many that their cache misses overlap, so few that what they
+/// touch stays in the first-level cache.
 pub const LOANS_TOGETHER: usize = 32;
 /// Bytes of one connection that are handled in a turn.
 pub const TURN_BYTES: u32 = 1 << 20;
@@ -35,11 +35,12 @@ pub const RECEIVE_BUFFER_SMALL: u32 = 24 << 10;
 pub const RECEIVE_BUFFER: u32 = 512 << 10;
 /// Large receive buffers of a shard; a connection that finds none waits for one in line.
 pub const RECEIVE_BUFFERS: usize = 32;
-/// From this payload on, what has not arrived yet is received straight into its buffer: below, one large receive
-/// with copies is cheaper than receives of their own.
+/// From this payload on, what has not arrived yet is received straight into its buffer: below, one
+/// large receive with copies is cheaper than receives of their own.
 pub const DIRECT_RECEIVE_MIN: u32 = 16 << 10;
-/// Bytes of a socket's send and receive buffer each: bounded, so that connections cannot make the kernel hold
-/// more than `2 * SOCKET_BUFFER` each. The kernel doubles what is asked for to cover its bookkeeping.
+/// Bytes of a socket's send and receive buffer each: bounded, so that connections cannot make the
+/// kernel hold more than `2 * SOCKET_BUFFER` each. The kernel doubles what is asked for to cover
+/// its bookkeeping.
 pub const SOCKET_BUFFER: u32 = 2 << 20;
 
 /// Connections of the whole process.
@@ -63,7 +64,8 @@ pub const SHUTDOWN_DRAIN: Duration = Duration::from_secs(5);
 // How the bounds relate.
 const _: () = {
     assert!(TRANSFER_MAX.is_multiple_of(PAGE_SIZE));
-    // The smallest pool can grant one largest transfer beside the reserve of immediate data, twice over.
+    // The smallest pool can grant one largest transfer beside the reserve of immediate data, twice
+    // over.
     assert!(POOL_PAGES_MIN - POOL_PAGES_MIN / POOL_IMMEDIATE_RESERVE >= 2 * PAGES_PER_TRANSFER);
     // A turn's bytes let at least one largest transfer pass.
     assert!(TURN_BYTES >= TRANSFER_MAX);

@@ -1,19 +1,20 @@
-//! What may be done to the bytes of buffers without seeing them: the reactor does it on its arena, the
-//! simulator on pages of its own, and a machine only says what it wants.
+//! What may be done to the bytes of buffers without seeing them: the reactor does it on its arena,
+//! the simulator on pages of its own, and a machine only says what it wants.
 
 use crate::buffer::Buffer;
 use crate::checksum::Crc32c;
 use crate::ticket::DiskId;
 use crate::units::Extent;
 
-/// The memory behind buffers. All offsets and lengths are bytes of the buffer; a range outside it is a
-/// bug and panics. Writing to a leased page is a bug and panics.
+/// The memory behind buffers. All offsets and lengths are bytes of the buffer; a range outside it
+/// is a bug and panics. Writing to a leased page is a bug and panics.
 pub trait Memory {
-    /// Gives a reserved buffer its pages, with whatever they held; does nothing to one that has them.
-    /// Pages cannot run out: the pools together never reserve more than there are.
+    /// Gives a reserved buffer its pages, with whatever they held; does nothing to one that has
+    /// them. Pages cannot run out: the pools together never reserve more than there are.
     fn materialize(&mut self, buffer: &mut Buffer);
 
-    /// Takes a buffer back: frees its pages and ends its leases. Use [`Pool::give`](crate::Pool::give) for buffers of a pool.
+    /// Takes a buffer back: frees its pages and ends its leases. Use
+    /// [`Pool::give`](crate::Pool::give) for buffers of a pool.
     fn release(&mut self, buffer: Buffer);
 
     /// As [`release`](Self::release), for all of them; the list is left empty and keeps its memory.
@@ -23,30 +24,35 @@ pub trait Memory {
         }
     }
 
-    /// Whether the disk is itself memory (RAM) and has `extent`, so that [`lend`](Self::lend) may be called instead of asking it to read. A hint
-    /// as well: what finding the first page needs is fetched into the processor's cache.
+    /// Whether the disk is itself memory (RAM) and has `extent`, so that [`lend`](Self::lend) may
+    /// be called instead of asking it to read. A hint as well: what finding the first page needs is
+    /// fetched into the processor's cache.
     fn can_lend(&self, disk: DiskId, extent: Extent) -> bool {
         let _ = (disk, extent);
         false
     }
 
-    /// A hint, for what can be lent: fetches what lending needs. Who lends many extents calls [`can_lend`](Self::can_lend) for all, this for all,
-    /// and then [`lend`](Self::lend) for all: so the cache misses overlap.
+    /// A hint, for what can be lent: fetches what lending needs. Who lends many extents calls
+    /// [`can_lend`](Self::can_lend) for all, this for all, and then [`lend`](Self::lend) for all:
+    /// so the cache misses overlap.
     fn foresee_loan(&self, disk: DiskId, extent: Extent) {
         let _ = (disk, extent);
     }
 
-    /// Gives the reserved `buffer` leases of the disk's pages of `extent`, as a read would. Only for what can be lent.
+    /// Gives the reserved `buffer` leases of the disk's pages of `extent`, as a read would. Only
+    /// for what can be lent.
     fn lend(&mut self, disk: DiskId, extent: Extent, buffer: &mut Buffer) {
         panic!("disk {} was to lend {extent} to {} bytes", disk.0, buffer.len());
     }
 
-    /// A hint, for what can be lent: fetches what [`land`](Self::land) needs, to be overwritten. The earlier it is given, the less is waited for.
+    /// A hint, for what can be lent: fetches what [`land`](Self::land) needs, to be overwritten.
+    /// The earlier it is given, the less is waited for.
     fn foresee_landing(&self, disk: DiskId, extent: Extent) {
         let _ = (disk, extent);
     }
 
-    /// Puts `bytes` where the disk keeps `extent`, at once, as a write would that was done before this returns. Only for what can be lent.
+    /// Puts `bytes` where the disk keeps `extent`, at once, as a write would that was done before
+    /// this returns. Only for what can be lent.
     fn land(&mut self, disk: DiskId, extent: Extent, bytes: &[u8]) {
         panic!("{} bytes were to land on disk {} at {extent}", bytes.len(), disk.0);
     }
@@ -67,7 +73,7 @@ pub trait Memory {
     fn first_difference(&self, a: &Buffer, b: &Buffer) -> Option<u32>;
 }
 
-/// A read whose data are memory that can be lent: it never goes below. `who` is what its answer
+/// A read whose data are memory that can be lent: it is never submitted. `who` is what its answer
 /// needs.
 #[derive(Debug)]
 pub struct Loan<T> {

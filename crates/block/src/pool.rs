@@ -1,16 +1,20 @@
-//! The pool: a shard's part of the memory budget, counted in pages, and who may have how much of it.
+//! The pool: a shard's part of the memory budget, counted in pages, and who may have how much of
+//! it.
 //!
-//! Every buffer of the data path comes from here and is counted until it is given back. Nobody is ever
-//! refused a legal transfer: who does not get a buffer waits, and the shard wakes waiters round robin as
-//! buffers come back. Three rules keep that free of deadlock and of hogs:
+//! Every buffer of the data path comes from here and is counted until it is given back. Nobody is
+//! ever refused a legal transfer: who does not get a buffer waits, and the shard wakes waiters
+//! round robin as buffers come back. Three rules keep that free of deadlock and of hogs:
 //!
-//! - *A grant is whole*: a transfer holds its whole buffer before its first byte is asked for, so nobody
-//!   holds memory while waiting for more of it.
-//! - *Immediate data* (in the capsule, in the frame) *have a reserve of their own* ([`Class::Immediate`]): their bytes already wait in a socket, and they
-//!   are freed by disk completions alone. Other transfers leave an eighth of the pool to them.
-//! - *A dynamic share* (Choudhury and Hahne, "Dynamic queue length thresholds", 1998): an account may hold at
-//!   most 1/[`POOL_SHARE`] of what is free, and always one transfer of [`TRANSFER_MAX`](crate::limits::TRANSFER_MAX) while the pool has it. So any number of peers that
-//!   never read leave room for the next one: n hogs leave 1/(1 + n/POOL_SHARE) of the pool free.
+//! - *A grant is whole*: a transfer holds its whole buffer before its first byte is asked for, so
+//!   nobody holds memory while waiting for more of it.
+//! - *Immediate data* (in the capsule, in the frame) *have a reserve of their own*
+//!   ([`Class::Immediate`]): their bytes already wait in a socket, and they are freed by disk
+//!   completions alone. Other transfers leave an eighth of the pool to them.
+//! - *A dynamic share* (Choudhury and Hahne, "Dynamic queue length thresholds", 1998): an account
+//!   may hold at most 1/[`POOL_SHARE`] of what is free, and always one transfer of
+//!   [`TRANSFER_MAX`](crate::limits::TRANSFER_MAX) while the pool has it. So any number of peers
+//!   that never read leave room for the next one: n hogs leave 1/(1 + n/POOL_SHARE) of the pool
+//!   free.
 
 use crate::buffer::{Buffer, pages_for};
 use crate::limits::{POOL_IMMEDIATE_RESERVE, POOL_SHARE};
@@ -21,8 +25,8 @@ use crate::memory::Memory;
 pub enum Class {
     /// Data that came with their command. May use the whole pool.
     Immediate,
-    /// A read's data, or a write's that the peer sends when asked. Leaves the reserve of immediate data
-    /// alone.
+    /// A read's data, or a write's that the peer sends when asked. Leaves the reserve of immediate
+    /// data alone.
     Transfer,
 }
 
@@ -54,7 +58,8 @@ impl Pool {
         Pool { total, used: 0, used_max: 0, refusals: 0 }
     }
 
-    /// A reserved buffer of `length` bytes at `phase`, charged to `account`, or `None` when it has to wait.
+    /// A reserved buffer of `length` bytes at `phase`, charged to `account`, or `None` when it has
+    /// to wait.
     #[inline]
     pub fn take(
         &mut self,

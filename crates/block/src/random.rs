@@ -1,5 +1,5 @@
-//! A small seeded random source (SplitMix64, Steele et al. 2014) for simulation, fuzzing and back-off.
-//! Not for secrets.
+//! A small seeded random source (SplitMix64, Steele et al. 2014) for simulation, fuzzing and
+//! back-off. Not for secrets.
 
 /// A stream of numbers that its seed decides.
 #[derive(Clone, Debug)]

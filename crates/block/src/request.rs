@@ -1,8 +1,8 @@
 //! The two words of the house: a [`Request`] goes down, exactly one [`Completion`] comes up.
 //!
-//! Units: extents are bytes of the disk or volume that is asked. Errors: an [`Outcome`] tells *done* from *not done* from
-//! *unknown*, and never claims more than is known. The payload of a request comes back with its completion, whatever
-//! the outcome, because it belongs to a pool.
+//! Units: extents are bytes of the disk or volume that is asked. Errors: an [`Outcome`] tells
+//! *done* from *not done* from *unknown*, and never claims more than is known. The payload of a
+//! request comes back with its completion, whatever the outcome, because it belongs to a pool.
 
 use core::fmt;
 
@@ -26,8 +26,9 @@ pub trait Submit {
     /// Takes a request. Its one completion comes later, never within the call.
     fn submit(&mut self, volume: VolumeId, request: Request);
 
-    /// Where a read of `extent` finds memory that can be lent ([`Memory::lend`]), if one disk has all of it and nothing speaks against it: then the
-    /// read is counted, and the asker has its data lent at once. `None`: it is to be submitted like any request.
+    /// Where a read of `extent` finds memory that can be lent ([`Memory::lend`]), if one disk has
+    /// all of it and nothing speaks against it: then the read is counted, and the asker has its
+    /// data lent at once. `None`: it is to be submitted like any request.
     fn find_loan(
         &mut self,
         volume: VolumeId,
@@ -38,8 +39,9 @@ pub trait Submit {
         None
     }
 
-    /// Where a write of `extent` finds memory that takes it at once ([`Memory::land`]), if one disk has all of it and nothing speaks against it. Whoever
-    /// then has it land says so by [`landed`](Self::landed). `None`: it is to be submitted like any request.
+    /// Where a write of `extent` finds memory that takes it at once ([`Memory::land`]), if one disk
+    /// has all of it and nothing speaks against it. Whoever then has it land says so by
+    /// [`landed`](Self::landed). `None`: it is to be submitted like any request.
     fn find_landing(
         &mut self,
         volume: VolumeId,
@@ -64,10 +66,12 @@ impl Submit for Vec<(VolumeId, Request)> {
     }
 }
 
-/// The operations. A payload's length equals its extent's, and its phase the extent's offset modulo 4096.
+/// The operations. A payload's length equals its extent's, and its phase the extent's offset modulo
+/// 4096.
 #[derive(Debug)]
 pub enum Operation {
-    /// Fill `buffer` from `extent`. The buffer may be reserved: the disk gives it pages or leases its own.
+    /// Fill `buffer` from `extent`. The buffer may be reserved: the disk gives it pages or leases
+    /// its own.
     Read {
         /// What to read.
         extent: Extent,
@@ -85,7 +89,8 @@ pub enum Operation {
     },
     /// Complete once all writes that were completed before are durable.
     Flush,
-    /// The contents of these ranges are of no interest any more; reads return zeros or what was there.
+    /// The contents of these ranges are of no interest any more; reads return zeros or what was
+    /// there.
     Discard {
         /// The ranges, at most [`DISCARD_RANGES_MAX`](crate::limits::DISCARD_RANGES_MAX).
         extents: Vec<Extent>,
@@ -106,8 +111,8 @@ pub enum Operation {
         /// The expected bytes.
         buffer: Buffer,
     },
-    /// If `extent` holds `expected`, write `replacement`, as one step with respect to every other write of the volume.
-    /// Volumes answer it; disks are never asked.
+    /// If `extent` holds `expected`, write `replacement`, as one step with respect to every other
+    /// write of the volume. Volumes answer it; disks are never asked.
     CompareAndWrite {
         /// What to compare and write.
         extent: Extent,
@@ -193,7 +198,8 @@ impl Operation {
         }
     }
 
-    /// Moves it to another place of the same length: from a volume to its member. Panics for what has no one place.
+    /// Moves it to another place of the same length: from a volume to its member. Panics for what
+    /// has no one place.
     #[inline]
     pub fn move_to(&mut self, place: Extent) {
         match self {
@@ -242,7 +248,8 @@ pub enum Outcome {
     Done,
     /// A compare found a difference, first in this byte of the payload; nothing was written.
     Miscompare(u32),
-    /// It was not carried out, or not wholly: each block is as before or as asked, and nothing comes later.
+    /// It was not carried out, or not wholly: each block is as before or as asked, and nothing
+    /// comes later.
     NotDone(Failure),
     /// It may have been carried out, not, or in part, and no more will happen to it.
     Unknown(Failure),
@@ -255,8 +262,8 @@ impl Outcome {
         matches!(self, Outcome::Done)
     }
 
-    /// Of the outcomes of two parts of a request, the one that the whole has: doubt before failure before difference
-    /// before success.
+    /// Of the outcomes of two parts of a request, the one that the whole has: doubt before failure
+    /// before difference before success.
     #[must_use]
     pub fn worse(self, other: Outcome) -> Outcome {
         let rank = |outcome| match outcome {

@@ -1,5 +1,5 @@
-//! A table of slots with generations: constant-time insert, look-up and removal, in memory that grows to
-//! the largest number held at once and is kept. A stale key finds nothing.
+//! A table of slots with generations: constant-time insert, look-up and removal, in memory that
+//! grows to the largest number held at once and is kept. A stale key finds nothing.
 
 /// A key of a [`Table`]: the slot's index and the generation it was filled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,8 +114,8 @@ impl<T> Table<T> {
         })
     }
 
-    /// Gives the memory of free slots back when the table is empty. Generations start anew, so call it
-    /// only when no key is left anywhere.
+    /// Gives the memory of free slots back when the table is empty. Generations start anew, so call
+    /// it only when no key is left anywhere.
     pub fn shrink(&mut self) {
         if self.len == 0 {
             *self = Self::default();

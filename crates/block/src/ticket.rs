@@ -16,7 +16,8 @@ impl ShardId {
     }
 }
 
-/// A machine on its shard: a connection, a volume, a gate. What the number means is the shard's business.
+/// A machine on its shard: a connection, a volume, a gate. What the number means is the shard's
+/// business.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u32);
 
@@ -33,11 +34,13 @@ pub struct Ticket {
     pub shard: ShardId,
 }
 
-/// A volume of the process, named by whoever configured it; every shard knows it by the same number.
+/// A volume of the process, named by whoever configured it; every shard knows it by the same
+/// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u32);
 
-/// A disk of the process, named by whoever configured it; every shard that uses it knows it by the same number.
+/// A disk of the process, named by whoever configured it; every shard that uses it knows it by the
+/// same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DiskId(pub u32);
 

@@ -1,5 +1,5 @@
-//! The shard clock: nanoseconds since an origin that the driver chose. Pure code never reads a clock;
-//! the present comes as an argument.
+//! The shard clock: nanoseconds since an origin that the driver chose. Pure code never reads a
+//! clock; the present comes as an argument.
 
 use core::ops::Add;
 use core::time::Duration;

@@ -1,8 +1,10 @@
-//! Addresses and counts as types of their own, so that a block number is never added to a byte offset.
+//! Addresses and counts as types of their own, so that a block number is never added to a byte
+//! offset.
 //!
-//! Units: [`Lba`] and [`BlockCount`] count logical blocks of the volume's [`BlockSize`]; everything below
-//! a target counts bytes, in [`ByteOffset`] and [`ByteCount`], because the members of a volume may have
-//! other block sizes than the volume. Conversions that could overflow return `None`.
+//! Units: [`Lba`] and [`BlockCount`] count logical blocks of the volume's [`BlockSize`]; everything
+//! below a target counts bytes, in [`ByteOffset`] and [`ByteCount`], because the members of a
+//! volume may have other block sizes than the volume. Conversions that could overflow return
+//! `None`.
 
 use core::fmt;
 

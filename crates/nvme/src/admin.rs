@@ -1,8 +1,9 @@
 //! The commands of the admin queue.
 //!
-//! What is refused gets its status with DNR, and an entry in the controller's error log. Before CSTS.RDY only Fabrics commands are taken (0x00C).
-//! Discovery controllers take Identify, Get Log Page, Features, events and Keep Alive. Abort answers "not aborted" at once, which is always
-//! allowed: what is below cannot be called back. Spec: NVMe base, "Admin Command Set".
+//! What is refused gets its status with DNR, and an entry in the controller's error log. Before
+//! CSTS.RDY only Fabrics commands are taken (0x00C). Discovery controllers take Identify, Get Log
+//! Page, Features, events and Keep Alive. Abort answers "not aborted" at once, which is always
+//! allowed: what is in flight cannot be called back. Spec: NVMe base, "Admin Command Set".
 
 use block::Instant;
 use wire::nvme::command::{AdminOpcode, Fuse};
@@ -24,7 +25,8 @@ const NOT_ABORTED: u32 = 1;
 type Outcome = Result<(u32, ReplyData), Status>;
 
 impl Controllers {
-    /// A command of an admin queue, Fabrics ones included; `data` are what came with it. A connection that is no admin queue gets 0x00C.
+    /// A command of an admin queue, Fabrics ones included; `data` are what came with it. A
+    /// connection that is no admin queue gets 0x00C.
     pub fn admin_command(
         &mut self,
         now: Instant,

@@ -1,7 +1,8 @@
 //! The discovery log, 70h: the subsystems that a host may use, at the address that it used.
 //!
-//! The discovery subsystem is on every NVMe listener. An entry names the address by which this host reached us, since that one works for it;
-//! other listeners tell their own. Referrals are not made: there is one target. A page is built for what is asked, so a large log costs what is read of it.
+//! The discovery subsystem is on every NVMe listener. An entry names the address by which this host
+//! reached us, since that one works for it; other listeners tell their own. Referrals are not made:
+//! there is one target. A page is built for what is asked, so a large log costs what is read of it.
 //! Spec: NVMe base, "Discovery Log Page".
 
 use contract::Endpoint;
@@ -17,7 +18,8 @@ use crate::log;
 const RECORD: u64 = DiscoveryHeader::SIZE as u64;
 const _: () = assert!(DiscoveryHeader::SIZE == DiscoveryEntry::SIZE);
 
-/// The part of the log that is asked for. `subsystems` are those that the host may use, in order; `generation` is GENCTR.
+/// The part of the log that is asked for. `subsystems` are those that the host may use, in order;
+/// `generation` is GENCTR.
 pub(crate) fn page(
     generation: u64,
     subsystems: &[&Nqn],

@@ -1,4 +1,5 @@
-//! The properties of a controller: what CAP, VS and CRTO say, and which values of CC are accepted. Pure tables and checks.
+//! The properties of a controller: what CAP, VS and CRTO say, and which values of CC are accepted.
+//! Pure tables and checks.
 //!
 //! Spec: NVMe base, "Controller Properties".
 
@@ -6,9 +7,11 @@ use wire::nvme::fabrics::{Capabilities, Configuration, Version};
 
 use crate::limits::QUEUE_DEPTH_MAX;
 
-/// The version of the base specification that controllers follow. From 2.0 on hosts look at Identify CNS 08h, which is answered.
+/// The version of the base specification that controllers follow. From 2.0 on hosts look at
+/// Identify CNS 08h, which is answered.
 pub const VERSION: Version = Version::V2_0;
-/// CAP.TO and CRTO.CRWMT, in 500 ms: a reset is answered once the I/O queues have drained, so hosts are asked to be patient for 30 s.
+/// CAP.TO and CRTO.CRWMT, in 500 ms: a reset is answered once the I/O queues have drained, so hosts
+/// are asked to be patient for 30 s.
 pub const READY_TIMEOUT: u8 = 60;
 /// CC.IOSQES: entries of 64 bytes.
 const IOSQES: u32 = 6;
@@ -37,7 +40,8 @@ pub const fn ready_timeouts() -> u32 {
     READY_TIMEOUT as u32
 }
 
-/// Whether a controller can be enabled with this CC. A discovery controller has no I/O queues, so their entry sizes are not looked at.
+/// Whether a controller can be enabled with this CC. A discovery controller has no I/O queues, so
+/// their entry sizes are not looked at.
 #[must_use]
 pub fn configuration_is_valid(cc: Configuration, discovery: bool) -> bool {
     let entries = discovery || (cc.iosqes() == IOSQES && cc.iocqes() == IOCQES);

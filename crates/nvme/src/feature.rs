@@ -1,8 +1,10 @@
 //! Get Features and Set Features.
 //!
-//! Features belong to a controller, start at their defaults, and nothing is saved (SV is 0x10D). Units: KATO in milliseconds, the
-//! timestamp in milliseconds since 1970. Errors: an unknown feature or a value that cannot be had is 0x002, a feature that cannot be changed
-//! 0x10E, one with an NSID that is not per namespace 0x10F; all with DNR. Error recovery alone is per namespace. Spec: NVMe base, "Feature Identifiers".
+//! Features belong to a controller, start at their defaults, and nothing is saved (SV is 0x10D).
+//! Units: KATO in milliseconds, the timestamp in milliseconds since 1970. Errors: an unknown
+//! feature or a value that cannot be had is 0x002, a feature that cannot be changed 0x10E, one with
+//! an NSID that is not per namespace 0x10F; all with DNR. Error recovery alone is per namespace.
+//! Spec: NVMe base, "Feature Identifiers".
 
 use std::collections::BTreeMap;
 
@@ -227,7 +229,8 @@ impl Features {
         Ok(queues(self.queues_granted))
     }
 
-    /// The threshold that TMPSEL and THSEL name: the composite temperature (or all sensors), over or under.
+    /// The threshold that TMPSEL and THSEL name: the composite temperature (or all sensors), over
+    /// or under.
     fn temperature(&self, value: u32) -> Result<u16, Status> {
         match (value >> 16 & 0xf, value >> 20 & 3) {
             (0 | 15, 0) => Ok(self.temperature_over),
@@ -292,7 +295,8 @@ fn queues(granted: u16) -> u32 {
     NumberOfQueues(0).with_submission(count).with_completion(count).0
 }
 
-/// The events of `value` that there are: namespaces or the discovery log, and the SMART warnings, which never occur.
+/// The events of `value` that there are: namespaces or the discovery log, and the SMART warnings,
+/// which never occur.
 fn supported_events(value: u32, context: Context<'_>) -> AsyncEventMask {
     let asked = AsyncEventMask(value);
     if context.discovery {

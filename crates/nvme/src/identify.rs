@@ -1,8 +1,10 @@
 //! Identify: what a controller and its namespaces say of themselves.
 //!
-//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no ANA, Copy or reservations, but compare,
-//! dataset management, write zeroes, verify, fused compare-and-write. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
-//! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so. Spec: NVMe base and NVM command set, "Identify command".
+//! Values are those that hosts in the field demand (`docs/coverage/nvme.md` names who): no ANA,
+//! Copy or reservations, but compare, dataset management, write zeroes, verify, fused
+//! compare-and-write. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
+//! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so.
+//! Spec: NVMe base and NVM command set, "Identify command".
 
 use wire::nvme::command::NSID_ALL;
 use wire::nvme::identify::{
@@ -114,8 +116,8 @@ fn zeros() -> Vec<u8> {
     vec![0; IDENTIFY_SIZE]
 }
 
-/// The namespace of a number; an error for one that no namespace can have. The broadcast NSID is one of these, since there is no
-/// Namespace Management whose common capabilities it could ask for.
+/// The namespace of a number; an error for one that no namespace can have. The broadcast NSID is
+/// one of these, since there is no Namespace Management whose common capabilities it could ask for.
 fn find(export: &Export, nsid: u32) -> Result<Option<&Namespace>, Status> {
     if nsid == 0 || nsid > NAMESPACES_MAX {
         return Err(Status::INVALID_NAMESPACE);
@@ -176,12 +178,14 @@ fn io_controller(controller: &Controller, export: &Export) -> IdentifyController
     }
 }
 
-/// Write Zeroes and Verify move no data, so MDTS does not bind them: any count that NLB can say is taken.
+/// Write Zeroes and Verify move no data, so MDTS does not bind them: any count that NLB can say is
+/// taken.
 fn nvm_controller() -> IdentifyNvmController {
     IdentifyNvmController::default()
 }
 
-/// NSFEAT: bit 0, thin provisioning, says that deallocation gives space back; bit 4 that the hints below hold.
+/// NSFEAT: bit 0, thin provisioning, says that deallocation gives space back; bit 4 that the hints
+/// below hold.
 fn features(namespace: &Namespace) -> u8 {
     u8::from(namespace.discards) | 1 << 4
 }

@@ -1,10 +1,11 @@
-//! I/O commands: from a submission queue entry to what is asked of the volume, or to the status that refuses it.
+//! I/O commands: from a submission queue entry to what is asked of the volume, or to the status
+//! that refuses it.
 //!
 //! In: the command and the facts of its namespace. Out: [`Work`], which knows its extent in bytes
 //! of the volume and which way its data go. Units: LBAs and block counts are logical blocks of the
 //! namespace, extents are bytes. Errors: the status of the completion, with DNR, since the same
 //! command would be refused again. Pure and without memory of earlier commands: who waits for data
-//! keeps the command and has it judged anew before it goes below, so that a namespace that was
+//! keeps the command and has it judged anew before it is submitted, so that a namespace that was
 //! removed, resized or write-protected meanwhile counts. What it is to a reservation is said here
 //! too, and asked by the connection, which knows its host. Spec: NVM command set, "NVM Commands";
 //! NVMe base, "Data pointer", "Fused operations". Not here: whether the queue may do I/O at all
@@ -45,7 +46,6 @@ pub enum Payload {
     None,
     /// From the volume to the host.
     ToHost(u32),
-    /// From the host.
     FromHost(u32),
 }
 
@@ -90,7 +90,8 @@ impl Work {
     }
 }
 
-/// Whether PSDT says that data are described by an SGL. Fabrics commands may leave the bits out, which their own formats reserve.
+/// Whether PSDT says that data are described by an SGL. Fabrics commands may leave the bits out,
+/// which their own formats reserve.
 #[inline]
 pub fn check_format(command: &Command) -> Result<(), Status> {
     if command.psdt() == 1 || (command.is_fabrics() && command.psdt() == 0) {
@@ -99,7 +100,8 @@ pub fn check_format(command: &Command) -> Result<(), Status> {
     Err(Status::INVALID_FIELD.with_dnr())
 }
 
-/// Checks what every command must say of its data, whatever it is: an SGL, of a type that TCP knows if there are data.
+/// Checks what every command must say of its data, whatever it is: an SGL, of a type that TCP knows
+/// if there are data.
 #[inline]
 pub fn check_pointer(command: &Command) -> Result<(), Status> {
     check_format(command)?;
@@ -114,7 +116,8 @@ pub fn check_pointer(command: &Command) -> Result<(), Status> {
     }
 }
 
-/// The status of a command whose namespace is not there: if there is no such command either, that is the nearer reason.
+/// The status of a command whose namespace is not there: if there is no such command either, that
+/// is the nearer reason.
 #[cold]
 #[must_use]
 pub fn without_namespace(command: &Command) -> Status {
@@ -132,7 +135,8 @@ pub fn without_namespace(command: &Command) -> Status {
     status.with_dnr()
 }
 
-/// Says what an I/O command asks of `namespace`, or why it is refused. FUSE is the caller's to obey.
+/// Says what an I/O command asks of `namespace`, or why it is refused. FUSE is the caller's to
+/// obey.
 #[inline]
 pub fn judge(command: &Command, namespace: &Namespace) -> Result<Work, Status> {
     let work = match command.io_opcode() {
@@ -179,7 +183,8 @@ fn judge_other(command: &Command, namespace: &Namespace) -> Result<Work, Status>
     }
 }
 
-/// The extents that a Dataset Management command deallocates, from its data; none when it only gives hints.
+/// The extents that a Dataset Management command deallocates, from its data; none when it only
+/// gives hints.
 pub fn ranges(
     command: &Command,
     data: &[u8],
@@ -213,7 +218,8 @@ fn extent(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
     within(namespace, command.lba(), u64::from(command.blocks()))
 }
 
-/// The extent of a command whose data the SGL describes: no more than MDTS, and as long as the SGL says.
+/// The extent of a command whose data the SGL describes: no more than MDTS, and as long as the SGL
+/// says.
 #[inline]
 fn transfer(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
     let extent = extent(command, namespace)?;
@@ -241,7 +247,8 @@ fn no_data(command: &Command) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whether the two commands may be a fused pair: a compare, then a write, of the same blocks, few enough.
+/// Whether the two commands may be a fused pair: a compare, then a write, of the same blocks, few
+/// enough.
 pub fn check_fused(first: &Command, second: &Command) -> Result<(), Status> {
     let same = first.nsid() == second.nsid()
         && first.lba() == second.lba()
@@ -252,7 +259,8 @@ pub fn check_fused(first: &Command, second: &Command) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whether a command may be the first of a fused pair: a compare of no more than is atomic. Its extent if so.
+/// Whether a command may be the first of a fused pair: a compare of no more than is atomic. Its
+/// extent if so.
 pub fn judge_fused_first(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
     if command.io_opcode() != IoOpcode::COMPARE {
         return Err(Status::INVALID_FIELD.with_dnr());

@@ -1,6 +1,6 @@
 //! The bounds of NVMe, of this target and these initiators. What holds for every protocol stands in
-//! [`block::limits`]. A number here is either derived in the comment above it or says where it comes
-//! from. Sizes in bytes, times as `Duration`, unless the name says otherwise.
+//! [`block::limits`]. A number here is either derived in the comment above it or says where it
+//! comes from. Sizes in bytes, times as `Duration`, unless the name says otherwise.
 
 use core::time::Duration;
 
@@ -30,7 +30,8 @@ pub const CONTROLLER_ID_MAX: u32 = 0xffef;
 /// Controllers that one shard owns at most, so that a peer cannot fill the memory with them; a
 /// controller takes about 4 KiB.
 pub const CONTROLLERS_MAX: usize = 4096;
-/// Controllers that one host may have on one shard with one subsystem; hosts open one for each path.
+/// Controllers that one host may have on one shard with one subsystem; hosts open one for each
+/// path.
 pub const CONTROLLERS_PER_HOST_MAX: usize = 64;
 /// Asynchronous event requests that a controller holds (AERL + 1).
 pub const ASYNC_EVENT_REQUESTS_MAX: usize = 4;

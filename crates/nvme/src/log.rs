@@ -1,8 +1,9 @@
 //! Get Log Page.
 //!
-//! A log is made when it is read and cut by LPO and NUMD; what lies behind its end reads as zeros. Units: bytes. Errors: an unknown log is 0x109, an
-//! offset that is not a multiple of 4 or lies beyond the log 0x002, a length beyond MDTS 0x002; all with DNR.
-//! Spec: NVMe base, "Get Log Page command".
+//! A log is made when it is read and cut by LPO and NUMD; what lies behind its end reads as zeros.
+//! Units: bytes. Errors: an unknown log is 0x109, an offset that is not a multiple of 4 or lies
+//! beyond the log 0x002, a length beyond MDTS 0x002; all with DNR. Spec: NVMe base, "Get Log Page
+//! command".
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -22,7 +23,8 @@ use crate::controllers::health::Traffic;
 use crate::feature;
 use crate::limits::{ERROR_ENTRIES_MAX, NAMESPACES_MAX};
 
-/// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of an entry's support).
+/// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of
+/// an entry's support).
 const OFFSET_TYPE: u32 = 1 << 23;
 /// Supported log pages and supported features: one dword for each identifier.
 const IDENTIFIERS: usize = 256;
@@ -60,7 +62,8 @@ pub(crate) fn cut(log: &[u8], wanted: &GetLog) -> Result<ReplyData, Status> {
     Ok(part(log[start..end].to_vec(), wanted))
 }
 
-/// What a log has of the part that is asked for, and zeros behind its end: they are as many as a host likes, and not made.
+/// What a log has of the part that is asked for, and zeros behind its end: they are as many as a
+/// host likes, and not made.
 pub(crate) fn part(bytes: Vec<u8>, wanted: &GetLog) -> ReplyData {
     let zeros = wanted.bytes as u32 - bytes.len() as u32;
     ReplyData { bytes, zeros }

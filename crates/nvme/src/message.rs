@@ -1,8 +1,10 @@
-//! What the shards tell each other about controllers, carried as mail that is first in, first out between two shards.
+//! What the shards tell each other about controllers, carried as mail that is first in, first out
+//! between two shards.
 //!
-//! A controller lives on the shard of its admin queue, its owner; I/O queues may live anywhere. A queue exists for the owner from the moment it
-//! answered [`Message::ConnectAsk`] with yes until it gets [`Message::QueueGone`], which is sent exactly once, when nothing of the queue
-//! is below any more. Times are durations, because each shard has a clock of its own.
+//! A controller lives on the shard of its admin queue, its owner; I/O queues may live anywhere. A
+//! queue exists for the owner from the moment it answered [`Message::ConnectAsk`] with yes until it
+//! gets [`Message::QueueGone`], which is sent exactly once, when nothing of the queue is in flight
+//! any more. Times are durations, because each shard has a clock of its own.
 //!
 //! ```text
 //!  queue's shard                      owner
@@ -59,7 +61,6 @@ pub enum Message {
     ConnectAsk {
         /// The asker's mark, given back.
         ask: Slot,
-        /// What it wants.
         wanted: Box<QueueWanted>,
     },
     /// The owner's answer.
@@ -71,49 +72,36 @@ pub enum Message {
     },
     /// Close all queues of this controller that you have.
     CloseQueues {
-        /// The controller.
         controller: ControllerRef,
         /// Why.
         reason: CloseReason,
     },
-    /// An I/O queue is gone and nothing of it is below any more.
+    /// An I/O queue is gone and nothing of it is in flight any more.
     QueueGone {
-        /// The controller.
         controller: ControllerRef,
         /// QID.
         queue_id: u16,
     },
     /// The connection of an I/O queue is lost; `QueueGone` follows once it has drained.
     QueueLost {
-        /// The controller.
         controller: ControllerRef,
         /// QID.
         queue_id: u16,
     },
     /// When did you last hear a command on queues of this controller?
-    HeardAsk {
-        /// The controller.
-        controller: ControllerRef,
-    },
+    HeardAsk { controller: ControllerRef },
     /// So long ago; `None` if there is no such queue any more.
     HeardAnswer {
-        /// The controller.
         controller: ControllerRef,
         /// Time since the last command.
         quiet: Option<Duration>,
     },
     /// Commands of an I/O queue of yours failed.
-    CommandsFailed {
-        /// The controller.
-        controller: ControllerRef,
-        /// Which.
-        failures: Box<Failures>,
-    },
+    CommandsFailed { controller: ControllerRef, failures: Box<Failures> },
     /// What did hosts read and write of this subsystem through you?
     TrafficAsk {
         /// The asker's mark.
         ask: Slot,
-        /// The subsystem.
         subsystem: Nqn,
     },
     /// The answer to `TrafficAsk`.
@@ -123,13 +111,12 @@ pub enum Message {
         /// So much; nothing if there is no such subsystem.
         traffic: Traffic,
     },
-    /// A host connects: answer once no queue or failed controller of it drains on your shard, or say that one does.
+    /// A host connects: answer once no queue or failed controller of it drains on your shard, or
+    /// say that one does.
     HostAsk {
         /// The asker's mark.
         ask: Slot,
-        /// The host.
         host: Host,
-        /// The subsystem.
         subsystem: Nqn,
     },
     /// The answer to `HostAsk`.
@@ -140,19 +127,14 @@ pub enum Message {
         busy: bool,
     },
     /// A disk of this volume does not come back: fail the controllers that export it.
-    VolumeStuck {
-        /// The volume.
-        volume: VolumeId,
-    },
+    VolumeStuck { volume: VolumeId },
     /// A controller of mine was told who is under this number.
     Identified {
         /// The sender's mark, given back.
         ask: Slot,
-        /// The controller.
         controller: ControllerRef,
         /// NSID.
         nsid: u32,
-        /// Who it is.
         identity: NamespaceIdentity,
     },
     /// The queues here of that controller know it, too.
@@ -160,11 +142,11 @@ pub enum Message {
         /// The mark.
         ask: Slot,
     },
-    /// A controller came to be on the sender's shard: Identify lists the controllers of a subsystem.
+    /// A controller came to be on the sender's shard: Identify lists the controllers of a
+    /// subsystem.
     ControllerMade {
         /// CNTLID.
         controller: u16,
-        /// Its subsystem.
         subsystem: Nqn,
     },
     /// It is no more.
@@ -192,9 +174,9 @@ pub struct QueueWanted {
 /// The owner takes an I/O queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Its controller.
     pub controller: ControllerRef,
-    /// What the controller takes each NSID for: the asker's shard may be ahead of the owner's, or behind.
+    /// What the controller takes each NSID for: the asker's shard may be ahead of the owner's, or
+    /// behind.
     pub known: BTreeMap<u32, NamespaceIdentity>,
 }
 

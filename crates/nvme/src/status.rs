@@ -1,8 +1,9 @@
-//! What became of a request, as the status that a host sees: the one place where an [`Outcome`] becomes a
-//! [`Status`].
+//! What became of a request, as the status that a host sees: the one place where an [`Outcome`]
+//! becomes a [`Status`].
 //!
-//! DNR is set where the same command would fail again. Spec: NVMe base, "Status Field"; NVM command set,
-//! "Status Codes"; for what Linux makes of each: `nvme_error_status` and `nvme_decide_disposition`.
+//! DNR is set where the same command would fail again. Spec: NVMe base, "Status Field"; NVM command
+//! set, "Status Codes"; for what Linux makes of each: `nvme_error_status` and
+//! `nvme_decide_disposition`.
 
 use block::{Failure, Outcome};
 use wire::nvme::Status;
@@ -18,8 +19,8 @@ pub fn status_of(outcome: Outcome) -> Status {
     }
 }
 
-/// The status of a failure. *Unknown* and *not done* look alike to a host, which repeats the command or gives up:
-/// either is safe, because nothing of the command comes later.
+/// The status of a failure. *Unknown* and *not done* look alike to a host, which repeats the
+/// command or gives up: either is safe, because nothing of the command comes later.
 #[cold]
 fn status_of_failure(why: Failure) -> Status {
     match why {
@@ -37,8 +38,8 @@ fn status_of_failure(why: Failure) -> Status {
     }
 }
 
-/// The statuses of a fused compare and write: of the compare, then of the write. Whichever failed says why, the
-/// other one that its mate did.
+/// The statuses of a fused compare and write: of the compare, then of the write. Whichever failed
+/// says why, the other one that its mate did.
 #[must_use]
 pub fn statuses_of_fused(outcome: Outcome) -> (Status, Status) {
     match outcome {

@@ -1,9 +1,11 @@
 //! What is exported: subsystems, their namespaces and the hosts that may use them.
 //!
-//! Plain values that the configuration makes; each shard holds a copy, and [`Controllers`](crate::controllers::Controllers) is told of
-//! changes. Units: `blocks` counts logical blocks of `block_size`; the physical block is in bytes. Identifiers that hosts
-//! see are derived from the volume's UUID, so that they survive restarts and are the same through every controller.
-//! Spec: NVMe base, "NVM Subsystem" and "Identify"; "Namespace Globally Unique Identifier", "IEEE Extended Unique Identifier".
+//! Plain values that the configuration makes; each shard holds a copy, and
+//! [`Controllers`](crate::controllers::Controllers) is told of changes. Units: `blocks` counts
+//! logical blocks of `block_size`; the physical block is in bytes. Identifiers that hosts see are
+//! derived from the volume's UUID, so that they survive restarts and are the same through every
+//! controller. Spec: NVMe base, "NVM Subsystem" and "Identify"; "Namespace Globally Unique
+//! Identifier", "IEEE Extended Unique Identifier".
 
 use block::{BlockCount, BlockSize, VolumeId};
 use wire::nvme::Nqn;
@@ -20,7 +22,8 @@ pub struct Subsystem {
     pub serial: [u8; 20],
     /// The hosts that may connect.
     pub hosts: Hosts,
-    /// Namespaces in ascending order of their NSIDs, which are 1 to [`crate::limits::NAMESPACES_MAX`].
+    /// Namespaces in ascending order of their NSIDs, which are 1 to
+    /// [`crate::limits::NAMESPACES_MAX`].
     pub namespaces: Vec<Namespace>,
 }
 
@@ -69,8 +72,8 @@ pub struct Namespace {
     pub physical_block: u32,
 }
 
-/// Whose blocks they are and how they are counted: while this is the same, an LBA names the same place.
-/// Not the volume's number, which is a new one when a removal is undone.
+/// Whose blocks they are and how they are counted: while this is the same, an LBA names the same
+/// place. Not the volume's number, which is a new one when a removal is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceIdentity {
     /// The volume's UUID.
@@ -92,7 +95,8 @@ impl Namespace {
         self.uuid
     }
 
-    /// EUI-64: 64 bits hashed from the UUID, marked as locally administered. Never zero, which would mean "none".
+    /// EUI-64: 64 bits hashed from the UUID, marked as locally administered. Never zero, which
+    /// would mean "none".
     #[must_use]
     pub fn eui64(&self) -> [u8; 8] {
         let mut bytes = mix(&self.uuid).to_be_bytes();
@@ -121,8 +125,8 @@ impl Subsystem {
     }
 }
 
-/// The serial number of a subsystem: `PW` and 18 digits hashed from its name. A subsystem keeps its name over restarts, so
-/// it keeps its serial number, and two names give two numbers.
+/// The serial number of a subsystem: `PW` and 18 digits hashed from its name. A subsystem keeps its
+/// name over restarts, so it keeps its serial number, and two names give two numbers.
 #[must_use]
 pub fn serial(nqn: &Nqn) -> [u8; 20] {
     let mut serial = *b"PW000000000000000000";
@@ -134,7 +138,8 @@ pub fn serial(nqn: &Nqn) -> [u8; 20] {
     serial
 }
 
-/// 64 well-mixed bits of `bytes`: FNV-1a, then the finisher of SplitMix64, since FNV alone leaves the last bytes in the low bits.
+/// 64 well-mixed bits of `bytes`: FNV-1a, then the finisher of SplitMix64, since FNV alone leaves
+/// the last bytes in the low bits.
 fn mix(bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,7 +1,9 @@
-//! Whether a volume can be assembled: do the labels on its members make the set that the configuration names?
+//! Whether a volume can be assembled: do the labels on its members make the set that the
+//! configuration names?
 //!
-//! In: what was found on each disk. Out: a [`Verdict`], or a refusal that names the disk, what was expected and what was seen. Nothing is
-//! written here. Only blank disks are labelled, unless the user says to overwrite.
+//! In: what was found on each disk. Out: a [`Verdict`], or a refusal that names the disk, what was
+//! expected and what was seen. Nothing is written here. Only blank disks are labelled, unless the
+//! user says to overwrite.
 
 use core::fmt;
 
@@ -12,7 +14,6 @@ use crate::label::{Label, LabelError, SetLabel};
 pub enum Found {
     /// Zeros, in the first and the last MiB.
     Blank,
-    /// A label.
     Label(Label),
     /// Data that are not a label.
     Foreign,
@@ -28,7 +29,8 @@ pub enum Verdict {
         /// The volume's UUID.
         uuid: [u8; 16],
     },
-    /// Label all members, then assemble. `uuid` is that of a set whose forming was interrupted, to be used again.
+    /// Label all members, then assemble. `uuid` is that of a set whose forming was interrupted, to
+    /// be used again.
     Form {
         /// The UUID to use again, if any.
         uuid: Option<[u8; 16]>,
@@ -42,7 +44,6 @@ pub struct Refusal {
     pub index: usize,
     /// What was expected there.
     pub expected: String,
-    /// What was seen.
     pub seen: String,
 }
 
@@ -60,8 +61,9 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Judges what was found on the members of the set that the configuration wants (`wanted.uuid` is looked at only if
-/// `uuid_is_given`; `wanted.generation` is not). `overwrite` takes disks that hold something else.
+/// Judges what was found on the members of the set that the configuration wants (`wanted.uuid` is
+/// looked at only if `uuid_is_given`; `wanted.generation` is not). `overwrite` takes disks that
+/// hold something else.
 pub fn judge(
     found: &[Found],
     wanted: &SetLabel,
@@ -83,7 +85,8 @@ pub fn judge(
     };
     let whole = labels().count() == found.len();
     if whole && labels().all(|(index, label)| is_ours(index, label)) {
-        // Forming may have been interrupted between the two steps: all are labelled, so it is only completed.
+        // Forming may have been interrupted between the two steps: all are labelled, so it is only
+        // completed.
         return Ok(match labels().all(|(_, label)| label.complete) {
             true => Verdict::Assemble { uuid },
             false => Verdict::Form { uuid: Some(uuid) },
@@ -102,7 +105,8 @@ pub fn judge(
         let expected = format!("{expected}, index {index}, or a blank disk");
         return Err(Refusal { index, expected, seen: found.to_string() });
     }
-    // What is left is labelled as ours or blank. A complete label means that the blank ones were lost.
+    // What is left is labelled as ours or blank. A complete label means that the blank ones were
+    // lost.
     if labels().any(|(_, label)| label.complete) {
         let index = found.iter().position(|found| *found == Found::Blank).unwrap_or(0);
         let expected = format!("volume {} index {index}", uuid_text(&uuid));

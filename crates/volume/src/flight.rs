@@ -1,12 +1,12 @@
-//! Requests in flight: what a volume remembers of a request until its completion, and how the completions of a request's pieces
-//! become one.
+//! Requests in flight: what a volume remembers of a request until its completion, and how the
+//! completions of a request's pieces become one.
 
 use block::{Buffer, Extent, Instant, Outcome, Slot, Ticket};
 use contract::DiskId;
 
 use crate::message::HoldId;
 
-/// A request, or a piece of one, that is below.
+/// A request, or a piece of one, that is in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
     /// Who asked the volume; of a piece: nobody.
@@ -17,15 +17,14 @@ pub(crate) struct Flight {
     pub(crate) disk: DiskId,
     /// The bytes of the volume that it concerns.
     pub(crate) extent: Extent,
-    /// Counts up with every flight, to tell what was below when a hold began.
+    /// Counts up with every flight, to tell what was in flight when a hold began.
     pub(crate) number: u64,
-    /// When it went below.
+    /// When it was submitted.
     pub(crate) begun: Instant,
     /// Whether it may change data: holds wait for those.
     pub(crate) changes_data: bool,
     /// Whether it promises durability: then its failure protects the disk.
     pub(crate) durable: bool,
-    /// What it is.
     pub(crate) what: What,
 }
 
@@ -108,9 +107,7 @@ pub(crate) struct CompareAndWrite {
 pub(crate) enum Step {
     /// It waits for its hold.
     Holding,
-    /// It compares.
     Comparing,
-    /// It writes.
     Writing,
 }
 

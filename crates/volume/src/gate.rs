@@ -1,11 +1,14 @@
-//! The gate before a disk, one on each shard: flushes are grouped, nothing passes after a failed flush, and a disk that does
-//! not answer is noticed.
+//! The gate before a disk, one on each shard: flushes are grouped, nothing passes after a failed
+//! flush, and a disk that does not answer is noticed.
 //!
-//! The disk's owner ([`DiskId::owner`]) runs at most one flush at a time; asks that come meanwhile form the next group. A flush so
-//! covers every write that was completed before it was issued, whoever asked (docs/faults.md). The gates of other shards ask the owner and group their own waiters in the same way.
+//! The disk's owner ([`DiskId::owner`]) runs at most one flush at a time; asks that come meanwhile
+//! form the next group. A flush so covers every write that was completed before it was issued,
+//! whoever asked (docs/faults.md). The gates of other shards ask the owner and group their own
+//! waiters in the same way.
 //!
-//! A disk tells once that it lost what was completed, and its later flushes say done. So a failure fails every waiter of the
-//! gate at once, whatever the flush that runs comes back with, and nobody joins a failed gate.
+//! A disk tells once that it lost what was completed, and its later flushes say done. So a failure
+//! fails every waiter of the gate at once, whatever the flush that runs comes back with, and nobody
+//! joins a failed gate.
 
 use block::{Failure, ShardId, Ticket};
 use contract::{Cache, DiskFacts, DiskId};
@@ -62,7 +65,6 @@ pub struct Counters {
     pub writes: u64,
     /// Flushes that the disk was asked for.
     pub flushes: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
@@ -85,7 +87,6 @@ impl Gate {
         }
     }
 
-    /// The disk.
     pub fn disk(&self) -> DiskId {
         self.disk
     }
@@ -95,13 +96,15 @@ impl Gate {
         &self.facts
     }
 
-    /// Takes new facts over after the disk was reopened or resized; a reopened disk takes writes again.
+    /// Takes new facts over after the disk was reopened or resized; a reopened disk takes writes
+    /// again.
     pub fn renew(&mut self, facts: DiskFacts) {
         self.failed = None;
         self.facts = facts;
     }
 
-    /// Takes new facts over that a disk told of itself. What a failure protects stays so: only a person reopens it.
+    /// Takes new facts over that a disk told of itself. What a failure protects stays so: only a
+    /// person reopens it.
     pub fn follow(&mut self, facts: DiskFacts) {
         self.facts = facts;
     }
@@ -117,8 +120,9 @@ impl Gate {
         self.failed
     }
 
-    /// A flush or a durable write failed: lets no further write pass, and nobody who waits for a flush, running or next, be
-    /// told that it is done. Returns whether that is news, and who is to be told of the failure.
+    /// A flush or a durable write failed: lets no further write pass, and nobody who waits for a
+    /// flush, running or next, be told that it is done. Returns whether that is news, and who is to
+    /// be told of the failure.
     pub fn fail(&mut self, failure: Failure) -> (bool, Vec<Waiter>) {
         let is_news = self.failed.replace(failure).is_none();
         let mut waiters = core::mem::take(&mut self.running);
@@ -148,8 +152,8 @@ impl Gate {
         Start::Flush
     }
 
-    /// The running flush is over. Returns those who waited for it, and whether the next is to be started; the list is to be given back by
-    /// [`reuse`](Self::reuse).
+    /// The running flush is over. Returns those who waited for it, and whether the next is to be
+    /// started; the list is to be given back by [`reuse`](Self::reuse).
     pub fn flushed(&mut self) -> (Vec<Waiter>, Start) {
         assert!(self.is_running, "disk {} answered a flush that was not asked", self.disk.0);
         self.is_running = false;

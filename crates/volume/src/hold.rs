@@ -1,18 +1,19 @@
-//! Holds: a change that must be one step across shards (compare-and-write) stops all other changes of its range for
-//! as long as it takes.
+//! Holds: a change that must be one step across shards (compare-and-write) stops all other changes
+//! of its range for as long as it takes.
 //!
 //! ```text
 //!   asker                 owner of the volume             every shard (asker and owner too)
 //!     |--- HoldAsk ---------->|  waits for holds that overlap
-//!     |                       |--- Hold ------------------->|  no new change of the range goes below;
-//!     |                       |<------------- HoldReady ----|  answered when none is below
+//!     |                       |--- Hold ------------------->|  no new change of the range is submitted;
+//!     |                       |<------------- HoldReady ----|  answered when none is in flight
 //!     |<-- HoldGranted -------|  when all are ready
 //!     |  compares, writes     |
 //!     |--- Release ---------->|--- Release ---------------->|  what waited goes on
 //! ```
 //!
-//! [`Server`] is the owner's side and [`Held`] each shard's. What waits for a hold is not below, so two holds never wait for each
-//! other's waiters: an owner grants overlapping holds one after the other, in the order asked.
+//! [`Server`] is the owner's side and [`Held`] each shard's. What waits for a hold is not in
+//! flight, so two holds never wait for each other's waiters: an owner grants overlapping holds one
+//! after the other, in the order asked.
 
 use block::{Extent, Request, ShardId};
 
@@ -33,7 +34,8 @@ struct Standing {
 }
 
 impl Server {
-    /// A shard asks for a hold. Returns whether the hold begins now: then every shard is to be told.
+    /// A shard asks for a hold. Returns whether the hold begins now: then every shard is to be
+    /// told.
     pub fn ask(&mut self, hold: HoldId, extent: Extent, shards: u16) -> bool {
         let blocked = self.standing.iter().any(|other| other.extent.overlaps(extent))
             || self.waiting.iter().any(|(_, other)| other.overlaps(extent));
@@ -45,7 +47,7 @@ impl Server {
         true
     }
 
-    /// A shard has nothing of the range below. Returns whether the hold now stands everywhere.
+    /// A shard has nothing of the range in flight. Returns whether the hold now stands everywhere.
     pub fn ready(&mut self, hold: HoldId) -> bool {
         let Some(standing) = self.standing.iter_mut().find(|standing| standing.hold == hold) else {
             return false;
@@ -80,7 +82,7 @@ struct Here {
     extent: Extent,
     /// The number that the next request in flight had when the hold began.
     since: u64,
-    below: u32,
+    in_flight: u32,
 }
 
 impl Held {
@@ -100,18 +102,20 @@ impl Held {
         self.waiting.push(request);
     }
 
-    /// A hold begins while `below` overlapping changes, all numbered before `since`, are below. Returns whether it is ready at once.
-    pub fn begin(&mut self, hold: HoldId, extent: Extent, since: u64, below: u32) -> bool {
-        self.holds.push(Here { hold, extent, since, below });
-        below == 0
+    /// A hold begins while `in_flight` overlapping changes, all numbered before `since`, are in
+    /// flight. Returns whether it is ready at once.
+    pub fn begin(&mut self, hold: HoldId, extent: Extent, since: u64, in_flight: u32) -> bool {
+        self.holds.push(Here { hold, extent, since, in_flight });
+        in_flight == 0
     }
 
-    /// A change of `extent`, numbered `number`, came back. Calls `ready` for each hold that has nothing below any more.
+    /// A change of `extent`, numbered `number`, came back. Calls `ready` for each hold that has
+    /// nothing in flight any more.
     pub fn came_back(&mut self, extent: Extent, number: u64, mut ready: impl FnMut(HoldId)) {
         for here in &mut self.holds {
-            if number < here.since && here.below > 0 && here.extent.overlaps(extent) {
-                here.below -= 1;
-                if here.below == 0 {
+            if number < here.since && here.in_flight > 0 && here.extent.overlaps(extent) {
+                here.in_flight -= 1;
+                if here.in_flight == 0 {
                     ready(here.hold);
                 }
             }

@@ -1,4 +1,5 @@
-//! Labels: what a member of a concat or stripe says of itself, in its first MiB, so that a volume is never assembled from the wrong disks.
+//! Labels: what a member of a concat or stripe says of itself, in its first MiB, so that a volume
+//! is never assembled from the wrong disks.
 //!
 //! ```text
 //!   0      magic "PLATEWAY"      8    version u32 = 1        12   state u32: 0 forming, 1 complete
@@ -8,8 +9,9 @@
 //!   4092   CRC32C of the bytes before, u32                   all little-endian
 //! ```
 //!
-//! Two copies lie at byte 0 and byte 65,536, written one after the other, so that a torn write leaves one whole. A set is labelled in two
-//! steps, all members as *forming* and then all as *complete*: a set whose forming was interrupted is told from a set that lost a member.
+//! Two copies lie at byte 0 and byte 65,536, written one after the other, so that a torn write
+//! leaves one whole. A set is labelled in two steps, all members as *forming* and then all as
+//! *complete*: a set whose forming was interrupted is told from a set that lost a member.
 
 use core::fmt;
 
@@ -90,7 +92,6 @@ pub enum LabelError {
     },
     /// A field cannot be.
     Field {
-        /// Its name.
         name: &'static str,
         /// What it holds.
         seen: u64,
@@ -188,7 +189,8 @@ impl Label {
         })
     }
 
-    /// Of the copies that a disk holds, the one to believe: the whole one, the newer one, the complete one.
+    /// Of the copies that a disk holds, the one to believe: the whole one, the newer one, the
+    /// complete one.
     pub fn best(copies: &[[u8; LABEL_SIZE]]) -> Result<Label, LabelError> {
         let mut worst = LabelError::NoLabel;
         let mut best: Option<Label> = None;

@@ -7,7 +7,8 @@
 //!   member 0  0   3        member 1  1   4      in that member's row k / n
 //! ```
 //!
-//! Every edge between members is a multiple of 4 KiB, so that a payload is cut at the edges of its pages.
+//! Every edge between members is a multiple of 4 KiB, so that a payload is cut at the edges of its
+//! pages.
 
 use core::fmt;
 
@@ -20,7 +21,6 @@ pub const EDGE: u64 = block::PAGE_SIZE as u64;
 /// A disk's part in a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The disk.
     pub disk: DiskId,
     /// Where the member's data begin on it: 0, or after the label.
     pub base: u64,
@@ -155,7 +155,8 @@ impl Layout {
         &self.members
     }
 
-    /// The first run of `extent`, which must fit and not be empty: the part on one member before the next edge. For most requests that is all of it.
+    /// The first run of `extent`, which must fit and not be empty: the part on one member before
+    /// the next edge. For most requests that is all of it.
     #[inline]
     pub fn first_piece(&self, extent: Extent) -> Piece {
         let offset = extent.offset.0;

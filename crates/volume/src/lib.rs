@@ -1,4 +1,5 @@
-//! Volumes: a request to a volume becomes requests to its member disks, and their completions become one.
+//! Volumes: a request to a volume becomes requests to its member disks, and their completions
+//! become one.
 //!
 //! What lives here: the layouts (single, concat, stripe), the table of requests in flight, holds
 //! (which make compare-and-write, removal and resize one step across shards), the gate before each

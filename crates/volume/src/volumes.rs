@@ -1,11 +1,14 @@
-//! A shard's part of all volumes: requests to volumes come in, requests to disks go out, and their completions become one each.
+//! A shard's part of all volumes: requests to volumes come in, requests to disks go out, and their
+//! completions become one each.
 //!
-//! In: requests with their volume, completions of disks, messages of other shards. Out: an [`Outbox`]. Units: bytes.
-//! Order of calls: any; whoever calls empties the outbox afterwards. Errors: a request that cannot go below is completed with the reason,
-//! at once. A volume promises about overlapping requests in flight only that each block ends as one of them.
+//! In: requests with their volume, completions of disks, messages of other shards. Out: an
+//! [`Outbox`]. Units: bytes. Order of calls: any; whoever calls empties the outbox afterwards.
+//! Errors: a request that cannot be submitted is completed with the reason, at once. A volume
+//! promises about overlapping requests in flight only that each block ends as one of them.
 //!
-//! The way of a plain request: [`Volumes::handle_request`] finds the volume, checks size, gate and holds, finds that all of it lies on one
-//! disk, notes a flight and submits it under a ticket of its own; [`Volumes::handle_completion`] finds the flight and gives the asker's ticket back.
+//! The way of a plain request: [`Volumes::handle_request`] finds the volume, checks size, gate and
+//! holds, finds that all of it lies on one disk, notes a flight and submits it under a ticket of
+//! its own; [`Volumes::handle_completion`] finds the flight and gives the asker's ticket back.
 
 mod flushes;
 mod holding;
@@ -61,7 +64,7 @@ impl Outbox {
 struct Volume {
     layout: Layout,
     held: Held,
-    below: u32,
+    in_flight: u32,
     removed: bool,
     counters: Counters,
 }
@@ -87,7 +90,8 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// No volumes yet. Completions whose ticket names one of the two machines are for [`handle_completion`](Self::handle_completion).
+    /// No volumes yet. Completions whose ticket names one of the two machines are for
+    /// [`handle_completion`](Self::handle_completion).
     pub fn new(
         shard: ShardId,
         shards: u16,
@@ -151,20 +155,22 @@ impl Volumes {
         self.volumes[index] = Some(Volume {
             layout,
             held: Held::default(),
-            below: 0,
+            in_flight: 0,
             removed: false,
             counters: Counters::default(),
         });
     }
 
-    /// The volume has another layout of the same members, longer or shorter than before. Requests in flight end as they may.
+    /// The volume has another layout of the same members, longer or shorter than before. Requests
+    /// in flight end as they may.
     pub fn resize_volume(&mut self, volume: VolumeId, layout: Layout) {
         if let Some(volume) = self.volume_mut(volume.0) {
             volume.layout = layout;
         }
     }
 
-    /// No new request goes below; what waits is answered. [`is_drained`](Self::is_drained) tells when nothing is below.
+    /// No new request is submitted; what waits is answered. [`is_drained`](Self::is_drained) tells
+    /// when nothing is in flight.
     pub fn remove_volume(&mut self, volume: VolumeId, out: &mut Outbox) {
         let Some(volume) = self.volume_mut(volume.0) else { return };
         volume.removed = true;
@@ -173,14 +179,17 @@ impl Volumes {
         }
     }
 
-    /// Whether nothing of the volume is below.
+    /// Whether nothing of the volume is in flight.
     pub fn is_drained(&self, volume: VolumeId) -> bool {
-        self.volumes.get(volume.0 as usize).and_then(Option::as_ref).is_none_or(|v| v.below == 0)
+        self.volumes
+            .get(volume.0 as usize)
+            .and_then(Option::as_ref)
+            .is_none_or(|v| v.in_flight == 0)
     }
 
     /// Forgets a removed volume, which must be drained.
     pub fn forget_volume(&mut self, volume: VolumeId) {
-        assert!(self.is_drained(volume), "volume {} has requests below", volume.0);
+        assert!(self.is_drained(volume), "volume {} has requests in flight", volume.0);
         if let Some(volume) = self.volumes.get_mut(volume.0 as usize) {
             *volume = None;
         }
@@ -206,13 +215,13 @@ impl Volumes {
         Some(self.volumes.get(volume.0 as usize)?.as_ref()?.counters)
     }
 
-    /// Requests and pieces that are below.
+    /// Requests and pieces that are in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Who has something of the volume here that has not come back, below or waiting for a hold:
-    /// the ticket of each request as it was asked, and whether it may change data.
+    /// Who has something of the volume here that has not come back, in flight or waiting for a
+    /// hold: the ticket of each request as it was asked, and whether it may change data.
     pub fn outstanding(&self, volume: VolumeId) -> impl Iterator<Item = (Ticket, bool)> {
         let held = self.volumes.get(volume.0 as usize).and_then(Option::as_ref);
         let waiting = held.into_iter().flat_map(|found| found.held.waiting());
@@ -297,8 +306,8 @@ impl Volumes {
         }
     }
 
-    /// Where a read finds what can be lent; see [`Submit::find_loan`](block::Submit::find_loan). No hold stands in the way of a read, and what is
-    /// lent is never in flight.
+    /// Where a read finds what can be lent; see [`Submit::find_loan`](block::Submit::find_loan). No
+    /// hold stands in the way of a read, and what is lent is never in flight.
     #[inline]
     pub fn find_loan(
         &mut self,
@@ -311,8 +320,9 @@ impl Volumes {
         Some((disk, place))
     }
 
-    /// Where a write finds memory that takes it at once; see [`Submit::find_landing`](block::Submit::find_landing). A hold stands in its way, and a
-    /// disk that takes no writes. What lands is never in flight.
+    /// Where a write finds memory that takes it at once; see
+    /// [`Submit::find_landing`](block::Submit::find_landing). A hold stands in its way, and a disk
+    /// that takes no writes. What lands is never in flight.
     #[inline]
     pub fn find_landing(
         &mut self,
@@ -359,7 +369,7 @@ impl Volumes {
         gate.count(changes, length.0);
     }
 
-    /// Sends a request with an extent below, whole or in pieces.
+    /// Submits a request with an extent, whole or in pieces.
     #[inline]
     fn dispatch(
         &mut self,
@@ -382,7 +392,7 @@ impl Volumes {
             return;
         }
         gate.count(changes_data, extent.length.0);
-        volume.below += 1;
+        volume.in_flight += 1;
         let flight = Flight {
             ticket: request.ticket,
             volume: index,
@@ -399,12 +409,12 @@ impl Volumes {
         out.submit.push((piece.disk, request));
     }
 
-    /// Answers a request that does not go below.
+    /// Answers a request that is not submitted.
     fn refuse(&mut self, request: Request, failure: Failure, now: Instant, out: &mut Outbox) {
         self.deliver(now, request.complete(Outcome::NotDone(failure)), out);
     }
 
-    /// Notes a flight; returns the ticket under which it goes below.
+    /// Notes a flight; returns the ticket under which it is submitted.
     #[inline]
     fn take_off(&mut self, mut flight: Flight) -> Ticket {
         flight.number = self.next_number;
@@ -441,8 +451,8 @@ impl Volumes {
         }
     }
 
-    /// A disk answered a request that came from here. Returns what the asker of a volume is to be told, when that is all that follows from it;
-    /// the rest is in the outbox.
+    /// A disk answered a request that came from here. Returns what the asker of a volume is to be
+    /// told, when that is all that follows from it; the rest is in the outbox.
     #[inline]
     pub fn handle_completion(
         &mut self,
@@ -533,7 +543,8 @@ impl Volumes {
         self.hand_up(now, Completion::new(flight.ticket, outcome, buffer), out)
     }
 
-    /// Counts a request out of its volume and tells the holds that waited for it, if it may have changed data.
+    /// Counts a request out of its volume and tells the holds that waited for it, if it may have
+    /// changed data.
     #[inline]
     fn came_back(
         &mut self,
@@ -543,7 +554,7 @@ impl Volumes {
         out: &mut Outbox,
     ) {
         let volume = self.volume_mut(index).expect("a volume outlives its requests");
-        volume.below -= 1;
+        volume.in_flight -= 1;
         if let Some((extent, number)) = change
             && !volume.held.is_empty()
         {
@@ -556,7 +567,8 @@ impl Volumes {
         }
     }
 
-    /// A completion for a compare-and-write of ours is its next step; any other is for whoever asked the volume.
+    /// A completion for a compare-and-write of ours is its next step; any other is for whoever
+    /// asked the volume.
     #[inline]
     fn hand_up(
         &mut self,
@@ -604,7 +616,8 @@ impl Volumes {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. `None` while nothing is below.
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. `None` while nothing is
+    /// in flight.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.next_check
     }

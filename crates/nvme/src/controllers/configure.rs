@@ -1,8 +1,10 @@
 //! Changes of what is exported, while hosts are connected.
 //!
-//! Every shard is told of every change, in the same order. A change tells the controllers whose host can see it, by events; a host that is not
-//! allowed any more, or a subsystem that is gone, ends its controllers; all others notice nothing. A *hold* (new commands refused, those below
-//! awaited) is made by the shard: remove the namespace on every shard, await what is below, then go on.
+//! Every shard is told of every change, in the same order. A change tells the controllers whose
+//! host can see it, by events; a host that is not allowed any more, or a subsystem that is gone,
+//! ends its controllers; all others notice nothing. A *hold* (new commands refused, those in flight
+//! awaited) is made by the shard: remove the namespace on every shard, await what is in flight,
+//! then go on.
 
 use block::{Instant, Slot};
 use wire::nvme::Nqn;
@@ -37,14 +39,17 @@ impl Export {
 }
 
 impl Controllers {
-    /// All of the first configuration has been given: from now on an unknown subsystem is refused for good.
+    /// All of the first configuration has been given: from now on an unknown subsystem is refused
+    /// for good.
     pub fn configuration_complete(&mut self) {
         self.configured = true;
     }
 
-    /// Exports a subsystem, or changes the one of this name to be as given: namespaces and hosts that are not in it go.
+    /// Exports a subsystem, or changes the one of this name to be as given: namespaces and hosts
+    /// that are not in it go.
     ///
-    /// Panics for the name of the discovery subsystem and for NSIDs out of range, which the configuration refuses.
+    /// Panics for the name of the discovery subsystem and for NSIDs out of range, which the
+    /// configuration refuses.
     pub fn set_subsystem(&mut self, now: Instant, subsystem: Subsystem) {
         assert!(!subsystem.nqn.is_discovery(), "the discovery subsystem is always there");
         let nqn = subsystem.nqn.clone();
@@ -72,7 +77,8 @@ impl Controllers {
         self.exports.get_mut(slot).expect("just seen").subsystem.serial = subsystem.serial;
     }
 
-    /// Exports a subsystem no more: its controllers and their connections end. An unknown name is no change.
+    /// Exports a subsystem no more: its controllers and their connections end. An unknown name is
+    /// no change.
     pub fn remove_subsystem(&mut self, now: Instant, nqn: &Nqn) {
         let Some(slot) = self.export_of.remove(nqn) else { return };
         for name in self.controllers_where(|controller| controller.export() == Some(slot)) {
@@ -82,7 +88,8 @@ impl Controllers {
         self.discovery_changed(|host| export.subsystem.hosts.allow(host));
     }
 
-    /// Adds a namespace to a subsystem, or changes the one of its NSID: size, identity, cache, write protection. An unknown subsystem is no change.
+    /// Adds a namespace to a subsystem, or changes the one of its NSID: size, identity, cache,
+    /// write protection. An unknown subsystem is no change.
     pub fn set_namespace(&mut self, _now: Instant, nqn: &Nqn, namespace: Namespace) {
         let Some(&slot) = self.export_of.get(nqn) else { return };
         let (nsid, identity) = (namespace.nsid, namespace.identity());
@@ -96,7 +103,8 @@ impl Controllers {
         }
     }
 
-    /// Takes a namespace out of a subsystem: commands to it get 0x00B from now on. An unknown one is no change.
+    /// Takes a namespace out of a subsystem: commands to it get 0x00B from now on. An unknown one
+    /// is no change.
     pub fn remove_namespace(&mut self, _now: Instant, nqn: &Nqn, nsid: u32) {
         let Some(&slot) = self.export_of.get(nqn) else { return };
         let before = self.identity_of(Some(slot), nsid);
@@ -106,7 +114,8 @@ impl Controllers {
         }
     }
 
-    /// Changes who may use a subsystem. Controllers of hosts that may not any more end. An unknown subsystem is no change.
+    /// Changes who may use a subsystem. Controllers of hosts that may not any more end. An unknown
+    /// subsystem is no change.
     pub fn set_hosts(&mut self, now: Instant, nqn: &Nqn, hosts: Hosts) {
         let Some(&slot) = self.export_of.get(nqn) else { return };
         let export = self.exports.get_mut(slot).expect("names lead to exports");

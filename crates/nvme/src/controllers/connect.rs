@@ -1,9 +1,10 @@
 //! Connect: who may have which queue of which controller.
 //!
-//! An admin queue makes a controller here, on the shard of its connection, after every shard has said that nothing of an earlier association of this
-//! host still drains ([`Message::HostAsk`]). An I/O queue joins a controller, whose owner is asked when it is another shard.
-//! Errors: [`Refusal`], a status and DW0; DNR says that the same Connect would fail again, since Linux then stops
-//! trying. Spec: NVMe base, "Connect command"; "Connect Response".
+//! An admin queue makes a controller here, on the shard of its connection, after every shard has
+//! said that nothing of an earlier association of this host still drains ([`Message::HostAsk`]). An
+//! I/O queue joins a controller, whose owner is asked when it is another shard. Errors:
+//! [`Refusal`], a status and DW0; DNR says that the same Connect would fail again, since Linux then
+//! stops trying. Spec: NVMe base, "Connect command"; "Connect Response".
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 enum Wait {
-    /// An admin queue: so many shards have still to say whether something of the host drains, and whether one said so.
+    /// An admin queue: so many shards have still to say whether something of the host drains, and
+    /// whether one said so.
     Hosts { left: u16, busy: bool },
     /// An I/O queue: the owner has to answer.
     Owner,
@@ -78,7 +80,8 @@ impl Refusal {
 }
 
 impl Controllers {
-    /// Connect, the first command of a connection; `data` are its 1024 bytes. Any other first command is refused with 0x00C.
+    /// Connect, the first command of a connection; `data` are its 1024 bytes. Any other first
+    /// command is refused with 0x00C.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -204,7 +207,8 @@ impl Controllers {
         Ok(self.accepted(pending, slot, name.id, export.is_none()))
     }
 
-    /// The next CNTLID of this shard: cyclic, so that one is used again as late as possible, and never while a controller has it.
+    /// The next CNTLID of this shard: cyclic, so that one is used again as late as possible, and
+    /// never while a controller has it.
     fn next_name(&mut self) -> Option<ControllerRef> {
         let step = u32::from(self.shards);
         for _ in 0..=CONTROLLER_ID_MAX / step {
@@ -249,8 +253,8 @@ impl Controllers {
         Ok(Answer::Later)
     }
 
-    /// The owner's decision about an I/O queue. A yes reserves the QID until the queue is gone; for a queue of this shard
-    /// (`local`) [`Self::finish_io`] fills in the slot.
+    /// The owner's decision about an I/O queue. A yes reserves the QID until the queue is gone; for
+    /// a queue of this shard (`local`) [`Self::finish_io`] fills in the slot.
     pub(super) fn admit_queue(
         &mut self,
         now: Instant,

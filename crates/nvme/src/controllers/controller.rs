@@ -13,7 +13,8 @@
 //!                                    | failed |  gone once every queue has drained
 //!                                    +--------+
 //! ```
-//! Spec: NVMe base, "Controller Initialization", "Memory-based Controller Shutdown", "Controller Reset".
+//! Spec: NVMe base, "Controller Initialization", "Memory-based Controller Shutdown", "Controller
+//! Reset".
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -60,7 +61,6 @@ pub(crate) enum IoQueue {
     Local(Slot),
     /// It is on another shard.
     Remote {
-        /// That shard.
         shard: ShardId,
         /// Whether its connection is lost and it drains.
         lost: bool,
@@ -79,7 +79,6 @@ pub(crate) enum Notice {
     Told,
 }
 
-/// A controller.
 #[derive(Debug)]
 pub(crate) struct Controller {
     pub(crate) name: ControllerRef,
@@ -103,7 +102,8 @@ pub(crate) struct Controller {
     pub(crate) heard_asked: u32,
     /// Flushes of a shutdown that are not done.
     pub(crate) flushes: u32,
-    /// Whether another shutdown was asked for meanwhile: those flushes may not cover what was written since.
+    /// Whether another shutdown was asked for meanwhile: those flushes may not cover what was
+    /// written since.
     pub(crate) flush_again: bool,
     /// CIDs of the asynchronous event requests that are held.
     pub(crate) event_requests: VecDeque<u16>,

@@ -1,9 +1,11 @@
 //! What the health and error logs tell: what hosts read and wrote, and which commands failed.
 //!
-//! A connection gathers both during a turn and gives them to its shard ([`Controllers::count_traffic`], [`Controllers::commands_failed`]). Traffic is kept
-//! per subsystem on each shard; failures go to the shard that owns the controller. Whoever reads one of the two logs asks all shards for their part:
-//! mail is first in, first out, so their failures are there before their answers, and a host finds every command in the log that it saw fail.
-//! Units: bytes and commands. Spec: NVMe base, "Error Information", "SMART / Health Information".
+//! A connection gathers both during a turn and gives them to its shard
+//! ([`Controllers::count_traffic`], [`Controllers::commands_failed`]). Traffic is kept per
+//! subsystem on each shard; failures go to the shard that owns the controller. Whoever reads one of
+//! the two logs asks all shards for their part: mail is first in, first out, so their failures are
+//! there before their answers, and a host finds every command in the log that it saw fail. Units:
+//! bytes and commands. Spec: NVMe base, "Error Information", "SMART / Health Information".
 
 use block::{Instant, ShardId, Slot};
 use wire::nvme::command::IoOpcode;
@@ -20,7 +22,6 @@ use crate::log;
 pub struct Traffic {
     /// Reads and compares.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
     /// Bytes that were read, compared or verified.
     pub read_bytes: u64,
@@ -97,7 +98,8 @@ impl Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     count: u64,
-    /// The latest of them, the oldest first, as many as the log holds; they have no error count yet.
+    /// The latest of them, the oldest first, as many as the log holds; they have no error count
+    /// yet.
     entries: Vec<ErrorEntry>,
 }
 

@@ -1,26 +1,27 @@
-//! Whether a controller knows what lies under a number: an NSID under which another volume was put is
-//! closed to a controller until it has asked who is there.
+//! Whether a controller knows what lies under a number: an NSID under which another volume was put
+//! is closed to a controller until it has asked who is there.
 //!
-//! A host that had the old volume goes on sending to its NSID for a while: the event (log 04h) reaches it
-//! some time later, on another connection. So each queue keeps what its controller *takes* an NSID for,
-//! where something else is there now, or nothing. A command to such an NSID gets 0x00B with DNR, as one to
-//! a namespace that is gone: it is never to be repeated, since what it was meant for is not there. Identify
-//! Namespace (CNS 00h) of what is there opens the NSID; so does the old volume when it comes back. A volume
-//! with blocks of another size is another one: an LBA names another place in it.
+//! A host that had the old volume goes on sending to its NSID for a while: the event (log 04h)
+//! reaches it some time later, on another connection. So each queue keeps what its controller
+//! *takes* an NSID for, where something else is there now, or nothing. A command to such an NSID
+//! gets 0x00B with DNR, as one to a namespace that is gone: it is never to be repeated, since what
+//! it was meant for is not there. Identify Namespace (CNS 00h) of what is there opens the NSID; so
+//! does the old volume when it comes back. A volume with blocks of another size is another one: an
+//! LBA names another place in it.
 //!
-//! *Why the controllers are not failed instead:* a Linux host connects again and sends what it had queued as
-//! soon as its controller is live, beside the scan that would find another volume: it would write there,
-//! only later. After the event it scans: CNS 03h and 08h, and where they name another volume it removes its
-//! disk, without CNS 00h. It sends that for a disk that it makes anew, so what was meant for the old one is
-//! not let through. (Older kernels send it just before they compare.)
-//! *What this does not cover:* a host that was away meanwhile comes with a new controller, which takes for
-//! right what is there; it has to ask by itself. And a volume that comes between the CNS 03h and 00h of one
-//! scan is opened by it, until the next scan.
+//! *Why the controllers are not failed instead:* a Linux host connects again and sends what it had
+//! queued as soon as its controller is live, beside the scan that would find another volume: it
+//! would write there, only later. After the event it scans: CNS 03h and 08h, and where they name
+//! another volume it removes its disk, without CNS 00h. It sends that for a disk that it makes
+//! anew, so what was meant for the old one is not let through. (Older kernels send it just before
+//! they compare.) *What this does not cover:* a host that was away meanwhile comes with a new
+//! controller, which takes for right what is there; it has to ask by itself. And a volume that
+//! comes between the CNS 03h and 00h of one scan is opened by it, until the next scan.
 //!
-//! A change reaches the shards one after the other, so a shard may hear of an identification before the
-//! change itself: a queue keeps whom its controller knows, not that it knows. The answer to Identify waits
-//! until every shard with a queue of the controller has heard, since the next command may be there first.
-//! Spec: NVMe base, "Identify command".
+//! A change reaches the shards one after the other, so a shard may hear of an identification before
+//! the change itself: a queue keeps whom its controller knows, not that it knows. The answer to
+//! Identify waits until every shard with a queue of the controller has heard, since the next
+//! command may be there first. Spec: NVMe base, "Identify command".
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,8 @@ use crate::subsystem::{Namespace, NamespaceIdentity};
 /// What a controller takes NSIDs for, where that is not what is there now.
 pub(crate) type Mistaken = BTreeMap<u32, NamespaceIdentity>;
 
-/// An Identify Namespace that is answered once all shards with queues of the controller know what it tells.
+/// An Identify Namespace that is answered once all shards with queues of the controller know what
+/// it tells.
 #[derive(Debug)]
 pub(super) struct Identification {
     key: MachineKey,
@@ -43,7 +45,8 @@ pub(super) struct Identification {
 }
 
 impl Queue {
-    /// Whether what lies under this number is what the controller takes it for. Nearly always nothing is kept.
+    /// Whether what lies under this number is what the controller takes it for. Nearly always
+    /// nothing is kept.
     #[inline]
     pub(super) fn knows(&self, nsid: u32) -> bool {
         self.mistaken.is_empty() || !self.mistaken.contains_key(&nsid)
@@ -98,8 +101,8 @@ impl Controllers {
         &self.queues.get(admin.expect("its admin queue is there")).expect("it is there").mistaken
     }
 
-    /// The controller was told that this is under this number; a queue of it hears so. If it is not yet so
-    /// here, or not any more, the controller takes the number for it all the same.
+    /// The controller was told that this is under this number; a queue of it hears so. If it is not
+    /// yet so here, or not any more, the controller takes the number for it all the same.
     fn learn(&mut self, queue: Slot, nsid: u32, identity: NamespaceIdentity) {
         let export = self.queues.get(queue).expect("its controller has it").export;
         let is_right = self.identity_of(export, nsid) == Some(identity);
@@ -111,8 +114,8 @@ impl Controllers {
         }
     }
 
-    /// `reply` tells the controller who is under this number. It is sent at once unless that is news for
-    /// queues on other shards.
+    /// `reply` tells the controller who is under this number. It is sent at once unless that is
+    /// news for queues on other shards.
     pub(crate) fn answer_identified(
         &mut self,
         name: ControllerRef,

@@ -1,8 +1,11 @@
-//! Keep alive, based on traffic (TBKAS): any command on any queue of a controller shows that its host lives.
+//! Keep alive, based on traffic (TBKAS): any command on any queue of a controller shows that its
+//! host lives.
 //!
-//! A command only stores the time. When a controller's time may be over, its owner looks at what it heard itself and then asks the shards
-//! that have I/O queues of it; only if none has heard a command within KATO is the controller failed. So an I/O costs one store, and a controller
-//! one timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep Alive".
+//! A command only stores the time. When a controller's time may be over, its owner looks at what it
+//! heard itself and then asks the shards that have I/O queues of it; only if none has heard a
+//! command within KATO is the controller failed. So an I/O costs one store, and a controller one
+//! timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep
+//! Alive".
 
 use core::time::Duration;
 
@@ -14,7 +17,8 @@ use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
 /// KAS: keep-alive times are rounded up to a multiple of this many 100 ms.
 pub(crate) const GRANULARITY: u16 = 10;
 
-/// How long a discovery controller without KATO may be silent: whoever wants to stay says so with KATO.
+/// How long a discovery controller without KATO may be silent: whoever wants to stay says so with
+/// KATO.
 const DISCOVERY_ACTIVITY: Duration = Duration::from_secs(120);
 
 impl Controller {
@@ -39,7 +43,8 @@ fn timeout(keep_alive_ms: u32) -> Duration {
 }
 
 impl Controllers {
-    /// Sets the timer of a controller to KATO after it was last heard, or takes it away where there is no limit.
+    /// Sets the timer of a controller to KATO after it was last heard, or takes it away where there
+    /// is no limit.
     pub(crate) fn arm_keep_alive(&mut self, name: ControllerRef) {
         let Some(controller) = self.controllers.get_mut(&name.id) else { return };
         if let Some(at) = controller.keep_alive_at.take() {

@@ -1,8 +1,10 @@
 //! How queues and controllers end: closed by us, lost, drained, gone.
 //!
-//! A queue that is closed or lost takes nothing more and drains; [`Controllers::queue_drained`] ends it. A controller fails as a whole when its admin
-//! queue is lost, its keep-alive time is over, or its host or subsystem is removed; it keeps its CNTLID until the last queue, on whatever shard, has
-//! drained, so that nothing of the host's old association reaches the media under a new one. Spec: NVMe base, "Controller Loss".
+//! A queue that is closed or lost takes nothing more and drains; [`Controllers::queue_drained`]
+//! ends it. A controller fails as a whole when its admin queue is lost, its keep-alive time is
+//! over, or its host or subsystem is removed; it keeps its CNTLID until the last queue, on whatever
+//! shard, has drained, so that nothing of the host's old association reaches the media under a new
+//! one. Spec: NVMe base, "Controller Loss".
 
 use block::{Instant, Slot, VolumeId};
 
@@ -10,8 +12,9 @@ use super::controller::{IoQueue, Phase};
 use super::{CloseReason, ControllerRef, Controllers, KeyState, MachineKey, Message, Timer};
 
 impl Controllers {
-    /// The connection is lost, or its machine closes it by itself. Nothing new of it goes below; [`Self::queue_drained`] follows. A connection
-    /// that was asked to close, or never connected, may be told too.
+    /// The connection is lost, or its machine closes it by itself. No new request of it is
+    /// submitted; [`Self::queue_drained`] follows. A connection that was asked to close, or never
+    /// connected, may be told too.
     pub fn connection_gone(&mut self, now: Instant, key: MachineKey) {
         let slot = match self.keys.get(&key) {
             Some(&KeyState::Pending(ask)) => {
@@ -33,8 +36,9 @@ impl Controllers {
         }
     }
 
-    /// Nothing of this connection is below any more, and nothing will be: its queue is gone. Call it once for each connection that was
-    /// lost or asked to close; for one that was no queue it does nothing.
+    /// Nothing of this connection is in flight any more, and nothing will be: its queue is gone.
+    /// Call it once for each connection that was lost or asked to close; for one that was no queue
+    /// it does nothing.
     pub fn queue_drained(&mut self, now: Instant, key: MachineKey) {
         // Whoever forgot to say that the connection is gone says so now.
         self.connection_gone(now, key);
@@ -57,8 +61,8 @@ impl Controllers {
         self.answer_clear_hosts(now);
     }
 
-    /// A disk does not come back: the controllers that export it are failed, so that their hosts see a dead path and
-    /// not an endless wait. Their CNTLIDs stay taken until the disk answers.
+    /// A disk does not come back: the controllers that export it are failed, so that their hosts
+    /// see a dead path and not an endless wait. Their CNTLIDs stay taken until the disk answers.
     /// One shard has to notice it: it tells the others.
     pub fn volume_stuck(&mut self, now: Instant, volume: VolumeId) {
         self.send_all(&Message::VolumeStuck { volume });

@@ -1,19 +1,26 @@
 //! The control side of the NVMe-oF target: which controllers there are, and what they answer.
 //!
-//! One [`Controllers`] value per shard. In: Connects, admin and Fabrics commands, the loss of connections, messages of other shards, changes of the
-//! configuration. Out, by polling: messages, late replies, connections to be closed, flushes to be made. Pure: time is an argument.
-//! A connection is named by its [`MachineKey`]; per I/O only the [`QueueHandle`] is used, which is an index.
+//! One [`Controllers`] value per shard. In: Connects, admin and Fabrics commands, the loss of
+//! connections, messages of other shards, changes of the configuration. Out, by polling: messages,
+//! late replies, connections to be closed, flushes to be made. Pure: time is an argument. A
+//! connection is named by its [`MachineKey`]; per I/O only the [`QueueHandle`] is used, which is an
+//! index.
 //!
 //! The order of calls for a connection's machine:
-//! 1. [`Controllers::connect`] with the first command; a [`Reply`] whose `queue` is set, now or later, makes it a queue.
-//! 2. [`Controllers::admin_command`] (queue 0) or [`Controllers::fabrics_command_on_io_queue`]; per I/O command
-//!    [`Controllers::command_heard`]; [`Controllers::io_allowed`] and [`Controllers::namespace`] for one that waited.
-//! 3. [`Controllers::connection_gone`] when the transport is lost, or the machine closes by itself; or a close comes out of
-//!    [`Controllers::poll_close`]. Either way nothing new goes below from then on.
-//! 4. [`Controllers::queue_drained`], once, when nothing of the connection is below any more. The key is forgotten then.
+//! 1. [`Controllers::connect`] with the first command; a [`Reply`] whose `queue` is set, now or
+//!    later, makes it a queue.
+//! 2. [`Controllers::admin_command`] (queue 0) or [`Controllers::fabrics_command_on_io_queue`]; per
+//!    I/O command [`Controllers::command_heard`]; [`Controllers::io_allowed`] and
+//!    [`Controllers::namespace`] for one that waited.
+//! 3. [`Controllers::connection_gone`] when the transport is lost, or the machine closes by itself;
+//!    or a close comes out of [`Controllers::poll_close`]. Either way no request is submitted from
+//!    then on.
+//! 4. [`Controllers::queue_drained`], once, when nothing of the connection is in flight any more.
+//!    The key is forgotten then.
 //!
-//! After each call the shard polls [`Controllers::poll_message`], [`poll_reply`](Controllers::poll_reply), [`poll_flush`](Controllers::poll_flush)
-//! and [`poll_close`](Controllers::poll_close) until they are empty.
+//! After each call the shard polls [`Controllers::poll_message`],
+//! [`poll_reply`](Controllers::poll_reply), [`poll_flush`](Controllers::poll_flush) and
+//! [`poll_close`](Controllers::poll_close) until they are empty.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -44,7 +51,6 @@ pub(crate) use identity::Mistaken;
 /// A connection's machine on its shard: its number and which life of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MachineKey {
-    /// The machine.
     pub machine: MachineId,
     /// Which life of it.
     pub generation: u32,
@@ -65,7 +71,8 @@ pub struct QueueView {
     pub queue_id: u16,
     /// Entries of the queue: SQSIZE + 1.
     pub depth: u16,
-    /// Whether the host disabled SQ flow control (CATTR bit 2): SQHD is 0xffff, and SUCCESS may stand for a completion.
+    /// Whether the host disabled SQ flow control (CATTR bit 2): SQHD is 0xffff, and SUCCESS may
+    /// stand for a completion.
     pub flow_control_off: bool,
     /// In-capsule data that the queue takes, in bytes.
     pub capsule_data_max: u32,
@@ -76,7 +83,6 @@ pub struct QueueView {
 /// An answer to a command: now, or by [`Controllers::poll_reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// This one.
     Now(Reply),
     /// It comes later, or never if the connection is closed before.
     Later,
@@ -130,12 +136,12 @@ impl From<Vec<u8>> for ReplyData {
     }
 }
 
-/// A flush that a shutdown waits for: to be submitted as a request of the admin connection's machine and answered by [`Controllers::flush_done`].
+/// A flush that a shutdown waits for: to be submitted as a request of the admin connection's
+/// machine and answered by [`Controllers::flush_done`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
     /// The admin connection in whose name it is done.
     pub key: MachineKey,
-    /// The volume.
     pub volume: VolumeId,
 }
 
@@ -169,7 +175,7 @@ pub enum ControllerState {
     Disabled,
     /// CSTS.RDY is 1.
     Ready,
-    /// CC.EN went to 0 and I/O queues still have something below.
+    /// CC.EN went to 0 and I/O queues still have something in flight.
     Resetting,
     /// A shutdown was asked for; caches are being flushed, or were.
     ShutDown,
@@ -179,7 +185,8 @@ pub enum ControllerState {
 
 /// The controllers of one shard, and the I/O queues on it.
 ///
-/// Every method is a step of pure logic; the outputs are polled. See the module's text for the order of calls.
+/// Every method is a step of pure logic; the outputs are polled. See the module's text for the
+/// order of calls.
 #[derive(Debug)]
 pub struct Controllers {
     shard: ShardId,
@@ -280,8 +287,9 @@ impl Export {
 }
 
 impl Controllers {
-    /// No controllers and no subsystems, on `shard` of `shards` (1 or more). Until [`Self::configuration_complete`], Connects to unknown
-    /// subsystems are refused without DNR, so that hosts come again.
+    /// No controllers and no subsystems, on `shard` of `shards` (1 or more). Until
+    /// [`Self::configuration_complete`], Connects to unknown subsystems are refused without DNR, so
+    /// that hosts come again.
     #[must_use]
     pub fn new(now: Instant, shard: ShardId, shards: u16) -> Self {
         assert!(shard.0 < shards, "{shard:?} is not one of {shards}");
@@ -313,8 +321,10 @@ impl Controllers {
         }
     }
 
-    /// An I/O command came on a queue, for namespace `nsid`: traffic keeps a controller alive (TBKAS). Finds the namespace in the queue's subsystem;
-    /// `None` asks for [`Status::INVALID_NAMESPACE`]: there is none, or another than the controller knows. Errors: as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
+    /// An I/O command came on a queue, for namespace `nsid`: traffic keeps a controller alive
+    /// (TBKAS). Finds the namespace in the queue's subsystem; `None` asks for
+    /// [`Status::INVALID_NAMESPACE`]: there is none, or another than the controller knows. Errors:
+    /// as [`io_allowed`](Self::io_allowed). One look-up of the queue, one of the namespace.
     #[inline]
     pub fn command_heard(
         &mut self,
@@ -334,7 +344,8 @@ impl Controllers {
         Ok(export.and_then(|export| export.namespace(nsid)))
     }
 
-    /// Whether I/O commands of this queue may go below; else the status to refuse them with (the queue is being closed).
+    /// Whether I/O commands of this queue may be submitted; else the status to refuse them with
+    /// (the queue is being closed).
     #[inline]
     pub fn io_allowed(&self, queue: QueueHandle) -> Result<(), Status> {
         match self.queues.get(queue.0) {
@@ -343,8 +354,9 @@ impl Controllers {
         }
     }
 
-    /// The namespace `nsid` of the queue's subsystem; `None` asks for [`Status::INVALID_NAMESPACE`]. Two indexed look-ups. Who was judged before
-    /// compares its identity with what it was then.
+    /// The namespace `nsid` of the queue's subsystem; `None` asks for
+    /// [`Status::INVALID_NAMESPACE`]. Two indexed look-ups. Who was judged before compares its
+    /// identity with what it was then.
     #[inline]
     #[must_use]
     pub fn namespace(&self, queue: QueueHandle, nsid: u32) -> Option<&Namespace> {
@@ -373,8 +385,9 @@ impl Controllers {
         self.replies.pop_front()
     }
 
-    /// The next connection to be closed: nothing new of it goes below; once nothing of it is below any more, call [`Self::queue_drained`]
-    /// and close it. Replies to what was below need not be sent.
+    /// The next connection to be closed: no new request of it is submitted; once nothing of it is
+    /// in flight any more, call [`Self::queue_drained`] and close it. Replies to what was in flight
+    /// need not be sent.
     pub fn poll_close(&mut self) -> Option<(MachineKey, CloseReason)> {
         self.closes.pop_front()
     }

@@ -1,8 +1,10 @@
 //! Property Get and Property Set: the controller's registers, and what setting CC does.
 //!
-//! Enabling is immediate. Clearing CC.EN closes the I/O queues and is answered once they have drained, because until then a command of theirs may
-//! still reach the media. A shutdown asks for a flush of every volume with a volatile cache; CSTS.SHST says "complete" when they are done.
-//! Errors: an unknown property, a wrong size or a read-only one is 0x002 with DNR. Spec: NVMe base, "Controller Properties".
+//! Enabling is immediate. Clearing CC.EN closes the I/O queues and is answered once they have
+//! drained, because until then a command of theirs may still reach the media. A shutdown asks for a
+//! flush of every volume with a volatile cache; CSTS.SHST says "complete" when they are done.
+//! Errors: an unknown property, a wrong size or a read-only one is 0x002 with DNR. Spec: NVMe base,
+//! "Controller Properties".
 
 use std::collections::BTreeSet;
 
@@ -49,7 +51,8 @@ impl Controllers {
         }
     }
 
-    /// A Fabrics command on an I/O queue: none is of use there. Disconnect is not offered (OFCS is 0): a host closes the connection instead.
+    /// A Fabrics command on an I/O queue: none is of use there. Disconnect is not offered (OFCS is
+    /// 0): a host closes the connection instead.
     pub fn fabrics_command_on_io_queue(
         &mut self,
         now: Instant,
@@ -100,7 +103,8 @@ impl Controllers {
         let discovery = controller.is_discovery();
         if new.enable() && !old.enable() {
             let valid = fabrics::configuration_is_valid(new, discovery);
-            // A configuration that cannot be had is fatal until the host resets: that is how hosts look for it.
+            // A configuration that cannot be had is fatal until the host resets: that is how hosts
+            // look for it.
             controller.status = controller.status.with_ready(valid).with_fatal(!valid).with_shst(0);
         }
         if new.shn() != 0 && old.shn() == 0 {
@@ -114,7 +118,7 @@ impl Controllers {
         Answer::Now(Reply::new(command_id, Status::SUCCESS))
     }
 
-    /// CC.EN went to 0. The answer comes when nothing of the I/O queues is below any more.
+    /// CC.EN went to 0. The answer comes when nothing of the I/O queues is in flight any more.
     fn begin_reset(&mut self, now: Instant, name: ControllerRef, command_id: u16) -> Answer {
         let controller = self.controller_mut(name).expect("it is being reset");
         controller.phase = Phase::Resetting { command_id };
@@ -162,7 +166,8 @@ impl Controllers {
             .collect();
         let controller = self.controllers.get_mut(&name.id).expect("just seen");
         if controller.flushes > 0 {
-            // One after the other, so that a host that asks over and over has no more than one each in flight.
+            // One after the other, so that a host that asks over and over has no more than one each
+            // in flight.
             controller.flush_again = true;
             controller.status = controller.status.with_shst(SHUTDOWN_OCCURRING);
             return;
@@ -175,8 +180,8 @@ impl Controllers {
         self.flushes.extend(volumes.into_iter().map(|volume| Flush { key, volume }));
     }
 
-    /// A flush of [`Self::poll_flush`] ended. If it failed, the shutdown never completes: CSTS says fatal, and the host sees that its data
-    /// may not be durable.
+    /// A flush of [`Self::poll_flush`] ended. If it failed, the shutdown never completes: CSTS says
+    /// fatal, and the host sees that its data may not be durable.
     pub fn flush_done(&mut self, key: MachineKey, outcome: Outcome) {
         let Some(queue) = self.queue_of(key).and_then(|slot| self.queues.get(slot)) else { return };
         let name = queue.controller;

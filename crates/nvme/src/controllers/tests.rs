@@ -1,4 +1,5 @@
-//! A world of shards for tests: mail that is delivered when told to, a clock turned by hand, and hosts that speak in whole commands.
+//! A world of shards for tests: mail that is delivered when told to, a clock turned by hand, and
+//! hosts that speak in whole commands.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -309,7 +310,7 @@ impl World {
         self.admin(line, &Command::property_get(Register::CSTS.0, false)).result
     }
 
-    /// The connection is lost and nothing of it is below.
+    /// The connection is lost and nothing of it is in flight.
     fn lose(&mut self, line: Line) {
         let now = self.now;
         self.of(line).connection_gone(now, line.key);

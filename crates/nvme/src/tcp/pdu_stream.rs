@@ -1,7 +1,8 @@
-//! The front of a stream as a PDU: which one it is, where its data lie, whether its header digest is right.
+//! The front of a stream as a PDU: which one it is, where its data lie, whether its header digest
+//! is right.
 //!
-//! Stateless: [`peek`] looks at the bytes from the start of a PDU on and consumes nothing. Units: bytes from the
-//! start of the PDU. Errors: a [`Violation`], which says what a TermReq has to say.
+//! Stateless: [`peek`] looks at the bytes from the start of a PDU on and consumes nothing. Units:
+//! bytes from the start of the PDU. Errors: a [`Violation`], which says what a TermReq has to say.
 //! Spec: NVMe/TCP, "PDU definitions", "Header digest", "Error handling model".
 
 use core::fmt;
@@ -17,8 +18,7 @@ pub const COMMON: u32 = CommonHeader::SIZE as u32;
 
 /// A PDU at the front of the stream, its header whole and its header digest right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Its common header.
+pub struct PduHead {
     pub common: CommonHeader,
     /// Where its data begin: behind header, digest and padding.
     pub data_at: u32,
@@ -26,7 +26,7 @@ pub struct Frame {
     pub data_length: u32,
 }
 
-impl Frame {
+impl PduHead {
     /// HLEN.
     #[inline]
     #[must_use]
@@ -39,7 +39,7 @@ impl Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// A PDU; all up to its data is there.
-    Pdu(Frame),
+    Pdu(PduHead),
     /// The beginning of one: look again once so many bytes are there.
     Short(u32),
 }
@@ -78,7 +78,8 @@ impl Violation {
         Violation::new(FatalErrorStatus::SEQUENCE_ERROR, 0, rule)
     }
 
-    /// The TermReq of `kind` that tells of it. `pdu` holds the offending PDU from its start on, as much as is there.
+    /// The TermReq of `kind` that tells of it. `pdu` holds the offending PDU from its start on, as
+    /// much as is there.
     #[must_use]
     pub fn term_req(&self, kind: PduType, pdu: &[u8]) -> TermReq {
         let announced = usize::from(pdu.get(2).copied().unwrap_or(0)).max(CommonHeader::SIZE);
@@ -108,8 +109,8 @@ const BARE_CAPSULE: [u8; CommonHeader::SIZE] =
 #[inline]
 pub fn peek(bytes: &[u8], digests: Digests) -> Result<Front, Violation> {
     if digests == Digests::NONE && bytes.len() >= BARE_LENGTH && bytes.starts_with(&BARE_CAPSULE) {
-        let frame = Frame { common: BARE_HEADER, data_at: BARE_LENGTH as u32, data_length: 0 };
-        return Ok(Front::Pdu(frame));
+        let head = PduHead { common: BARE_HEADER, data_at: BARE_LENGTH as u32, data_length: 0 };
+        return Ok(Front::Pdu(head));
     }
     let Ok(common) = CommonHeader::parse(bytes) else {
         return Ok(Front::Short(COMMON));
@@ -124,7 +125,7 @@ pub fn peek(bytes: &[u8], digests: Digests) -> Result<Front, Violation> {
     if digests.header && common.kind.carries_digests() {
         check_header_digest(bytes, usize::from(common.header_length))?;
     }
-    Ok(Front::Pdu(Frame { common, data_at: payload.offset, data_length: payload.length }))
+    Ok(Front::Pdu(PduHead { common, data_at: payload.offset, data_length: payload.length }))
 }
 
 #[inline]
@@ -169,9 +170,7 @@ mod tests {
                 let at_least = if cut < 8 { 8 } else { bytes.len() as u32 };
                 assert_eq!(peek(&bytes[..cut], digests), Ok(Front::Short(at_least)));
             }
-            assert!(
-                matches!(peek(&bytes, digests), Ok(Front::Pdu(frame)) if frame.data_length == 0)
-            );
+            assert!(matches!(peek(&bytes, digests), Ok(Front::Pdu(head)) if head.data_length == 0));
         }
     }
 
@@ -180,9 +179,9 @@ mod tests {
         assert_eq!(BARE_HEADER.emit(), BARE_CAPSULE);
         let payload = BARE_HEADER.check(Digests::NONE).expect("it is right");
         let front = peek(&capsule(Digests::NONE), Digests::NONE);
-        let frame =
-            Frame { common: BARE_HEADER, data_at: payload.offset, data_length: payload.length };
-        assert_eq!(front, Ok(Front::Pdu(frame)));
+        let head =
+            PduHead { common: BARE_HEADER, data_at: payload.offset, data_length: payload.length };
+        assert_eq!(front, Ok(Front::Pdu(head)));
         // With digests agreed the same bytes are wrong.
         assert!(peek(&capsule(Digests::NONE), BOTH).is_err());
     }

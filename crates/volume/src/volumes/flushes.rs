@@ -1,4 +1,5 @@
-//! Flushes, grouped by the gates, and what follows when one fails: the disk takes no more writes, on any shard.
+//! Flushes, grouped by the gates, and what follows when one fails: the disk takes no more writes,
+//! on any shard.
 
 use block::{
     Buffer, Completion, Extent, Failure, Instant, Operation, Outcome, Request, ShardId, Ticket,
@@ -29,7 +30,7 @@ impl Volumes {
             self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
             return;
         };
-        volume.below += 1;
+        volume.in_flight += 1;
         let mut join = Box::new(Join::new());
         for _ in &volatile {
             join.push(0);
@@ -123,7 +124,8 @@ impl Volumes {
         }
     }
 
-    /// A disk failed to make writes durable: no more writes, on any shard, and no flush that waits is told that it is done.
+    /// A disk failed to make writes durable: no more writes, on any shard, and no flush that waits
+    /// is told that it is done.
     pub(super) fn protect(
         &mut self,
         now: Instant,

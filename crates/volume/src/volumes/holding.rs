@@ -1,4 +1,5 @@
-//! Compare-and-write as one step across shards: the hold, the compare and the write under it, and what waits meanwhile.
+//! Compare-and-write as one step across shards: the hold, the compare and the write under it, and
+//! what waits meanwhile.
 //!
 //! The protocol between the shards is drawn in [`hold`](crate::hold).
 
@@ -23,7 +24,7 @@ impl Volumes {
             unreachable!("only compare-and-writes come here");
         };
         let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        volume.below += 1;
+        volume.in_flight += 1;
         let disk = volume.layout.first_piece(extent).disk;
         let hold = HoldId { shard: self.shard, number: self.next_hold };
         self.next_hold += 1;
@@ -98,7 +99,7 @@ impl Volumes {
         };
         self.holding.retain(|(hold, _)| *hold != work.hold);
         if let Some(volume) = self.volume_mut(index) {
-            volume.below -= 1;
+            volume.in_flight -= 1;
         }
         let whole = Completion {
             ticket: flight.ticket,
@@ -125,11 +126,11 @@ impl Volumes {
                 let overlapping = |flight: &Flight| {
                     flight.volume == index && flight.changes_data && flight.extent.overlaps(extent)
                 };
-                let below =
+                let in_flight =
                     self.flights.iter().filter(|(_, flight)| overlapping(flight)).count() as u32;
-                // A shard that does not know the volume (yet, or any more) has nothing of it below.
+                // A shard that does not know the volume (yet, or any more) has nothing in flight.
                 let ready = match self.volume_mut(index) {
-                    Some(volume) => volume.held.begin(hold, extent, since, below),
+                    Some(volume) => volume.held.begin(hold, extent, since, in_flight),
                     None => true,
                 };
                 if ready {
@@ -145,8 +146,8 @@ impl Volumes {
             }
             Message::HoldGranted { hold, .. } => self.begin_compare(now, hold, out),
             Message::Release { volume, hold } => {
-                // From the asker to the owner, and from the owner to everybody: an owner that hears it from itself or
-                // as the first tells the others.
+                // From the asker to the owner, and from the owner to everybody: an owner that hears
+                // it from itself or as the first tells the others.
                 let is_owner = owner(volume.0, self.shards) == self.shard;
                 if is_owner {
                     for shard in (0..self.shards).map(ShardId).filter(|s| *s != self.shard) {
@@ -167,7 +168,7 @@ impl Volumes {
         }
     }
 
-    /// Sends below what was judged a while ago: the volume may have shrunk since.
+    /// Submits what was judged a while ago: the volume may have shrunk since.
     fn dispatch_later(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! Requests that lie on several disks: cut at the edges of their members, each piece a flight of its own, and joined when all have come back.
+//! Requests that lie on several disks: cut at the edges of their members, each piece a flight of
+//! its own, and joined when all have come back.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ impl Volumes {
             self.refuse(request, Failure::WriteProtected, now, out);
             return;
         }
-        volume.below += 1;
+        volume.in_flight += 1;
         let Request { ticket, operation } = request;
         let mut join = Box::new(Join::new());
         let mut start = 0u64;
@@ -97,7 +98,7 @@ impl Volumes {
             self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
             return;
         }
-        volume.below += 1;
+        volume.in_flight += 1;
         let mut join = Box::new(Join::new());
         for _ in &by_disk {
             join.push(0);

@@ -1,4 +1,5 @@
-//! Volumes on one and on several shards, with disks that the test answers for and mail that it carries.
+//! Volumes on one and on several shards, with disks that the test answers for and mail that it
+//! carries.
 
 use super::*;
 use crate::gate::tests::facts;
@@ -62,7 +63,7 @@ impl Host {
     }
 
     /// Takes what a shard submitted.
-    fn below(&mut self, shard: usize) -> Vec<(DiskId, Request)> {
+    fn in_flight(&mut self, shard: usize) -> Vec<(DiskId, Request)> {
         core::mem::take(&mut self.outs[shard].submit)
     }
 
@@ -73,7 +74,7 @@ impl Host {
     }
 
     fn answer_all(&mut self, shard: usize) {
-        for (_, request) in self.below(shard) {
+        for (_, request) in self.in_flight(shard) {
             self.answer(shard, request, Outcome::Done);
         }
     }
@@ -107,9 +108,9 @@ fn compare_and_write(offset: u64) -> Operation {
 fn a_request_across_chunks_is_cut_and_joined() {
     let mut host = Host::new(1, 3, Cache::None);
     host.ask(0, 1, write(2048, 8192));
-    let below = host.below(0);
-    assert_eq!(below.iter().map(|(disk, _)| disk.0).collect::<Vec<_>>(), [0, 1, 2]);
-    for (_, request) in below.into_iter().rev() {
+    let in_flight = host.in_flight(0);
+    assert_eq!(in_flight.iter().map(|(disk, _)| disk.0).collect::<Vec<_>>(), [0, 1, 2]);
+    for (_, request) in in_flight.into_iter().rev() {
         assert!(host.done(0).is_empty());
         host.answer(0, request, Outcome::Done);
     }
@@ -123,7 +124,7 @@ fn a_request_beyond_the_end_does_not_go_below() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, write((1 << 20) - 512, 1024));
     assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::OutOfRange))]);
-    assert!(host.below(0).is_empty());
+    assert!(host.in_flight(0).is_empty());
 }
 
 #[test]
@@ -140,13 +141,13 @@ fn flushes_of_all_shards_are_grouped_by_the_disks_owner() {
     host.ask(1, 2, Operation::Flush);
     host.ask(1, 3, Operation::Flush);
     host.mail();
-    let mut below = host.below(0);
+    let mut in_flight = host.in_flight(0);
     assert_eq!(
-        (below.len(), host.below(1).len()),
+        (in_flight.len(), host.in_flight(1).len()),
         (1, 0),
         "only the owner flushes, once at a time"
     );
-    host.answer(0, below.pop().unwrap().1, Outcome::Done);
+    host.answer(0, in_flight.pop().unwrap().1, Outcome::Done);
     assert_eq!(host.done(0), [(1, Outcome::Done)]);
     host.mail();
     assert!(host.done(1).is_empty(), "they were asked after the first flush began");
@@ -162,7 +163,7 @@ fn a_failed_flush_protects_the_disk_on_every_shard() {
     let mut host = Host::new(2, 1, Cache::Volatile);
     host.ask(1, 1, Operation::Flush);
     host.mail();
-    let (_, flush) = host.below(0).pop().unwrap();
+    let (_, flush) = host.in_flight(0).pop().unwrap();
     host.answer(0, flush, Outcome::NotDone(Failure::MediumWrite));
     host.mail();
     assert_eq!(host.done(1), [(1, Outcome::NotDone(Failure::MediumWrite))]);
@@ -196,12 +197,12 @@ fn a_flush_that_waits_behind_one_that_fails_fails_with_it_on_every_shard() {
             host.ask(shard, 2, Operation::Flush);
         }
         host.mail();
-        let (_, running) = host.below(0).pop().unwrap();
+        let (_, running) = host.in_flight(0).pop().unwrap();
         host.answer(0, running, Outcome::NotDone(Failure::MediumWrite));
         host.mail();
         let failed = Outcome::NotDone(Failure::MediumWrite);
         for shard in 0..usize::from(shards) {
-            assert!(host.below(shard).is_empty(), "a later flush would say done");
+            assert!(host.in_flight(shard).is_empty(), "a later flush would say done");
             assert_eq!(host.done(shard), [(1, failed), (2, failed)]);
             host.shards[shard].renew_disk(DiskId(0), facts(Cache::Volatile));
         }
@@ -223,9 +224,9 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
             host.ask(shard, 2, Operation::Flush);
         }
         host.mail();
-        let (_, running) = host.below(0).pop().unwrap();
+        let (_, running) = host.in_flight(0).pop().unwrap();
         host.ask(writer, 3, durable_write(0, 512));
-        let (_, write) = host.below(writer).pop().unwrap();
+        let (_, write) = host.in_flight(writer).pop().unwrap();
         let failed = Outcome::NotDone(Failure::MediumWrite);
         host.answer(writer, write, failed);
         host.mail();
@@ -237,7 +238,7 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
         host.answer(0, running, Outcome::Done);
         host.mail();
         for shard in 0..usize::from(shards) {
-            assert!(host.below(shard).is_empty() && host.done(shard).is_empty());
+            assert!(host.in_flight(shard).is_empty() && host.done(shard).is_empty());
         }
     }
 }
@@ -246,21 +247,21 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
 fn compare_and_write_waits_for_writes_below_on_other_shards() {
     let mut host = Host::new(2, 1, Cache::None);
     host.ask(1, 1, write(0, 4096));
-    let (_, earlier) = host.below(1).pop().unwrap();
+    let (_, earlier) = host.in_flight(1).pop().unwrap();
     host.ask(0, 2, compare_and_write(512));
     host.mail();
-    assert!(host.below(0).is_empty(), "the other shard's write is below");
+    assert!(host.in_flight(0).is_empty(), "the other shard's write is in flight");
     host.ask(1, 3, write(0, 4096));
     host.ask(1, 4, write(8192, 4096));
-    let below = host.below(1);
-    assert_eq!(below.len(), 1, "only what does not overlap goes below");
+    let in_flight = host.in_flight(1);
+    assert_eq!(in_flight.len(), 1, "only what does not overlap is submitted");
     host.answer(1, earlier, Outcome::Done);
     host.mail();
     host.answer_all(0); // compares
     host.answer_all(0); // writes
     assert_eq!(host.done(0), [(2, Outcome::Done)]);
     host.mail();
-    for (_, request) in below {
+    for (_, request) in in_flight {
         host.answer(1, request, Outcome::Done);
     }
     host.answer_all(1);
@@ -295,7 +296,7 @@ fn a_miscompare_writes_nothing_and_releases() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));
     host.ask(0, 2, compare_and_write(0));
-    let (_, compare) = host.below(0).pop().unwrap();
+    let (_, compare) = host.in_flight(0).pop().unwrap();
     host.answer(0, compare, Outcome::Miscompare(17));
     assert_eq!(host.done(0), [(1, Outcome::Miscompare(17))]);
     host.answer_all(0);
@@ -305,19 +306,19 @@ fn a_miscompare_writes_nothing_and_releases() {
 
 #[test]
 fn what_waits_while_the_volume_shrinks_is_refused_beyond_the_new_end() {
-    // The compare-and-write waits for a write below, and a second write for the compare-and-write.
+    // The compare-and-write waits for a write in flight, and a second write for it.
     let mut host = Host::new(1, 1, Cache::None);
     let end = 1 << 20;
     host.ask(0, 1, write(end - 4096, 4096));
-    let write_below = host.below(0).remove(0).1;
+    let write_in_flight = host.in_flight(0).remove(0).1;
     host.ask(0, 2, compare_and_write(end - 4096));
     host.mail();
     host.ask(0, 3, write(end - 4096, 4096));
     let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
     host.shards[0].resize_volume(VOLUME, small);
-    host.answer(0, write_below, Outcome::Done);
+    host.answer(0, write_in_flight, Outcome::Done);
     host.mail();
-    assert!(host.below(0).is_empty(), "nothing goes beyond the end");
+    assert!(host.in_flight(0).is_empty(), "nothing goes beyond the end");
     let refused = Outcome::NotDone(Failure::OutOfRange);
     assert_eq!(host.done(0), [(2, refused), (3, refused), (1, Outcome::Done)]);
 }
@@ -328,12 +329,12 @@ fn a_compare_and_write_whose_volume_shrinks_after_its_compare_does_not_write() {
     let end = 1 << 20;
     host.ask(0, 1, compare_and_write(end - 4096));
     host.mail();
-    let compare = host.below(0).remove(0).1;
+    let compare = host.in_flight(0).remove(0).1;
     let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
     host.shards[0].resize_volume(VOLUME, small);
     host.answer(0, compare, Outcome::Done);
     host.mail();
-    assert!(host.below(0).is_empty(), "nothing goes beyond the end");
+    assert!(host.in_flight(0).is_empty(), "nothing goes beyond the end");
     assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::OutOfRange))]);
 }
 
@@ -360,7 +361,7 @@ fn a_disk_that_does_not_answer_is_slow_then_stuck_then_well() {
     host.ask(0, 1, write(0, 512));
     let mut notices = Vec::new();
     while notices.len() < 2 {
-        let at = host.shards[0].poll_timeout().expect("something is below");
+        let at = host.shards[0].poll_timeout().expect("something is in flight");
         host.shards[0].handle_timeout(at, &mut host.outs[0]);
         notices.append(&mut host.outs[0].notices);
     }
@@ -378,9 +379,9 @@ fn discards_go_to_the_disks_that_hold_the_ranges() {
     let mut host = Host::new(1, 2, Cache::None);
     let extents = vec![Extent::new(0, 8192), Extent::new(65_536, 512)];
     host.ask(0, 1, Operation::Discard { extents });
-    let below = host.below(0);
-    assert_eq!(below.len(), 2);
-    for (_, request) in below {
+    let in_flight = host.in_flight(0);
+    assert_eq!(in_flight.len(), 2);
+    for (_, request) in in_flight {
         host.answer(0, request, Outcome::Done);
     }
     assert_eq!(host.done(0), [(1, Outcome::Done)]);

@@ -1,4 +1,5 @@
-//! Checklist 19, 23 and the rest of the admin commands: features, logs with offsets, abort, and what is refused.
+//! Checklist 19, 23 and the rest of the admin commands: features, logs with offsets, abort, and
+//! what is refused.
 
 use wire::nvme::log::{CommandEffects, ErrorEntry, LogId, Smart};
 

@@ -1,4 +1,5 @@
-//! Checklist 12, 19, 41 and 44: the error matrix of Connect, queue numbers, CNTLIDs, and who may try again.
+//! Checklist 12, 19, 41 and 44: the error matrix of Connect, queue numbers, CNTLIDs, and who may
+//! try again.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Checklist 20, 31 and 32: asynchronous events, the changed namespace list, the discovery log and its event.
+//! Checklist 20, 31 and 32: asynchronous events, the changed namespace list, the discovery log and
+//! its event.
 
 use wire::nvme::async_event::AsyncEvent;
 use wire::nvme::log::{ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, LogId};

@@ -1,4 +1,5 @@
-//! Another volume under a number, on several shards: each controller gets it once it has asked who is there, on all its queues.
+//! Another volume under a number, on several shards: each controller gets it once it has asked who
+//! is there, on all its queues.
 
 use wire::nvme::identify::{Cns, IdentifyNamespace};
 
@@ -82,8 +83,9 @@ fn an_answer_to_identify_may_come_after_its_controller() {
     world.assert_empty();
 }
 
-/// Shards follow the configuration at different times, mail comes when it likes, queues connect in between: a command finds
-/// what its controller was told last, or is just being told, or nothing; and in the end what is there.
+/// Shards follow the configuration at different times, mail comes when it likes, queues connect in
+/// between: a command finds what its controller was told last, or is just being told, or nothing;
+/// and in the end what is there.
 #[test]
 fn no_queue_ever_finds_what_its_controller_was_not_told() {
     for seed in 0..400 {

@@ -1,4 +1,5 @@
-//! Queues of one controller on several shards, with mail that arrives in any order that is first in, first out between two.
+//! Queues of one controller on several shards, with mail that arrives in any order that is first
+//! in, first out between two.
 
 use wire::nvme::log::{ErrorEntry, LogId, Smart};
 
@@ -68,9 +69,10 @@ struct Open {
     closing: bool,
 }
 
-/// Hosts connect, reset, lose connections and drain in an order that the seed decides, with mail delivered in between. At the end everything
-/// is lost and drained, and nothing may be left; on the way no invariant (the `assert!`s and `expect`s) breaks. Returns how many queues were
-/// made, and how many of them joined a controller of another shard.
+/// Hosts connect, reset, lose connections and drain in an order that the seed decides, with mail
+/// delivered in between. At the end everything is lost and drained, and nothing may be left; on the
+/// way no invariant (the `assert!`s and `expect`s) breaks. Returns how many queues were made, and
+/// how many of them joined a controller of another shard.
 fn random_life(seed: u64, shards: u16) -> (usize, usize) {
     let mut random = Random::new(seed);
     let mut world = World::new(shards);

@@ -1,4 +1,5 @@
-//! Checklist 13 to 16 and 18: properties, the enable cycle, shutdown, commands before RDY, the loss of queues.
+//! Checklist 13 to 16 and 18: properties, the enable cycle, shutdown, commands before RDY, the loss
+//! of queues.
 
 use block::{Failure, Outcome};
 use wire::nvme::fabrics::{Capabilities, FabricsType};

@@ -2,10 +2,10 @@
 //! Asynchronous Event Request.
 //!
 //! In: questions, received bytes, the present. Out: [`AdminNews`]. Data of answers are small (at
-//! most [`INITIATOR_REPLY_MAX`]) and come as bytes. A status of the controller that has to change (CSTS.RDY)
-//! is asked for again until it did, or the time is over. Errors: a [`Fault`] for everything that a
-//! controller must not do, and for what it does not do in time. Both the initiator and the
-//! discovery use it. Spec: NVMe base, "Keep Alive", "Asynchronous Event Request".
+//! most [`INITIATOR_REPLY_MAX`]) and come as bytes. A status of the controller that has to change
+//! (CSTS.RDY) is asked for again until it did, or the time is over. Errors: a [`Fault`] for
+//! everything that a controller must not do, and for what it does not do in time. Both the
+//! initiator and the discovery use it. Spec: NVMe base, "Keep Alive", "Asynchronous Event Request".
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, FatalErrorStatus, Pdu
 
 use super::framing::{Fault, Framing, fault, terminated};
 use crate::limits::{HANDSHAKE, INITIATOR_REPLY_MAX};
-use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};
+use crate::tcp::pdu_stream::{Front, PduHead, Violation, digest_at, peek};
 
 /// How often CSTS.RDY is asked for.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
@@ -235,53 +235,53 @@ impl Admin {
         }
         while at < bytes.len() {
             let front = &bytes[at..];
-            let frame = match peek(front, self.framing.digests)? {
+            let head = match peek(front, self.framing.digests)? {
                 Front::Short(at_least) => {
                     return Ok(Receive { consumed: at, next: stream(at_least) });
                 }
-                Front::Pdu(frame) => frame,
+                Front::Pdu(head) => head,
             };
-            if frame.data_length as usize > INITIATOR_REPLY_MAX {
+            if head.data_length as usize > INITIATOR_REPLY_MAX {
                 let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
                 return Err(Violation::new(fes, 4, "no more data than was asked for").into());
             }
-            let whole = frame.common.length as usize;
+            let whole = head.common.length as usize;
             if front.len() < whole {
-                return Ok(Receive { consumed: at, next: stream(frame.common.length) });
+                return Ok(Receive { consumed: at, next: stream(head.common.length) });
             }
-            self.handle_pdu(now, frame, &front[..whole])?;
+            self.handle_pdu(now, head, &front[..whole])?;
             at += whole;
         }
         Ok(Receive { consumed: at, next: stream(1) })
     }
 
-    fn handle_pdu(&mut self, now: Instant, frame: Frame, bytes: &[u8]) -> Result<(), Fault> {
-        match frame.common.kind {
+    fn handle_pdu(&mut self, now: Instant, head: PduHead, bytes: &[u8]) -> Result<(), Fault> {
+        match head.common.kind {
             PduType::CAPSULE_RESPONSE => {
                 let completion =
                     CapsuleResponse::parse(bytes).expect("the header is whole").completion;
                 self.reply(now, completion.command_id, completion.status, completion.result)
             }
-            PduType::C2H_DATA => self.take_data(now, frame, bytes),
+            PduType::C2H_DATA => self.take_data(now, head, bytes),
             PduType::C2H_TERM_REQ => fault(terminated(bytes)),
             PduType::R2T => fault("the target asks for data that were in the capsule"),
             _ => Err(Violation::sequence("a PDU that only a host sends").into()),
         }
     }
 
-    fn take_data(&mut self, now: Instant, frame: Frame, bytes: &[u8]) -> Result<(), Fault> {
+    fn take_data(&mut self, now: Instant, head: PduHead, bytes: &[u8]) -> Result<(), Fault> {
         let header = DataHeader::parse(bytes).expect("the header is whole");
-        let data = &bytes[frame.data_at as usize..][..frame.data_length as usize];
+        let data = &bytes[head.data_at as usize..][..head.data_length as usize];
         let in_order = header.offset as usize == self.data.len()
-            && header.length == frame.data_length
+            && header.length == head.data_length
             && self.data.len() + data.len() <= self.expected;
         let expected = header.command_id == Purpose::Question as u16 && self.under_way[1];
         if !in_order || !expected {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
             return Err(Violation::new(fes, 12, "data in order and within the command").into());
         }
-        if frame.common.flags.contains(PduFlags::DDGST) {
-            let digest = digest_at(bytes, frame.data_at as usize + data.len());
+        if head.common.flags.contains(PduFlags::DDGST) {
+            let digest = digest_at(bytes, head.data_at as usize + data.len());
             if digest != crc32c(data) {
                 return fault("a data digest of an admin command was wrong");
             }

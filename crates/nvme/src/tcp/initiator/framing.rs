@@ -57,8 +57,10 @@ pub(super) enum Socket {
     /// None.
     Absent,
     /// Asked for; `unwanted` if it is to be closed as soon as it is there.
-    Asked { token: u32, unwanted: bool },
-    /// Open.
+    Asked {
+        token: u32,
+        unwanted: bool,
+    },
     Open(ConnectionId),
     /// Closing: the driver has yet to say that it is closed.
     Closing(ConnectionId),

@@ -264,7 +264,6 @@ impl Initiator {
         self.disk.admit(request, now + self.settings.deadline);
     }
 
-    /// A completion.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.disk.poll_completion()

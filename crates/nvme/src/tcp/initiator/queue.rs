@@ -26,7 +26,7 @@ use super::facts::Limits;
 use super::framing::{Fault, Framing, GRANTS, PayloadPart, fault, terminated};
 use super::outcome::verdict;
 use crate::limits::{QUEUE_QUIET, QUEUE_SILENT};
-use crate::tcp::pdu_stream::{Frame, Front, Violation, peek};
+use crate::tcp::pdu_stream::{Front, PduHead, Violation, peek};
 use data::Incoming;
 
 /// No job.
@@ -246,18 +246,18 @@ impl Queue {
                     let next = Next::Stream { at_least, at_most: self.at_most() };
                     return Ok(Receive { consumed: at, next });
                 }
-                Front::Pdu(frame) if frame.common.kind == PduType::C2H_DATA => {
-                    let incoming = self.begin_data(frame, &bytes[at..], disk)?;
-                    at += frame.data_at as usize;
+                Front::Pdu(head) if head.common.kind == PduType::C2H_DATA => {
+                    let incoming = self.begin_data(head, &bytes[at..], disk)?;
+                    at += head.data_at as usize;
                     let (used, next) = self.take_data(now, incoming, &bytes[at..], disk, memory)?;
                     at += used;
                     if let Some(next) = next {
                         return Ok(Receive { consumed: at, next });
                     }
                 }
-                Front::Pdu(frame) => {
-                    self.handle_pdu(now, frame, &bytes[at..], disk, memory)?;
-                    at += frame.data_at as usize;
+                Front::Pdu(head) => {
+                    self.handle_pdu(now, head, &bytes[at..], disk, memory)?;
+                    at += head.data_at as usize;
                 }
             }
         }
@@ -284,12 +284,12 @@ impl Queue {
     fn handle_pdu(
         &mut self,
         now: Instant,
-        frame: Frame,
+        head: PduHead,
         bytes: &[u8],
         disk: &mut Disk,
         memory: &mut dyn Memory,
     ) -> Result<(), Fault> {
-        match frame.common.kind {
+        match head.common.kind {
             PduType::CAPSULE_RESPONSE => {
                 let response = CapsuleResponse::parse(bytes).expect("the header is whole");
                 self.handle_response(now, response.completion, disk)

@@ -12,7 +12,6 @@ use wire::nvme_tcp::Digests;
 pub struct Settings {
     /// Where the target listens; tried one after the other, starting over with each break.
     pub addresses: Vec<SocketAddr>,
-    /// Its subsystem.
     pub subsystem: Nqn,
     /// The namespace.
     pub nsid: u32,

@@ -1,8 +1,9 @@
-//! Commands: each that comes in a capsule is answered, gets a slot, or stops the stream until there is memory for
-//! its data.
+//! Commands: each that comes in a capsule is answered, gets a slot, or stops the stream until there
+//! is memory for its data.
 //!
-//! Errors: a status, answered at once; the connection stays. Spec: NVMe base, "Submission Queue Entry", "Command
-//! capsules"; NVMe/TCP, "Command data buffers", "R2T". Not here: fused pairs (`fused`).
+//! Errors: a status, answered at once; the connection stays. Spec: NVMe base, "Submission Queue
+//! Entry", "Command capsules"; NVMe/TCP, "Command data buffers", "R2T". Not here: fused pairs
+//! (`fused`).
 
 use block::limits::LOANS_TOGETHER;
 use block::{Loan, Operation, VolumeId};
@@ -26,8 +27,8 @@ const FROM_HOST: u8 = 1;
 const TO_HOST: u8 = 2;
 
 impl Connection {
-    /// Takes a command with the data in its capsule. False when it has to wait at the front of the stream: then
-    /// nothing happened yet.
+    /// Takes a command with the data in its capsule. False when it has to wait at the front of the
+    /// stream: then nothing happened yet.
     #[inline]
     pub(super) fn take_command(
         &mut self,
@@ -230,8 +231,8 @@ impl Connection {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
         }
-        let below = InFlight { parts: volumes.len() as u16, ..InFlight::one(Kind::Transfer) };
-        let slot = self.occupy(command, CommandState::InFlight(below));
+        let flight = InFlight { parts: volumes.len() as u16, ..InFlight::one(Kind::Transfer) };
+        let slot = self.occupy(command, CommandState::InFlight(flight));
         for volume in volumes {
             self.submit(slot, volume, Operation::Flush, ctx);
         }
@@ -331,8 +332,9 @@ impl Connection {
         }
     }
 
-    /// An admin or Fabrics command: to the controllers, once its data are there. One that takes data of the reply stops
-    /// the stream while too much of those is unsent: replies are not counted in the pool.
+    /// An admin or Fabrics command: to the controllers, once its data are there. One that takes
+    /// data of the reply stops the stream while too much of those is unsent: replies are not
+    /// counted in the pool.
     fn start_control(
         &mut self,
         command: &Command,
@@ -387,7 +389,8 @@ impl Connection {
         }
     }
 
-    /// The controllers answer a command that they took before. One for a command that is gone is dropped.
+    /// The controllers answer a command that they took before. One for a command that is gone is
+    /// dropped.
     pub fn handle_reply(&mut self, reply: Reply, ctx: &mut Context<'_>) {
         let Some(slot) = self.slots.find(reply.command_id).filter(|_| self.is_open()) else {
             return;
@@ -427,7 +430,8 @@ fn host_length(command: &Command) -> u32 {
     if to_host { sgl.length } else { 0 }
 }
 
-/// Whether the data of a command are in its capsule, all of them; false when they are to be asked for.
+/// Whether the data of a command are in its capsule, all of them; false when they are to be asked
+/// for.
 #[inline]
 pub(super) fn check_place(command: &Command, data: &[u8]) -> Result<bool, Status> {
     let sgl = command.sgl();

@@ -1,8 +1,9 @@
 //! How a connection ends: why, what is dropped, what is awaited; and the time limits.
 //!
-//! From the moment it ends no request is submitted. Commands that wait for memory or data are dropped
-//! and their memory is given back; what is in flight is awaited; replies that were gathered, and a C2HTermReq, leave first where there is still
-//! somebody to read them. Units: moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
+//! From the moment it ends no request is submitted. Commands that wait for memory or data are
+//! dropped and their memory is given back; what is in flight is awaited; replies that were
+//! gathered, and a C2HTermReq, leave first where there is still somebody to read them. Units:
+//! moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
 
 use core::fmt;
 use core::time::Duration;
@@ -86,7 +87,8 @@ impl Connection {
         }
     }
 
-    /// The controllers ask for its end. Replies that were gathered leave first, unless the host is silent anyway.
+    /// The controllers ask for its end. Replies that were gathered leave first, unless the host is
+    /// silent anyway.
     pub fn handle_close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
         match reason {
             CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
@@ -185,8 +187,8 @@ impl Connection {
         self.drained_maybe(ctx);
     }
 
-    /// The moment of [`poll_timeout`](Self::poll_timeout) has come: limits that have passed end the connection, the others are
-    /// waited for.
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come: limits that have passed end the
+    /// connection, the others are waited for.
     pub fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now;
         if self.wake.is_none_or(|wake| now < wake) {

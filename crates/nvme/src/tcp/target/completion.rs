@@ -1,4 +1,5 @@
-//! What comes back: completions from the volumes become replies, batches that left give their buffers back.
+//! What comes back: completions from the volumes become replies, batches that left give their
+//! buffers back.
 
 use block::{Buffer, Completion, Failure, Loan, Operation, Outcome, VolumeId};
 use contract::SendBatch;
@@ -13,7 +14,8 @@ use crate::status::{status_of, statuses_of_fused};
 const SHUTDOWN_SLOT: u32 = u32::MAX;
 
 impl Connection {
-    /// The controllers want a volume flushed for a shutdown that came on this admin queue; they are told the outcome.
+    /// The controllers want a volume flushed for a shutdown that came on this admin queue; they are
+    /// told the outcome.
     pub fn handle_flush(&mut self, volume: VolumeId, ctx: &mut Context<'_>) {
         if self.is_open() {
             self.submit(SHUTDOWN_SLOT, volume, Operation::Flush, ctx);
@@ -55,7 +57,8 @@ impl Connection {
     #[inline]
     pub(super) fn send_read(&mut self, command_id: u16, buffer: Buffer, ctx: &mut Context<'_>) {
         self.counters.data_out += u64::from(buffer.len());
-        // SUCCESS stands for the response capsule, but would leave SQHD untold where the host counts on it.
+        // SUCCESS stands for the response capsule, but would leave SQHD untold where the host
+        // counts on it.
         let success = self.state.queue().is_some_and(|queue| queue.view.flow_control_off);
         self.outbox.push_data(command_id, buffer, success, self.digests, ctx.memory);
         if !success {
@@ -139,8 +142,9 @@ impl Connection {
         batch
     }
 
-    /// Once it takes nothing more and nothing is in flight the controllers may go on with what waits
-    /// for that. Asked when it ends and when a request came back after that, so it is told once.
+    /// Once it takes nothing more and nothing is in flight the controllers may go on with what
+    /// waits for that. Asked when it ends and when a request came back after that, so it is told
+    /// once.
     pub(super) fn drained_maybe(&mut self, ctx: &mut Context<'_>) {
         if !self.is_open() && self.in_flight == 0 {
             ctx.shared.queue_drained(ctx.now, self.key());

@@ -1,10 +1,12 @@
-//! Fused compare and write: two commands, one behind the other on the same queue, that become one request.
+//! Fused compare and write: two commands, one behind the other on the same queue, that become one
+//! request.
 //!
-//! The memory of both is taken with the first, so that a pair never waits for memory while it holds some; their data come
-//! in the capsules or are asked for one by one. A pair that cannot be: either command gets its own status, or
-//! 0x009 because its mate failed, or 0x00A because its mate is missing. A first whose data are still on their way is
-//! answered once they came. A first whose second does not come within the time for data fails with 0x00A.
-//! Spec: NVMe base, "Fused Operations"; NVM command set, "Compare and Write".
+//! The memory of both is taken with the first, so that a pair never waits for memory while it holds
+//! some; their data come in the capsules or are asked for one by one. A pair that cannot be: either
+//! command gets its own status, or 0x009 because its mate failed, or 0x00A because its mate is
+//! missing. A first whose data are still on their way is answered once they came. A first whose
+//! second does not come within the time for data fails with 0x00A. Spec: NVMe base, "Fused
+//! Operations"; NVM command set, "Compare and Write".
 
 use block::{Buffer, Extent, Operation, VolumeId};
 use reservation::Access;
@@ -18,8 +20,8 @@ use crate::controllers::QueueHandle;
 use crate::io;
 
 impl Connection {
-    /// A command that is part of a fused pair, follows the first of one, or came with corrupt data. False when it
-    /// waits for memory.
+    /// A command that is part of a fused pair, follows the first of one, or came with corrupt data.
+    /// False when it waits for memory.
     #[cold]
     pub(super) fn take_unusual(
         &mut self,

@@ -1,9 +1,9 @@
-//! Who waits for memory, and goes on once there may be some: commands in a line, the oldest first, and the
-//! capsule at the front of a stopped stream.
+//! Who waits for memory, and goes on once there may be some: commands in a line, the oldest first,
+//! and the capsule at the front of a stopped stream.
 //!
-//! Two accounts keep a connection from waiting for itself. Data in capsules are freed by volumes alone, so a stopped
-//! stream goes on whatever the peer does; buffers of transfers may hang on H2CData further back in the same stream, and
-//! nobody in the stream waits for those.
+//! Two accounts keep a connection from waiting for itself. Data in capsules are freed by volumes
+//! alone, so a stopped stream goes on whatever the peer does; buffers of transfers may hang on
+//! H2CData further back in the same stream, and nobody in the stream waits for those.
 
 use block::limits::DIRECT_RECEIVE_MIN;
 use block::{Buffer, Class, Operation, VolumeId};
@@ -15,7 +15,8 @@ use super::{Connection, Context};
 use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
 
-/// Memory that the capsule at the front of the stream needs: `count` buffers of one length and phase.
+/// Memory that the capsule at the front of the stream needs: `count` buffers of one length and
+/// phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) length: u32,
@@ -31,7 +32,8 @@ impl Connection {
         matches!(self.intake.stream, Stream::OutOfMemory(_)) || !self.intake.waiting.is_empty()
     }
 
-    /// There may be memory again: who waits goes on as far as there is. Returns whether somebody still waits.
+    /// There may be memory again: who waits goes on as far as there is. Returns whether somebody
+    /// still waits.
     pub fn handle_memory(&mut self, ctx: &mut Context<'_>) -> bool {
         while let Some(&slot) = self.intake.waiting.front() {
             if !self.go_on(slot, ctx) {
@@ -134,7 +136,8 @@ impl Connection {
         self.intake.waiting.push_back(slot);
     }
 
-    /// The command in `slot` is the first in line: judges it anew and takes its memory. False when there is none.
+    /// The command in `slot` is the first in line: judges it anew and takes its memory. False when
+    /// there is none.
     fn go_on(&mut self, slot: u16, ctx: &mut Context<'_>) -> bool {
         let CommandState::Waiting(judged) = self.slots.state(slot) else {
             panic!("slot {slot} is in line for memory and does not wait");

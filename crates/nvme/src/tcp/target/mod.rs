@@ -1,14 +1,17 @@
-//! The serving end of an NVMe/TCP connection: PDUs in, requests to volumes out; completions in, PDUs out.
+//! The serving end of an NVMe/TCP connection: PDUs in, requests to volumes out; completions in,
+//! PDUs out.
 //!
-//! In: received bytes, completions, replies of the [`Controllers`]. Out: requests (pushed to the context at once), and by
-//! polling send batches, a resume, a close. Units: bytes, moments of the shard clock. Pure: no I/O, no clock.
-//! Errors: what the peer may not do ends the connection with a C2HTermReq ([`Violation`](super::pdu_stream::Violation)); what a command may not do is
-//! a status; what the storage could not do is a status too (`status.rs`).
+//! In: received bytes, completions, replies of the [`Controllers`]. Out: requests (pushed to the
+//! context at once), and by polling send batches, a resume, a close. Units: bytes, moments of the
+//! shard clock. Pure: no I/O, no clock. Errors: what the peer may not do ends the connection with a
+//! C2HTermReq ([`Violation`](super::pdu_stream::Violation)); what a command may not do is a status;
+//! what the storage could not do is a status too (`status.rs`).
 //!
-//! The way of a 4 KiB read: `receive` cuts the PDU, `capsule` gives the command a slot and memory and a request to the
-//! volume; `completion` puts header, data and response capsule into the batch that `settle` sends. A write that does not
-//! fit its capsule gets its whole buffer and then one R2T for all of it: the grant. Who finds no memory waits:
-//! a command without data in the line of `memory`, a capsule with data in the stream, which stops.
+//! The way of a 4 KiB read: `receive` cuts the PDU, `capsule` gives the command a slot and memory
+//! and a request to the volume; `completion` puts header, data and response capsule into the batch
+//! that `settle` sends. A write that does not fit its capsule gets its whole buffer and then one
+//! R2T for all of it: the grant. Who finds no memory waits: a command without data in the line of
+//! `memory`, a capsule with data in the stream, which stops.
 //!
 //! ```text
 //!   Handshake -- ICReq, ICResp --> Connecting -- Connect --> Admin or Io
@@ -20,8 +23,9 @@
 //! ```
 //! From Ending on no request is submitted; once Closed, and with none in flight, it is gone.
 //!
-//! Spec: NVMe/TCP transport, "Connection establishment" to "Error handling"; NVMe base over fabrics, "Queues".
-//! Not here: what admin and Fabrics commands mean (`controllers`), the volume, TLS.
+//! Spec: NVMe/TCP transport, "Connection establishment" to "Error handling"; NVMe base over
+//! fabrics, "Queues". Not here: what admin and Fabrics commands mean (`controllers`), the volume,
+//! TLS.
 
 mod capsule;
 mod closing;
@@ -82,8 +86,8 @@ enum State {
     Admin(Queue),
     /// An I/O queue.
     Io { queue: Queue, fused: Fused },
-    /// Takes nothing more; the last words of a queue of so many entries are on their way, each batch
-    /// for so long without progress.
+    /// Takes nothing more; the last words of a queue of so many entries are on their way, each
+    /// batch for so long without progress.
     Ending { reason: Reason, entries: u16, send_limit: Duration },
     /// The driver closes. Until it was told so: whether what was sent before is to leave first.
     Closing { reason: Reason, after_send: Option<bool> },
@@ -153,9 +157,10 @@ enum Fused {
 
 /// One NVMe/TCP connection of a host.
 ///
-/// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) until `None`.
-/// After [`SessionEffect::Close`] only `handle_sent`, `handle_completion` and `handle_closed` may come; once
-/// [`is_gone`](Self::is_gone) says so, no memory and no request of it is left anywhere.
+/// Calls in any order; [`settle`](Self::settle) ends a turn, then
+/// [`poll_effect`](Self::poll_effect) until `None`. After [`SessionEffect::Close`] only
+/// `handle_sent`, `handle_completion` and `handle_closed` may come; once [`is_gone`](Self::is_gone)
+/// says so, no memory and no request of it is left anywhere.
 #[derive(Debug)]
 pub struct Connection {
     identity: SessionIdentity,
@@ -172,7 +177,8 @@ pub struct Connection {
     in_flight: u32,
     /// Memory of transfers: it may hang on the peer.
     transfers: Account,
-    /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
+    /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream
+    /// always goes on.
     capsules: Account,
     outbox: Outbox,
     /// When to look at the time limits, at the latest.
@@ -370,7 +376,8 @@ impl Connection {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all. It may come too early.
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all. It may come too
+    /// early.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

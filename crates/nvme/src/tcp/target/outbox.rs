@@ -1,4 +1,5 @@
-//! What leaves: PDUs are gathered in one batch while another one is out. The memory of both is used over and over.
+//! What leaves: PDUs are gathered in one batch while another one is out. The memory of both is used
+//! over and over.
 
 use block::checksum::{Crc32c, crc32c};
 use block::{Buffer, Instant, Memory, PAGE_SIZE};
@@ -43,7 +44,8 @@ impl Outbox {
         self.out.is_none() && self.filling.is_empty()
     }
 
-    /// Answers that are still here, all of them: of a batch that is out the host may have seen some.
+    /// Answers that are still here, all of them: of a batch that is out the host may have seen
+    /// some.
     #[inline]
     pub(super) fn answers(&self) -> u32 {
         self.answers
@@ -134,7 +136,8 @@ impl Outbox {
         self.filling.push_head(&bytes);
     }
 
-    /// Data are to begin at a multiple of 4 * (`alignment` + 1) bytes of their PDU, as ICReq asked (HPDA, up to 31).
+    /// Data are to begin at a multiple of 4 * (`alignment` + 1) bytes of their PDU, as ICReq asked
+    /// (HPDA, up to 31).
     pub(super) fn align_data(&mut self, alignment: u8) {
         self.host_alignment = alignment;
     }
@@ -170,8 +173,8 @@ impl Outbox {
         self.push_header(&R2T::new(command_id, tag, 0, length, digests).emit(), digests);
     }
 
-    /// Appends all data of a read as one C2HData PDU, which with `success` is the answer as well. The digest is computed over
-    /// the bytes that leave: nobody changes the buffer from here on.
+    /// Appends all data of a read as one C2HData PDU, which with `success` is the answer as well.
+    /// The digest is computed over the bytes that leave: nobody changes the buffer from here on.
     #[inline]
     pub(super) fn push_data(
         &mut self,

@@ -1,9 +1,11 @@
-//! Received bytes: the stream is cut into PDUs, capsules go to `capsule`, data of the host to where they belong.
+//! Received bytes: the stream is cut into PDUs, capsules go to `capsule`, data of the host to where
+//! they belong.
 //!
-//! What is here never depends on how the stream was cut into segments: a PDU is acted upon once its header is whole, a
-//! capsule once all of it is there, the data of H2CData as they come. From [`DIRECT_RECEIVE_MIN`] bytes on the rest of an
-//! H2CData is received straight into its buffer. Errors: a [`Violation`], answered with C2HTermReq.
-//! Spec: NVMe/TCP, "ICReq", "CapsuleCmd", "H2CData", "H2CTermReq".
+//! What is here never depends on how the stream was cut into segments: a PDU is acted upon once its
+//! header is whole, a capsule once all of it is there, the data of H2CData as they come. From
+//! [`DIRECT_RECEIVE_MIN`] bytes on the rest of an H2CData is received straight into its buffer.
+//! Errors: a [`Violation`], answered with C2HTermReq. Spec: NVMe/TCP, "ICReq", "CapsuleCmd",
+//! "H2CData", "H2CTermReq".
 
 use block::checksum::{Crc32c, crc32c};
 use block::limits::{DIRECT_RECEIVE_MIN, TURN_BYTES};
@@ -17,10 +19,10 @@ use super::memory::Need;
 use super::slots::CommandState;
 use super::{Connection, Context, Reason, State};
 use crate::limits::{CAPSULE_DATA_MAX, PDU_COMPLETE, TURN_PDUS};
-use crate::tcp::pdu_stream::{COMMON, Frame, Front, Violation, digest_at, peek};
+use crate::tcp::pdu_stream::{COMMON, Front, PduHead, Violation, digest_at, peek};
 
-/// Bytes received beyond what is needed while large data of the host are expected: enough for many headers, few enough that
-/// most of a large payload is received directly.
+/// Bytes received beyond what is needed while large data of the host are expected: enough for many
+/// headers, few enough that most of a large payload is received directly.
 const HEADERS_AHEAD: u32 = 4096;
 /// The smallest PDU that a host sends after ICReq: a header of H2CData, or a bare H2CTermReq.
 const SMALLEST: u32 = DataHeader::SIZE as u32;
@@ -229,15 +231,15 @@ impl Connection {
         if is_first && bytes[0] != PduType::IC_REQ.0 && !terminates {
             return Err(Violation::sequence("the first PDU is ICReq"));
         }
-        let frame = match peek(bytes, self.digests)? {
-            Front::Pdu(frame) => frame,
+        let head = match peek(bytes, self.digests)? {
+            Front::Pdu(head) => head,
             Front::Short(at_least) => return Ok(Step::Short(at_least)),
         };
-        match frame.common.kind {
-            PduType::CAPSULE_COMMAND => self.capsule(bytes, &frame, ctx),
-            PduType::H2C_DATA => self.host_data(bytes, &frame, ctx),
+        match head.common.kind {
+            PduType::CAPSULE_COMMAND => self.capsule(bytes, &head, ctx),
+            PduType::H2C_DATA => self.host_data(bytes, &head, ctx),
             PduType::IC_REQ => self.initialize(bytes),
-            PduType::H2C_TERM_REQ => Ok(self.terminated(bytes, &frame, ctx)),
+            PduType::H2C_TERM_REQ => Ok(self.terminated(bytes, &head, ctx)),
             _ => Err(Violation::sequence("a PDU that hosts do not send")),
         }
     }
@@ -263,8 +265,8 @@ impl Connection {
     }
 
     /// H2CTermReq: the host gives up.
-    fn terminated(&mut self, bytes: &[u8], frame: &Frame, ctx: &mut Context<'_>) -> Step {
-        let total = frame.common.length;
+    fn terminated(&mut self, bytes: &[u8], head: &PduHead, ctx: &mut Context<'_>) -> Step {
+        let total = head.common.length;
         if total as usize <= TermReq::SIZE_MAX && bytes.len() < total as usize {
             return Step::Short(total);
         }
@@ -277,34 +279,34 @@ impl Connection {
     fn capsule(
         &mut self,
         bytes: &[u8],
-        frame: &Frame,
+        head: &PduHead,
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
         let (limit, depth) = match self.state.queue() {
             Some(queue) => (queue.view.capsule_data_max, u32::from(queue.view.depth)),
             None => (CAPSULE_DATA_MAX, 1),
         };
-        if frame.data_length > limit {
+        if head.data_length > limit {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
             return Err(Violation::new(fes, 0, "in-capsule data within IOCCSZ"));
         }
         if self.unanswered() >= depth {
             return Err(Violation::sequence("no more commands than the queue has entries"));
         }
-        let total = frame.common.length as usize;
+        let total = head.common.length as usize;
         if bytes.len() < total {
             return Ok(Step::Short(total as u32));
         }
         let command = Command::parse(&bytes[8..]).map_err(|error| Violation::field(&error))?;
-        let data_end = (frame.data_at + frame.data_length) as usize;
-        let data = &bytes[frame.data_at as usize..data_end];
+        let data_end = (head.data_at + head.data_length) as usize;
+        let data = &bytes[head.data_at as usize..data_end];
         let corrupt =
             self.digests.data && !data.is_empty() && crc32c(data) != digest_at(bytes, data_end);
         if !self.take_command(&command, data, corrupt, ctx) {
             return Ok(Step::Pause);
         }
         self.counters.commands += 1;
-        self.counters.data_in += u64::from(frame.data_length);
+        self.counters.data_in += u64::from(head.data_length);
         if !self.intake.reserved.is_empty() {
             self.give_reserved(ctx);
         }
@@ -314,15 +316,16 @@ impl Connection {
         Ok(Step::Consumed(total))
     }
 
-    /// The header of an H2CData: data of a command that was granted its transfer, the next ones, within what was granted.
+    /// The header of an H2CData: data of a command that was granted its transfer, the next ones,
+    /// within what was granted.
     fn host_data(
         &mut self,
         bytes: &[u8],
-        frame: &Frame,
+        head: &PduHead,
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
         let header = DataHeader::parse(bytes).map_err(|error| Violation::field(&error))?;
-        let payload = Payload { offset: frame.data_at, length: frame.data_length };
+        let payload = Payload { offset: head.data_at, length: head.data_length };
         header.check_length(payload).map_err(|error| Violation::field(&error))?;
         let invalid = |offset, rule| {
             Err(Violation::new(FatalErrorStatus::INVALID_HEADER_FIELD, offset, rule))
@@ -359,7 +362,7 @@ impl Connection {
         data.since = Some(ctx.now);
         let (start, length) = (header.offset, header.length);
         self.intake.stream = Stream::Data(Part { slot, start, length, left: length });
-        Ok(Step::Consumed(frame.data_at as usize))
+        Ok(Step::Consumed(head.data_at as usize))
     }
 
     /// Data of the host: what is there goes into the buffer.
@@ -398,7 +401,8 @@ impl Connection {
         let data = self.slots.incoming(part.slot).expect("a part has a place");
         let computed = ctx.memory.crc32c(&data.buffer, part.start, part.length, Crc32c::new());
         if computed.value() != digest_at(bytes, 0) {
-            // The command fails once all its data came: they are on their way, and have to belong to something.
+            // The command fails once all its data came: they are on their way, and have to belong
+            // to something.
             data.corrupt = true;
             self.counters.corrupt += 1;
         }

@@ -1,8 +1,10 @@
-//! The commands that a connection has outstanding: a slot each, found by slot number from completions (the ticket) and
-//! from the host's data (TTAG). Whether a CID is in use: a few commands are looked through, more have a bit for each CID.
+//! The commands that a connection has outstanding: a slot each, found by slot number from
+//! completions (the ticket) and from the host's data (TTAG). Whether a CID is in use: a few
+//! commands are looked through, more have a bit for each CID.
 //!
-//! Slots grow to the most that were outstanding at once; they and the bits (8 KiB) are given back while idle, so that
-//! an idle connection of depth 1024 holds nothing, and one that waits for events next to nothing. Nothing allocates once grown.
+//! Slots grow to the most that were outstanding at once; they and the bits (8 KiB) are given back
+//! while idle, so that an idle connection of depth 1024 holds nothing, and one that waits for
+//! events next to nothing. Nothing allocates once grown.
 
 use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
@@ -32,10 +34,10 @@ pub(super) struct Slot {
 pub(super) enum CommandState {
     /// Nobody's.
     Free,
-    /// In line for memory. A read goes below then; a write asks for its data.
+    /// In line for memory. A read is submitted then; a write asks for its data.
     Waiting(Box<Judged>),
-    /// Holds its whole buffer and has asked for the data (R2T). Boxed, as `Waiting` is, because a slot of a small command is moved about
-    /// a million times a second.
+    /// Holds its whole buffer and has asked for the data (R2T). Boxed, as `Waiting` is, because a
+    /// slot of a small command is moved about a million times a second.
     Granted(Box<Grant>),
     /// The first of a fused pair, with the memory of both.
     Pair(Box<Pair>),
@@ -55,8 +57,8 @@ pub(super) enum Judged {
     Io(JudgedIo),
 }
 
-/// An I/O command that was judged and has to wait. It is for the same namespace or for none: another
-/// one that has its NSID by now is none of the command's business.
+/// An I/O command that was judged and has to wait. It is for the same namespace or for none:
+/// another one that has its NSID by now is none of the command's business.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JudgedIo {
     pub(super) command: Command,
@@ -130,7 +132,6 @@ impl Incoming {
 pub(super) struct Pair {
     /// The compare.
     pub(super) first: JudgedIo,
-    /// What it expects.
     pub(super) expected: Incoming,
     /// The write's slot and the write, once it came.
     pub(super) second: Option<(u16, Command)>,
@@ -179,8 +180,9 @@ pub(super) enum Kind {
 pub(super) struct Slots {
     entries: Vec<Slot>,
     free: Vec<u16>,
-    /// A bit for each CID, set while its command is outstanding; empty while there are at most [`FEW`] slots. Hosts use few CIDs, side by
-    /// side, so few lines of it are touched, and neither a hash nor a probe stands in the way of each command.
+    /// A bit for each CID, set while its command is outstanding; empty while there are at most
+    /// [`FEW`] slots. Hosts use few CIDs, side by side, so few lines of it are touched, and neither
+    /// a hash nor a probe stands in the way of each command.
     in_use: Vec<u64>,
 }
 
@@ -257,7 +259,8 @@ impl Slots {
         command_id
     }
 
-    /// The slot of an outstanding CID: looks through all slots, so it is for replies that come late, which are few.
+    /// The slot of an outstanding CID: looks through all slots, so it is for replies that come
+    /// late, which are few.
     pub(super) fn find(&self, command_id: u16) -> Option<u16> {
         self.position(command_id).map(|slot| slot as u16)
     }

@@ -16,7 +16,7 @@ use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
 use super::super::exchange::Disk;
 use super::super::framing::Fault;
 use super::{Queue, UNBOUNDED};
-use crate::tcp::pdu_stream::{Frame, Violation, digest_at};
+use crate::tcp::pdu_stream::{PduHead, Violation, digest_at};
 
 /// Data of a read that are coming in.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Queue {
     #[inline]
     pub(super) fn begin_data(
         &mut self,
-        frame: Frame,
+        head: PduHead,
         bytes: &[u8],
         disk: &mut Disk,
     ) -> Result<Incoming, Fault> {
@@ -69,7 +69,7 @@ impl Queue {
         if job.kind != JobKind::Read || job.verdict.is_some() {
             return Err(Violation::sequence("data for a command that reads none").into());
         }
-        if header.length != frame.data_length {
+        if header.length != head.data_length {
             let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
             return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
         }
@@ -88,7 +88,7 @@ impl Queue {
             at: header.offset,
             left: header.length,
             running: Crc32c::new(),
-            digest: frame.common.flags.contains(PduFlags::DDGST),
+            digest: head.common.flags.contains(PduFlags::DDGST),
             success: header.is_success(),
         })
     }

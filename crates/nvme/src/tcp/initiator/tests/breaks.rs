@@ -1,4 +1,5 @@
-//! What becomes of requests when the association breaks: the rule *Unknown*, flush doubt, identity, change of size.
+//! What becomes of requests when the association breaks: the rule *Unknown*, flush doubt, identity,
+//! change of size.
 
 use core::time::Duration;
 
@@ -24,7 +25,8 @@ fn cut_all(pair: &mut Pair) -> Instant {
     pair.now
 }
 
-/// Turns until the initiator has noticed the break: what is asked from now on was not on the old association.
+/// Turns until the initiator has noticed the break: what is asked from now on was not on the old
+/// association.
 fn notice(pair: &mut Pair) {
     pair.run_until("noticed", |pair| pair.news.len() > 1);
 }
@@ -186,7 +188,8 @@ fn nothing_is_sent_to_another_namespace() {
     assert!(pair.log.is_empty(), "{:?}", pair.log);
 }
 
-/// What was sent before the event may arrive after the question, which opens the number to the controller.
+/// What was sent before the event may arrive after the question, which opens the number to the
+/// controller.
 #[test]
 fn who_a_namespace_is_is_asked_when_nothing_is_under_way() {
     let mut pair = slow(8);

@@ -1,6 +1,8 @@
-//! Cuts at random moments, late bytes, slow disks and unreachable targets, against the oracle that knows for each block what it may hold.
+//! Cuts at random moments, late bytes, slow disks and unreachable targets, against the oracle that
+//! knows for each block what it may hold.
 //!
-//! No two writes under way share a block. The oracle's clock counts what was asked and answered: the pair's stands still while bytes move.
+//! No two writes under way share a block. The oracle's clock counts what was asked and answered:
+//! the pair's stands still while bytes move.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Discovery against a discovery controller that the test plays: paging, and a log that changes while it is read.
+//! Discovery against a discovery controller that the test plays: paging, and a log that changes
+//! while it is read.
 
 use core::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A connection that goes silent while the others live: noticed in seconds, and told from a disk that is slow.
+//! A connection that goes silent while the others live: noticed in seconds, and told from a disk
+//! that is slow.
 
 use core::time::Duration;
 

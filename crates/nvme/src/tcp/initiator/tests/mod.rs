@@ -1,5 +1,6 @@
-//! The initiator against the real target, in one process and on one clock turned by hand: see [`pair`], the driver of both; and against a target
-//! that a test plays, where a real one would not do what is to be tested: see [`scripted`].
+//! The initiator against the real target, in one process and on one clock turned by hand: see
+//! [`pair`], the driver of both; and against a target that a test plays, where a real one would not
+//! do what is to be tested: see [`scripted`].
 
 mod breaks;
 mod chaos;

@@ -1,5 +1,6 @@
-//! A driver for an initiator and a target at once: pipes of bytes between them that are cut where chance says, a disk in a vector, a clock turned by
-//! hand. It keeps the contract for both and asserts that both do.
+//! A driver for an initiator and a target at once: pipes of bytes between them that are cut where
+//! chance says, a disk in a vector, a clock turned by hand. It keeps the contract for both and
+//! asserts that both do.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -456,7 +457,8 @@ impl Pair {
         })
     }
 
-    /// Cuts a connection: the initiator hears of it at once, the target some time later. What the initiator's kernel had taken is on its way.
+    /// Cuts a connection: the initiator hears of it at once, the target some time later. What the
+    /// initiator's kernel had taken is on its way.
     pub(super) fn cut(&mut self, index: usize) {
         self.settle_initiator();
         let late = self.random.below(self.chances.late.as_nanos() as u64 + 1);

@@ -1,4 +1,5 @@
-//! One I/O queue against a target that the test plays PDU by PDU: what only a peculiar or hostile target does.
+//! One I/O queue against a target that the test plays PDU by PDU: what only a peculiar or hostile
+//! target does.
 
 use core::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Every operation and size against the real target, with and without digests, with the stream cut anywhere.
+//! Every operation and size against the real target, with and without digests, with the stream cut
+//! anywhere.
 
 use block::{Buffer, Extent, Failure, Operation, Outcome};
 use contract::Cache;

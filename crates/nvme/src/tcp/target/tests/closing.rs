@@ -1,4 +1,5 @@
-//! How connections end: from every state nothing is lost, nothing new goes below, and what is below is awaited.
+//! How connections end: from every state nothing is lost, nothing new goes below, and what is below
+//! is awaited.
 
 use core::time::Duration;
 
@@ -132,7 +133,8 @@ fn a_violation_in_every_state_gives_all_memory_back() {
     }
 }
 
-/// 17: a reset is not answered before the queue has drained, so nothing reaches the media afterwards.
+/// 17: a reset is not answered before the queue has drained, so nothing reaches the media
+/// afterwards.
 #[test]
 fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_drained() {
     let mut world = World::connected(Digests::NONE);

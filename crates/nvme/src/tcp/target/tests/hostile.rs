@@ -1,4 +1,5 @@
-//! Peers that break the rules, in every state: the connection ends with the right C2HTermReq and nothing is lost.
+//! Peers that break the rules, in every state: the connection ends with the right C2HTermReq and
+//! nothing is lost.
 
 use block::random::Random;
 use wire::nvme::Command;
@@ -11,7 +12,8 @@ use super::transfer::IO;
 use super::world::{World, capsule, host_data, pattern, seal};
 use crate::tcp::target::{Reason, Settings};
 
-/// FES and FEI with which `bytes` end a queue that has a write of 16 KiB granted, whose R2T is given.
+/// FES and FEI with which `bytes` end a queue that has a write of 16 KiB granted, whose R2T is
+/// given.
 fn ends_with(make: impl Fn(&R2T) -> Vec<u8>) -> (u16, u32) {
     let mut world = World::new();
     world.settings = Settings { max_h2c_data: 8192 };
@@ -180,7 +182,8 @@ fn a_host_that_terminates_is_lent_nothing_any_more() {
     let mut term = [0; TermReq::SIZE_MAX];
     let total = TermReq::new(PduType::H2C_TERM_REQ, fes, 0, &[]).emit(&mut term);
     bytes.extend(&term[..total]);
-    // In one piece: the memory would refuse to lend, if it were asked once the connection has ended.
+    // In one piece: the memory would refuse to lend, if it were asked once the connection has
+    // ended.
     world.send(IO, &bytes);
     assert!(world.said(IO).is_empty());
     assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Terminated(fes)));

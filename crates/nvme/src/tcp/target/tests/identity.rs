@@ -1,4 +1,5 @@
-//! Another volume under a number: what was meant for the old one never reaches it, wherever it waited.
+//! Another volume under a number: what was meant for the old one never reaches it, wherever it
+//! waited.
 
 use block::{BlockSize, Class, VolumeId};
 use wire::nvme::identify::Cns;

@@ -85,7 +85,8 @@ fn a_large_transfer_does_not_starve_behind_small_ones() {
     world.command(IO, Command::read(1, 0, 8, 4096).with_command_id(2));
     assert!(world.said(IO).is_empty(), "there was memory for it, but it came later");
     give(&mut world, held);
-    // The large one alone is more than the connection's share, so the small one goes when it has left.
+    // The large one alone is more than the connection's share, so the small one goes when it has
+    // left.
     assert!(world.wake(IO));
     assert!(!world.wake(IO));
     let said = world.said(IO);

@@ -23,7 +23,8 @@ fn write(lba: u64, bytes: u32) -> Command {
     Command::write(1, lba, bytes / 512, bytes)
 }
 
-/// 3, 45: data come in one C2HData without padding, then the response, with every combination of digests.
+/// 3, 45: data come in one C2HData without padding, then the response, with every combination of
+/// digests.
 #[test]
 fn a_read_is_one_c2hdata_and_a_response() {
     for digests in ALL {
@@ -43,7 +44,8 @@ fn a_read_is_one_c2hdata_and_a_response() {
     }
 }
 
-/// 10: SUCCESS stands for the response only where the host disabled SQ flow control; SQHD is 0xffff then.
+/// 10: SUCCESS stands for the response only where the host disabled SQ flow control; SQHD is 0xffff
+/// then.
 #[test]
 fn success_stands_for_the_response_only_without_flow_control() {
     for digests in ALL {
@@ -285,7 +287,8 @@ fn the_data_digest_covers_what_leaves() {
     let mut world = World::connected(digests);
     world.command(IO, read(1, 8192));
     let Said::Data(_, data) = &world.said(IO)[0] else { panic!("no data") };
-    // The reader has compared the digest on the wire with the data on the wire; these are the volume's.
+    // The reader has compared the digest on the wire with the data on the wire; these are the
+    // volume's.
     assert_eq!(crc32c(data), crc32c(&world.volumes[0][512..8704]));
     world.end();
 }

@@ -1,4 +1,5 @@
-//! Hosts that ask and do not read: what is held for them outside the pool has its bound, and whoever reads again is served again.
+//! Hosts that ask and do not read: what is held for them outside the pool has its bound, and
+//! whoever reads again is served again.
 
 use core::time::Duration;
 
@@ -142,7 +143,8 @@ fn unseen_answers_count_as_commands_outstanding() {
         let mut world = World::new();
         let (_, controller) = admin_queue(&mut world, SUBSYSTEM, Digests::NONE);
         world.connect_io(Digests::NONE, controller, 1, DEPTH as u16 - 1, false);
-        // Those of the first piece leave as a batch, which the host may see; all others it has not seen.
+        // Those of the first piece leave as a batch, which the host may see; all others it has not
+        // seen.
         let first = 4096 / 72;
         flood(&mut world, link, command, first + DEPTH as u16);
         assert!(world.links[link].pipe.close.is_none(), "{command} within the queue's depth");

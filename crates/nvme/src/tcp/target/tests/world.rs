@@ -1,4 +1,5 @@
-//! The world of the dialogues: a driver that keeps the contract, volumes, controllers, and what a host does with them.
+//! The world of the dialogues: a driver that keeps the contract, volumes, controllers, and what a
+//! host does with them.
 
 use std::sync::OnceLock;
 
@@ -84,7 +85,8 @@ pub(super) fn namespace(nsid: u32, volume: u32, read_only: bool) -> Namespace {
 }
 
 impl World {
-    /// A pool of the smallest size; namespace 1 on volume 0, namespace 2 read-only on volume 1, namespace 5 on volume 2.
+    /// A pool of the smallest size; namespace 1 on volume 0, namespace 2 read-only on volume 1,
+    /// namespace 5 on volume 2.
     pub(super) fn new() -> World {
         let now = Instant(1_000_000);
         let mut controllers = Controllers::new(now, ShardId(0), 1);
