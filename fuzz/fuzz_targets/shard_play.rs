@@ -515,7 +515,7 @@ impl Play {
             assert_eq!(memory.held(), 0, "pages are lost to the memory");
             let report = shard.report();
             assert!(report.connections.is_empty() && report.pool.waiting == 0, "{report:?}");
-            assert!(report.controllers.is_empty(), "controllers are left: {report:?}");
+            assert!(report.protocols.nvme.controllers.is_empty(), "controllers are left: {report:?}");
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::mailbox::{Inbox, Parcel};
 use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic};
 use crate::sockets;
-use crate::stats::{Counters, ShardStats};
+use crate::stats::{ShardCells, ShardStats};
 
 /// How a reactor is started.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Reactor {
         admission.when_freed(move || accepting.post(Parcel::AcceptAgain));
         let shared = Arc::new(Shared {
             inboxes,
-            counters: (0..shards).map(|_| Counters::default()).collect(),
+            counters: (0..shards).map(|_| ShardCells::default()).collect(),
             control,
             admission,
             workers: Arc::new(Workers::new(process::allowed_cpus())),
@@ -281,12 +281,12 @@ impl<M: Send + 'static> Handle<M> {
 
     /// What the shards have done so far.
     pub fn stats(&self) -> Vec<ShardStats> {
-        self.shared
-            .counters
-            .iter()
-            .zip(&self.shared.inboxes)
-            .map(|(counters, inbox)| counters.look(inbox.is_sleeping()))
-            .collect()
+        self.shared.counters.iter().map(ShardCells::look).collect()
+    }
+
+    /// Whether all shards sleep.
+    pub fn is_asleep(&self) -> bool {
+        self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
     }
 
     /// Processor time of this process so far: shards, disk threads, the kernel's workers of its rings, and all others.

@@ -134,7 +134,7 @@ pub struct Activity {
     /// Times that another volume took the volume's place.
     pub swaps: u64,
     /// What the AoE target did, and what it dropped.
-    pub aoe: aoe::target::Counters,
+    pub aoe: aoe::target::TargetCounters,
     /// Frames that the AoE target dropped.
     pub drops: aoe::target::Drops,
     /// What became of frames.
@@ -354,10 +354,10 @@ impl Run {
     pub(crate) fn collect(&mut self, host: usize) {
         for node in &mut self.world.hosts[host].nodes {
             let report = node.machine.shard().report();
-            self.did.served.add(&report.served);
-            self.did.misbehaved += report.misbehaved;
-            self.did.aoe.add(&report.aoe.counters);
-            self.did.drops.add(&report.aoe.drops);
+            self.did.served += report.protocols.nvme.sessions;
+            self.did.misbehaved += report.counters.misbehaved;
+            self.did.aoe += report.protocols.aoe.counters;
+            self.did.drops += report.protocols.aoe.drops;
             let direct = node.machine.direct;
             match node.machine.client() {
                 Some(client) => {

@@ -19,14 +19,14 @@ fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
         all.direct_out += did.direct_out;
         all.misbehaved += did.misbehaved;
         all.garbage += did.garbage;
-        all.served.add(&did.served);
+        all.served += did.served;
         all.logs += did.logs;
         all.events += did.events;
         all.denials += did.denials;
         all.removals += did.removals;
         all.swaps += did.swaps;
-        all.aoe.add(&did.aoe);
-        all.drops.add(&did.drops);
+        all.aoe += did.aoe;
+        all.drops += did.drops;
         all.changes += did.changes;
         all.unavailable += did.unavailable;
         all.hostile += did.hostile;

@@ -334,10 +334,16 @@ fn frames_arrive_whole_and_batches_come_back() {
             }
             bench.nothing_is_lent(shard);
             let after = (bench.stats_of(from), bench.stats_of(to));
-            assert_eq!(after.0.sent - before.0.sent, 4);
-            assert_eq!(after.0.sent_bytes - before.0.sent_bytes, 4 * 34 + 1024 + 4096 + 8704);
-            assert!(after.1.received - before.1.received >= 4, "{after:?}");
-            assert_eq!((after.0.send_failed, after.1.dropped, after.0.up), (0, 0, true));
+            assert_eq!(after.0.counters.sent - before.0.counters.sent, 4);
+            assert_eq!(
+                after.0.counters.sent_bytes - before.0.counters.sent_bytes,
+                4 * 34 + 1024 + 4096 + 8704
+            );
+            assert!(after.1.counters.received - before.1.counters.received >= 4, "{after:?}");
+            assert_eq!(
+                (after.0.counters.send_failed, after.1.counters.dropped, after.0.up),
+                (0, 0, true)
+            );
         }
         let method = match bench.access {
             LinkAccess::Packet => "packet ring",
@@ -356,7 +362,7 @@ fn more_frames_than_a_call_or_a_turn_takes_are_all_sent() {
             let one = |n: u32| whole(LEFT, frame(RIGHT_MAC, LEFT_MAC, &n.to_be_bytes()));
             (0..count).map(one).collect()
         };
-        let before = bench.stats_of(LEFT).sent;
+        let before = bench.stats_of(LEFT).counters.sent;
         bench.send(ON_LEFT, 1, frames(3000));
         loop {
             match bench.next() {
@@ -365,7 +371,7 @@ fn more_frames_than_a_call_or_a_turn_takes_are_all_sent() {
                 other => panic!("expected frames, saw {other:?}"),
             }
         }
-        assert_eq!(bench.stats_of(LEFT).sent - before, 3000);
+        assert_eq!(bench.stats_of(LEFT).counters.sent - before, 3000);
     });
 }
 
@@ -475,7 +481,10 @@ fn steered_frames_go_to_one_shard_each() {
         }
         let left: Vec<_> = bench.stats().into_iter().filter(|stats| stats.link == LEFT).collect();
         assert_eq!(left.len(), 2);
-        assert!(left.iter().all(|stats| stats.received >= 10 && stats.dropped == 0), "{left:?}");
+        assert!(
+            left.iter().all(|stats| stats.counters.received >= 10 && stats.counters.dropped == 0),
+            "{left:?}"
+        );
     });
 }
 
@@ -506,12 +515,15 @@ fn each_shard_takes_what_its_program_takes() {
 fn another_mtu_or_address_is_told_and_served() {
     on_all("another_mtu_or_address_is_told_and_served", |bench| {
         bench.begin();
-        let before = bench.stats_of(LEFT).ring_frames;
+        let before = bench.stats_of(LEFT).counters.ring_frames;
         for (link, interface) in [(LEFT, "left"), (RIGHT, "right")] {
             set_mtu(interface, 9000);
             let facts = bench.wait_up(link);
             assert_eq!((facts.mtu, facts.vlan), (9000, None));
-            assert!(facts.ring_frames < before, "the same memory holds fewer: {facts:?}");
+            assert!(
+                u64::from(facts.ring_frames) < before,
+                "the same memory holds fewer: {facts:?}"
+            );
             // A little less asks for no other ring.
             set_mtu(interface, 8990);
             let less = LinkFacts { mtu: 8990, ..facts };
@@ -548,13 +560,13 @@ fn down_up_and_made_anew_are_told() {
         // The other end has no carrier then.
         set_up("left", false);
         both(&down);
-        let failed = bench.stats_of(LEFT).send_failed;
+        let failed = bench.stats_of(LEFT).counters.send_failed;
         let lost = with_data(LEFT, header(RIGHT_MAC, LEFT_MAC), vec![1; 46]);
         bench.send(ON_LEFT, 1, vec![lost.clone(), lost]);
         assert_eq!(bench.next(), (ON_LEFT, Report::FramesSent(1, 2)));
         bench.nothing_is_lent(ON_LEFT);
         let stats = bench.stats_of(LEFT);
-        assert_eq!((stats.send_failed - failed, stats.up, stats.method), (2, false, "-"));
+        assert_eq!((stats.counters.send_failed - failed, stats.up, stats.method), (2, false, "-"));
         set_up("left", true);
         both(&up);
         bench.meet();
@@ -590,7 +602,11 @@ fn a_batch_may_have_frames_for_several_links_and_for_none() {
             expected.extend(vec![(shard, link, None, to_right.clone()); 2]);
         }
         assert_eq!(bench.shown((1, 5), 5), expected);
-        assert_eq!(bench.stats_of(LEFT).send_failed, 1, "the one that is longer than the MTU");
+        assert_eq!(
+            bench.stats_of(LEFT).counters.send_failed,
+            1,
+            "the one that is longer than the MTU"
+        );
     });
 }
 
@@ -675,7 +691,7 @@ fn a_quiet_link_costs_no_turns() {
                 };
                 let before = turns();
                 std::thread::sleep(Duration::from_secs(1));
-                if turns() == before && bench.handle.stats().iter().all(|stats| stats.sleeping) {
+                if turns() == before && bench.handle.is_asleep() {
                     break;
                 }
                 assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
@@ -775,7 +791,7 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
         let begin = Clock::now();
         let before = bench.stats_of(LEFT);
         // Nobody takes them: sooner or later the ring is full.
-        while bench.stats_of(LEFT).dropped == 0 {
+        while bench.stats_of(LEFT).counters.dropped == 0 {
             let one = whole(RIGHT, frame(LEFT_MAC, RIGHT_MAC, &[1; 46]));
             bench.send(ON_RIGHT, 1, vec![one; 500]);
             assert_eq!(bench.next(), (ON_RIGHT, Report::FramesSent(1, 500)));
@@ -800,9 +816,9 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
             assert!(begin.elapsed() < HANG, "nothing is heard: {:#?}", bench.stats());
         }
         let stats = bench.stats_of(LEFT);
-        let lost = stats.dropped - before.dropped;
+        let lost = stats.counters.dropped - before.counters.dropped;
         assert!(lost > 0 && shown >= 100, "{shown} were shown: {stats:?}");
-        assert!(shown >= u64::from(stats.ring_frames), "{shown} were shown: {stats:?}");
+        assert!(shown >= stats.counters.ring_frames, "{shown} were shown: {stats:?}");
     });
 }
 
@@ -822,7 +838,7 @@ fn frames_that_find_no_room_wait_for_it() {
         let begin = Clock::now();
         let mut batches = 0;
         // A machine that sends them too slowly to fill the buffer tries again.
-        while bench.stats_of(LEFT).send_waits == before.send_waits {
+        while bench.stats_of(LEFT).counters.send_waits == before.counters.send_waits {
             for token in [1, 2] {
                 bench.send(ON_LEFT, token, vec![part.clone(); 2000]);
             }
@@ -839,7 +855,10 @@ fn frames_that_find_no_room_wait_for_it() {
             assert!(begin.elapsed() < HANG, "it never waits: {:#?}", bench.stats());
         }
         let after = bench.stats_of(LEFT);
-        assert_eq!((after.sent - before.sent, after.send_failed), (batches * 2000, 0));
+        assert_eq!(
+            (after.counters.sent - before.counters.sent, after.counters.send_failed),
+            (batches * 2000, 0)
+        );
         bench.nothing_is_lent_beside_frames(ON_LEFT);
         // What waits when the link goes comes back.
         for token in 4..7 {
