@@ -61,7 +61,7 @@ shared_counters! {
         disk_requests: Operations,
         /// Of these, those that the kernel or a disk thread had to work on.
         disk_works: Operations,
-        /// Receive buffers that are lent.
+        /// Receive buffers that are taken.
         receive_buffers: Buffers now,
         /// Connections that wait for a receive buffer.
         receive_line: Connections now,

@@ -281,6 +281,40 @@ fn a_miscompare_writes_nothing_and_releases() {
 }
 
 #[test]
+fn what_waits_while_the_volume_shrinks_is_refused_beyond_the_new_end() {
+    // The compare-and-write waits for a write below, and a second write for the compare-and-write.
+    let mut host = Host::new(1, 1, Cache::None);
+    let end = 1 << 20;
+    host.ask(0, 1, write(end - 4096, 4096));
+    let write_below = host.below(0).remove(0).1;
+    host.ask(0, 2, compare_and_write(end - 4096));
+    host.mail();
+    host.ask(0, 3, write(end - 4096, 4096));
+    let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
+    host.shards[0].resize_volume(VOLUME, small);
+    host.answer(0, write_below, Outcome::Done);
+    host.mail();
+    assert!(host.below(0).is_empty(), "nothing goes beyond the end");
+    let refused = Outcome::NotDone(Failure::OutOfRange);
+    assert_eq!(host.done(0), [(2, refused), (3, refused), (1, Outcome::Done)]);
+}
+
+#[test]
+fn a_compare_and_write_whose_volume_shrinks_after_its_compare_does_not_write() {
+    let mut host = Host::new(1, 1, Cache::None);
+    let end = 1 << 20;
+    host.ask(0, 1, compare_and_write(end - 4096));
+    host.mail();
+    let compare = host.below(0).remove(0).1;
+    let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
+    host.shards[0].resize_volume(VOLUME, small);
+    host.answer(0, compare, Outcome::Done);
+    host.mail();
+    assert!(host.below(0).is_empty(), "nothing goes beyond the end");
+    assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::OutOfRange))]);
+}
+
+#[test]
 fn removal_answers_what_waits_and_awaits_what_is_below() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));
