@@ -276,6 +276,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.links.call.frames = frames;
         let spent = std::mem::replace(rest, kept);
         self.links.lists.push(spent);
+        self.hold_rest(held);
+    }
+
+    /// A batch waits for room for what is left of it, or all of it is done with.
+    fn hold_rest(&mut self, held: Held) {
         if held.rest.is_empty() {
             self.links.lists.push(held.rest);
             self.tell(Event::FramesSent { token: held.token, batch: held.batch });
@@ -409,12 +414,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             let before = held.rest.len();
             held.rest.retain(|number| held.batch.frames[*number as usize].link != link);
             add(&counters.cells.send_failed, (before - held.rest.len()) as u64);
-            if held.rest.is_empty() {
-                self.links.lists.push(held.rest);
-                self.tell(Event::FramesSent { token: held.token, batch: held.batch });
-            } else {
-                self.links.held.push_back(held);
-            }
+            self.hold_rest(held);
         }
     }
 }
