@@ -117,6 +117,7 @@ impl Target {
             pool: &mut self.pool,
             shared: &mut self.controllers,
             below: &mut self.requests,
+            reservations: &Default::default(),
         };
         let result = act(&mut self.links[link].connection, &mut ctx);
         self.held.extend(self.requests.drain(..));
@@ -137,6 +138,7 @@ impl Target {
                 pool: &mut *pool,
                 shared: &mut *controllers,
                 below: &mut *requests,
+                reservations: &Default::default(),
             };
             match shown {
                 Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),

@@ -16,6 +16,7 @@ use block::{
     ShardId, Submit, VolumeId,
 };
 use contract::{InFrame, LinkFacts, LinkId, Links};
+use reservation::InForce;
 use wire::aoe::{Address, AtaArgument, Command, Header};
 use wire::ata::Opcode;
 
@@ -111,14 +112,14 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
     for number in 0..exports {
         let address = Address::new(7 + (number / 250) as u16, (number % 250) as u8);
         let export = Export::new(address, &[link], VolumeId(0), ByteCount(SIZE));
-        let added =
-            target.add_export(ExportId(number), export, Default::default(), &Default::default());
+        let added = target.add_export(ExportId(number), export, Default::default());
         added.expect("a free address");
     }
     let pages = 4096;
     let mut memory = Area { bytes: vec![0; pages as usize * 4096], free: (0..pages).collect() };
     let mut pool = Pool::new(pages);
     let mut below = Volume::default();
+    let reservations = InForce::default();
     let mut now = Instant(1);
     let mut tag = 0;
     let mut best = f64::MAX;
@@ -141,6 +142,7 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
                 memory: &mut memory,
                 pool: &mut pool,
                 below: &mut below,
+                reservations: &reservations,
                 shared: &mut (),
             };
             for bytes in turn.drain(..count) {
@@ -153,6 +155,7 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
                 memory: &mut memory,
                 pool: &mut pool,
                 below: &mut below,
+                reservations: &reservations,
                 shared: &mut (),
             };
             for (_, request) in asked.drain(..) {
@@ -165,6 +168,7 @@ fn measure(exports: u32, opcode: Opcode, sectors: u8, answers_at_once: bool) -> 
             memory: &mut memory,
             pool: &mut pool,
             below: &mut below,
+            reservations: &reservations,
             shared: &mut (),
         };
         target.settle(&mut ctx);

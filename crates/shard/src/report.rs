@@ -3,6 +3,7 @@
 use block::VolumeId;
 use contract::counters::Counter;
 use contract::{ConnectionId, DiskId, ListenerId, Misfits, counters};
+use reservation::Reservation;
 use volume::gate::{Health, RequestCounters};
 
 use crate::protocols::ProtocolReport;
@@ -21,6 +22,8 @@ pub struct Report {
     pub imports: Vec<ImportReport>,
     pub misfits: Misfits,
     pub protocols: ProtocolReport,
+    /// Volumes that are held, and by whom.
+    pub reservations: Vec<(VolumeId, Reservation)>,
 }
 
 #[derive(Clone, Debug)]

@@ -268,6 +268,29 @@ fn compare_and_write_waits_for_writes_below_on_other_shards() {
 }
 
 #[test]
+fn what_is_outstanding_is_told_by_request_whether_below_in_parts_or_waiting() {
+    let mut host = Host::new(1, 3, Cache::None);
+    host.ask(0, 1, write(2048, 8192));
+    host.ask(0, 2, compare_and_write(65_536));
+    host.ask(0, 3, write(65_536, 512));
+    let read = Operation::Read { extent: Extent::new(0, 512), buffer: Buffer::reserved(512, 0) };
+    host.ask(0, 4, read);
+    let outstanding = |host: &Host| {
+        let told = host.shards[0].outstanding(VOLUME);
+        let mut told: Vec<(u32, bool)> =
+            told.map(|(ticket, changes)| (ticket.slot, changes)).collect();
+        told.sort_unstable();
+        told
+    };
+    assert_eq!(outstanding(&host), [(1, true), (2, true), (3, true), (4, false)]);
+    while host.shards[0].in_flight() > 0 {
+        host.answer_all(0);
+    }
+    assert_eq!((outstanding(&host), host.done(0).len()), (vec![], 4));
+    assert_eq!(host.shards[0].outstanding(VolumeId(7)).count(), 0);
+}
+
+#[test]
 fn a_miscompare_writes_nothing_and_releases() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));

@@ -281,6 +281,7 @@ impl Pair {
             pool: &mut self.pool,
             shared: &mut self.controllers,
             below: &mut self.requests,
+            reservations: &Default::default(),
         };
         act(&mut self.wires[wire].machine, &mut ctx)
     }
@@ -444,6 +445,7 @@ impl Pair {
                 pool: &mut self.pool,
                 shared: &mut self.controllers,
                 below: &mut self.requests,
+                reservations: &Default::default(),
             };
             match shown {
                 Shown::Bytes(bytes) => machine.handle_received(bytes, &mut ctx),

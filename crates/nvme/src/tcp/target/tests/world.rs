@@ -8,6 +8,7 @@ use block::{
 use contract::{
     ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionEffect, SessionIdentity,
 };
+use reservation::InForce;
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
 use testkit::pipe::{Pipe, Shown};
@@ -51,6 +52,7 @@ pub(super) struct World {
     pub(super) memory: Pages,
     pub(super) pool: Pool,
     pub(super) controllers: Controllers,
+    pub(super) reservations: InForce,
     pub(super) below: Below,
     pub(super) links: Vec<Link>,
     pub(super) volumes: Vec<Vec<u8>>,
@@ -101,6 +103,7 @@ impl World {
             memory: Pages::default(),
             pool: Pool::new(limits::POOL_PAGES_MIN),
             controllers,
+            reservations: InForce::default(),
             below: Below::default(),
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
@@ -143,6 +146,7 @@ impl World {
             pool: &mut self.pool,
             shared: &mut self.controllers,
             below: &mut self.below,
+            reservations: &self.reservations,
         };
         act(&mut self.links[link].connection, &mut ctx)
     }
@@ -182,6 +186,7 @@ impl World {
                 pool: &mut self.pool,
                 shared: &mut self.controllers,
                 below: &mut self.below,
+                reservations: &self.reservations,
             };
             match shown {
                 Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),
