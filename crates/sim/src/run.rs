@@ -9,9 +9,9 @@ use core::ops::AddAssign;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use block::limits::REPLY_DATA_MAX;
 use block::{Failure, Outcome, Random, ShardId};
 use contract::{DiskId, ListenerId, SessionCounters, counters};
+use nvme::limits::REPLY_DATA_MAX;
 use nvme::subsystem::{Hosts, Subsystem};
 use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use testkit::oracle::Oracle;
