@@ -255,7 +255,7 @@ impl Play {
         let body = [&[2, u8::from(takes)], list].concat();
         let message = testkit::aoe::request(ADDRESS, 3, self.tag, &body);
         let bytes = testkit::aoe::frame(OWN, STATION, None, &message);
-        let taken = |play: &Play| play.nodes[shard].shard.report().aoe.counters.changes;
+        let taken = |play: &Play| play.nodes[shard].shard.report().protocols.aoe.counters.changes;
         let before = taken(self);
         let Node { shard: machine, memory } = &mut self.nodes[shard];
         machine.handle_frame(self.now, InFrame { link: LINK, tag: None, bytes: &bytes }, memory);
@@ -621,7 +621,10 @@ impl Play {
             assert_eq!(memory.held(), 0, "pages are lost to the memory");
             let report = shard.report();
             assert!(report.connections.is_empty() && report.pool.waiting == 0, "{report:?}");
-            assert!(report.controllers.is_empty(), "controllers are left: {report:?}");
+            assert!(
+                report.protocols.nvme.controllers.is_empty(),
+                "controllers are left: {report:?}"
+            );
         }
     }
 }

@@ -17,6 +17,7 @@ pub use block::DiskId;
 pub use connection::{
     ConnectionId, Direct, Endpoint, ListenerId, Next, Receive, SendBatch, SendSegment,
 };
+pub use counters::Counters;
 pub use disk::{Cache, DiskFacts};
 pub use link::{
     EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, Links, MacAddress,

@@ -11,6 +11,7 @@ use block::{Instant, MachineId, Memory, Pool, ShardId, Submit, Ticket};
 use reservation::InForce;
 
 use crate::connection::{ConnectionId, SendBatch};
+use crate::counters;
 use crate::machine::Effect;
 
 /// What a target's machine works with during a call.
@@ -124,31 +125,20 @@ impl StreamEffect {
     }
 }
 
-/// What a session did since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionCounters {
-    /// Commands that came, of every kind.
-    pub commands: u64,
-    /// Commands that were answered with another status than success.
-    pub failed: u64,
-    /// Bytes of data received.
-    pub data_in: u64,
-    /// Bytes of data sent.
-    pub data_out: u64,
-    /// Data digests that were wrong.
-    pub corrupt: u64,
-    /// How often a command, or data that came with one, had to wait for memory.
-    pub waits: u64,
-}
-
-impl SessionCounters {
-    /// Adds what another session did.
-    pub fn add(&mut self, other: &SessionCounters) {
-        self.commands += other.commands;
-        self.failed += other.failed;
-        self.data_in += other.data_in;
-        self.data_out += other.data_out;
-        self.corrupt += other.corrupt;
-        self.waits += other.waits;
+counters! {
+    /// What a session did since it began.
+    pub struct SessionCounters {
+        /// Commands that came, of every kind.
+        commands: Operations,
+        /// Commands that were answered with another status than success.
+        failed: Operations,
+        /// Bytes of data received.
+        received_bytes: Bytes,
+        /// Bytes of data sent.
+        sent_bytes: Bytes,
+        /// Data digests that were wrong.
+        corrupt: Events,
+        /// Times that a command, or data that came with one, had to wait for memory.
+        waits: Events,
     }
 }

@@ -11,11 +11,9 @@ pub mod load;
 pub mod probe;
 pub mod report;
 pub mod stamp;
-mod task;
 pub mod workload;
 
 #[cfg(test)]
 mod fake;
 
 pub use guest::{Desk, Guest, Phase, Place, Progress};
-pub use task::Task;

@@ -14,7 +14,7 @@
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
 use block::{BlockCount, Extent, Lba};
 use reservation::Access;
-use wire::nvme::command::{DsmRange, Fuse, IoOpcode, SglKind};
+use wire::nvme::command::{DsmRange, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
 
 use crate::limits::COMPARE_AND_WRITE_MAX;
@@ -271,13 +271,4 @@ pub fn judge_fused_first(command: &Command, namespace: &Namespace) -> Result<Ext
         return Err(Status::ATOMIC_WRITE_UNIT_EXCEEDED.with_dnr());
     }
     Ok(extent)
-}
-
-/// Whether FUSE holds a value that means something.
-#[inline]
-pub fn check_fuse(fuse: Fuse) -> Result<(), Status> {
-    if fuse.0 == 3 {
-        return Err(Status::INVALID_FIELD.with_dnr());
-    }
-    Ok(())
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use block::{Buffer, Extent, MachineId, Memory, Operation, Request, ShardId, Ticket};
 use contract::{
-    Ask, ConnectionId, Direct, DiskId, Effect, Event, InFrame, ListenerId, Machine, Next, Receive,
-    SendBatch,
+    Ask, ConnectionId, Counters, Direct, DiskId, Effect, Event, InFrame, ListenerId, Machine, Next,
+    Receive, SendBatch,
 };
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
@@ -281,17 +281,18 @@ fn main() {
     let operations = run(Duration::from_secs(2));
     let seconds = begin.elapsed().as_secs_f64();
     let after = (handle.stats()[0], ALLOCATIONS.load(Relaxed), thread_time("shard-0"));
-    let each = |from: u64, to: u64| (to - from) as f64 / operations as f64;
+    let did = after.0.since(&before.0);
+    let each = |count: u64| count as f64 / operations as f64;
     println!(
         "{:.0} op/s; per op: {:.3} system calls, {:.3} turns, {:.3} receives, {:.3} sends, {:.0} bytes moved, \
          {:.3} allocations, {:.0} ns",
         operations as f64 / seconds,
-        each(before.0.system_calls, after.0.system_calls),
-        each(before.0.turns, after.0.turns),
-        each(before.0.receives, after.0.receives),
-        each(before.0.sends, after.0.sends),
-        each(before.0.bytes_moved, after.0.bytes_moved),
-        each(before.1, after.1),
-        each(before.2, after.2),
+        each(did.system_calls),
+        each(did.turns),
+        each(did.receives),
+        each(did.sends),
+        each(did.moved_bytes),
+        each(after.1 - before.1),
+        each(after.2 - before.2),
     );
 }

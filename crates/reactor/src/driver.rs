@@ -40,7 +40,7 @@ use crate::engine::{Done, Engine, Key, Kind, Wait};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::ShardMemory;
 use crate::receive::ReceivePool;
-use crate::stats::{Counters, add, set};
+use crate::stats::{ShardCells, add, set};
 
 use connection::{Connection, MessagePool};
 use disks::Disks;
@@ -61,7 +61,7 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// What the threads of a reactor share.
 pub(crate) struct Shared<M> {
     pub(crate) inboxes: Vec<Arc<Inbox<M>>>,
-    pub(crate) counters: Vec<Counters>,
+    pub(crate) counters: Vec<ShardCells>,
     pub(crate) control: Sender<(ShardId, M)>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) workers: Arc<Workers>,
@@ -172,7 +172,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     #[inline]
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ShardCells {
         &self.shared.counters[self.shard.index()]
     }
 

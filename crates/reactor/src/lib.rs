@@ -24,7 +24,8 @@ mod stats;
 pub use accept::{ConnectionLimits, ListenOptions};
 pub use engine::choice::{Choice, EngineKind, Preference, choose, probe};
 pub use link::{
-    InterfaceFacts, LinkAccess, LinkOptions, LinkStats, look_at_interface, may_open_links,
+    InterfaceFacts, LinkAccess, LinkCounters, LinkOptions, LinkStats, look_at_interface,
+    may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Reactor};

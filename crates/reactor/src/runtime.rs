@@ -18,6 +18,7 @@ use contract::{DiskId, LinkFacts, LinkId, ListenerId, Machine};
 use crate::accept::{Admission, ConnectionLimits, ListenOptions, Listener};
 use crate::disk::Disk;
 use crate::driver::{Driver, Shared};
+use crate::engine::Engine;
 use crate::engine::choice::{Choice, EngineKind, Preference, choose};
 use crate::engine::epoll::Epoll;
 use crate::engine::uring::Uring;
@@ -28,7 +29,7 @@ use crate::mailbox::{Delivery, Inbox};
 use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic};
 use crate::sockets;
-use crate::stats::{Counters, ShardStats};
+use crate::stats::{ShardCells, ShardStats};
 
 /// How a reactor is started.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ impl Reactor {
         admission.when_freed(move || accepting.post(Delivery::AcceptAgain));
         let shared = Arc::new(Shared {
             inboxes,
-            counters: (0..shards).map(|_| Counters::default()).collect(),
+            counters: (0..shards).map(|_| ShardCells::default()).collect(),
             control,
             admission,
             workers: Arc::new(Workers::new(process::allowed_cpus())),
@@ -162,27 +163,27 @@ impl<T: Send + 'static> Start<T> {
             Some(format!("shard {} is not kept on CPU {cpu}: {error}", self.shard.0))
         });
         let wake = self.shared.inboxes[self.shard.index()].wake_descriptor().as_raw_fd();
-        let Start { shard, memory, shared, .. } = self;
         match self.kind {
-            EngineKind::Uring => {
-                let engine = match Uring::new(wake) {
-                    Ok(engine) => engine,
-                    Err(error) => return drop(told.send(Err(error))),
-                };
-                let driver = Driver::new(shard, engine, machine(shard), memory, shared);
-                let _ = told.send(Ok(warning));
-                driver.run();
-            }
-            EngineKind::Epoll => {
-                let engine = match Epoll::new(wake) {
-                    Ok(engine) => engine,
-                    Err(error) => return drop(told.send(Err(error))),
-                };
-                let driver = Driver::new(shard, engine, machine(shard), memory, shared);
-                let _ = told.send(Ok(warning));
-                driver.run();
-            }
+            EngineKind::Uring => self.drive(Uring::new(wake), machine, told, warning),
+            EngineKind::Epoll => self.drive(Epoll::new(wake), machine, told, warning),
         }
+    }
+
+    fn drive<M: Machine<Mail = T>, E: Engine>(
+        self,
+        engine: io::Result<E>,
+        machine: &dyn Fn(ShardId) -> M,
+        told: &Sender<io::Result<Option<String>>>,
+        warning: Option<String>,
+    ) {
+        let engine = match engine {
+            Ok(engine) => engine,
+            Err(error) => return drop(told.send(Err(error))),
+        };
+        let Start { shard, memory, shared, .. } = self;
+        let driver = Driver::new(shard, engine, machine(shard), memory, shared);
+        let _ = told.send(Ok(warning));
+        driver.run();
     }
 }
 
@@ -281,12 +282,12 @@ impl<M: Send + 'static> Handle<M> {
 
     /// What the shards have done so far.
     pub fn stats(&self) -> Vec<ShardStats> {
-        self.shared
-            .counters
-            .iter()
-            .zip(&self.shared.inboxes)
-            .map(|(counters, inbox)| counters.look(inbox.is_sleeping()))
-            .collect()
+        self.shared.counters.iter().map(ShardCells::look).collect()
+    }
+
+    /// Whether all shards sleep.
+    pub fn is_asleep(&self) -> bool {
+        self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
     }
 
     /// Processor time of this process so far: shards, disk threads, the kernel's workers of its rings, and all others.

@@ -1,68 +1,71 @@
-//! Counters: what a shard has done, written by its own thread and read by anybody.
+//! What a shard has done, counted by its own thread and read by anybody.
 //!
 //! Units: as the names say; bytes are payload of the connections. A counter costs its thread a load and a
 //! store, never a locked instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of a shard.
+/// Makes [`contract::counters`], and the cells that a thread counts them in.
+macro_rules! shared_counters {
+    ($(#[$meta:meta])* pub struct $name:ident in $cells:ident {
+        $($(#[doc = $meaning:literal])+ $field:ident: $unit:ident $($now:ident)?,)*
+    }) => {
+        contract::counters! {
+            $(#[$meta])*
+            pub struct $name { $($(#[doc = $meaning])+ $field: $unit $($now)?,)* }
+        }
+
         #[derive(Debug, Default)]
-        pub(crate) struct Counters {
-            $(pub(crate) $name: AtomicU64,)*
+        pub(crate) struct $cells {
+            $(pub(crate) $field: std::sync::atomic::AtomicU64,)*
         }
 
-        /// What a shard has done so far, and what it does now.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct ShardStats {
-            $($(#[$doc])* pub $name: u64,)*
-            /// Whether its thread sleeps.
-            pub sleeping: bool,
-        }
-
-        impl Counters {
+        impl $cells {
             /// A look at all of them; each is right by itself.
-            pub(crate) fn look(&self, sleeping: bool) -> ShardStats {
-                ShardStats { $($name: self.$name.load(Relaxed),)* sleeping }
+            pub(crate) fn look(&self) -> $name {
+                $name { $($field: self.$field.load(std::sync::atomic::Ordering::Relaxed),)* }
             }
         }
     };
 }
+pub(crate) use shared_counters;
 
-counters! {
-    /// Turns of the loop.
-    turns,
-    /// System calls: entering the ring, or waiting, receiving and sending; registrations.
-    system_calls,
-    /// Connections that came here.
-    accepted,
-    /// Connections that a limit refused (shard 0 counts for all).
-    refused,
-    /// How often accepting paused because descriptors had run out.
-    accept_pauses,
-    /// Connections here now.
-    connections,
-    /// Bytes received.
-    bytes_in,
-    /// Bytes sent.
-    bytes_out,
-    /// Bytes received straight into block buffers; part of `bytes_in`.
-    bytes_direct,
-    /// Bytes that were moved within or between receive buffers.
-    bytes_moved,
-    /// Operations to receive that ended.
-    receives,
-    /// Operations to send that ended.
-    sends,
-    /// Requests given to disks.
-    disk_requests,
-    /// Of these, those that the kernel or a disk thread had to work on.
-    disk_works,
-    /// Receive buffers that are taken.
-    receive_buffers,
-    /// Connections that wait for a receive buffer.
-    receive_line,
+shared_counters! {
+    /// What a shard has done so far, and what it does now.
+    pub struct ShardStats in ShardCells {
+        /// Turns of the loop.
+        turns: Events,
+        /// System calls: entering the ring, or waiting, receiving and sending; registrations.
+        system_calls: Operations,
+        /// Connections that came here.
+        accepted: Connections,
+        /// Connections that a limit refused (shard 0 counts for all).
+        refused: Connections,
+        /// How often accepting paused because descriptors had run out.
+        accept_pauses: Events,
+        /// Connections here now.
+        connections: Connections now,
+        /// Bytes received.
+        received_bytes: Bytes,
+        /// Bytes sent.
+        sent_bytes: Bytes,
+        /// Bytes received straight into block buffers; part of `received_bytes`.
+        direct_bytes: Bytes,
+        /// Bytes that were moved within or between receive buffers.
+        moved_bytes: Bytes,
+        /// Operations to receive that ended.
+        receives: Operations,
+        /// Operations to send that ended.
+        sends: Operations,
+        /// Requests given to disks.
+        disk_requests: Operations,
+        /// Of these, those that the kernel or a disk thread had to work on.
+        disk_works: Operations,
+        /// Receive buffers that are taken.
+        receive_buffers: Buffers now,
+        /// Connections that wait for a receive buffer.
+        receive_line: Connections now,
+    }
 }
 
 /// Adds to a counter that only the calling thread writes.

@@ -374,6 +374,7 @@ impl Imports {
             disk: import.disk,
             state: import.remote.state(),
             in_flight: import.remote.in_flight(),
+            counters: import.remote.counters(),
         };
         self.live.values().map(report).collect()
     }

@@ -17,16 +17,13 @@ use contract::{
     ConnectionId, Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame,
     Receive, SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
-pub use nvme::controllers::ControllerReport;
-use nvme::controllers::{self, Controllers};
+use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::target as nvme_tcp;
 use reservation::{Registrant, Reservation, replica};
 use wire::nvme::Nqn;
 
-pub use self::aoe::AoeReport;
-use self::aoe::AoeTarget;
-use crate::report::Report;
+use self::aoe::{AoeReport, AoeTarget};
 use crate::shard::Settings;
 
 /// What the connections of a listener speak.
@@ -238,10 +235,6 @@ impl Session {
         each!(self, machine => machine.registrant())
     }
 
-    pub(crate) fn counters(&self) -> &SessionCounters {
-        each!(self, machine => machine.counters())
-    }
-
     /// Pages of the pool that it holds.
     pub(crate) fn pages(&self) -> u32 {
         each!(self, machine => machine.pages())
@@ -260,13 +253,35 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct Protocols {
     nvme: Controllers,
+    /// What sessions did that are gone.
+    nvme_ended: SessionCounters,
     aoe: AoeTarget,
+}
+
+/// How the protocols are on a shard.
+#[derive(Clone, Debug, Default)]
+pub struct ProtocolReport {
+    pub nvme: NvmeReport,
+    pub aoe: AoeReport,
+}
+
+/// How NVMe is on a shard.
+#[derive(Clone, Debug, Default)]
+pub struct NvmeReport {
+    /// Controllers that this shard owns.
+    pub controllers: Vec<ControllerReport>,
+    /// What all connections did since the start, also those that are gone.
+    pub sessions: SessionCounters,
 }
 
 impl Protocols {
     pub(crate) fn new(now: Instant, settings: Settings) -> Protocols {
         let Settings { shard, shards, .. } = settings;
-        Protocols { nvme: Controllers::new(now, shard, shards), aoe: AoeTarget::new(shard, shards) }
+        Protocols {
+            nvme: Controllers::new(now, shard, shards),
+            nvme_ended: SessionCounters::default(),
+            aoe: AoeTarget::new(shard, shards),
+        }
     }
 
     /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken;
@@ -463,9 +478,18 @@ impl Protocols {
         }
     }
 
-    /// Fills in what the protocols alone can tell.
-    pub(crate) fn report(&self, report: &mut Report) {
-        report.controllers = self.nvme.report();
-        report.aoe = self.aoe.report();
+    /// A session is gone: what it did is not.
+    pub(crate) fn count_ended(&mut self, session: &Session) {
+        let Session::NvmeTcp(connection) = session;
+        self.nvme_ended += *connection.counters();
+    }
+
+    /// How the protocols are; `sessions` are those that are here.
+    pub(crate) fn report<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> ProtocolReport {
+        let mut nvme = NvmeReport { controllers: self.nvme.report(), sessions: self.nvme_ended };
+        for Session::NvmeTcp(connection) in sessions {
+            nvme.sessions += *connection.counters();
+        }
+        ProtocolReport { nvme, aoe: self.aoe.report() }
     }
 }

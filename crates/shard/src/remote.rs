@@ -7,8 +7,9 @@
 use core::time::Duration;
 
 use block::{Completion, Instant, Memory, Request};
+use contract::counters::Counter;
 use contract::{
-    ConnectionId, Direct, DiskFacts, Effect, FrameBatch, LinkFacts, LinkId, Loss, Next,
+    ConnectionId, Counters, Direct, DiskFacts, Effect, FrameBatch, LinkFacts, LinkId, Loss, Next,
     OpenedFrame, Receive, SendBatch,
 };
 use nvme::tcp::initiator as nvme_tcp;
@@ -169,6 +170,13 @@ impl Remote {
 
     pub(crate) fn state(&self) -> String {
         each!(self, initiator => initiator.state())
+    }
+
+    pub(crate) fn counters(&self) -> Vec<(&'static Counter, u64)> {
+        match self {
+            Remote::Stream(StreamInitiator::NvmeTcp(_)) => Vec::new(),
+            Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.counters().each().collect(),
+        }
     }
 
     pub(crate) fn in_flight(&self) -> usize {

@@ -25,7 +25,7 @@ use block::{
 };
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
-    Receive, SessionCounters, SessionEnd, SessionIdentity,
+    Receive, SessionEnd, SessionIdentity,
 };
 use volume::{Layout, Outbox, Volumes};
 
@@ -34,6 +34,7 @@ use crate::imports::Imports;
 use crate::machine;
 use crate::mail::{Mail, News};
 use crate::protocols::{Protocol, Protocols, Session};
+use crate::report::ShardCounters;
 use crate::timers::Timers;
 use frames::Frames;
 use orders::Pending;
@@ -103,10 +104,7 @@ pub struct Shard {
     members: BTreeMap<u32, Layout>,
     pending: Vec<Pending>,
     draining: bool,
-    accepted: u64,
-    misbehaved: u64,
-    /// What sessions did that are gone.
-    served: SessionCounters,
+    counters: ShardCounters,
 }
 
 impl Shard {
@@ -136,9 +134,7 @@ impl Shard {
             members: BTreeMap::new(),
             pending: Vec::new(),
             draining: false,
-            accepted: 0,
-            misbehaved: 0,
-            served: SessionCounters::default(),
+            counters: ShardCounters::default(),
         }
     }
 
@@ -246,7 +242,7 @@ impl Shard {
         endpoint: Endpoint,
         memory: &mut dyn Memory,
     ) {
-        self.accepted += 1;
+        self.counters.accepted += 1;
         let Some(protocol) = self.listeners.get(&endpoint.listener).copied() else {
             return self.turn_away(connection);
         };
@@ -286,7 +282,7 @@ impl Shard {
         place.socket = None;
         let Some(reason) = place.session.misconduct() else { return };
         let news = News::Closed { peer: place.endpoint.peer, reason };
-        self.misbehaved += 1;
+        self.counters.misbehaved += 1;
         self.tell(news);
     }
 

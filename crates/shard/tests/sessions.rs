@@ -2,6 +2,7 @@
 
 use block::{Instant, ShardId};
 use contract::{ConnectionId, Effect, Endpoint, Event, ListenerId, Machine};
+use shard::report::ShardCounters;
 use shard::{Mail, Order, Protocol, Settings, Shard};
 use testkit::Pages;
 
@@ -71,5 +72,8 @@ fn a_connection_of_a_listener_that_is_gone_is_turned_away_whatever_it_says() {
         assert_eq!(world.tell(closed), []);
     }
     let report = world.shard.report();
-    assert_eq!((report.connections.len(), report.accepted, report.misbehaved), (0, 2, 0));
+    assert_eq!(
+        (report.connections.len(), report.counters),
+        (0, ShardCounters { accepted: 2, misbehaved: 0 })
+    );
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use contract::filter::run;
-use contract::{Intake, LinkFacts, LinkId, Spread};
+use contract::{Intake, LinkFacts, LinkId, Spread, counters};
 
 /// The longest that a frame may be held back, in milliseconds. With a shard's turn and the driver it stays below a second.
 pub const HOLD_MAX_MS: u64 = 900;
@@ -37,39 +37,25 @@ impl Weather {
         Weather { lost: 0, repeated: 0, held: 0, hold_ms: 0, wire_us: 100, reorders: false };
 }
 
-/// What became of frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fates {
-    /// Frames that left.
-    pub sent: u64,
-    /// Frames that were lost.
-    pub lost: u64,
-    /// Frames that came twice.
-    pub repeated: u64,
-    /// Frames that were held back.
-    pub held: u64,
-    /// Frames that were over an MTU.
-    pub oversize: u64,
-    /// Frames for which a ring had no room.
-    pub overrun: u64,
-    /// Links that went down.
-    pub downs: u64,
-    /// MTUs that were changed.
-    pub mtus: u64,
-}
-
-impl Fates {
-    /// Adds those of another world.
-    pub fn add(&mut self, other: &Fates) {
-        let Fates { sent, lost, repeated, held, oversize, overrun, downs, mtus } = other;
-        self.sent += sent;
-        self.lost += lost;
-        self.repeated += repeated;
-        self.held += held;
-        self.oversize += oversize;
-        self.overrun += overrun;
-        self.downs += downs;
-        self.mtus += mtus;
+counters! {
+    /// What became of frames.
+    pub struct Fates {
+        /// Frames that left.
+        sent: Frames,
+        /// Frames that were lost.
+        lost: Frames,
+        /// Frames that came twice.
+        repeated: Frames,
+        /// Frames that were held back.
+        held: Frames,
+        /// Frames that were over an MTU.
+        oversize: Frames,
+        /// Frames for which a ring had no room.
+        overrun: Frames,
+        /// Links that went down.
+        downs: Events,
+        /// MTUs that were changed.
+        mtus: Events,
     }
 }
 

@@ -22,5 +22,5 @@ pub mod scenario;
 pub mod trace;
 pub mod world;
 
-pub use run::{Activity, Failed, Passed, Plant, find_planted, run_seed, trace_seed};
+pub use run::{Activity, Counts, Failed, Passed, Plant, find_planted, run_seed, trace_seed};
 pub use scenario::{SCENARIOS, Scenario};

@@ -5,11 +5,12 @@
 //! A seed fails when a read returns what it must not, when a request is not answered although the world has healed, when memory or requests are left over,
 //! when a raw host is answered what it must not be, or when any assertion of the code under test fails.
 
+use core::ops::AddAssign;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::{Failure, Outcome, Random, ShardId};
-use contract::{DiskId, ListenerId, SessionCounters};
+use contract::{DiskId, ListenerId, SessionCounters, counters};
 use nvme::limits::REPLY_DATA_MAX;
 use nvme::subsystem::{Hosts, Subsystem};
 use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
@@ -104,50 +105,71 @@ pub struct Passed {
 /// What happened in a run: whether a scenario does what it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Requests of clients that ended as asked.
-    pub done: u64,
-    /// Those that ended otherwise.
-    pub failed: u64,
+    pub counts: Counts,
     /// What the target's connections did.
     pub served: SessionCounters,
-    /// Payloads that a target received straight into their buffers: H2CData after an R2T.
-    pub direct_in: u64,
-    /// The same for clients: C2HData of a read.
-    pub direct_out: u64,
     /// Shards of the target.
     pub shards: u16,
-    /// Connections that the target closed because their peers misbehaved.
-    pub misbehaved: u64,
-    /// Peers that talked garbage.
-    pub garbage: u64,
+    /// Shards of the clients.
+    pub client_shards: u16,
     /// Cuts, kills and so on.
     pub mishaps: Mishaps,
     /// What raw hosts did.
     pub raw: Deeds,
-    /// Discovery logs that were read, and events that told of changes.
-    pub logs: u64,
-    /// Events that watchers were told.
-    pub events: u64,
-    /// Shards of the clients.
-    pub client_shards: u16,
-    /// Times that hosts were denied.
-    pub denials: u64,
-    /// Subsystems that went.
-    pub removals: u64,
-    /// Times that another volume took the volume's place.
-    pub swaps: u64,
-    /// What the AoE target did, and what it dropped.
-    pub aoe: aoe::target::Counters,
+    /// What the AoE target did.
+    pub aoe: aoe::target::TargetCounters,
     /// Frames that the AoE target dropped.
     pub drops: aoe::target::Drops,
     /// What became of frames.
     pub fates: Fates,
-    /// Changes that an AoE host was answered, and those that could not be stored.
-    pub changes: u64,
-    /// Changes that could not be stored.
-    pub unavailable: u64,
-    /// Frames that nobody should send.
-    pub hostile: u64,
+}
+
+counters! {
+    /// What happened in a run.
+    pub struct Counts {
+        /// Requests of clients that ended as asked.
+        done: Operations,
+        /// Those that ended otherwise.
+        failed: Operations,
+        /// Payloads that a target received straight into their buffers: H2CData after an R2T.
+        direct_in: Events,
+        /// The same for clients: C2HData of a read.
+        direct_out: Events,
+        /// Connections that the target closed because their peers misbehaved.
+        misbehaved: Connections,
+        /// Peers that talked garbage.
+        garbage: Connections,
+        /// Discovery logs that were read.
+        logs: Events,
+        /// Events that watchers were told.
+        events: Events,
+        /// Times that hosts were denied.
+        denials: Events,
+        /// Subsystems that went.
+        removals: Events,
+        /// Times that another volume took the volume's place.
+        swaps: Events,
+        /// Changes that an AoE host was answered.
+        changes: Operations,
+        /// Changes that could not be stored.
+        unavailable: Operations,
+        /// Frames that nobody should send.
+        hostile: Frames,
+    }
+}
+
+impl AddAssign for Activity {
+    fn add_assign(&mut self, other: Activity) {
+        self.counts += other.counts;
+        self.served += other.served;
+        self.shards = self.shards.max(other.shards);
+        self.client_shards = self.client_shards.max(other.client_shards);
+        self.mishaps += other.mishaps;
+        self.raw += other.raw;
+        self.aoe += other.aoe;
+        self.drops += other.drops;
+        self.fates += other.fates;
+    }
 }
 
 /// A seed that failed.
@@ -348,7 +370,7 @@ impl Run {
             hash: self.world.trace.hash(),
             steps: self.world.trace.steps(),
             checked: self.oracle.checked(),
-            requests: self.did.done + self.did.failed + self.did.raw.answered,
+            requests: self.did.counts.done + self.did.counts.failed + self.did.raw.answered,
             did: self.did,
         })
     }
@@ -357,37 +379,36 @@ impl Run {
     pub(crate) fn collect(&mut self, host: usize) {
         for node in &mut self.world.hosts[host].nodes {
             let report = node.machine.shard().report();
-            self.did.served.add(&report.served);
-            self.did.misbehaved += report.misbehaved;
-            self.did.aoe.add(&report.aoe.counters);
-            self.did.drops.add(&report.aoe.drops);
+            self.did.served += report.protocols.nvme.sessions;
+            self.did.counts.misbehaved += report.counters.misbehaved;
+            self.did.aoe += report.protocols.aoe.counters;
+            self.did.drops += report.protocols.aoe.drops;
             let direct = node.machine.direct;
             match node.machine.client() {
                 Some(client) => {
-                    self.did.direct_out += direct;
-                    self.did.done += client.done;
-                    self.did.failed += client.failed;
+                    self.did.counts.direct_out += direct;
+                    self.did.counts.done += client.done;
+                    self.did.counts.failed += client.failed;
                 }
-                None => self.did.direct_in += direct,
+                None => self.did.counts.direct_in += direct,
             }
         }
         self.did.shards = self.setup.shards;
-        self.did.garbage = self.garbage.sent;
+        self.did.counts.garbage = self.garbage.sent;
         self.did.mishaps = self.world.mishaps;
-        self.did.logs = self.watchers.iter().map(|watcher| watcher.reads).sum();
-        self.did.events = self.watchers.iter().map(|watcher| watcher.events).sum();
+        self.did.counts.logs = self.watchers.iter().map(|watcher| watcher.reads).sum();
+        self.did.counts.events = self.watchers.iter().map(|watcher| watcher.events).sum();
         self.did.client_shards = self.setup.client_shards;
-        (self.did.denials, self.did.removals) = (self.exports.denials, self.exports.removals);
-        self.did.swaps = self.swap.count;
+        (self.did.counts.denials, self.did.counts.removals) =
+            (self.exports.denials, self.exports.removals);
+        self.did.counts.swaps = self.swap.count;
         self.did.fates = self.world.ethernet.fates;
         if let Some(controller) = &self.lan.controller {
-            (self.did.changes, self.did.unavailable) = (controller.changes, controller.unavailable);
+            (self.did.counts.changes, self.did.counts.unavailable) =
+                (controller.changes, controller.unavailable);
         }
-        self.did.hostile = self.lan.hostile.as_ref().map_or(0, |hostile| hostile.sent);
-        self.did.raw = Deeds::default();
-        for raw in &self.raw_hosts {
-            self.did.raw.add(&raw.deeds);
-        }
+        self.did.counts.hostile = self.lan.hostile.as_ref().map_or(0, |hostile| hostile.sent);
+        self.did.raw = self.raw_hosts.iter().map(|raw| raw.deeds).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {

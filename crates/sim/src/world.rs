@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use block::{Buffer, Instant, Operation, Random, ShardId};
 use contract::{
     ConnectionId, DiskId, Effect, Endpoint, Event, InFrame, ListenerId, Loss, Machine, SendBatch,
+    counters,
 };
 
 mod disks;
@@ -87,19 +88,20 @@ pub struct Planted {
     pub applies_late: bool,
 }
 
-/// What went wrong in a world.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mishaps {
-    /// Connections that were cut.
-    pub cuts: u64,
-    /// I/O connections that went silent alone.
-    pub hushes: u64,
-    /// Bits that were flipped.
-    pub corruptions: u64,
-    /// Processes that were killed.
-    pub kills: u64,
-    /// Hosts that lost their power.
-    pub power_cuts: u64,
+counters! {
+    /// What went wrong in a world.
+    pub struct Mishaps {
+        /// Connections that were cut.
+        cuts: Events,
+        /// I/O connections that went silent alone.
+        hushes: Events,
+        /// Bits that were flipped.
+        corruptions: Events,
+        /// Processes that were killed.
+        kills: Events,
+        /// Hosts that lost their power.
+        power_cuts: Events,
+    }
 }
 
 /// Hosts in virtual time.

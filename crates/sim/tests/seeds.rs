@@ -2,44 +2,17 @@
 //! `plateway sim` runs thousands of them.
 
 use sim::over_nvme::raw_host::Deeds;
-use sim::{Activity, SCENARIOS, run_seed, trace_seed};
+use sim::{Activity, Counts, SCENARIOS, run_seed, trace_seed};
 
 /// What some seeds of a scenario did together.
-fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> (Activity, u16) {
+fn activity(scenario: &str, seeds: core::ops::Range<u64>) -> Activity {
     let mut all = Activity::default();
-    let mut shards_max = 0;
     for seed in seeds {
         let passed = run_seed(seed, Some(scenario), None)
             .unwrap_or_else(|failed| panic!("seed {seed} of {scenario}: {}", failed.what));
-        let did = passed.did;
-        shards_max = shards_max.max(did.shards);
-        all.done += did.done;
-        all.failed += did.failed;
-        all.direct_in += did.direct_in;
-        all.direct_out += did.direct_out;
-        all.misbehaved += did.misbehaved;
-        all.garbage += did.garbage;
-        all.served.add(&did.served);
-        all.logs += did.logs;
-        all.events += did.events;
-        all.denials += did.denials;
-        all.removals += did.removals;
-        all.swaps += did.swaps;
-        all.aoe.add(&did.aoe);
-        all.drops.add(&did.drops);
-        all.changes += did.changes;
-        all.unavailable += did.unavailable;
-        all.hostile += did.hostile;
-        all.fates.add(&did.fates);
-        all.client_shards = all.client_shards.max(did.client_shards);
-        all.raw.add(&did.raw);
-        all.mishaps.cuts += did.mishaps.cuts;
-        all.mishaps.hushes += did.mishaps.hushes;
-        all.mishaps.corruptions += did.mishaps.corruptions;
-        all.mishaps.kills += did.mishaps.kills;
-        all.mishaps.power_cuts += did.mishaps.power_cuts;
+        all += passed.did;
     }
-    (all, shards_max)
+    all
 }
 
 #[test]
@@ -72,46 +45,46 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
     for scenario in SCENARIOS {
         // A seed of `memory` moves as much as forty others.
         let seeds = if scenario.name == "memory" { 100..104 } else { 100..116 };
-        let (did, shards) = activity(scenario.name, seeds);
-        assert!(did.done > 2 * did.failed, "{}: {did:?}", scenario.name);
+        let did = activity(scenario.name, seeds);
+        assert!(did.counts.done > 2 * did.counts.failed, "{}: {did:?}", scenario.name);
         // Over AoE alone there are no streams.
-        let is_direct = did.direct_in > 0 && did.direct_out > 0;
+        let is_direct = did.counts.direct_in > 0 && did.counts.direct_out > 0;
         let is_aoe = did.aoe.reads > 0 && did.aoe.writes > 0;
         assert!(is_direct || is_aoe, "{}: {did:?}", scenario.name);
         assert_eq!(is_aoe, scenario.name.starts_with("aoe"), "{}", scenario.name);
-        assert!(shards > 1, "{}: one shard alone", scenario.name);
+        assert!(did.shards > 1, "{}: one shard alone", scenario.name);
     }
 }
 
 #[test]
 fn scenarios_do_what_they_say() {
-    let did = |scenario| activity(scenario, 200..208).0;
+    let did = |scenario| activity(scenario, 200..208);
     assert!(did("cuts").mishaps.cuts > 0);
     assert!(did("silence").mishaps.hushes > 0);
     assert!(did("kills").mishaps.kills > 0);
     let shards = did("shards");
     assert!(shards.client_shards > 1 && shards.mishaps.cuts > 0, "{shards:?}");
-    let discovery = did("discovery");
-    assert!(discovery.logs > 0 && discovery.events > 0, "{discovery:?}");
-    let access = did("access");
-    assert!(access.denials > 0 && access.removals > 0, "{access:?}");
-    assert!(did("change").swaps > 0);
+    let Counts { logs, events, .. } = did("discovery").counts;
+    assert!(logs > 0 && events > 0, "{logs} {events}");
+    let Counts { denials, removals, .. } = did("access").counts;
+    assert!(denials > 0 && removals > 0, "{denials} {removals}");
+    assert!(did("change").counts.swaps > 0);
     assert!(did("power").mishaps.power_cuts > 0);
     assert!(did("lies").mishaps.power_cuts > 0);
     assert!(did("clients").mishaps.kills > 0);
     assert!(did("memory").served.waits > 0, "nobody waited for memory");
     let corruption = did("corruption");
     assert!(corruption.mishaps.corruptions > 0 && corruption.served.corrupt > 0, "{corruption:?}");
-    let garbage = did("garbage");
-    assert!(garbage.garbage > 0 && garbage.misbehaved > 0, "{garbage:?}");
+    let Counts { garbage, misbehaved, .. } = did("garbage").counts;
+    assert!(garbage > 0 && misbehaved > 0, "{garbage} {misbehaved}");
     let Deeds { swaps, miscompares, grants, shutdowns, .. } = did("fused").raw;
     assert!(swaps > 0 && miscompares > 0 && grants > 0 && shutdowns > 0, "{swaps} {miscompares}");
     let Deeds { resets, reset_commands, losses, .. } = did("resets").raw;
     assert!(resets > 0 && reset_commands > 0 && losses > 0, "{resets} {reset_commands} {losses}");
-    let Activity { fates, aoe, drops, hostile, .. } = did("aoe");
+    let Activity { fates, aoe, drops, counts, .. } = did("aoe");
     assert!(fates.lost > 0 && fates.repeated > 0 && fates.held > 0, "{fates:?}");
     assert!(aoe.repeated_answered > 0 && drops.repeated_in_flight > 0, "{aoe:?} {drops:?}");
-    assert!(hostile > 0 && drops.not_allowed > 0 && drops.wildcard > 0, "{hostile} {drops:?}");
+    assert!(counts.hostile > 0 && drops.not_allowed > 0 && drops.wildcard > 0, "{drops:?}");
     let calm = did("aoe-calm");
     let copies = calm.aoe.repeated_answered + calm.drops.repeated_in_flight;
     assert!(copies == 0 && calm.aoe.writes > 0, "{calm:?}");
@@ -125,9 +98,9 @@ fn scenarios_do_what_they_say() {
     assert!(plain.fates.lost > 0 && plain.fates.held > 0 && known == 0, "{plain:?}");
     assert!(did("aoe-inside").fates.downs > 0);
     let both = did("aoe-both");
-    assert!(both.aoe.writes > 0 && both.direct_in > 0, "{both:?}");
+    assert!(both.aoe.writes > 0 && both.counts.direct_in > 0, "{both:?}");
     let control = did("aoe-control");
-    assert!(control.changes > 0 && control.unavailable > 0, "{control:?}");
+    assert!(control.counts.changes > 0 && control.counts.unavailable > 0, "{control:?}");
     assert!(control.aoe.refused > 0 && control.drops.not_allowed > 0, "{control:?}");
     let Activity { mishaps, .. } = did("everything");
     assert!(mishaps.cuts > 0 && mishaps.kills > 0 && mishaps.power_cuts > 0, "{mishaps:?}");

@@ -11,7 +11,7 @@
 //! joins a failed gate.
 
 use block::{Failure, ShardId, Ticket};
-use contract::{Cache, DiskFacts, DiskId};
+use contract::{Cache, DiskFacts, DiskId, counters};
 
 /// Who waits for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,23 +53,25 @@ pub struct Gate {
     next: Vec<Waiter>,
     is_running: bool,
     health: Health,
-    counters: Counters,
+    counters: RequestCounters,
 }
 
-/// What went through a gate or a volume since it was added, on this shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Read requests.
-    pub reads: u64,
-    /// Requests that change data.
-    pub writes: u64,
-    /// Flushes that the disk was asked for.
-    pub flushes: u64,
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Requests that did not end well.
-    pub errors: u64,
+counters! {
+    /// What went through a gate or a volume since it was added, on this shard.
+    pub struct RequestCounters {
+        /// Read requests.
+        reads: Operations,
+        /// Requests that change data.
+        writes: Operations,
+        /// Flushes that the disk was asked for.
+        flushes: Operations,
+        /// Bytes read.
+        read_bytes: Bytes,
+        /// Bytes written.
+        write_bytes: Bytes,
+        /// Requests that did not end well.
+        errors: Operations,
+    }
 }
 
 impl Gate {
@@ -83,7 +85,7 @@ impl Gate {
             next: Vec::new(),
             is_running: false,
             health: Health::Well,
-            counters: Counters::default(),
+            counters: RequestCounters::default(),
         }
     }
 
@@ -191,12 +193,12 @@ impl Gate {
     }
 
     /// What went through.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> RequestCounters {
         self.counters
     }
 }
 
-impl Counters {
+impl RequestCounters {
     /// Counts a request.
     #[inline]
     pub fn count(&mut self, changes_data: bool, bytes: u64) {

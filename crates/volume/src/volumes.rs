@@ -24,7 +24,7 @@ use block::{
 use contract::{Ask, DiskFacts, DiskId};
 
 use crate::flight::{Flight, What};
-use crate::gate::{Counters, Gate, Health, Waiter};
+use crate::gate::{Gate, Health, RequestCounters, Waiter};
 use crate::hold::{Held, Server, owner};
 use crate::layout::Layout;
 use crate::message::{HoldId, Message};
@@ -66,7 +66,7 @@ struct Volume {
     held: Held,
     in_flight: u32,
     removed: bool,
-    counters: Counters,
+    counters: RequestCounters,
 }
 
 /// The volumes and gates of one shard.
@@ -157,7 +157,7 @@ impl Volumes {
             held: Held::default(),
             in_flight: 0,
             removed: false,
-            counters: Counters::default(),
+            counters: RequestCounters::default(),
         });
     }
 
@@ -211,7 +211,7 @@ impl Volumes {
     }
 
     /// What went through a volume on this shard, by requests as they were asked.
-    pub fn counters(&self, volume: VolumeId) -> Option<Counters> {
+    pub fn counters(&self, volume: VolumeId) -> Option<RequestCounters> {
         Some(self.volumes.get(volume.0 as usize)?.as_ref()?.counters)
     }
 

@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use io_uring::{opcode, types};
 use serde_json::json;
 
@@ -23,21 +24,26 @@ use crate::ring::{Ring, SLOTS};
 use crate::system;
 use connection::Connection;
 
-/// What the command line says.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Where to listen; port 0 takes a free one, which is printed.
+    /// Address to listen on; port 0 takes a free one and prints it.
+    #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// The CPU to run on.
+    /// CPU to pin the thread to.
+    #[arg(long)]
     pub(crate) cpu: Option<usize>,
-    /// Bytes of the RAM area.
+    /// Size of the RAM area.
+    #[arg(long, default_value = "512MiB", value_parser = crate::parse_size)]
     pub(crate) size: usize,
-    /// How long a wait looks before it sleeps.
-    pub(crate) spin: Duration,
-    /// Bytes of a connection's receive buffer.
+    /// Look for work that long before going to sleep.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) spin_us: u64,
+    /// Receive buffer of a connection.
+    #[arg(long, default_value = "256KiB", value_parser = crate::parse_size)]
     pub(crate) buffer: usize,
-    /// Ends after that long.
-    pub(crate) time: Option<Duration>,
+    /// End after that many seconds.
+    #[arg(long, value_parser = crate::parse_seconds)]
+    pub(crate) seconds: Option<Duration>,
 }
 
 /// What a completion is for; the slot stands above these bits in the key.
@@ -77,7 +83,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let listener = TcpListener::bind(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let mut responder = Responder {
-        ring: Ring::new(options.spin).context("cannot set up an io_uring")?,
+        ring: Ring::new(Duration::from_micros(options.spin_us))
+            .context("cannot set up an io_uring")?,
         ram: Area::new(options.size, true).context("cannot map the RAM area")?,
         signals: block_signals()?,
         connections: Vec::new(),
@@ -88,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         listener,
     };
     println!("{}", json!({"listening": responder.listener.local_addr()?.to_string()}));
-    responder.run(options.time)
+    responder.run(options.seconds)
 }
 
 /// Blocks SIGTERM, SIGINT and SIGUSR1 and returns the descriptor on which they arrive.

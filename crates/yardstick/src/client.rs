@@ -15,8 +15,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use serde_json::{Value, json};
 
+use crate::Measure;
 use crate::memory::Area;
 use crate::report::{Tally, Window, quiet};
 use crate::ring::Ring;
@@ -33,61 +35,56 @@ const FILL: Duration = Duration::from_secs(300);
 /// How long a client waits for a completion before it gives the target up.
 const SILENCE: u32 = 20;
 
-/// What the command line says.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Whom to connect to, and as whom.
+    #[command(flatten)]
     pub(crate) peer: Peer,
-    /// Writes, else reads.
-    pub(crate) write: bool,
-    /// Offsets at random.
-    pub(crate) random: bool,
-    /// Bytes of a command's data.
-    pub(crate) size: usize,
-    /// Commands outstanding on a connection.
-    pub(crate) depth: u16,
-    /// I/O queues; none measures a quiet target.
+    /// Size of a command's data.
+    #[arg(long, default_value = "4k", value_parser = crate::parse_size)]
+    pub(crate) bs: usize,
+    /// Commands outstanding on each connection.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1023))]
+    pub(crate) iodepth: u16,
+    /// I/O queues; 0 puts no load on the target.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) connections: u16,
-    /// Bytes of a queue's receive buffer.
+    /// Receive buffer of a connection.
+    #[arg(long, default_value = "512KiB", value_parser = crate::parse_size)]
     pub(crate) buffer: usize,
-    /// Before the window.
-    pub(crate) warm_up: Duration,
-    /// Length of the window.
-    pub(crate) time: Duration,
-    /// CPU to run on.
-    pub(crate) cpu: Option<usize>,
-    /// Idle connections beside the load, and the I/O queues of each controller among them.
-    pub(crate) idle: (usize, u16),
-    /// Touch every place of the namespace once, in place of a window.
-    pub(crate) fill: bool,
-    /// Connections that never receive.
-    pub(crate) stuck: usize,
-    /// The process whose CPU is read, and its CPUs.
-    pub(crate) target: Option<(u32, Vec<usize>)>,
+    /// Idle connections beside the load.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) idle_connections: usize,
+    /// I/O queues of each controller among the idle connections.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=128))]
+    pub(crate) idle_queues: u16,
+    /// Connections that ask for data and never receive them.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) stuck_connections: usize,
+    #[command(flatten)]
+    pub(crate) measure: Measure,
 }
 
 /// Connects, measures one window, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    if let Some(cpu) = options.cpu {
+    if let Some(cpu) = options.measure.cpu {
         system::pin(cpu)?;
     }
     system::raise_descriptor_limit();
-    let target = options.target.as_ref().map(|(pid, cpus)| Target::new(*pid, cpus));
+    let target = options.measure.target();
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
-    let (idle, idle_queues) = options.idle;
-    let idle = Idle::connect(&options.peer, idle, idle_queues)?;
-    let stuck = (0..options.stuck)
+    let idle = Idle::connect(&options.peer, options.idle_connections, options.idle_queues)?;
+    let stuck = (0..options.stuck_connections)
         .map(|number| Stuck::connect(&options.peer, number))
         .collect::<Result<Vec<_>>>()?;
     let window = if options.connections == 0 {
-        quiet(options.warm_up, options.time, target.as_ref())
+        quiet(options.measure.warm_up, options.measure.seconds, target.as_ref())
     } else {
         Load::new(options)?.run(options, target.as_ref())?
     };
     drop(stuck);
     let lost = idle.finish();
-    let mut value = window.report(options.size, target.as_ref(), before);
-    value["idle_connections"] = json!(options.idle.0);
+    let mut value = window.report(options.bs, target.as_ref(), before);
+    value["idle_connections"] = json!(options.idle_connections);
     value["idle_sessions_lost"] = json!(lost);
     Ok(value)
 }
@@ -110,33 +107,33 @@ impl Load {
     fn new(options: &Options) -> Result<Self> {
         let session = Session::connect(&options.peer, true, options.connections)?;
         let count = u64::from(options.connections);
-        let blocks = options.size as u64 / session.block;
+        let blocks = options.bs as u64 / session.block;
         ensure!(
-            blocks > 0 && (options.size as u64).is_multiple_of(session.block),
+            blocks > 0 && (options.bs as u64).is_multiple_of(session.block),
             "{} bytes are no whole blocks of {}",
-            options.size,
+            options.bs,
             session.block
         );
         let share = session.blocks / count / blocks;
         ensure!(share > 0, "the namespace is too small for this load");
-        let pattern = Rc::new(Area::new(options.size.next_multiple_of(4096), true)?);
+        let pattern = Rc::new(Area::new(options.bs.next_multiple_of(4096), true)?);
         let mut ring = Ring::new(Duration::ZERO).context("cannot set up an io_uring")?;
         let mut queues = Vec::new();
         for number in 0..options.connections {
-            let wire = session.queue(number + 1, options.depth)?;
+            let wire = session.queue(number + 1, options.iodepth)?;
             let work = Work {
-                write: options.write,
-                random: options.random,
-                size: options.size,
-                depth: options.depth,
+                write: options.measure.rw.writes(),
+                random: options.measure.rw.is_random(),
+                size: options.bs,
+                depth: options.iodepth,
                 nsid: options.peer.nsid,
                 block: session.block,
                 first: u64::from(number) * share * blocks,
                 places: share,
-                in_capsule: options.size <= session.in_capsule.min(8192),
-                header_digest: options.peer.header_digest,
-                data_digest: options.peer.data_digest,
-                once: options.fill,
+                in_capsule: options.bs <= session.in_capsule.min(8192),
+                header_digest: options.peer.hdgst,
+                data_digest: options.peer.ddgst,
+                once: options.measure.fill,
                 pattern: Rc::clone(&pattern),
             };
             ring.register(u32::from(number), wire.socket.as_raw_fd())?;
@@ -157,12 +154,12 @@ impl Load {
             self.flush(number)?;
             self.receive(number)?;
         }
-        let warm_up = if options.fill { FILL } else { options.warm_up };
+        let warm_up = if options.measure.fill { FILL } else { options.measure.warm_up };
         self.until(warm_up, true)?;
         let from = target.map(Target::usage).unwrap_or_default();
         let (opened, own) = (Instant::now(), system::thread_cpu());
         self.tally.open = true;
-        self.until(self.start.elapsed() + options.time, true)?;
+        self.until(self.start.elapsed() + options.measure.seconds, true)?;
         self.tally.open = false;
         let to = target.map(Target::usage).unwrap_or_default();
         let (time, own) = (opened.elapsed(), system::thread_cpu() - own);

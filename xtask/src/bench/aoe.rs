@@ -15,10 +15,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::cases::{Case, Figure, Kind, Load, Side, Want};
+use super::cases::{Case, Figure, Kind, Load, Names, Side, Want, limit, ratio, words};
 use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
 use super::process::{Bench, Server, VOLUME, output, server_table, volume};
-use crate::tree::words;
+use crate::tree;
 
 /// Shelf and slot of what is measured.
 pub(super) const ADDRESS: &str = "7.0";
@@ -90,275 +90,148 @@ impl Plan {
     }
 }
 
-fn side(plan: Plan, args: &[&'static str]) -> Side {
-    Side { server: Some(super::process::Plan::Aoe(plan)), load: Load::Client(args.to_vec()) }
+fn side(plan: Plan, args: &'static str) -> Side {
+    Side { server: Some(super::process::Plan::Aoe(plan)), load: Load::Client(words(args)) }
 }
 
 /// Every case of AoE.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = transfers();
-    cases.extend(steered());
+    cases.extend(xdp());
     cases.extend(latency_and_load());
     cases.extend(many_and_quiet());
     cases.extend(initiators());
     cases
 }
 
-/// Plateway against the bare responder, with vblade beside.
-fn against_ceiling(
-    name: &'static str,
-    about: &'static str,
-    with: fn(Plan) -> Plan,
-    mtu: u32,
-    args: &[&'static str],
-) -> Case {
-    let plan = |program| with(Plan::new(program, mtu));
-    Case {
-        name,
-        about,
-        kind: Kind::Ratio {
-            reference: side(plan(Program::Ceiling), args),
-            subject: side(plan(Program::Plateway), args),
-            beside: Some(side(plan(Program::Vblade), args)),
-        },
-        figure: Figure::OpsPerCpu,
-        want: Want::AtLeast(0.9),
-    }
-}
-
+/// Plateway against the bare responder, with vblade beside; then the other layout.
 fn transfers() -> Vec<Case> {
-    let table: [(&str, &str, u32, &[&str]); 12] = [
-        (
-            "aoe-1k-read-8",
-            "1 KiB reads, MTU 1500, window 8",
-            1500,
-            &["--ring", "--bs=1k", "--window=8"],
-        ),
-        ("aoe-1k-read-32", "the same, window 32", 1500, &["--ring", "--bs=1k", "--window=32"]),
-        (
-            "aoe-1k-write-8",
-            "1 KiB writes, window 8",
-            1500,
-            &["--ring", "--bs=1k", "--window=8", "--rw=randwrite"],
-        ),
-        (
-            "aoe-1k-write-32",
-            "the same, window 32",
-            1500,
-            &["--ring", "--bs=1k", "--window=32", "--rw=randwrite"],
-        ),
-        (
-            "aoe-4k-read-8",
-            "4 KiB reads, MTU 9000, window 8",
-            9000,
-            &["--ring", "--bs=4k", "--window=8"],
-        ),
-        ("aoe-4k-read-32", "the same, window 32", 9000, &["--ring", "--bs=4k", "--window=32"]),
-        (
-            "aoe-4k-write-8",
-            "4 KiB writes, window 8",
-            9000,
-            &["--ring", "--bs=4k", "--window=8", "--rw=randwrite"],
-        ),
-        (
-            "aoe-4k-write-32",
-            "the same, window 32",
-            9000,
-            &["--ring", "--bs=4k", "--window=32", "--rw=randwrite"],
-        ),
-        (
-            "aoe-full-read-8",
-            "8.5 KiB reads, MTU 9000, window 8",
-            9000,
-            &["--bs=full", "--window=8"],
-        ),
-        ("aoe-full-read-32", "the same, window 32", 9000, &["--bs=full", "--window=32"]),
-        (
-            "aoe-full-write-8",
-            "8.5 KiB writes, window 8",
-            9000,
-            &["--ring", "--bs=full", "--window=8", "--rw=randwrite"],
-        ),
-        (
-            "aoe-full-write-32",
-            "the same, window 32",
-            9000,
-            &["--ring", "--bs=full", "--window=32", "--rw=randwrite"],
-        ),
+    let small: fn(Program) -> Plan = |program| Plan::new(program, 1500);
+    let large: fn(Program) -> Plan = |program| Plan::new(program, 9000);
+    let own_small: fn(Program) -> Plan = |program| Plan::new(program, 1500).own();
+    let own_large: fn(Program) -> Plan = |program| Plan::new(program, 9000).own();
+    let (read, write) = ("--ring", "--ring --rw=randwrite");
+    let own = "1 KiB reads, each end's softirqs on its own CPU";
+    let table = [
+        ("aoe-1k-read-8", "1 KiB reads, MTU 1500, window 8", small, "--bs=1k --window=8", read),
+        ("aoe-1k-read-32", "the same, window 32", small, "--bs=1k --window=32", read),
+        ("aoe-1k-write-8", "1 KiB writes, window 8", small, "--bs=1k --window=8", write),
+        ("aoe-1k-write-32", "the same, window 32", small, "--bs=1k --window=32", write),
+        ("aoe-4k-read-8", "4 KiB reads, MTU 9000, window 8", large, "--bs=4k --window=8", read),
+        ("aoe-4k-read-32", "the same, window 32", large, "--bs=4k --window=32", read),
+        ("aoe-4k-write-8", "4 KiB writes, window 8", large, "--bs=4k --window=8", write),
+        ("aoe-4k-write-32", "the same, window 32", large, "--bs=4k --window=32", write),
+        ("aoe-full-read-8", "8.5 KiB reads, MTU 9000, window 8", large, "--bs=full --window=8", ""),
+        ("aoe-full-read-32", "the same, window 32", large, "--bs=full --window=32", ""),
+        ("aoe-full-write-8", "8.5 KiB writes, window 8", large, "--bs=full --window=8", write),
+        ("aoe-full-write-32", "the same, window 32", large, "--bs=full --window=32", write),
+        ("aoe-own-1k-32", own, own_small, "--bs=1k --window=32", read),
+        ("aoe-own-full-32", "8.5 KiB reads, the same", own_large, "--bs=full --window=32", read),
     ];
-    let cases = table.into_iter();
-    cases
-        .map(|(name, about, mtu, args)| against_ceiling(name, about, |plan| plan, mtu, args))
-        .collect()
+    let case = |(name, about, plan, args, more): (_, _, fn(Program) -> Plan, _, &'static str)| {
+        let side = |program| Side {
+            server: Some(super::process::Plan::Aoe(plan(program))),
+            load: Load::Client(words(args).into_iter().chain(more.split_whitespace()).collect()),
+        };
+        let kind = Kind::Ratio {
+            reference: side(Program::Ceiling),
+            subject: side(Program::Plateway),
+            beside: Some(side(Program::Vblade)),
+        };
+        Case { name, about, kind, figure: Figure::OpsPerCpu, want: Want::AtLeast(0.9) }
+    };
+    table.map(case).into()
 }
 
-/// The other layout, and the other way to receive.
-fn steered() -> Vec<Case> {
-    let small = ["--ring", "--bs=1k", "--window=32"];
-    let large = ["--ring", "--bs=full", "--window=32"];
-    let mut cases = vec![
-        against_ceiling(
-            "aoe-own-1k-32",
-            "1 KiB reads, each end's softirqs on its own CPU",
-            Plan::own,
-            1500,
-            &small,
-        ),
-        against_ceiling("aoe-own-full-32", "8.5 KiB reads, the same", Plan::own, 9000, &large),
+/// The other way to receive.
+fn xdp() -> Vec<Case> {
+    let first = "AF_XDP against the packet ring, 1 KiB reads, window 8";
+    let table: [(Names, u32, &str); 3] = [
+        (("aoe-xdp-1k-8", first), 1500, "--ring --bs=1k --window=8"),
+        (("aoe-xdp-1k-32", "the same, window 32"), 1500, "--ring --bs=1k --window=32"),
+        (("aoe-xdp-full-32", "8.5 KiB reads, window 32"), 9000, "--bs=full --window=32"),
     ];
-    let xdp: [(&str, &str, u32, &[&str]); 3] = [
-        (
-            "aoe-xdp-1k-8",
-            "AF_XDP against the packet ring, 1 KiB reads, window 8",
-            1500,
-            &["--ring", "--bs=1k", "--window=8"],
-        ),
-        ("aoe-xdp-1k-32", "the same, window 32", 1500, &small),
-        ("aoe-xdp-full-32", "8.5 KiB reads, window 32", 9000, &["--bs=full", "--window=32"]),
-    ];
-    cases.extend(xdp.map(|(name, about, mtu, args)| {
+    let case = |(names, mtu, args)| {
         let ring = Plan::new(Program::Plateway, mtu);
-        Case {
-            name,
-            about,
-            kind: Kind::Ratio {
-                reference: side(ring, args),
-                subject: side(ring.xdp(), args),
-                beside: None,
-            },
-            figure: Figure::OpsPerCpu,
-            want: Want::Stated,
-        }
-    }));
-    cases
-}
-
-fn limit(
-    name: &'static str,
-    about: &'static str,
-    figure: Figure,
-    want: Want,
-    plan: Plan,
-    args: &[&'static str],
-) -> Case {
-    Case { name, about, kind: Kind::Limit { side: side(plan, args) }, figure, want }
+        ratio(names, Figure::OpsPerCpu, Want::Stated, side(ring, args), side(ring.xdp(), args))
+    };
+    table.map(case).into()
 }
 
 fn latency_and_load() -> Vec<Case> {
-    let one = ["--ring", "--bs=1k", "--window=1"];
-    let flood = ["--ring", "--bs=1k", "--window=32", "--overload"];
+    let one = "--ring --bs=1k --window=1";
+    let flood = "--ring --bs=1k --window=32 --overload";
+    let flood_writes = "--ring --bs=1k --window=32 --rw=randwrite --overload";
     let plan = Plan::new(Program::Plateway, 1500);
+    let flooded = |names, figure, want, args| {
+        limit(names, figure, Want::AtLeast(want), side(plan.own(), args))
+    };
+    let share = "share of its peak that is left in a flood, softirqs on the target's CPU";
+    let after = "share of its peak a second after a flood";
     vec![
-        Case {
-            name: "aoe-latency",
-            about: "1 KiB reads one at a time, against vblade",
-            kind: Kind::Ratio {
-                reference: side(Plan::new(Program::Vblade, 1500), &one),
-                subject: side(plan, &one),
-                beside: None,
-            },
-            figure: Figure::Iops,
-            want: Want::AtLeast(1.0),
-        },
-        limit(
-            "aoe-overload",
-            "share of its peak that is left in a flood, softirqs on the target's CPU",
+        ratio(
+            ("aoe-latency", "1 KiB reads one at a time, against vblade"),
+            Figure::Iops,
+            Want::AtLeast(1.0),
+            side(Plan::new(Program::Vblade, 1500), one),
+            side(plan, one),
+        ),
+        flooded(("aoe-overload", share), Figure::OverloadShare, 0.5, flood),
+        flooded(
+            ("aoe-overload-write", "the same with writes"),
             Figure::OverloadShare,
-            Want::AtLeast(0.5),
-            plan.own(),
-            &flood,
+            0.5,
+            flood_writes,
         ),
-        limit(
-            "aoe-overload-write",
-            "the same with writes",
-            Figure::OverloadShare,
-            Want::AtLeast(0.5),
-            plan.own(),
-            &["--ring", "--bs=1k", "--window=32", "--rw=randwrite", "--overload"],
-        ),
-        limit(
-            "aoe-recovery",
-            "share of its peak a second after a flood",
-            Figure::AfterShare,
-            Want::AtLeast(0.9),
-            plan.own(),
-            &flood,
-        ),
+        flooded(("aoe-recovery", after), Figure::AfterShare, 0.9, flood),
     ]
 }
 
 fn many_and_quiet() -> Vec<Case> {
-    let load = ["--ring", "--bs=1k", "--window=32"];
-    let quiet = ["--window=0"];
+    let load = "--ring --bs=1k --window=32";
     let plan = Plan::new(Program::Plateway, 1500);
+    let quiet =
+        |names, figure, want| limit(names, figure, want, side(plan.many().null(), "--window=0"));
+    let start = "from the start of the process to the answer of the last of 4,096 exports";
+    let memory = "resident memory with 4,096 exports of volumes without memory";
+    let idle = "CPU share of 4,096 exports that nobody uses";
     vec![
-        Case {
-            name: "aoe-4096",
-            about: "one of 4,096 exports against the same export alone, 1 KiB reads",
-            kind: Kind::Ratio {
-                reference: side(plan, &load),
-                subject: side(plan.many(), &load),
-                beside: None,
-            },
-            figure: Figure::OpsPerCpu,
-            want: Want::AtLeast(0.95),
-        },
-        limit(
-            "aoe-4096-start",
-            "from the start of the process to the answer of the last of 4,096 exports",
-            Figure::StartSeconds,
-            Want::AtMost(1.0),
-            plan.many().null(),
-            &quiet,
+        ratio(
+            ("aoe-4096", "one of 4,096 exports against the same export alone, 1 KiB reads"),
+            Figure::OpsPerCpu,
+            Want::AtLeast(0.95),
+            side(plan, load),
+            side(plan.many(), load),
         ),
-        limit(
-            "aoe-4096-memory",
-            "resident memory with 4,096 exports of volumes without memory",
-            Figure::Resident,
-            Want::Stated,
-            plan.many().null(),
-            &quiet,
-        ),
-        limit(
-            "aoe-idle",
-            "CPU share of 4,096 exports that nobody uses",
-            Figure::TargetShare,
-            Want::AtMost(0.5),
-            plan.many().null(),
-            &quiet,
-        ),
+        quiet(("aoe-4096-start", start), Figure::StartSeconds, Want::AtMost(1.0)),
+        quiet(("aoe-4096-memory", memory), Figure::Resident, Want::Stated),
+        quiet(("aoe-idle", idle), Figure::TargetShare, Want::AtMost(0.5)),
     ]
 }
 
 fn initiators() -> Vec<Case> {
-    let responder = || Some(super::process::Plan::Aoe(Plan::new(Program::Ceiling, 9000)));
-    let initiator =
-        |args: &[&'static str]| Side { server: responder(), load: Load::Initiator(args.to_vec()) };
-    let client =
-        |args: &[&'static str]| Side { server: responder(), load: Load::Client(args.to_vec()) };
+    let responder = Plan::new(Program::Ceiling, 9000);
+    let initiator = |args| Side {
+        server: Some(super::process::Plan::Aoe(responder)),
+        load: Load::Initiator(words(args)),
+    };
+    let costs = "CPU an operation of `plateway bench` against the bare client's, 4 KiB reads";
+    let carried = "128 KiB reads of `plateway bench` against what the pair carries in full frames";
     vec![
-        Case {
-            name: "aoe-initiator",
-            about: "CPU an operation of `plateway bench` against the bare client's, 4 KiB reads",
-            kind: Kind::Ratio {
-                reference: client(&["--ring", "--bs=4k", "--window=32"]),
-                subject: initiator(&["--rw=randread", "--bs=4k", "--iodepth=32"]),
-                beside: None,
-            },
-            figure: Figure::LoadCpu,
-            want: Want::AtMost(1.0),
-        },
-        Case {
-            name: "aoe-128k",
-            about: "128 KiB reads of `plateway bench` against what the pair carries in full frames",
-            kind: Kind::Ratio {
-                reference: client(&["--ring", "--rw=read", "--bs=full", "--window=128"]),
-                subject: initiator(&["--rw=read", "--bs=128k", "--iodepth=8"]),
-                beside: None,
-            },
-            figure: Figure::Megabytes,
-            want: Want::AtLeast(0.8),
-        },
+        ratio(
+            ("aoe-initiator", costs),
+            Figure::LoadCpu,
+            Want::AtMost(1.0),
+            side(responder, "--ring --bs=4k --window=32"),
+            initiator("--rw=randread --bs=4k --iodepth=32"),
+        ),
+        ratio(
+            ("aoe-128k", carried),
+            Figure::Megabytes,
+            Want::AtLeast(0.8),
+            side(responder, "--ring --rw=read --bs=full --window=128"),
+            initiator("--rw=read --bs=128k --iodepth=8"),
+        ),
     ]
 }
 
@@ -402,7 +275,7 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     };
     let log = own.join("server.log");
     command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-    let text = words(&command);
+    let text = tree::words(&command);
     let started = Instant::now();
     let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
     let mut server = Server::in_lan(child, lan, cpus, log, plan.counts_core());

@@ -145,33 +145,21 @@ impl Case {
     }
 }
 
-fn client(server: Nvme, args: &[&'static str]) -> Side {
-    Side { server: Some(Plan::Nvme(server)), load: Load::Client(args.to_vec()) }
+fn client(server: Nvme, args: &'static str) -> Side {
+    Side { server: Some(Plan::Nvme(server)), load: Load::Client(words(args)) }
 }
 
-/// Plateway with one RAM disk against the ceiling, under the same load.
-fn against_ceiling(
-    name: &'static str,
-    about: &'static str,
-    args: &[&'static str],
-    want: f64,
-) -> Case {
-    Case {
-        name,
-        about,
-        kind: Kind::Ratio {
-            reference: client(Nvme::ceiling(), args),
-            subject: client(Nvme::ram(), args),
-            beside: None,
-        },
-        figure: Figure::OpsPerCpu,
-        want: Want::AtLeast(want),
-    }
+/// The arguments in a line.
+pub(super) fn words(line: &'static str) -> Vec<&'static str> {
+    line.split(' ').collect()
 }
 
-fn ratio(
-    name: &'static str,
-    about: &'static str,
+/// What a case is called, and what it is about.
+pub(super) type Names = (&'static str, &'static str);
+
+/// The figure of one side by that of another.
+pub(super) fn ratio(
+    (name, about): Names,
     figure: Figure,
     want: Want,
     reference: Side,
@@ -180,8 +168,9 @@ fn ratio(
     Case { name, about, kind: Kind::Ratio { reference, subject, beside: None }, figure, want }
 }
 
-fn limit(name: &'static str, about: &'static str, figure: Figure, most: f64, side: Side) -> Case {
-    Case { name, about, kind: Kind::Limit { side }, figure, want: Want::AtMost(most) }
+/// The figure of one side.
+pub(super) fn limit((name, about): Names, figure: Figure, want: Want, side: Side) -> Case {
+    Case { name, about, kind: Kind::Limit { side }, figure, want }
 }
 
 /// Every case, in the order of the table.
@@ -195,155 +184,156 @@ pub(super) fn all() -> Vec<Case> {
     cases
 }
 
+/// Plateway with one RAM disk against the ceiling, under the same load.
 fn transfers() -> Vec<Case> {
-    let table: [(&str, &str, &[&str], f64); 8] = [
-        ("4k-read-32", "4 KiB random reads, depth 32", &["--rw=randread"], 0.85),
-        ("4k-read-128", "the same, depth 128", &["--rw=randread", "--iodepth=128"], 0.85),
-        ("4k-read-4x32", "4 connections x depth 32", &["--rw=randread", "--connections=4"], 0.85),
-        ("4k-write-32", "4 KiB random writes, depth 32", &["--rw=randwrite"], 0.85),
-        ("4k-write-128", "the same, depth 128", &["--rw=randwrite", "--iodepth=128"], 0.85),
-        ("4k-write-4x32", "4 connections x depth 32", &["--rw=randwrite", "--connections=4"], 0.85),
-        ("128k-read-32", "128 KiB reads, depth 32", &["--rw=randread", "--bs=128k"], 0.9),
-        ("128k-write-32", "128 KiB writes, depth 32", &["--rw=randwrite", "--bs=128k"], 0.9),
+    let table = [
+        ("4k-read-32", "4 KiB random reads, depth 32", "--rw=randread", 0.85),
+        ("4k-read-128", "the same, depth 128", "--rw=randread --iodepth=128", 0.85),
+        ("4k-read-4x32", "4 connections x depth 32", "--rw=randread --connections=4", 0.85),
+        ("4k-write-32", "4 KiB random writes, depth 32", "--rw=randwrite", 0.85),
+        ("4k-write-128", "the same, depth 128", "--rw=randwrite --iodepth=128", 0.85),
+        ("4k-write-4x32", "4 connections x depth 32", "--rw=randwrite --connections=4", 0.85),
+        ("128k-read-32", "128 KiB reads, depth 32", "--rw=randread --bs=128k", 0.9),
+        ("128k-write-32", "128 KiB writes, depth 32", "--rw=randwrite --bs=128k", 0.9),
     ];
-    table
-        .into_iter()
-        .map(|(name, about, args, want)| against_ceiling(name, about, args, want))
-        .collect()
+    let case = |(name, about, args, want)| {
+        let (reference, subject) = (client(Nvme::ceiling(), args), client(Nvme::ram(), args));
+        ratio((name, about), Figure::OpsPerCpu, Want::AtLeast(want), reference, subject)
+    };
+    table.map(case).into()
 }
 
 fn latency() -> Vec<Case> {
-    let one = ["--rw=randread", "--iodepth=1"];
+    let one = "--rw=randread --iodepth=1";
     vec![
         ratio(
-            "depth-1",
-            "4 KiB reads one at a time, both sides asleep in between",
+            ("depth-1", "4 KiB reads one at a time, both sides asleep in between"),
             Figure::Iops,
             Want::AtLeast(0.9),
-            client(Nvme::ceiling(), &one),
-            client(Nvme::ram(), &one),
+            client(Nvme::ceiling(), one),
+            client(Nvme::ram(), one),
         ),
         ratio(
-            "depth-1-poll",
-            "the same with poll_us = 50 against a ceiling that spins as long",
+            ("depth-1-poll", "the same with poll_us = 50 against a ceiling that spins as long"),
             Figure::Iops,
             Want::AtLeast(0.9),
-            client(Nvme::ceiling().poll(50), &one),
-            client(Nvme::ram().poll(50), &one),
+            client(Nvme::ceiling().poll(50), one),
+            client(Nvme::ram().poll(50), one),
         ),
         limit(
-            "poll-quiet",
-            "CPU share with poll_us = 50 when an idle connection is all there is",
+            ("poll-quiet", "CPU share with poll_us = 50 when an idle connection is all there is"),
             Figure::TargetShare,
-            0.5,
-            client(Nvme::ram().poll(50), &["--connections=0", "--idle-connections=1"]),
+            Want::AtMost(0.5),
+            client(Nvme::ram().poll(50), "--connections=0 --idle-connections=1"),
         ),
     ]
 }
 
 fn variants() -> Vec<Case> {
-    let digests = |name, about, bs, want| {
-        let off = vec!["--rw=randread", bs];
-        let on = vec!["--rw=randread", bs, "--hdgst", "--ddgst"];
-        ratio(
-            name,
-            about,
-            Figure::OpsPerCpu,
-            Want::AtLeast(want),
-            client(Nvme::ram(), &off),
-            client(Nvme::ram(), &on),
-        )
+    let ram = |args| client(Nvme::ram(), args);
+    let at_least = |names, figure, want, reference, subject| {
+        ratio(names, figure, Want::AtLeast(want), reference, subject)
     };
-    let four = ["--rw=randread", "--connections=4"];
-    let read = ["--rw=randread"];
+    let four = "--rw=randread --connections=4";
     vec![
-        digests("digests-4k", "both digests on against off, 4 KiB reads", "--bs=4k", 0.75),
-        digests("digests-128k", "both digests on against off, 128 KiB reads", "--bs=128k", 0.6),
-        ratio(
-            "stripe-4",
-            "a stripe over four RAM disks against one, 4 KiB reads",
+        at_least(
+            ("digests-4k", "both digests on against off, 4 KiB reads"),
             Figure::OpsPerCpu,
-            Want::AtLeast(0.95),
-            client(Nvme::ram(), &read),
-            client(Nvme::stripe(), &read),
+            0.75,
+            ram("--rw=randread --bs=4k"),
+            ram("--rw=randread --bs=4k --hdgst --ddgst"),
         ),
-        ratio(
-            "two-shards",
-            "two shards against one, 4 connections (CPU of both shards)",
+        at_least(
+            ("digests-128k", "both digests on against off, 128 KiB reads"),
             Figure::OpsPerCpu,
-            Want::AtLeast(0.9),
-            client(Nvme::ram(), &four),
-            client(Nvme::ram().two_shards(), &four),
+            0.6,
+            ram("--rw=randread --bs=128k"),
+            ram("--rw=randread --bs=128k --hdgst --ddgst"),
         ),
-        ratio(
-            "stuck",
-            "one connection that never receives, against none",
+        at_least(
+            ("stripe-4", "a stripe over four RAM disks against one, 4 KiB reads"),
+            Figure::OpsPerCpu,
+            0.95,
+            ram("--rw=randread"),
+            client(Nvme::stripe(), "--rw=randread"),
+        ),
+        at_least(
+            ("two-shards", "two shards against one, 4 connections (CPU of both shards)"),
+            Figure::OpsPerCpu,
+            0.9,
+            ram(four),
+            client(Nvme::ram().two_shards(), four),
+        ),
+        at_least(
+            ("stuck", "one connection that never receives, against none"),
             Figure::Iops,
-            Want::AtLeast(0.95),
-            client(Nvme::ram(), &read),
-            client(Nvme::ram(), &["--rw=randread", "--stuck-connections=1"]),
+            0.95,
+            ram("--rw=randread"),
+            ram("--rw=randread --stuck-connections=1"),
         ),
     ]
 }
 
 fn quiet() -> Vec<Case> {
-    let idle_100 = ["--connections=0", "--idle-connections=100", "--kato-ms=5000"];
+    let idle_100 = "--connections=0 --idle-connections=100 --kato-ms=5000";
     // Ninety-odd controllers with 100 queues each.
-    let idle_10k = ["--connections=0", "--idle-connections=10000", "--idle-queues=100"];
+    let idle_10k = "--connections=0 --idle-connections=10000 --idle-queues=100";
     let budget = Bytes::BUDGET as f64 / 10_000.0;
+    let at_most = |names, figure, want, server, args| {
+        limit(names, figure, Want::AtMost(want), client(server, args))
+    };
     vec![
-        limit(
-            "idle-100",
-            "CPU share of 100 idle connections with keep alive",
+        at_most(
+            ("idle-100", "CPU share of 100 idle connections with keep alive"),
             Figure::TargetShare,
             0.5,
-            client(Nvme::ram(), &idle_100),
+            Nvme::ram(),
+            idle_100,
         ),
-        limit(
-            "idle-none",
-            "wake-ups of an idle server without connections",
+        at_most(
+            ("idle-none", "wake-ups of an idle server without connections"),
             Figure::Wakeups,
             0.0,
-            client(Nvme::ram(), &["--connections=0"]),
+            Nvme::ram(),
+            "--connections=0",
         ),
-        limit(
-            "idle-10k",
-            "resident bytes of each of 10,000 idle connections",
+        at_most(
+            ("idle-10k", "resident bytes of each of 10,000 idle connections"),
             Figure::BytesEach,
             budget,
-            client(Nvme::ram(), &idle_10k),
+            Nvme::ram(),
+            idle_10k,
         ),
-        limit(
-            "resident",
-            "resident memory at start, beside RAM disks",
+        at_most(
+            ("resident", "resident memory at start, beside RAM disks"),
             Figure::Resident,
             32.0,
-            client(Nvme::null(), &["--connections=0"]),
+            Nvme::null(),
+            "--connections=0",
         ),
     ]
 }
 
 fn initiators() -> Vec<Case> {
-    let files = ["--rw=randread", "--bs=4k", "--iodepth=32"];
+    let files = "--rw=randread --bs=4k --iodepth=32";
+    let ceiling = Some(Plan::Nvme(Nvme::ceiling()));
     vec![
         ratio(
-            "initiator",
-            "CPU an operation of `plateway bench` against the bare client's",
+            ("initiator", "CPU an operation of `plateway bench` against the bare client's"),
             Figure::LoadCpu,
             Want::AtMost(1.3),
-            client(Nvme::ceiling(), &["--rw=randread"]),
-            Side {
-                server: Some(Plan::Nvme(Nvme::ceiling())),
-                load: Load::Initiator(vec!["--rw=randread", "--bs=4k", "--iodepth=32"]),
-            },
+            client(Nvme::ceiling(), "--rw=randread"),
+            Side { server: ceiling, load: Load::Initiator(words(files)) },
         ),
         ratio(
-            "volume-files",
-            "`plateway bench volume:NAME` on a stripe over four files against fio on the same",
+            (
+                "volume-files",
+                "`plateway bench volume:NAME` on a stripe over four files against fio on the same",
+            ),
             Figure::Iops,
             Want::AtLeast(0.95),
-            Side { server: None, load: Load::Fio(files.to_vec()) },
-            Side { server: None, load: Load::Initiator(files.to_vec()) },
+            Side { server: None, load: Load::Fio(words(files)) },
+            Side { server: None, load: Load::Initiator(words(files)) },
         ),
     ]
 }

@@ -32,7 +32,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{ByteCount, Completion, Failure, Instant, Operation, Outcome, Request};
-use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId};
+use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId, counters};
 use remote::{PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
 use wire::ata::IdentifyDevice;
@@ -94,23 +94,24 @@ pub enum InitiatorEffect {
     Send(FrameBatch),
 }
 
-/// What an initiator counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InitiatorCounters {
-    /// Frames of commands that were sent, copies among them.
-    pub sent: u64,
-    /// Copies.
-    pub retransmitted: u64,
-    /// Commands that were answered.
-    pub answered: u64,
-    /// Answers to what had been answered, or was given up.
-    pub late: u64,
-    /// Frames that were no answer to anything, or not whole.
-    pub strange: u64,
-    /// Answers with the E flag.
-    pub refused: u64,
-    /// Changes that waited for sectors under way or in doubt.
-    pub blocked: u64,
+counters! {
+    /// What an initiator counts.
+    pub struct InitiatorCounters {
+        /// Frames of commands that were sent, copies among them.
+        sent: Frames,
+        /// Copies of commands that were sent.
+        retransmitted: Frames,
+        /// Commands that were answered.
+        answered: Operations,
+        /// Answers to what had been answered, or was given up.
+        late: Frames,
+        /// Frames that were no answer to anything, or not whole.
+        strange: Frames,
+        /// Answers with the E flag.
+        refused: Frames,
+        /// Changes that waited for sectors under way or in doubt.
+        blocked: Operations,
+    }
 }
 
 /// A link as the initiator uses it.

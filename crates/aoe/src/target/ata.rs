@@ -22,7 +22,7 @@ use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, 
 
 use super::flights::{Active, FILLED, Flight, Kind, Stage};
 use super::repeats::{Key, Known, Repeats};
-use super::{Context, Counters, Target};
+use super::{Context, Target, TargetCounters};
 use crate::export::{ExportId, identify};
 use crate::head::Reply;
 use crate::received::Received;
@@ -618,7 +618,7 @@ impl super::Exported {
 
     /// A write of so many bytes was carried out.
     #[inline]
-    pub(super) fn count_write(&mut self, length: u64, counters: &mut Counters) {
+    pub(super) fn count_write(&mut self, length: u64, counters: &mut TargetCounters) {
         self.traffic.writes += 1;
         self.traffic.write_bytes += length;
         counters.writes += 1;

@@ -55,7 +55,7 @@ use crate::outbox::Outbox;
 
 pub use change::Ask;
 use change::Pending;
-pub use counters::{Counters, Drops};
+pub use counters::{Drops, TargetCounters, Traffic};
 use flights::{Active, Flight};
 use link::Link;
 use query::Sweeps;
@@ -94,21 +94,6 @@ impl fmt::Display for Notice {
              give one of them another address"
         )
     }
-}
-
-/// What went through an export on this shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Reads.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Frames beyond the buffer count.
-    pub over_buffers: u64,
 }
 
 /// An export as its shard knows it.
@@ -212,7 +197,7 @@ pub struct Target {
     pending: Table<Pending>,
     asks: VecDeque<Ask>,
     notices: VecDeque<Notice>,
-    counters: Counters,
+    counters: TargetCounters,
     drops: Drops,
 }
 
@@ -235,7 +220,7 @@ impl Target {
             pending: Table::new(),
             asks: VecDeque::new(),
             notices: VecDeque::new(),
-            counters: Counters::default(),
+            counters: TargetCounters::default(),
             drops: Drops::default(),
         }
     }
@@ -369,8 +354,12 @@ impl Target {
 
     /// What was done since the start.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        Counters { repeats_lapsed: self.repeats.lapsed(), ..self.counters }
+    pub fn counters(&self) -> TargetCounters {
+        TargetCounters {
+            repeats_lapsed: self.repeats.lapsed(),
+            repeat_bytes: self.repeats.bytes() as u64,
+            ..self.counters
+        }
     }
 
     /// What was dropped since the start, and why.
@@ -383,12 +372,6 @@ impl Target {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.flights.len()
-    }
-
-    /// Bytes that are held to know repeated writes.
-    #[must_use]
-    pub fn repeat_bytes(&self) -> usize {
-        self.repeats.bytes()
     }
 
     /// What is to be done next.

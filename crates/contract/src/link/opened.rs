@@ -77,18 +77,18 @@ pub fn open<'a>(facts: &LinkFacts, frame: &InFrame<'a>) -> Result<OpenedFrame<'a
 counters! {
     /// Frames that nobody took, by reason.
     pub struct Misfits {
-        /// [`Misfit::Runt`].
-        runt,
-        /// [`Misfit::OtherVlan`].
-        other_vlan,
-        /// [`Misfit::OtherStation`].
-        other_station,
-        /// [`Misfit::GroupSource`].
-        group_source,
+        /// Ended before their header did.
+        runt: Frames,
+        /// Of another VLAN.
+        other_vlan: Frames,
+        /// To another station.
+        other_station: Frames,
+        /// From a group address.
+        group_source: Frames,
         /// Of a type that nobody on the link takes.
-        other_type,
+        other_type: Frames,
         /// Of a link that is not up.
-        link_down,
+        link_down: Frames,
     }
 }
 

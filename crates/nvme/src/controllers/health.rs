@@ -8,6 +8,7 @@
 //! bytes and commands. Spec: NVMe base, "Error Information", "SMART / Health Information".
 
 use block::{Instant, ShardId, Slot};
+use contract::counters;
 use wire::nvme::command::IoOpcode;
 use wire::nvme::log::{ErrorEntry, GetLog, LogId, TransportType};
 use wire::nvme::{Command, Nqn, Status};
@@ -17,18 +18,20 @@ use super::{Answer, ControllerRef, Controllers, MachineKey, Message, QueueHandle
 use crate::limits::ERROR_ENTRIES_MAX;
 use crate::log;
 
-/// What hosts did with the namespaces of a subsystem, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Reads and compares.
-    pub reads: u64,
-    pub writes: u64,
-    /// Bytes that were read, compared or verified.
-    pub read_bytes: u64,
-    /// Bytes that were written.
-    pub write_bytes: u64,
-    /// Commands that failed because the medium did.
-    pub media_errors: u64,
+counters! {
+    /// What hosts did with the namespaces of a subsystem, since the start.
+    pub struct Traffic {
+        /// Reads and compares.
+        reads: Operations,
+        /// Writes.
+        writes: Operations,
+        /// Bytes that were read, compared or verified.
+        read_bytes: Bytes,
+        /// Bytes that were written.
+        write_bytes: Bytes,
+        /// Commands that failed because the medium did.
+        media_errors: Operations,
+    }
 }
 
 impl Traffic {
@@ -37,15 +40,6 @@ impl Traffic {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Traffic::default()
-    }
-
-    /// Counts what also happened.
-    pub fn add(&mut self, other: &Traffic) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.read_bytes += other.read_bytes;
-        self.write_bytes += other.write_bytes;
-        self.media_errors += other.media_errors;
     }
 }
 
@@ -151,7 +145,7 @@ impl Controllers {
     pub fn count_traffic(&mut self, queue: QueueHandle, traffic: &Traffic) {
         let export = self.queues.get(queue.0).and_then(|queue| queue.export);
         if let Some(export) = export.and_then(|slot| self.exports.get_mut(slot)) {
-            export.traffic.add(traffic);
+            export.traffic += *traffic;
         }
     }
 
@@ -215,7 +209,7 @@ impl Controllers {
     /// A shard said what went through it. The last answer completes the log.
     pub(super) fn traffic_answered(&mut self, now: Instant, ask: Slot, traffic: &Traffic) {
         let reader = self.log_readers.get_mut(ask).expect("one answer to each question");
-        reader.traffic.add(traffic);
+        reader.traffic += *traffic;
         reader.left -= 1;
         if reader.left > 0 {
             return;

@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lab::load::{Load, Plan, Tally, Verified};
 use lab::report::{CpuPerIo, Environment, Grouped, Latency, Report, Verify};
 use lab::workload::Workload;
-use lab::{Phase, Place, Progress, Task};
+use lab::{Phase, Place, Progress};
 
 use super::session::{Opening, Outcome, Session};
 use super::workload_host::Reading;
@@ -108,7 +108,7 @@ pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<
 
 /// What a load came to, with the figures of the target.
 struct Run {
-    outcome: Outcome,
+    outcome: Outcome<Load>,
     target_ns: Option<u64>,
     stopped: bool,
 }
@@ -117,14 +117,14 @@ struct Run {
 fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Result<Run> {
     let shards = usize::from(session.shards());
     let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
-    let tasks = shares.iter().enumerate().map(|(index, progress)| {
-        let load = Load::new(plan, Place(0), index as u32, shards, progress.clone());
-        Task::Load(Box::new(load))
-    });
+    let loads = shares
+        .iter()
+        .enumerate()
+        .map(|(index, progress)| Load::new(plan, Place(0), index as u32, shards, progress.clone()));
     let interrupted = super::session::interrupt()?;
     let mut line = Line::new(plan);
     let (mut opened, mut closed) = (None, None);
-    let outcome = session.run(tasks.collect(), |reading| {
+    let outcome = session.run(loads.collect(), |reading| {
         if interrupted.load(Relaxed) {
             shares.iter().for_each(|progress| progress.stop());
         }
@@ -150,8 +150,7 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
     let mut tally: Option<Tally> = None;
     let mut verified = Verified::default();
     let mut range_bytes = plan.workload.range_bytes;
-    for task in &outcome.tasks {
-        let Task::Load(load) = task else { continue };
+    for load in &outcome.guests {
         match &mut tally {
             Some(tally) => tally.add(load.tally()),
             None => tally = Some(load.tally().clone()),

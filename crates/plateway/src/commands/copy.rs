@@ -14,7 +14,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::copier::{Copier, Failed, Plan};
 use lab::report::Grouped;
-use lab::{Phase, Place, Progress, Task};
+use lab::{Phase, Place, Progress};
 use serde::Serialize;
 
 use super::session::{Opening, Session};
@@ -105,7 +105,7 @@ fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
 fn carry(session: &Session, args: &CopyArgs, plan: Plan) -> miette::Result<Copied> {
     let began = Instant::now();
     let progress = Arc::new(Progress::default());
-    let copier = Task::Copy(Box::new(Copier::new(plan, progress.clone())));
+    let copier = Copier::new(plan, progress.clone());
     let interrupted = super::session::interrupt()?;
     let passes = if plan.verify { 2 } else { 1 };
     let bar = match std::io::stderr().is_terminal() {
@@ -129,7 +129,7 @@ fn carry(session: &Session, args: &CopyArgs, plan: Plan) -> miette::Result<Copie
         bar.set_position(progress.bytes());
     })?;
     bar.finish_and_clear();
-    let Some(Task::Copy(copier)) = outcome.tasks.into_iter().next() else {
+    let [copier] = &outcome.guests[..] else {
         return Err(miette::miette!("the copy got lost"));
     };
     if let Some(failed) = copier.failed() {

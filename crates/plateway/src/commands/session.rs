@@ -1,4 +1,4 @@
-//! Disks and volumes opened in this process for `bench` and `copy`, and tasks of the lab sent to
+//! Disks and volumes opened in this process for `bench` and `copy`, and guests of the lab sent to
 //! them.
 //!
 //! A disk of any URI is opened as a `single` volume of a configuration without exports, so
@@ -6,6 +6,7 @@
 //! and the disks of it out of the configuration that names them, unless a server has them open.
 //! Units: bytes. Errors name the disk and what was seen.
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use block::ShardId;
 use block::limits::{CONNECTIONS_MAX, MEMORY_DEFAULT};
 use lab::probe::{Probe, Verdict};
-use lab::{Place, Progress, Task};
+use lab::{Guest, Place, Progress};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use uuid::Uuid;
 
@@ -52,11 +53,11 @@ pub(crate) struct Session {
     shards: u16,
 }
 
-/// What tasks came to.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
+/// What guests came to.
+#[derive(Debug)]
+pub(crate) struct Outcome<G> {
     /// Those that are done, by shard.
-    pub(crate) tasks: Vec<Task>,
+    pub(crate) guests: Vec<G>,
     /// What was read when they changed their phases, in order of arrival.
     pub(crate) readings: Vec<Reading>,
 }
@@ -99,32 +100,31 @@ impl Session {
         self.running.driver().reason.clone()
     }
 
-    /// Sends a task to each shard, from shard 0 on, and waits until all are done. `watch` is called
+    /// Sends a guest to each shard, from shard 0 on, and waits until all are done. `watch` is called
     /// at every tick, and with every reading.
-    pub(crate) fn run(
+    pub(crate) fn run<G: Guest + Debug + Send + 'static>(
         &self,
-        tasks: Vec<Task>,
+        guests: Vec<G>,
         mut watch: impl FnMut(Option<&Reading>),
-    ) -> miette::Result<Outcome> {
-        assert!(tasks.len() <= usize::from(self.shards), "a shard is given one task");
+    ) -> miette::Result<Outcome<G>> {
+        assert!(guests.len() <= usize::from(self.shards), "a shard is given one guest");
         let volumes: Vec<_> = self.volumes.iter().map(|volume| volume.id).collect();
         let (tell, told) = mpsc::channel();
-        let mut left = tasks.len();
-        for (index, task) in tasks.into_iter().enumerate() {
-            let host = WorkloadHost::new(task, volumes.clone(), tell.clone());
+        let mut left = guests.len();
+        for (index, guest) in guests.into_iter().enumerate() {
+            let host = WorkloadHost::new(guest, volumes.clone(), tell.clone());
             self.running.add_client(ShardId(index as u16), host);
         }
         drop(tell);
-        let mut outcome = Outcome::default();
-        let mut done = Vec::new();
+        let (mut readings, mut done) = (Vec::new(), Vec::new());
         while left > 0 {
             match told.recv_timeout(TICK) {
                 Ok(Told::Phase(reading)) => {
                     watch(Some(&reading));
-                    outcome.readings.push(reading);
+                    readings.push(reading);
                 }
-                Ok(Told::Done(shard, task)) => {
-                    done.push((shard, *task));
+                Ok(Told::Done(shard, guest)) => {
+                    done.push((shard, *guest));
                     left -= 1;
                 }
                 Err(RecvTimeoutError::Timeout) => watch(None),
@@ -134,21 +134,16 @@ impl Session {
             }
         }
         done.sort_by_key(|(shard, _)| *shard);
-        outcome.tasks = done.into_iter().map(|(_, task)| task).collect();
-        Ok(outcome)
+        Ok(Outcome { guests: done.into_iter().map(|(_, guest)| guest).collect(), readings })
     }
 
     /// Whether a disk is blank; what was found where it is not.
     pub(crate) fn probe(&self, place: u8) -> miette::Result<Verdict> {
         let size = self.volumes[usize::from(place)].bytes;
         let probe = Probe::new(Place(place), size, Arc::new(Progress::default()));
-        let outcome = self.run(vec![Task::Probe(probe)], |_| {})?;
-        match outcome.tasks.first() {
-            Some(Task::Probe(probe)) => {
-                probe.verdict().ok_or_else(|| miette::miette!("the disk was not examined"))
-            }
-            _ => Err(miette::miette!("the disk was not examined")),
-        }
+        let outcome = self.run(vec![probe], |_| {})?;
+        let verdict = outcome.guests.first().and_then(Probe::verdict);
+        verdict.ok_or_else(|| miette::miette!("the disk was not examined"))
     }
 
     /// An error unless the disk is blank or may be overwritten.

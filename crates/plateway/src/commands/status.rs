@@ -31,15 +31,15 @@ fn text(status: &Status) -> String {
         seconds(status.uptime_ns),
         seconds(status.cpu_ns),
         Size(memory.budget_bytes),
-        Size(memory.pool_used_bytes),
-        Size(memory.pool_bytes),
-        Size(memory.pool_used_max_bytes),
-        memory.waits,
-        memory.waiting,
+        Size(memory.pool.pool_used_bytes),
+        Size(memory.pool.pool_bytes),
+        Size(memory.pool.pool_used_max_bytes),
+        memory.pool.waits,
+        memory.pool.waiting,
         status.connections.len(),
-        status.accepted,
+        status.counters.accepted,
         status.refused,
-        status.misbehaved,
+        status.counters.misbehaved,
     );
     let mut parts = vec![head];
     let own = [
@@ -147,23 +147,25 @@ fn links(status: &Status) -> Table {
             ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),
             ("mtu", |one| one.mtu.map_or("-".to_owned(), |mtu| mtu.to_string())),
             ("received by", |one| if one.up { one.method.clone() } else { "down".to_owned() }),
-            ("ring", |one| one.ring_frames.to_string()),
+            ("ring", |one| one.counters.ring_frames.to_string()),
             ("promised", |one| one.promised.to_string()),
-            ("received", |one| format!("{} ({})", one.received, Size(one.received_bytes))),
-            ("sent", |one| format!("{} ({})", one.sent, Size(one.sent_bytes))),
-            ("dropped", |one| one.dropped.to_string()),
-            ("not sent", |one| one.send_failed.to_string()),
+            ("received", |one| {
+                format!("{} ({})", one.counters.received, Size(one.counters.received_bytes))
+            }),
+            ("sent", |one| format!("{} ({})", one.counters.sent, Size(one.counters.sent_bytes))),
+            ("dropped", |one| one.counters.dropped.to_string()),
+            ("not sent", |one| one.counters.send_failed.to_string()),
         ],
     )
 }
 
 /// What may be lost where more is promised than a ring holds.
 fn overcommitted(link: &Link) -> Option<String> {
-    (link.up && link.promised > link.ring_frames).then(|| {
+    (link.up && link.promised > link.counters.ring_frames).then(|| {
         format!(
             "interface {}: its exports promise to hold {} commands, and its receive ring holds {} frames: bursts of all initiators at once \
              lose some, which are sent again; {} were dropped so far (smaller buffers of the exports promise less)",
-            link.interface, link.promised, link.ring_frames, link.dropped
+            link.interface, link.promised, link.counters.ring_frames, link.counters.dropped
         )
     })
 }

@@ -1,31 +1,32 @@
-//! What lets a [`lab::Task`] of `bench` or `copy` work on a shard, as an internal client: through
-//! the machines that serve hosts.
+//! What lets a guest of the lab, sent by `bench` or `copy`, work on a shard, as an internal client:
+//! through the machines that serve hosts.
 //!
-//! At every change of a task's phase it reads the processor time, so that what a window cost is
-//! known to the turn. Units: nanoseconds. Errors: none; what requests came to is in the task.
+//! At every change of the guest's phase it reads the processor time, so that what a window cost is
+//! known to the turn. Units: nanoseconds. Errors: none; what requests came to is in the guest.
 
+use std::fmt::Debug;
 use std::sync::mpsc::Sender;
 
 use block::{Account, Buffer, Completion, Instant, Memory, Operation, ShardId, VolumeId};
-use lab::{Desk, Guest, Phase, Place, Task};
+use lab::{Desk, Guest, Phase, Place};
 use shard::{ClientContext, InternalClient};
 
 /// What a host of workloads tells the control thread.
 #[derive(Debug)]
-pub(crate) enum Told {
-    /// A task is in another phase.
+pub(crate) enum Told<G> {
+    /// A guest is in another phase.
     Phase(Reading),
-    /// A task is done.
-    Done(ShardId, Box<Task>),
+    /// A guest is done.
+    Done(ShardId, Box<G>),
 }
 
-/// What the clock and the processor said when a task changed its phase.
+/// What the clock and the processor said when a guest changed its phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) shard: ShardId,
     /// The phase that begins.
     pub(crate) phase: Phase,
-    /// The task's clock, which is the shard's read more often.
+    /// The guest's clock, which is the shard's read more often.
     pub(crate) now: Instant,
     /// Processor time of the shard's own thread so far.
     pub(crate) thread_ns: u64,
@@ -33,41 +34,41 @@ pub(crate) struct Reading {
     pub(crate) process_ns: u64,
 }
 
-/// A task on a shard.
+/// A guest on a shard.
 #[derive(Debug)]
-pub(crate) struct WorkloadHost {
+pub(crate) struct WorkloadHost<G> {
     /// `None` once it was handed back.
-    task: Option<Box<Task>>,
-    /// The task's places.
+    guest: Option<Box<G>>,
+    /// The guest's places.
     volumes: Vec<VolumeId>,
     phase: Phase,
-    told: Sender<Told>,
+    told: Sender<Told<G>>,
     /// The driver's time at the first turn, and when that was. The driver reads its clock once a
-    /// turn, and a disk that answers at once answers many times in a turn: to a task that measures,
+    /// turn, and a disk that answers at once answers many times in a turn: to a guest that measures,
     /// each round has its own time.
     clock: Option<(Instant, std::time::Instant)>,
     /// The time of this round, once it was read.
     now: Option<Instant>,
 }
 
-impl WorkloadHost {
-    pub(crate) fn new(task: Task, volumes: Vec<VolumeId>, told: Sender<Told>) -> WorkloadHost {
-        let task = Some(Box::new(task));
-        WorkloadHost { task, volumes, phase: Phase::New, told, clock: None, now: None }
+impl<G: Guest> WorkloadHost<G> {
+    pub(crate) fn new(guest: G, volumes: Vec<VolumeId>, told: Sender<Told<G>>) -> Self {
+        let guest = Some(Box::new(guest));
+        WorkloadHost { guest, volumes, phase: Phase::New, told, clock: None, now: None }
     }
 
     fn work(
         &mut self,
         context: &mut ClientContext<'_>,
-        work: impl FnOnce(&mut Task, &mut Below<'_, '_>),
+        work: impl FnOnce(&mut G, &mut Below<'_, '_>),
     ) {
-        let Some(task) = &mut self.task else { return };
+        let Some(guest) = &mut self.guest else { return };
         let now = *self.now.get_or_insert_with(|| {
             let start = || (context.now, std::time::Instant::now());
             let (base, since) = *self.clock.get_or_insert_with(start);
             base + since.elapsed()
         });
-        work(task, &mut Below { now, volumes: &self.volumes, context });
+        work(guest, &mut Below { now, volumes: &self.volumes, context });
     }
 
     #[cold]
@@ -78,9 +79,9 @@ impl WorkloadHost {
         // Nobody listens any more only while the process ends.
         let _ = self.told.send(Told::Phase(reading));
         if self.phase == Phase::Done
-            && let Some(task) = self.task.take()
+            && let Some(guest) = self.guest.take()
         {
-            let _ = self.told.send(Told::Done(shard, task));
+            let _ = self.told.send(Told::Done(shard, guest));
         }
     }
 }
@@ -91,21 +92,21 @@ fn thread_time_ns() -> u64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-impl InternalClient for WorkloadHost {
+impl<G: Guest + Debug + Send> InternalClient for WorkloadHost<G> {
     #[inline]
     fn handle_completion(&mut self, completion: Completion, context: &mut ClientContext<'_>) {
         let Completion { ticket, outcome, buffer, .. } = completion;
-        self.work(context, |task, below| {
-            task.handle_completion(below, ticket.slot, outcome, buffer);
+        self.work(context, |guest, below| {
+            guest.handle_completion(below, ticket.slot, outcome, buffer);
         });
     }
 
     fn handle_turn(&mut self, context: &mut ClientContext<'_>) {
         let mut now = context.now;
         let mut phase = self.phase;
-        self.work(context, |task, below| {
-            task.handle_turn(below);
-            (now, phase) = (below.now, task.phase());
+        self.work(context, |guest, below| {
+            guest.handle_turn(below);
+            (now, phase) = (below.now, guest.phase());
         });
         self.now = None;
         if phase != self.phase {
@@ -115,15 +116,15 @@ impl InternalClient for WorkloadHost {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.task.as_ref().and_then(|task| task.poll_timeout())
+        self.guest.as_ref().and_then(|guest| guest.poll_timeout())
     }
 
     fn is_over(&self) -> bool {
-        self.task.is_none()
+        self.guest.is_none()
     }
 }
 
-/// The volumes of a shard, as a task sees them.
+/// The volumes of a shard, as a guest sees them.
 struct Below<'a, 'b> {
     now: Instant,
     volumes: &'a [VolumeId],

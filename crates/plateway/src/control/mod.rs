@@ -26,5 +26,5 @@ mod table;
 pub(crate) use client::{Client, ClientError};
 pub(crate) use server::{Answering, Ask, Reply};
 pub(crate) use socket::ControlSocket;
-pub(crate) use status::{Changes, Status, counted};
+pub(crate) use status::{Changes, Keyed, Status, counted};
 pub(crate) use table::{table, table_of};

@@ -2,11 +2,19 @@
 //! and rename none.
 //!
 //! Units: bytes, nanoseconds and counts, as the names end. Counters begin with the object, and are
-//! sums over shards.
+//! sums over shards; their keys and meanings stand where they are counted ([`Keyed`]).
 
 use std::collections::BTreeMap;
+use std::iter::Sum;
+use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
+use contract::Counters;
+use contract::counters::Counter;
+use reactor::{LinkCounters, ShardStats};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use shard::report::{PoolCounters, ShardCounters};
+use volume::gate::RequestCounters;
 
 use crate::protocols::ProtocolStatus;
 
@@ -42,10 +50,8 @@ pub(crate) struct Status {
     pub(crate) misfits: BTreeMap<String, u64>,
     /// Connections of hosts.
     pub(crate) connections: Vec<Connection>,
-    /// Connections since the start.
-    pub(crate) accepted: u64,
-    /// Connections that were closed because their peer broke the protocol or a time limit.
-    pub(crate) misbehaved: u64,
+    #[serde(flatten)]
+    pub(crate) counters: Keyed<ShardCounters>,
     /// Connections that a bound refused.
     pub(crate) refused: u64,
     pub(crate) volumes: Vec<Volume>,
@@ -59,16 +65,8 @@ pub(crate) struct Status {
 pub(crate) struct Memory {
     /// `memory` of the configuration.
     pub(crate) budget_bytes: u64,
-    /// Of the pools of all shards.
-    pub(crate) pool_bytes: u64,
-    /// Lent out now.
-    pub(crate) pool_used_bytes: u64,
-    /// The most of each shard at once, added up.
-    pub(crate) pool_used_max_bytes: u64,
-    /// How often somebody had to wait for memory.
-    pub(crate) waits: u64,
-    /// Connections that wait for memory now.
-    pub(crate) waiting: u64,
+    #[serde(flatten)]
+    pub(crate) pool: Keyed<PoolCounters>,
     /// What sockets may make the kernel hold at most, of `max_connections` connections; none where
     /// the system does not let it be bounded.
     pub(crate) sockets_max_bytes: Option<u64>,
@@ -106,29 +104,13 @@ pub(crate) struct Link {
     pub(crate) mtu: Option<u32>,
     /// How frames come: `packet ring` or `xdp`; `-` while it is down.
     pub(crate) method: String,
-    /// Frames that its receive rings hold, of all shards together.
-    pub(crate) ring_frames: u64,
     /// Commands that exports on it say they hold: where these are more than the ring's frames, a
     /// burst of all initiators loses some.
     pub(crate) promised: u64,
     /// Exports on it, or remote disks.
     pub(crate) uses: u64,
-    /// Frames.
-    pub(crate) received: u64,
-    /// Of these frames.
-    pub(crate) received_bytes: u64,
-    /// Frames.
-    pub(crate) sent: u64,
-    /// Of these frames.
-    pub(crate) sent_bytes: u64,
-    /// Frames that the kernel dropped because a ring was full.
-    pub(crate) dropped: u64,
-    /// Frames cut short, or with a tag that is not 802.1Q.
-    pub(crate) unreadable: u64,
-    /// Frames that could not be sent.
-    pub(crate) send_failed: u64,
-    /// How often frames waited for room in the send buffer.
-    pub(crate) send_waits: u64,
+    #[serde(flatten)]
+    pub(crate) counters: Keyed<LinkCounters>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -140,22 +122,6 @@ pub(crate) struct Connection {
     /// The shard that it is on.
     pub(crate) shard: u16,
     pub(crate) pool_bytes: u64,
-}
-
-/// What went through.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Counters {
-    /// Requests.
-    pub(crate) reads: u64,
-    /// Requests that change data.
-    pub(crate) writes: u64,
-    /// Of disks: those that were really made.
-    pub(crate) flushes: u64,
-    pub(crate) read_bytes: u64,
-    /// Written.
-    pub(crate) write_bytes: u64,
-    /// Requests that did not end well.
-    pub(crate) errors: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -174,8 +140,7 @@ pub(crate) struct Volume {
     /// Who may use it alone, if it is held.
     #[serde(default)]
     pub(crate) reservation: Option<Reservation>,
-    /// What went through.
-    pub(crate) counters: Counters,
+    pub(crate) counters: Keyed<RequestCounters>,
 }
 
 /// The reservation of a volume that is held.
@@ -211,8 +176,10 @@ pub(crate) struct Disk {
     pub(crate) access: String,
     /// How the connection of a remote disk is.
     pub(crate) remote: Option<String>,
-    /// What went through.
-    pub(crate) counters: Counters,
+    /// What the initiators of a remote disk counted, where they do.
+    #[serde(default)]
+    pub(crate) remote_counters: BTreeMap<String, u64>,
+    pub(crate) counters: Keyed<RequestCounters>,
 }
 
 /// What a shard has done.
@@ -220,15 +187,8 @@ pub(crate) struct Disk {
 pub(crate) struct Work {
     /// Its number.
     pub(crate) shard: u16,
-    /// Turns of its loop.
-    pub(crate) turns: u64,
-    pub(crate) system_calls: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) sent_bytes: u64,
-    /// Received straight into block buffers.
-    pub(crate) direct_bytes: u64,
-    /// Connections now.
-    pub(crate) connections: u64,
+    #[serde(flatten)]
+    pub(crate) counters: Keyed<ShardStats>,
 }
 
 /// Steps that were, or would be, carried out.
@@ -240,11 +200,107 @@ pub(crate) struct Changes {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Counters under the keys that are their names. What another version does not tell is 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keyed<T>(pub(crate) T);
+
+impl<T: Counters + Sum> Keyed<T> {
+    /// Those of all shards, added up.
+    pub(crate) fn sum(all: impl Iterator<Item = T>) -> Self {
+        Self(all.sum())
+    }
+}
+
+impl<T> Deref for Keyed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Counters> Serialize for Keyed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.each().map(|(counter, value)| (counter.name, value)))
+    }
+}
+
+impl<'de, T: Counters> Deserialize<'de> for Keyed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys = BTreeMap::<String, Value>::deserialize(deserializer)?;
+        let mut counters = T::default();
+        for (counter, value) in T::LIST.iter().zip(counters.values_mut()) {
+            *value = keys.get(counter.name).and_then(Value::as_u64).unwrap_or(0);
+        }
+        Ok(Self(counters))
+    }
+}
+
 /// Counters of all shards added up; those that are 0 say nothing.
-pub(crate) fn counted(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+pub(crate) fn counted(all: impl Iterator<Item = (&'static Counter, u64)>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
-    for (name, count) in all.filter(|(_, count)| *count > 0) {
-        *sums.entry(name.to_owned()).or_default() += count;
+    for (counter, count) in all.filter(|(_, count)| *count > 0) {
+        *sums.entry(counter.name.to_owned()).or_default() += count;
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_stand_among_the_other_keys_and_are_read_back() {
+        let counters = PoolCounters { pool_bytes: 4096, waits: 3, ..PoolCounters::default() };
+        let memory = Memory { budget_bytes: 8192, pool: Keyed(counters), sockets_max_bytes: None };
+        let json = r#"{"budget_bytes":8192,"pool_bytes":4096,"pool_used_bytes":0,"pool_used_max_bytes":0,"waits":3,"waiting":0,"sockets_max_bytes":null}"#;
+        assert_eq!(serde_json::to_string(&memory).expect("JSON"), json);
+        let read: Memory = serde_json::from_str(json).expect("a memory");
+        assert_eq!((read.budget_bytes, *read.pool), (8192, counters));
+    }
+
+    #[test]
+    fn what_another_version_counts_is_passed_over_and_what_it_does_not_is_0() {
+        let json = r#"{"shard":3,"turns":7,"from_the_future":[1]}"#;
+        let work: Work = serde_json::from_str(json).expect("a shard's work");
+        assert_eq!(
+            (work.shard, *work.counters),
+            (3, ShardStats { turns: 7, ..ShardStats::default() })
+        );
+    }
+
+    /// The keys that monitoring reads since the first version, and where.
+    #[test]
+    fn keys_stay() {
+        let status = Status {
+            links: vec![Link::default()],
+            volumes: vec![Volume::default()],
+            disks: vec![Disk::default()],
+            work: vec![Work::default()],
+            ..Status::default()
+        };
+        let status = serde_json::to_value(&status).expect("JSON");
+        let counters = ["reads", "writes", "flushes", "read_bytes", "write_bytes", "errors"];
+        for (at, keys) in [
+            (
+                "",
+                &["accepted", "misbehaved", "refused", "misfits", "aoe_counters", "aoe_drops"][..],
+            ),
+            (
+                "/memory",
+                &["pool_bytes", "pool_used_bytes", "pool_used_max_bytes", "waits", "waiting"],
+            ),
+            ("/links/0", &["ring_frames", "received", "received_bytes", "sent", "sent_bytes"]),
+            ("/links/0", &["dropped", "unreadable", "send_failed", "send_waits"]),
+            ("/volumes/0/counters", &counters),
+            ("/disks/0/counters", &counters),
+            ("/work/0", &["turns", "system_calls", "received_bytes", "sent_bytes", "direct_bytes"]),
+            ("/work/0", &["shard", "connections"]),
+        ] {
+            let object = status.pointer(at).expect(at);
+            for key in keys {
+                assert!(object.get(key).is_some(), "{at}/{key} is gone: {object}");
+            }
+        }
+    }
 }

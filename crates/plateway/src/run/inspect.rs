@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use block::PAGE_SIZE;
-use contract::{Cache, LinkId, ListenerId};
+use contract::{Cache, Counters, LinkId, ListenerId};
 use reactor::disk::Access;
-use reactor::{LinkStats, look_at_interface};
+use reactor::look_at_interface;
 use shard::{Protocol, Report};
-use volume::gate::{Counters, Health};
+use volume::gate::Health;
 use wire::ethernet::MacAddress;
 
 use super::error::RunError;
@@ -18,8 +18,8 @@ use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
 use crate::config::link::Ethernet;
 use crate::config::thing::Configured;
-use crate::control::counted;
 use crate::control::status::{self, Status};
+use crate::control::{Keyed, counted};
 use crate::protocols::{ExportConfig, ProtocolStatus};
 
 impl Running {
@@ -45,8 +45,6 @@ impl Running {
         let handle = self.shards.handle();
         let stats = handle.stats();
         let server = &self.server;
-        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
-        let page = u64::from(PAGE_SIZE);
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -57,11 +55,7 @@ impl Running {
             cpu_ns: nanoseconds(handle.processor_time()),
             memory: status::Memory {
                 budget_bytes: server.memory_bytes,
-                pool_bytes: sum(|report| report.pool.pages.into()) * page,
-                pool_used_bytes: sum(|report| report.pool.used.into()) * page,
-                pool_used_max_bytes: sum(|report| report.pool.used_max.into()) * page,
-                waits: sum(|report| report.pool.refusals),
-                waiting: sum(|report| report.pool.waiting as u64),
+                pool: Keyed::sum(reports.iter().map(|report| report.pool)),
                 sockets_max_bytes: reactor::buffer_bound()
                     .map(|bound| 2 * u64::from(bound) * u64::from(server.connections_max)),
             },
@@ -70,23 +64,13 @@ impl Running {
             links: self.link_statuses(),
             misfits: counted(reports.iter().flat_map(|report| report.misfits.each())),
             connections: self.connections(&reports),
-            accepted: sum(|report| report.accepted),
-            misbehaved: sum(|report| report.misbehaved),
+            counters: Keyed::sum(reports.iter().map(|report| report.counters)),
             refused: stats.iter().map(|shard| shard.refused).sum(),
             volumes: self.volume_statuses(&reports),
             disks: self.disks.values().map(|disk| self.disk_status(disk, &reports)).collect(),
-            work: stats
-                .iter()
-                .enumerate()
-                .map(|(shard, stats)| status::Work {
-                    shard: shard as u16,
-                    turns: stats.turns,
-                    system_calls: stats.system_calls,
-                    received_bytes: stats.bytes_in,
-                    sent_bytes: stats.bytes_out,
-                    direct_bytes: stats.bytes_direct,
-                    connections: stats.connections,
-                })
+            work: (0..)
+                .zip(stats)
+                .map(|(shard, stats)| status::Work { shard, counters: Keyed(stats) })
                 .collect(),
         })
     }
@@ -105,7 +89,6 @@ impl Running {
             .map(|(ethernet, link)| (ethernet, link.id, "imports", link.disks.len() as u64, 0));
         let one = |(name, id, used_for, uses, promised): (&Ethernet, LinkId, &str, u64, u64)| {
             let mine = || stats.iter().filter(|one| one.link == id);
-            let sum = |of: fn(&LinkStats) -> u64| mine().map(of).sum::<u64>();
             let facts = look_at_interface(&name.interface).ok();
             status::Link {
                 interface: name.interface.clone(),
@@ -115,17 +98,9 @@ impl Running {
                 mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
                 mtu: facts.map(|facts| facts.mtu),
                 method: mine().next().map_or("-", |one| one.method).to_owned(),
-                ring_frames: sum(|one| one.ring_frames.into()),
                 promised,
                 uses,
-                received: sum(|one| one.received),
-                received_bytes: sum(|one| one.received_bytes),
-                sent: sum(|one| one.sent),
-                sent_bytes: sum(|one| one.sent_bytes),
-                dropped: sum(|one| one.dropped),
-                unreadable: sum(|one| one.unreadable),
-                send_failed: sum(|one| one.send_failed),
-                send_waits: sum(|one| one.send_waits),
+                counters: Keyed::sum(mine().map(|one| one.counters)),
             }
         };
         exports.chain(imports).map(one).collect()
@@ -166,7 +141,7 @@ impl Running {
                 uuid: volume.uuid.to_string(),
                 problem: self.problem(volume),
                 reservation: reservation_of(volume.id, reports),
-                counters: added(counters),
+                counters: Keyed::sum(counters),
             }
         };
         self.volumes.iter().map(one).collect()
@@ -177,16 +152,16 @@ impl Running {
             reports.iter().flat_map(|report| &report.disks).filter(|report| report.disk == disk.id)
         };
         let health = mine().map(|report| report.health).max().unwrap_or(Health::Well);
-        let remote = reports
-            .iter()
-            .enumerate()
-            .flat_map(|(shard, report)| report.imports.iter().map(move |import| (shard, import)))
-            .filter(|(_, import)| import.disk == disk.id)
-            .map(|(shard, import)| {
-                let state = self.shards.event_log().with_links(&import.state);
-                format!("shard {shard}: {state}")
-            })
-            .collect::<Vec<_>>();
+        let imports = || {
+            let all = reports.iter().enumerate();
+            all.flat_map(|(shard, report)| report.imports.iter().map(move |one| (shard, one)))
+                .filter(|(_, import)| import.disk == disk.id)
+        };
+        let remote = imports().map(|(shard, import)| {
+            let state = self.shards.event_log().with_links(&import.state);
+            format!("shard {shard}: {state}")
+        });
+        let remote: Vec<_> = remote.collect();
         let access = match disk.local.as_ref().map(|local| local.access()) {
             Some(Some(Access::Direct)) => "direct",
             Some(Some(Access::Cached)) => "cached",
@@ -215,7 +190,8 @@ impl Running {
             physical_block: disk.facts.physical_block,
             access: access.to_owned(),
             remote: (!remote.is_empty()).then(|| remote.join("; ")),
-            counters: added(mine().map(|report| report.counters)),
+            remote_counters: counted(imports().flat_map(|(_, import)| import.counters.clone())),
+            counters: Keyed::sum(mine().map(|report| report.counters)),
         }
     }
 }
@@ -230,17 +206,6 @@ fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,
         connections_max: one.config.connections_max,
     }
-}
-
-fn added(all: impl Iterator<Item = Counters>) -> status::Counters {
-    all.fold(status::Counters::default(), |sum, one| status::Counters {
-        reads: sum.reads + one.reads,
-        writes: sum.writes + one.writes,
-        flushes: sum.flushes + one.flushes,
-        read_bytes: sum.read_bytes + one.read_bytes,
-        write_bytes: sum.write_bytes + one.write_bytes,
-        errors: sum.errors + one.errors,
-    })
 }
 
 fn nanoseconds(time: std::time::Duration) -> u64 {

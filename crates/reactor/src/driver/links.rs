@@ -276,6 +276,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.links.call.frames = frames;
         let spent = std::mem::replace(rest, kept);
         self.links.lists.push(spent);
+        self.hold_rest(held);
+    }
+
+    /// A batch waits for room for what is left of it, or all of it is done with.
+    fn hold_rest(&mut self, held: Held) {
         if held.rest.is_empty() {
             self.links.lists.push(held.rest);
             self.tell(Event::FramesSent { token: held.token, batch: held.batch });
@@ -288,7 +293,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn send_on(&mut self, link: LinkId, batch: &FrameBatch, frames: &[u32]) -> usize {
         let Some(name) = self.links.name(link) else { return frames.len() };
         let Some(slot) = name.socket else {
-            add(&name.counters.send_failed, frames.len() as u64);
+            add(&name.counters.cells.send_failed, frames.len() as u64);
             return frames.len();
         };
         let open = self.links.sockets.get_mut(slot).expect("a link's socket is there");
@@ -306,24 +311,24 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     open.stuck = None;
                     let bytes: u32 =
                         next[..count].iter().map(|n| batch.frames[*n as usize].len()).sum();
-                    add(&counters.sent, count as u64);
-                    add(&counters.sent_bytes, bytes.into());
+                    add(&counters.cells.sent, count as u64);
+                    add(&counters.cells.sent_bytes, bytes.into());
                     done += count;
                 }
                 Err(libc::EINTR) => {}
                 Err(libc::EAGAIN) => {
-                    add(&counters.send_waits, 1);
+                    add(&counters.cells.send_waits, 1);
                     self.wait_for_room(slot);
                     return done;
                 }
                 // The interface is down or gone: none of them leaves.
                 Err(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                    add(&counters.send_failed, (frames.len() - done) as u64);
+                    add(&counters.cells.send_failed, (frames.len() - done) as u64);
                     return frames.len();
                 }
                 // Longer than the MTU, or dropped by the interface's own queue.
                 Err(_) => {
-                    add(&counters.send_failed, 1);
+                    add(&counters.cells.send_failed, 1);
                     done += 1;
                 }
             }
@@ -408,13 +413,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             let Some(mut held) = self.links.held.pop_front() else { return };
             let before = held.rest.len();
             held.rest.retain(|number| held.batch.frames[*number as usize].link != link);
-            add(&counters.send_failed, (before - held.rest.len()) as u64);
-            if held.rest.is_empty() {
-                self.links.lists.push(held.rest);
-                self.tell(Event::FramesSent { token: held.token, batch: held.batch });
-            } else {
-                self.links.held.push_back(held);
-            }
+            add(&counters.cells.send_failed, (before - held.rest.len()) as u64);
+            self.hold_rest(held);
         }
     }
 }

@@ -56,7 +56,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             && let Some(buffer) = &mut connection.receive_buffer
         {
             let moved = self.receive_pool.stow(buffer);
-            add(&self.counters().bytes_moved, u64::from(moved));
+            add(&self.counters().moved_bytes, u64::from(moved));
             self.serve_line();
         }
     }
@@ -115,7 +115,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let op = Op::Receive { socket, into, length, drained };
         connection.asked = length;
         connection.input = Input::Receive;
-        add(&self.counters().bytes_moved, moved as u64);
+        add(&self.counters().moved_bytes, moved as u64);
         // SAFETY: the room is in the connection's buffer, which is neither given away nor changed while
         // `input` says Receive.
         unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
@@ -189,7 +189,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Input::Direct if result > 0 => {
                 connection.direct.as_mut().expect("it is under way").filled += result as u32;
                 self.count_received(result);
-                add(&self.counters().bytes_direct, result as u64);
+                add(&self.counters().direct_bytes, result as u64);
             }
             _ => {}
         }
@@ -216,7 +216,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     fn count_received(&self, bytes: i32) {
         let counters = self.counters();
-        add(&counters.bytes_in, bytes as u64);
+        add(&counters.received_bytes, bytes as u64);
         add(&counters.receives, 1);
     }
 

@@ -82,7 +82,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if !connection.spin.is_zero() && !closing {
             self.spin_until = self.spin_until.max(self.now + connection.spin);
         }
-        add(&self.counters().bytes_out, result as u64);
+        add(&self.counters().sent_bytes, result as u64);
         add(&self.counters().sends, 1);
         if finished {
             self.sent(slot);

@@ -5,59 +5,56 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use block::ShardId;
 use contract::LinkId;
 
 use super::{packet, xdp};
+use crate::stats::{set, shared_counters};
 
-/// What a link has carried on a shard so far. Bytes are those of whole frames, without check sequence.
+/// A link on a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
-    /// The link.
     pub link: LinkId,
-    /// Its interface.
     pub interface: String,
-    /// The shard.
     pub shard: ShardId,
-    /// Whether it is up.
     pub up: bool,
     /// How frames come: `packet ring` or `xdp`; `-` while it is down.
     pub method: &'static str,
-    /// Frames that the receive ring holds.
-    pub ring_frames: u32,
-    /// Frames that were shown to the machine.
-    pub received: u64,
-    /// Their bytes.
-    pub received_bytes: u64,
-    /// Frames that came cut short, or with a tag that is not 802.1Q.
-    pub unreadable: u64,
-    /// Frames that the kernel dropped, because the receive ring was full.
-    pub dropped: u64,
-    /// Frames that were handed to the kernel.
-    pub sent: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// Frames that were to be sent and could not: refused by the kernel, stuck for too long, or on a link that is down.
-    pub send_failed: u64,
-    /// How often frames waited for room in the socket's send buffer.
-    pub send_waits: u64,
+    pub counters: LinkCounters,
+}
+
+shared_counters! {
+    /// What a link has carried on a shard so far. Bytes are those of whole frames, without check
+    /// sequence.
+    pub struct LinkCounters in LinkCells {
+        /// Frames that the receive ring holds.
+        ring_frames: Frames now,
+        /// Frames that were shown to the machine.
+        received: Frames,
+        /// Bytes of frames that were shown to the machine.
+        received_bytes: Bytes,
+        /// Frames that came cut short, or with a tag that is not 802.1Q.
+        unreadable: Frames,
+        /// Frames that the kernel dropped, because the receive ring was full.
+        dropped: Frames,
+        /// Frames that were handed to the kernel.
+        sent: Frames,
+        /// Bytes of frames that were handed to the kernel.
+        sent_bytes: Bytes,
+        /// Frames that were to be sent and could not: refused by the kernel, stuck for too long, or
+        /// on a link that is down.
+        send_failed: Frames,
+        /// Times that frames waited for room in the socket's send buffer.
+        send_waits: Events,
+    }
 }
 
 /// The counters of a link on a shard. They outlive its sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) received: AtomicU64,
-    pub(crate) received_bytes: AtomicU64,
-    pub(crate) unreadable: AtomicU64,
-    pub(crate) dropped: AtomicU64,
-    pub(crate) sent: AtomicU64,
-    pub(crate) sent_bytes: AtomicU64,
-    pub(crate) send_failed: AtomicU64,
-    pub(crate) send_waits: AtomicU64,
-    ring_frames: AtomicU32,
+    pub(crate) cells: LinkCells,
     source: Mutex<Source>,
 }
 
@@ -84,20 +81,20 @@ pub(crate) enum Drops {
 impl Counters {
     /// Begins to count on other sockets.
     pub(crate) fn begin(&self, source: Source, ring_frames: u32) {
-        self.ring_frames.store(ring_frames, Relaxed);
+        set(&self.cells.ring_frames, ring_frames.into());
         *self.source() = source;
     }
 
     /// The sockets are about to be closed.
     pub(crate) fn end(&self) {
         self.take_drops();
-        self.ring_frames.store(0, Relaxed);
+        set(&self.cells.ring_frames, 0);
         *self.source() = Source::default();
     }
 
     /// Frames that the ring holds.
     pub(crate) fn ring_frames(&self) -> u32 {
-        self.ring_frames.load(Relaxed)
+        self.cells.look().ring_frames as u32
     }
 
     /// Adds up what the kernel has dropped since it was last asked.
@@ -112,7 +109,7 @@ impl Counters {
                 all.saturating_sub(std::mem::replace(&mut source.seen, all))
             }
         };
-        self.dropped.fetch_add(dropped, Relaxed);
+        self.cells.dropped.fetch_add(dropped, Relaxed);
     }
 
     /// A look at all of them; each is right by itself.
@@ -125,15 +122,7 @@ impl Counters {
             shard,
             up: method.is_some(),
             method: method.unwrap_or("-"),
-            ring_frames: self.ring_frames(),
-            received: self.received.load(Relaxed),
-            received_bytes: self.received_bytes.load(Relaxed),
-            unreadable: self.unreadable.load(Relaxed),
-            dropped: self.dropped.load(Relaxed),
-            sent: self.sent.load(Relaxed),
-            sent_bytes: self.sent_bytes.load(Relaxed),
-            send_failed: self.send_failed.load(Relaxed),
-            send_waits: self.send_waits.load(Relaxed),
+            counters: self.cells.look(),
         }
     }
 

@@ -31,7 +31,7 @@ use std::io;
 
 use contract::Intake;
 
-pub use counters::LinkStats;
+pub use counters::{LinkCounters, LinkStats};
 
 /// Which frames of which interface a link takes, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -98,9 +98,9 @@ impl LinkSocket {
             Way::Xdp(xdp) => xdp.receive(most, |frame| count_and_show(frame.tag, frame.bytes)),
         };
         if count > 0 {
-            add(&self.counters.received, frames);
-            add(&self.counters.received_bytes, bytes_in);
-            add(&self.counters.unreadable, u64::from(count) - frames);
+            add(&self.counters.cells.received, frames);
+            add(&self.counters.cells.received_bytes, bytes_in);
+            add(&self.counters.cells.unreadable, u64::from(count) - frames);
         }
         count
     }

@@ -212,22 +212,9 @@ impl ShardMemory {
     pub fn iovecs_mut(&mut self, buffer: &mut Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
-            assert!(
-                !segment.page.is_leased(),
-                "page {} is leased and cannot be filled",
-                segment.page.number()
-            );
+            check_private(segment.page);
         }
         self.iovecs(buffer, at, length, into);
-    }
-
-    /// Where byte `at` of the buffer lies, and how many bytes follow it in its page and in the buffer. For a receive into one run.
-    /// `None` beyond the end.
-    pub fn run_at(&self, buffer: &Buffer, at: u32) -> Option<(*mut u8, u32)> {
-        let left = buffer.len().checked_sub(at).filter(|left| *left > 0)?;
-        let segment = buffer.segments(at, left).next()?;
-        // SAFETY: a segment lies within its page.
-        Some((unsafe { self.at(segment.page, segment.offset) }, segment.length))
     }
 
     /// The first byte of the buffer that is not zero.
@@ -389,11 +376,7 @@ impl Memory for ShardMemory {
         let length = u32::try_from(bytes.len()).expect("more bytes than a buffer holds");
         let mut rest = bytes;
         for segment in buffer.segments(at, length) {
-            assert!(
-                !segment.page.is_leased(),
-                "page {} is leased and cannot change",
-                segment.page.number()
-            );
+            check_private(segment.page);
             let (part, tail) = rest.split_at(segment.length as usize);
             // SAFETY: the page is private to the buffer, which we borrow mutably; the segment lies within it, is as long as `part`, and `part` is
             // somebody else's memory because nobody else can see the page.
@@ -419,11 +402,7 @@ impl Memory for ShardMemory {
     fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32) {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
-            assert!(
-                !segment.page.is_leased(),
-                "page {} is leased and cannot change",
-                segment.page.number()
-            );
+            check_private(segment.page);
             // SAFETY: the page is private to the buffer, which we borrow mutably, and the segment lies within it.
             unsafe {
                 self.at(segment.page, segment.offset).write_bytes(0, segment.length as usize);
@@ -491,6 +470,12 @@ unsafe fn stream(into: *mut u8, from: &[u8]) {
     unsafe {
         into.copy_from_nonoverlapping(from.as_ptr(), from.len());
     }
+}
+
+/// Panics where others see the page too: its bytes must not change.
+#[inline]
+fn check_private(page: PageId) {
+    assert!(!page.is_leased(), "page {} is leased and cannot change", page.number());
 }
 
 /// Orders what [`stream`] wrote before everything that follows: the compiler's and processor's memory model do not cover such stores.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use aoe::target::{Ask, Context, Counters, Drops, Target, Traffic};
+use aoe::target::{Ask, Context, Drops, Target, TargetCounters, Traffic};
 use aoe::{Control, ExportId};
 use block::{ShardId, VolumeId};
 use reservation::replica::{Message, Outbox, Replicas};
@@ -17,12 +17,8 @@ use crate::machine;
 /// How AoE is on a shard.
 #[derive(Clone, Debug, Default)]
 pub struct AoeReport {
-    /// What the target did.
-    pub counters: Counters,
-    /// What it dropped, and why.
+    pub counters: TargetCounters,
     pub drops: Drops,
-    /// Bytes that are held to know repeated writes.
-    pub repeat_bytes: usize,
     /// What went through each export on this shard, by number.
     pub exports: Vec<(ExportId, Traffic)>,
 }
@@ -113,7 +109,6 @@ impl AoeTarget {
         AoeReport {
             counters: self.target.counters(),
             drops: *self.target.drops(),
-            repeat_bytes: self.target.repeat_bytes(),
             exports: self.exports.iter().filter_map(traffic).collect(),
         }
     }

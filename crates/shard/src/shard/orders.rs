@@ -4,14 +4,14 @@
 //! An order is answered exactly once, most at once; those that wait for something to drain are
 //! [`Pending`].
 
-use block::{Instant, Memory, ShardId, Slot, VolumeId};
+use block::{Instant, Memory, PAGE_SIZE, ShardId, Slot, VolumeId};
 use contract::{Effect, SessionEnd};
 
 use super::{Place, Shard};
 use crate::imports::Import;
 use crate::mail::{Answer, Mail, News, Order};
 use crate::protocols::ExportKey;
-use crate::report::{ConnectionReport, DiskReport, PoolReport, Report};
+use crate::report::{ConnectionReport, DiskReport, PoolCounters, Report};
 
 /// An order that is answered later.
 #[derive(Debug)]
@@ -168,9 +168,8 @@ impl Shard {
                 pages: place.session.pages(),
             })
         };
-        let mut served = self.served;
-        self.places.iter().for_each(|(_, place)| served.add(place.session.counters()));
-        let mut report = Report {
+        let page = u64::from(PAGE_SIZE);
+        Report {
             connections: self.places.iter().filter_map(|(_, place)| connection(place)).collect(),
             disks: self.disks(),
             volumes: self
@@ -181,23 +180,19 @@ impl Shard {
                     Some((volume, self.volumes.counters(volume)?))
                 })
                 .collect(),
-            pool: PoolReport {
-                pages: self.pool.total(),
-                used: self.pool.used(),
-                used_max: self.pool.used_max(),
-                refusals: self.pool.refusals(),
-                waiting: self.line.len(),
+            pool: PoolCounters {
+                pool_bytes: u64::from(self.pool.total()) * page,
+                pool_used_bytes: u64::from(self.pool.used()) * page,
+                pool_used_max_bytes: u64::from(self.pool.used_max()) * page,
+                waits: self.pool.refusals(),
+                waiting: self.line.len() as u64,
             },
-            accepted: self.accepted,
-            misbehaved: self.misbehaved,
-            served,
+            counters: self.counters,
             imports: self.imports.report(),
             misfits: self.frames.links.misfits,
             reservations: self.reservations.report(),
-            ..Report::default()
-        };
-        self.protocols.report(&mut report);
-        report
+            protocols: self.protocols.report(self.places.iter().map(|(_, place)| &place.session)),
+        }
     }
 
     fn disks(&self) -> Vec<DiskReport> {

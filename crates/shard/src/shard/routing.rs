@@ -253,7 +253,7 @@ impl Shard {
             }
             self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
             if place.session.is_gone() && place.socket.is_none() {
-                self.served.add(place.session.counters());
+                self.protocols.count_ended(&place.session);
                 self.places.remove(slot);
             }
         }

@@ -19,7 +19,7 @@ mod work;
 use std::collections::BTreeMap;
 
 use block::Random;
-use contract::Machine;
+use contract::{Machine, counters};
 use testkit::nvme::host::{Fault, Heard};
 use testkit::oracle::WriteId;
 use wire::nvme::fabrics::{
@@ -65,41 +65,27 @@ pub struct Manners {
     pub strict: bool,
 }
 
-/// What a raw host did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deeds {
-    /// Commands that were answered.
-    pub answered: u64,
-    /// Fused pairs that wrote.
-    pub swaps: u64,
-    /// Fused pairs whose compare failed.
-    pub miscompares: u64,
-    /// Aborts that succeeded.
-    pub aborts: u64,
-    /// Resets that were answered.
-    pub resets: u64,
-    /// Commands that were under way at a reset.
-    pub reset_commands: u64,
-    /// Shutdowns that were completed.
-    pub shutdowns: u64,
-    /// Times that it cut a connection.
-    pub losses: u64,
-    /// R2Ts.
-    pub grants: u64,
-}
-
-impl Deeds {
-    /// Adds what another raw host did.
-    pub fn add(&mut self, other: &Deeds) {
-        self.answered += other.answered;
-        self.swaps += other.swaps;
-        self.miscompares += other.miscompares;
-        self.aborts += other.aborts;
-        self.resets += other.resets;
-        self.reset_commands += other.reset_commands;
-        self.shutdowns += other.shutdowns;
-        self.losses += other.losses;
-        self.grants += other.grants;
+counters! {
+    /// What a raw host did.
+    pub struct Deeds {
+        /// Commands that were answered.
+        answered: Operations,
+        /// Fused pairs that wrote.
+        swaps: Operations,
+        /// Fused pairs whose compare failed.
+        miscompares: Operations,
+        /// Aborts that succeeded.
+        aborts: Operations,
+        /// Resets that were answered.
+        resets: Operations,
+        /// Commands that were under way at a reset.
+        reset_commands: Operations,
+        /// Shutdowns that were completed.
+        shutdowns: Operations,
+        /// Times that it cut a connection.
+        losses: Events,
+        /// R2Ts.
+        grants: Events,
     }
 }
 

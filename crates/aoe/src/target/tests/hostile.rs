@@ -102,7 +102,7 @@ fn a_flood_of_forged_stations_leaves_nothing_behind() {
         world.sent.clear();
     }
     assert_eq!(world.target.in_flight(), before);
-    assert_eq!(world.target.repeat_bytes(), 0);
+    assert_eq!(world.target.counters().repeat_bytes, 0);
     world.is_clean();
 }
 

@@ -203,7 +203,7 @@ fn a_copy_of_a_slow_write_is_known_from_its_end_on() {
     world.come(&trim);
     world.run();
     world.pass(Duration::from_secs(10));
-    assert_eq!(world.target.repeat_bytes(), 0);
+    assert_eq!(world.target.counters().repeat_bytes, 0);
     world.answer_below(0, Outcome::Done);
     world.answer_below(0, Outcome::Done);
     assert_eq!(tags(world.take()), [1, 2]);

@@ -413,7 +413,7 @@ impl Connection {
         let fits = reply.data.len() <= host_length;
         let status = if fits { reply.status } else { Status::INVALID_SGL_LENGTH.with_dnr() };
         if fits && !reply.data.is_empty() {
-            self.counters.data_out += u64::from(reply.data.len());
+            self.counters.sent_bytes += u64::from(reply.data.len());
             self.outbox.push_reply_data(reply.command_id, &reply.data, self.digests);
         }
         self.answer_with(reply.command_id, status, reply.result);

@@ -56,7 +56,7 @@ impl Connection {
     /// What a read asked for goes to the host, and with it the answer.
     #[inline]
     pub(super) fn send_read(&mut self, command_id: u16, buffer: Buffer, ctx: &mut Context<'_>) {
-        self.counters.data_out += u64::from(buffer.len());
+        self.counters.sent_bytes += u64::from(buffer.len());
         // SUCCESS stands for the response capsule, but would leave SQHD untold where the host
         // counts on it.
         let success = self.state.queue().is_some_and(|queue| queue.view.flow_control_off);

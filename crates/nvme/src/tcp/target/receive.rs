@@ -148,7 +148,7 @@ impl Connection {
             direct.length,
             direct.token
         );
-        self.counters.data_in += u64::from(direct.length);
+        self.counters.received_bytes += u64::from(direct.length);
         part.left = 0;
         let data = self.slots.incoming(slot).expect("whoever lent its buffer still takes data");
         data.buffer = direct.buffer;
@@ -306,7 +306,7 @@ impl Connection {
             return Ok(Step::Pause);
         }
         self.counters.commands += 1;
-        self.counters.data_in += u64::from(head.data_length);
+        self.counters.received_bytes += u64::from(head.data_length);
         if !self.intake.reserved.is_empty() {
             self.give_reserved(ctx);
         }
@@ -372,7 +372,7 @@ impl Connection {
         let at = part.start + part.length - part.left;
         ctx.memory.write(&mut data.buffer, at, &bytes[..count]);
         data.since = Some(ctx.now);
-        self.counters.data_in += count as u64;
+        self.counters.received_bytes += count as u64;
         part.left -= count as u32;
         if part.left > 0 {
             self.intake.stream = Stream::Data(part);

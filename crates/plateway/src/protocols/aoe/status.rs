@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use ::aoe::ExportId;
 use ::aoe::target::Traffic;
 use comfy_table::Table;
+use contract::Counters;
 use serde::{Deserialize, Serialize};
 use shard::Report;
 
 use crate::config::link::Ethernet;
 use crate::config::size::Size;
-use crate::control::{counted, table_of};
+use crate::control::{Keyed, counted, table_of};
 use crate::run::Running;
 
 /// The keys stay: later versions add some and rename none.
@@ -40,32 +41,17 @@ struct Export {
     hosts: String,
     /// Commands that it says it holds.
     buffers: u16,
-    /// Commands.
-    reads: u64,
-    /// Commands.
-    writes: u64,
-    read_bytes: u64,
-    /// Written.
-    write_bytes: u64,
-    /// Commands beyond `buffers`, which were dropped.
-    over_buffers: u64,
+    #[serde(flatten)]
+    traffic: Keyed<Traffic>,
 }
 
 impl Status {
     pub(crate) fn of(running: &Running, reports: &[Report]) -> Self {
-        let mut traffic: BTreeMap<ExportId, Traffic> = BTreeMap::new();
-        for (id, one) in reports.iter().flat_map(|report| &report.aoe.exports) {
-            let sum = traffic.entry(*id).or_default();
-            sum.reads += one.reads;
-            sum.writes += one.writes;
-            sum.read_bytes += one.read_bytes;
-            sum.write_bytes += one.write_bytes;
-            sum.over_buffers += one.over_buffers;
-        }
+        let all = || reports.iter().map(|report| &report.protocols.aoe);
         let exports = running.exports().filter_map(|open| {
             let config = open.config.as_aoe()?;
-            let Traffic { reads, writes, read_bytes, write_bytes, over_buffers } =
-                traffic.get(&ExportId(open.number)).copied().unwrap_or_default();
+            let number = ExportId(open.number);
+            let traffic = all().flat_map(|one| &one.exports).filter(|(id, _)| *id == number);
             let links: Vec<&Ethernet> = running.ethernets(&config.links).collect();
             Some(Export {
                 shelf: config.address.shelf,
@@ -75,14 +61,9 @@ impl Status {
                 volume: config.volume.clone(),
                 hosts: config.hosts.to_string(),
                 buffers: config.buffers,
-                reads,
-                writes,
-                read_bytes,
-                write_bytes,
-                over_buffers,
+                traffic: Keyed::sum(traffic.map(|(_, traffic)| *traffic)),
             })
         });
-        let all = || reports.iter().map(|report| &report.aoe);
         Self {
             aoe_exports: exports.collect(),
             aoe_counters: counted(all().flat_map(|one| one.counters.each())),
@@ -102,11 +83,11 @@ impl Status {
                 ("volume", |one| one.volume.clone()),
                 ("hosts", |one| one.hosts.clone()),
                 ("buffers", |one| one.buffers.to_string()),
-                ("reads", |one| one.reads.to_string()),
-                ("writes", |one| one.writes.to_string()),
-                ("read", |one| Size(one.read_bytes).to_string()),
-                ("written", |one| Size(one.write_bytes).to_string()),
-                ("over buffers", |one| one.over_buffers.to_string()),
+                ("reads", |one| one.traffic.reads.to_string()),
+                ("writes", |one| one.traffic.writes.to_string()),
+                ("read", |one| Size(one.traffic.read_bytes).to_string()),
+                ("written", |one| Size(one.traffic.write_bytes).to_string()),
+                ("over buffers", |one| one.traffic.over_buffers.to_string()),
             ],
         );
         [("aoe exports", exports)]

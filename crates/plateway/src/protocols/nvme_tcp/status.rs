@@ -1,11 +1,14 @@
 //! What `status` says of NVMe: namespaces that hosts may see, and sessions of hosts.
 
+use std::collections::BTreeMap;
+
 use ::nvme::controllers::ControllerState;
 use comfy_table::Table;
+use contract::Counters;
 use serde::{Deserialize, Serialize};
 use shard::Report;
 
-use crate::control::table_of;
+use crate::control::{counted, table_of};
 use crate::run::Running;
 
 /// The keys stay: later versions add some and rename none.
@@ -15,6 +18,9 @@ pub(crate) struct Status {
     exports: Vec<Export>,
     /// Sessions of hosts.
     controllers: Vec<Controller>,
+    /// What all connections did, by the name of the counter; what was never counted is left out.
+    #[serde(default)]
+    nvme_counters: BTreeMap<String, u64>,
 }
 
 /// A namespace.
@@ -59,8 +65,8 @@ struct Controller {
 
 impl Status {
     pub(crate) fn of(running: &Running, reports: &[Report]) -> Self {
-        let reports = reports.iter().flat_map(|report| &report.controllers);
-        let controllers = reports.map(|report| Controller {
+        let all = || reports.iter().map(|report| &report.protocols.nvme);
+        let controllers = all().flat_map(|report| &report.controllers).map(|report| Controller {
             subsystem: report.subsystem.as_str().to_owned(),
             controller: report.controller,
             host: report.host.nqn.as_str().to_owned(),
@@ -92,7 +98,11 @@ impl Status {
                 hosts: export.hosts.to_string(),
             }
         });
-        Self { exports: exports.collect(), controllers }
+        Self {
+            exports: exports.collect(),
+            controllers,
+            nvme_counters: counted(all().flat_map(|report| report.sessions.each())),
+        }
     }
 
     pub(crate) fn tables(&self) -> [(&'static str, Table); 2] {
