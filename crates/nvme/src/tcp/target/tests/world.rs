@@ -346,6 +346,24 @@ impl World {
         self.send(link, &capsule);
     }
 
+    /// Sends a command; the one thing that is said to it.
+    pub(super) fn ask(&mut self, link: usize, command: Command) -> Said {
+        self.command(link, command);
+        self.said_one(link)
+    }
+
+    /// The same, with data in its capsule.
+    pub(super) fn ask_with(&mut self, link: usize, command: Command, data: &[u8]) -> Said {
+        self.command_with(link, command, data);
+        self.said_one(link)
+    }
+
+    /// Sends data for an R2T, `chunk` bytes a PDU; the one thing that is said to them.
+    pub(super) fn granted(&mut self, link: usize, r2t: &R2T, data: &[u8], chunk: usize) -> Said {
+        self.grant(link, r2t, data, chunk);
+        self.said_one(link)
+    }
+
     /// Sends data for an R2T, `chunk` bytes a PDU.
     pub(super) fn grant(&mut self, link: usize, r2t: &R2T, data: &[u8], chunk: usize) {
         assert_eq!(r2t.length as usize, data.len());
@@ -378,8 +396,8 @@ impl World {
         let entry = self.connect(link, 0, 0xffff, 31, false);
         assert!(entry.status.is_success(), "{entry}");
         let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
-        self.command(link, Command::property_set(0x14, cc.0).with_command_id(9));
-        assert!(self.said_one(link).status().is_success());
+        let enable = Command::property_set(0x14, cc.0).with_command_id(9);
+        assert!(self.ask(link, enable).status().is_success());
         (link, entry.result as u16)
     }
 
@@ -418,8 +436,7 @@ impl World {
             subsystem: nqn(subsystem),
             host: nqn(HOST),
         };
-        self.command_with(link, connect.to_command(), &data.emit());
-        self.said_one(link).response()
+        self.ask_with(link, connect.to_command(), &data.emit()).response()
     }
 
     /// A world with an admin queue (link 0) and an I/O queue (link 1).
@@ -447,9 +464,14 @@ impl World {
         assert!(entry.status.is_success(), "{entry}");
         link
     }
+}
 
-    /// Closes everything in every state and sees that nothing is left.
-    pub(super) fn end(mut self) {
+/// Closes everything in every state and sees that nothing is left.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         for link in 0..self.links.len() {
             if self.links[link].pipe.is_open() {
                 self.links[link].pipe.lost = true;
