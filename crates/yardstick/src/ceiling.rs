@@ -15,29 +15,37 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use io_uring::{opcode, types};
 use serde_json::json;
 
 use crate::memory::Area;
+use crate::options::{parse_seconds, parse_size};
 use crate::ring::{Ring, SLOTS};
 use crate::system;
 use connection::Connection;
 
 /// What the command line says.
-#[derive(Clone, Debug)]
+#[derive(Args)]
 pub(crate) struct Options {
-    /// Where to listen; port 0 takes a free one, which is printed.
-    pub(crate) listen: SocketAddr,
-    /// The CPU to run on.
-    pub(crate) cpu: Option<usize>,
-    /// Bytes of the RAM area.
-    pub(crate) size: usize,
-    /// How long a wait looks before it sleeps.
-    pub(crate) spin: Duration,
-    /// Bytes of a connection's receive buffer.
-    pub(crate) buffer: usize,
-    /// Ends after that long.
-    pub(crate) time: Option<Duration>,
+    /// Address to listen on; port 0 takes a free one and prints it.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// CPU to pin the thread to.
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Size of the RAM area.
+    #[arg(long, default_value = "512MiB", value_parser = parse_size)]
+    size: usize,
+    /// Look for work that long before going to sleep.
+    #[arg(long, default_value_t = 0)]
+    spin_us: u64,
+    /// Receive buffer of a connection.
+    #[arg(long, default_value = "256KiB", value_parser = parse_size)]
+    buffer: usize,
+    /// End after that many seconds.
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
 }
 
 /// What a completion is for; the slot stands above these bits in the key.
@@ -77,7 +85,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let listener = TcpListener::bind(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let mut responder = Responder {
-        ring: Ring::new(options.spin).context("cannot set up an io_uring")?,
+        ring: Ring::new(Duration::from_micros(options.spin_us))
+            .context("cannot set up an io_uring")?,
         ram: Area::new(options.size, true).context("cannot map the RAM area")?,
         signals: block_signals()?,
         connections: Vec::new(),
@@ -88,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         listener,
     };
     println!("{}", json!({"listening": responder.listener.local_addr()?.to_string()}));
-    responder.run(options.time)
+    responder.run(options.seconds)
 }
 
 /// Blocks SIGTERM, SIGINT and SIGUSR1 and returns the descriptor on which they arrive.

@@ -15,16 +15,17 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::memory::Area;
+use crate::options::{LoadOptions, parse_size};
 use crate::report::{Tally, Window, quiet};
 use crate::ring::Ring;
 use crate::system::{self, Target};
 use company::{Idle, Stuck};
 use queue::{Queue, Work};
-pub(crate) use session::Peer;
-use session::Session;
+use session::{Peer, Session};
 
 /// How long commands still outstanding at the end may take.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -34,60 +35,56 @@ const FILL: Duration = Duration::from_secs(300);
 const SILENCE: u32 = 20;
 
 /// What the command line says.
-#[derive(Clone, Debug)]
+#[derive(Args)]
 pub(crate) struct Options {
-    /// Whom to connect to, and as whom.
-    pub(crate) peer: Peer,
-    /// Writes, else reads.
-    pub(crate) write: bool,
-    /// Offsets at random.
-    pub(crate) random: bool,
-    /// Bytes of a command's data.
-    pub(crate) size: usize,
-    /// Commands outstanding on a connection.
-    pub(crate) depth: u16,
-    /// I/O queues; none measures a quiet target.
-    pub(crate) connections: u16,
-    /// Bytes of a queue's receive buffer.
-    pub(crate) buffer: usize,
-    /// Before the window.
-    pub(crate) warm_up: Duration,
-    /// Length of the window.
-    pub(crate) time: Duration,
-    /// CPU to run on.
-    pub(crate) cpu: Option<usize>,
-    /// Idle connections beside the load, and the I/O queues of each controller among them.
-    pub(crate) idle: (usize, u16),
-    /// Touch every place of the namespace once, in place of a window.
-    pub(crate) fill: bool,
-    /// Connections that never receive.
-    pub(crate) stuck: usize,
-    /// The process whose CPU is read, and its CPUs.
-    pub(crate) target: Option<(u32, Vec<usize>)>,
+    #[command(flatten)]
+    peer: Peer,
+    /// Size of a command's data.
+    #[arg(long = "bs", default_value = "4k", value_parser = parse_size)]
+    size: usize,
+    /// Commands outstanding on each connection.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1023))]
+    iodepth: u16,
+    /// I/O queues; 0 puts no load on the target.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    connections: u16,
+    /// Receive buffer of a connection.
+    #[arg(long, default_value = "512KiB", value_parser = parse_size)]
+    buffer: usize,
+    /// Idle connections beside the load.
+    #[arg(long, default_value_t = 0)]
+    idle_connections: usize,
+    /// I/O queues of each controller among the idle connections.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=128))]
+    idle_queues: u16,
+    /// Connections that ask for data and never receive them.
+    #[arg(long, default_value_t = 0)]
+    stuck_connections: usize,
+    #[command(flatten)]
+    pub(crate) load: LoadOptions,
 }
 
 /// Connects, measures one window, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    if let Some(cpu) = options.cpu {
+    if let Some(cpu) = options.load.cpu {
         system::pin(cpu)?;
     }
     system::raise_descriptor_limit();
-    let target = options.target.as_ref().map(|(pid, cpus)| Target::new(*pid, cpus));
+    let target = options.load.target();
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
-    let (idle, idle_queues) = options.idle;
-    let idle = Idle::connect(&options.peer, idle, idle_queues)?;
-    let stuck = (0..options.stuck)
+    let idle = Idle::connect(&options.peer, options.idle_connections, options.idle_queues)?;
+    let stuck = (0..options.stuck_connections)
         .map(|number| Stuck::connect(&options.peer, number))
         .collect::<Result<Vec<_>>>()?;
     let window = if options.connections == 0 {
-        quiet(options.warm_up, options.time, target.as_ref())
+        quiet(options.load.warm_up, options.load.seconds, target.as_ref())
     } else {
         Load::new(options)?.run(options, target.as_ref())?
     };
     drop(stuck);
     let lost = idle.finish();
     let mut value = window.report(options.size, target.as_ref(), before);
-    value["idle_connections"] = json!(options.idle.0);
+    value["idle_connections"] = json!(options.idle_connections);
     value["idle_sessions_lost"] = json!(lost);
     Ok(value)
 }
@@ -123,20 +120,20 @@ impl Load {
         let mut ring = Ring::new(Duration::ZERO).context("cannot set up an io_uring")?;
         let mut queues = Vec::new();
         for number in 0..options.connections {
-            let wire = session.queue(number + 1, options.depth)?;
+            let wire = session.queue(number + 1, options.iodepth)?;
             let work = Work {
-                write: options.write,
-                random: options.random,
+                write: options.load.rw.writes(),
+                random: options.load.rw.is_random(),
                 size: options.size,
-                depth: options.depth,
+                depth: options.iodepth,
                 nsid: options.peer.nsid,
                 block: session.block,
                 first: u64::from(number) * share * blocks,
                 places: share,
                 in_capsule: options.size <= session.in_capsule.min(8192),
-                header_digest: options.peer.header_digest,
-                data_digest: options.peer.data_digest,
-                once: options.fill,
+                header_digest: options.peer.hdgst,
+                data_digest: options.peer.ddgst,
+                once: options.load.fill,
                 pattern: Rc::clone(&pattern),
             };
             ring.register(u32::from(number), wire.socket.as_raw_fd())?;
@@ -157,12 +154,12 @@ impl Load {
             self.flush(number)?;
             self.receive(number)?;
         }
-        let warm_up = if options.fill { FILL } else { options.warm_up };
+        let warm_up = if options.load.fill { FILL } else { options.load.warm_up };
         self.until(warm_up, true)?;
         let from = target.map(Target::usage).unwrap_or_default();
         let (opened, own) = (Instant::now(), system::thread_cpu());
         self.tally.open = true;
-        self.until(self.start.elapsed() + options.time, true)?;
+        self.until(self.start.elapsed() + options.load.seconds, true)?;
         self.tally.open = false;
         let to = target.map(Target::usage).unwrap_or_default();
         let (time, own) = (opened.elapsed(), system::thread_cpu() - own);

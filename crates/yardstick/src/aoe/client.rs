@@ -11,11 +11,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::packet::{BATCH, Outgoing, Packet, Receive};
 use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, Mac, SECTOR};
 use crate::memory::Area;
+use crate::options::{LoadOptions, parse_size};
 use crate::report::{Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
 
@@ -43,56 +45,63 @@ const FLOOD: u32 = (1 << PLACE_BITS) - 1;
 const RECOVERY: Duration = Duration::from_secs(1);
 
 /// What the command line says.
-#[derive(Clone, Debug)]
+#[derive(Args)]
 pub(crate) struct Options {
-    /// The interface to ask on.
-    pub(crate) interface: String,
-    /// Whom.
-    pub(crate) address: Address,
-    /// Writes, else reads.
-    pub(crate) write: bool,
-    /// Offsets at random.
-    pub(crate) random: bool,
-    /// Bytes of a command's data; none is what a frame of the target holds.
-    pub(crate) size: Option<usize>,
-    /// Commands outstanding; none measures a quiet target.
-    pub(crate) window: u16,
-    /// Receive by a ring.
-    pub(crate) ring: bool,
-    /// A command without an answer is sent again after that long.
-    pub(crate) retry: Duration,
-    /// Before the window.
-    pub(crate) warm_up: Duration,
-    /// Length of the window.
-    pub(crate) time: Duration,
-    /// CPU to run on.
-    pub(crate) cpu: Option<usize>,
-    /// Touch every place of the disk once, in place of a window.
-    pub(crate) fill: bool,
-    /// Measure, flood, and measure again.
-    pub(crate) overload: bool,
-    /// The process whose CPU is read, and its CPUs.
-    pub(crate) target: Option<(u32, Vec<usize>)>,
-    /// What counts as its CPU.
-    pub(crate) counted: Counted,
+    /// Interface to ask on.
+    #[arg(long)]
+    interface: String,
+    /// Shelf and slot of the target.
+    #[arg(long, default_value = "7.0", value_parser = Address::parse)]
+    address: Address,
+    /// Size of a command's data; `full` is what a frame of the target holds.
+    #[arg(long, default_value = "full", value_parser = parse_frame)]
+    bs: FrameSize,
+    /// Commands outstanding, at most what the target buffers; 0 puts no load on it.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    window: u16,
+    /// Receive by a ring: then the kernel copies in its softirq, which may run on the target's CPU.
+    #[arg(long)]
+    ring: bool,
+    /// Send a command again when no answer has come for so long.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(4..=10_000))]
+    retry_ms: u64,
+    /// Measure, then send commands for as long without waiting for answers, and measure again a second later.
+    #[arg(long)]
+    overload: bool,
+    /// Count everything that the target's CPUs do, softirqs of sleeping threads and neighbours included.
+    #[arg(long)]
+    target_core: bool,
+    #[command(flatten)]
+    pub(crate) load: LoadOptions,
+}
+
+/// A number of bytes, or as many as a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FrameSize {
+    Full,
+    Bytes(usize),
+}
+
+fn parse_frame(text: &str) -> Result<FrameSize> {
+    if text == "full" { Ok(FrameSize::Full) } else { parse_size(text).map(FrameSize::Bytes) }
 }
 
 /// Finds the target, measures, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    if let Some(cpu) = options.cpu {
+    if let Some(cpu) = options.load.cpu {
         system::pin(cpu)?;
     }
-    let target = options.target.as_ref();
-    let target = target.map(|(pid, cpus)| Target::new(*pid, cpus).counting(options.counted));
+    let counted = if options.target_core { Counted::Core } else { Counted::Threads };
+    let target = options.load.target().map(|target| target.counting(counted));
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
     let mut client = Client::find(options)?;
     if options.overload {
-        return client.overload(options, target.as_ref());
+        return client.overload(&options.load, target.as_ref());
     }
     let window = if options.window == 0 {
-        quiet(options.warm_up, options.time, target.as_ref())
+        quiet(options.load.warm_up, options.load.seconds, target.as_ref())
     } else {
-        client.measure(options, target.as_ref())?
+        client.measure(options.load.warm_up, options.load.seconds, target.as_ref())?
     };
     let mut value = window.report(client.size, target.as_ref(), before);
     client.describe(&mut value);
@@ -160,13 +169,17 @@ impl Client {
         let mut outgoing = Outgoing::new();
         let found = find(&mut packet, &mut outgoing, options.address)?;
         let frame = usize::from(found.sectors.min(wire::sectors_of(packet.interface.mtu))) * SECTOR;
-        let size = options.size.unwrap_or(frame);
+        let size = match options.bs {
+            FrameSize::Full => frame,
+            FrameSize::Bytes(bytes) => bytes,
+        };
         ensure!(
             size > 0 && size.is_multiple_of(SECTOR) && size <= frame,
             "{size} bytes are no whole sectors, or more than the {frame} that a frame holds"
         );
         let places = found.size / (size / SECTOR) as u64;
         ensure!(places > 0, "the disk is too small for this load");
+        let LoadOptions { rw, fill, .. } = options.load;
         // Beyond what the target buffers it drops, and one place in the tag is the flood's.
         let window = options.window.min(found.buffers).min(FLOOD as u16);
         let landing = size * usize::from(window.max(1));
@@ -177,9 +190,9 @@ impl Client {
             places,
             size,
             buffers: found.buffers,
-            write: options.write || options.fill,
-            random: options.random && !options.fill,
-            fill: options.fill,
+            write: rw.writes() || fill,
+            random: rw.is_random() && !fill,
+            fill,
             next: 0,
             seed: 0x9e37_79b9_7f4a_7c15,
             pattern: Area::new(size.next_multiple_of(4096), true)?,
@@ -191,7 +204,7 @@ impl Client {
             outstanding: 0,
             // Tags of another run may still be under way, or remembered by the target.
             generation: std::process::id().wrapping_mul(0x9e37_79b1),
-            retry: options.retry.as_nanos() as u64,
+            retry: options.retry_ms * 1_000_000,
             tally: Tally::new(),
             resent: 0,
             flood_answers: 0,
@@ -215,13 +228,17 @@ impl Client {
     }
 
     /// Warm-up, window, and the rest of what is outstanding.
-    fn measure(&mut self, options: &Options, target: Option<&Target>) -> Result<Window> {
-        let warm_up = if self.fill { FILL } else { options.warm_up };
-        self.load(warm_up)?;
+    fn measure(
+        &mut self,
+        warm_up: Duration,
+        time: Duration,
+        target: Option<&Target>,
+    ) -> Result<Window> {
+        self.load(if self.fill { FILL } else { warm_up })?;
         let from = target.map(Target::usage).unwrap_or_default();
         let (opened, own, resent) = (Instant::now(), system::thread_cpu(), self.resent);
         self.tally.open = true;
-        self.load(options.time)?;
+        self.load(time)?;
         self.tally.open = false;
         let to = target.map(Target::usage).unwrap_or_default();
         let (time, own) = (opened.elapsed(), system::thread_cpu() - own);
@@ -371,18 +388,17 @@ impl Client {
     }
 
     /// Measures the peak, floods, and measures again a second after the flood has ended.
-    fn overload(&mut self, options: &Options, target: Option<&Target>) -> Result<Value> {
+    fn overload(&mut self, options: &LoadOptions, target: Option<&Target>) -> Result<Value> {
         let iops = |window: &Window| window.tally.ops as f64 / window.time.as_secs_f64();
-        let peak = iops(&self.measure(options, target)?);
+        let peak = iops(&self.measure(options.warm_up, options.seconds, target)?);
         let opened = Instant::now();
-        let offered = self.flood(options.time)?;
+        let offered = self.flood(options.seconds)?;
         let flooded = opened.elapsed().as_secs_f64();
         let answered = self.flood_answers as f64 / flooded;
         // The load is back at once; what is asked is how fast it is served after a second.
         let back = Instant::now();
         self.load(RECOVERY)?;
-        let after =
-            self.measure(&Options { warm_up: Duration::ZERO, ..options.clone() }, target)?;
+        let after = self.measure(Duration::ZERO, options.seconds, target)?;
         let mut value = json!({
             "peak_iops": peak,
             "offered_per_second": offered as f64 / flooded,
@@ -524,6 +540,12 @@ mod tests {
 
     fn flights(tag: u32) -> Vec<Flight> {
         vec![Flight { tag, outstanding: true, ..Flight::default() }]
+    }
+
+    #[test]
+    fn a_frame_is_full_or_has_a_size() {
+        assert_eq!(parse_frame("full").ok(), Some(FrameSize::Full));
+        assert_eq!(parse_frame("1k").ok(), Some(FrameSize::Bytes(1024)));
     }
 
     #[test]

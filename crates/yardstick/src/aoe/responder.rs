@@ -7,28 +7,36 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use clap::Args;
 use serde_json::json;
 
 use super::packet::{BATCH, Interface, Outgoing, Packet, Receive};
 use super::wire::{self, ATA_HEAD, Address, Asks, Head, SECTOR};
 use crate::memory::Area;
+use crate::options::{parse_seconds, parse_size};
 use crate::system;
 
 /// What the command line says.
-#[derive(Clone, Debug)]
+#[derive(Args)]
 pub(crate) struct Options {
-    /// The interface to answer on.
-    pub(crate) interface: String,
-    /// Who it is.
-    pub(crate) address: Address,
-    /// The CPU to run on.
-    pub(crate) cpu: Option<usize>,
-    /// Bytes of the RAM area.
-    pub(crate) size: usize,
-    /// Frames of the receive ring.
-    pub(crate) frames: usize,
-    /// Ends after that long.
-    pub(crate) time: Option<Duration>,
+    /// Interface to answer on.
+    #[arg(long)]
+    interface: String,
+    /// Shelf and slot.
+    #[arg(long, default_value = "7.0", value_parser = Address::parse)]
+    address: Address,
+    /// CPU to pin the thread to.
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Size of the RAM area.
+    #[arg(long, default_value = "512MiB", value_parser = parse_size)]
+    size: usize,
+    /// Frames that the receive ring holds.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=65536))]
+    frames: u32,
+    /// End after that many seconds.
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
 }
 
 /// Answers until the time is over or a signal ends it; prints a line once it does.
@@ -36,12 +44,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(cpu) = options.cpu {
         system::pin(cpu)?;
     }
-    let mut packet = Packet::open(&options.interface, Receive::Ring(options.frames))?;
+    let mut packet = Packet::open(&options.interface, Receive::Ring(options.frames as usize))?;
     let buffers = (packet.slots() - 1).min(usize::from(u16::MAX)) as u16;
     let mut disk = Disk::new(options, packet.interface, buffers)?;
     let mut outgoing = Outgoing::new();
     disk.announce(options);
-    let end = options.time.map(|time| Instant::now() + time);
+    let end = options.seconds.map(|time| Instant::now() + time);
     loop {
         let mut handled = 0;
         while handled < BATCH {
@@ -161,7 +169,7 @@ mod tests {
             cpu: None,
             size: 1 << 20,
             frames: 0,
-            time: None,
+            seconds: None,
         };
         let interface = Interface { index: 0, mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
         Disk::new(&options, interface, 255).expect("memory")

@@ -33,7 +33,7 @@ impl Idle {
         let mut wires = Vec::new();
         while sessions.len() + wires.len() < count {
             let mut peer = peer.clone();
-            peer.host = format!("{}-idle-{}", peer.host, sessions.len());
+            peer.hostnqn = format!("{}-idle-{}", peer.hostnqn, sessions.len());
             let left = count - sessions.len() - wires.len() - 1;
             let queues = queues.min(left.min(usize::from(u16::MAX)) as u16);
             let session = Session::connect(&peer, false, queues)?;
@@ -44,7 +44,7 @@ impl Idle {
         }
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        let period = peer.keep_alive / 2;
+        let period = Duration::from_millis(peer.kato_ms) / 2;
         let thread = std::thread::spawn(move || keep_alive(sessions, period, &seen));
         Ok(Self { stop, thread: Some(thread), _queues: wires })
     }
@@ -97,9 +97,9 @@ impl Stuck {
     /// Connects, sends as many reads as the queue takes, and receives nothing.
     pub(super) fn connect(peer: &Peer, number: usize) -> Result<Self> {
         let mut peer = peer.clone();
-        peer.host = format!("{}-stuck-{number}", peer.host);
-        peer.header_digest = false;
-        peer.data_digest = false;
+        peer.hostnqn = format!("{}-stuck-{number}", peer.hostnqn);
+        peer.hdgst = false;
+        peer.ddgst = false;
         let session = Session::connect(&peer, true, 1)?;
         let wire = session.queue(1, STUCK_DEPTH)?;
         let socket = socket2::SockRef::from(&wire.socket);

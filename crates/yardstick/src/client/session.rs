@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 
 use crate::pdu::{self, flag, kind, opcode, put};
 
@@ -21,22 +22,29 @@ pub(crate) fn digest(bytes: &[u8]) -> [u8; 4] {
 }
 
 /// Who asks, for what, and how.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Peer {
     /// Address of the target.
-    pub(crate) address: SocketAddr,
-    /// Subsystem.
-    pub(crate) subsystem: String,
-    /// The host's name.
-    pub(crate) host: String,
+    #[arg(long)]
+    connect: SocketAddr,
+    /// Subsystem to connect to.
+    #[arg(long, default_value = "nqn.2026-11.net.plateway:ceiling")]
+    nqn: String,
+    /// This host's name.
+    #[arg(long, default_value = "nqn.2026-11.net.plateway:yardstick")]
+    pub(super) hostnqn: String,
     /// Namespace.
-    pub(crate) nsid: u32,
-    /// Header digests on.
-    pub(crate) header_digest: bool,
-    /// Data digests on.
-    pub(crate) data_digest: bool,
-    /// Keep-alive time-out; zero turns it off.
-    pub(crate) keep_alive: Duration,
+    #[arg(long, default_value_t = 1)]
+    pub(super) nsid: u32,
+    /// Header digests.
+    #[arg(long)]
+    pub(super) hdgst: bool,
+    /// Data digests.
+    #[arg(long)]
+    pub(super) ddgst: bool,
+    /// Keep-alive time-out of every controller, in milliseconds; zero turns it off.
+    #[arg(long, default_value_t = 120_000)]
+    pub(super) kato_ms: u64,
 }
 
 /// A connected controller.
@@ -171,13 +179,13 @@ fn connect_queue(
 ) -> Result<u16> {
     let mut data = vec![0; 1024];
     // The host's identifier follows its name: the same name means the same host.
-    let (low, high) = (digest(peer.host.as_bytes()), digest(b"yardstick"));
+    let (low, high) = (digest(peer.hostnqn.as_bytes()), digest(b"yardstick"));
     put(&mut data, 0, &low);
     put(&mut data, 4, &high);
     put(&mut data, 12, &low);
     put(&mut data, 16, &controller.to_le_bytes());
-    put(&mut data, 256, peer.subsystem.as_bytes());
-    put(&mut data, 512, peer.host.as_bytes());
+    put(&mut data, 256, peer.nqn.as_bytes());
+    put(&mut data, 512, peer.hostnqn.as_bytes());
     let mut entry = command(opcode::FABRICS);
     entry[4] = 1;
     entry[39] = pdu::SGL_IN_CAPSULE;
@@ -187,25 +195,25 @@ fn connect_queue(
     // Bit 2: no submission queue flow control, so that reads may end with the SUCCESS flag.
     entry[46] = 0x04;
     if queue == 0 {
-        let millis = peer.keep_alive.as_millis() as u32;
+        let millis = peer.kato_ms as u32;
         put(&mut entry, 48, &millis.to_le_bytes());
     }
     wire.send_command(&entry, &data)?;
     let result = wire
         .completion(&mut [])
-        .with_context(|| format!("Connect of queue {queue} to {}", peer.subsystem))?;
+        .with_context(|| format!("Connect of queue {queue} to {}", peer.nqn))?;
     Ok(result as u16)
 }
 
 impl Wire {
     fn connect(peer: &Peer) -> Result<Self> {
-        let socket = TcpStream::connect(peer.address)
-            .with_context(|| format!("cannot connect to {}", peer.address))?;
+        let socket = TcpStream::connect(peer.connect)
+            .with_context(|| format!("cannot connect to {}", peer.connect))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let mut wire = Self { socket, header_digest: false, data_digest: false, max_h2c: 0 };
-        let digests = u8::from(peer.header_digest) | u8::from(peer.data_digest) << 1;
+        let digests = u8::from(peer.hdgst) | u8::from(peer.ddgst) << 1;
         let mut ask = [0; pdu::IC_LEN];
         pdu::put_common(&mut ask, kind::IC_REQ, 0, 128, 0, pdu::IC_LEN);
         ask[11] = digests;
@@ -215,8 +223,8 @@ impl Wire {
         ensure!(answer[0] == kind::IC_RESP, "PDU type {:#04x} in place of ICResp", answer[0]);
         ensure!(answer[11] == digests, "digests {digests:#x} asked for, {:#x} granted", answer[11]);
         wire.max_h2c = pdu::u32_at(&answer, 12) as usize;
-        wire.header_digest = peer.header_digest;
-        wire.data_digest = peer.data_digest;
+        wire.header_digest = peer.hdgst;
+        wire.data_digest = peer.ddgst;
         Ok(wire)
     }
 
