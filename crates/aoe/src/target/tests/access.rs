@@ -154,8 +154,7 @@ fn a_stranger_to_a_reservation_may_identify_and_query_alone() {
 
 #[test]
 fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(B, 1, 0, 1, 1));
     world.come(&write(B, 2, 0, 2, 1));
     world.come(&write(A, 3, 5, 3, 1));

@@ -12,8 +12,7 @@ fn tags(frames: Vec<Vec<u8>>) -> Vec<u32> {
 
 #[test]
 fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     for bytes in [
         write(A, 1, 10, 1, 4),
         write(A, 2, 12, 2, 4),
@@ -30,9 +29,7 @@ fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
     world.answer_below(0, Outcome::Done);
     assert_eq!((tags(world.take()), world.below.len()), (vec![1], 3));
     world.mood = Mood::Honest;
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     let frames = world.take();
     let read_of = |tag| frames.iter().find(|frame| tag_of(frame) == tag).unwrap()[36];
     assert_eq!((read_of(3), read_of(6)), (2, 2));
@@ -42,8 +39,7 @@ fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
 
 #[test]
 fn reads_do_not_wait_for_reads() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     for tag in 0..4 {
         world.come(&read(A, tag, 10, 4));
     }
@@ -53,8 +49,7 @@ fn reads_do_not_wait_for_reads() {
 
 #[test]
 fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     for tag in 1..=10 {
         world.come(&write(A, tag, 10, tag as u8, 1));
     }
@@ -70,8 +65,7 @@ fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() 
 
 #[test]
 fn a_copy_of_a_write_in_flight_is_dropped() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(A, 1, 10, 1, 1));
     world.come(&write(A, 2, 10, 2, 1));
     world.come(&write(A, 1, 10, 1, 1));
@@ -155,9 +149,7 @@ fn commands_beyond_the_buffer_count_are_dropped_and_later_ones_are_not() {
     assert_eq!(world.below.len(), 4);
     assert_eq!(world.target.drops().over_buffers, 16);
     assert_eq!(world.target.traffic(EXPORT).unwrap().over_buffers, 16);
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     assert_eq!(world.take().len(), 4);
     world.mood = Mood::Honest;
     assert_eq!(world.answer(&read(A, 50, 0, 1)).len(), 548);
@@ -188,9 +180,7 @@ fn a_command_that_finds_no_memory_is_dropped() {
     }
     world.run();
     assert!(world.target.drops().no_memory > 10);
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     world.take();
     world.mood = Mood::Honest;
     world.answer(&write(A, 50, 0, 1, 17));
@@ -199,8 +189,7 @@ fn a_command_that_finds_no_memory_is_dropped() {
 
 #[test]
 fn what_waited_for_seconds_is_not_carried_out() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(A, 1, 10, 1, 1));
     world.come(&write(A, 2, 10, 2, 1));
     world.come(&read(A, 3, 10, 1));

@@ -120,6 +120,13 @@ impl World {
         world
     }
 
+    /// The same, whose volumes answer when they are told to, with another export.
+    pub(super) fn slow(change: impl FnOnce(&mut Export)) -> World {
+        let mut world = World::with(9000, change);
+        world.mood = Mood::Slow;
+        world
+    }
+
     pub(super) fn empty() -> World {
         World {
             target: Target::new(MachineId(5), ShardId(0)),
@@ -251,6 +258,13 @@ impl World {
         let (volume, request) = self.below.remove(at).expect("something is below");
         self.complete(volume, request, outcome);
         self.run();
+    }
+
+    /// The same for all that is below and comes below meanwhile.
+    pub(super) fn answer_all(&mut self) {
+        while !self.below.is_empty() {
+            self.answer_below(0, Outcome::Done);
+        }
     }
 
     fn complete(&mut self, volume: VolumeId, request: Request, outcome: Outcome) {
