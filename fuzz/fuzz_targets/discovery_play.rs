@@ -129,15 +129,13 @@ impl Play {
 
     fn arrive(&mut self, count: usize) -> bool {
         let pipe = &mut self.peers[0].pipe;
-        let moved = count.min(pipe.coming.len()) > 0;
-        pipe.arrive(count);
         let (discovery, now) = (&mut self.discovery, self.target.now);
-        let shown = pipe.show(&mut self.memory, |shown, _| match shown {
+        let moved = pipe.come(count, &mut self.memory, |shown, _| match shown {
             Shown::Bytes(bytes) => discovery.handle_received(now, bytes),
             Shown::Direct(direct) => panic!("{direct:?}"),
         });
         self.settle();
-        moved || shown
+        moved
     }
 
     fn leave(&mut self) -> bool {
@@ -149,19 +147,14 @@ impl Play {
     }
 
     fn lose(&mut self) {
-        let pipe = &mut self.peers[0].pipe;
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if self.peers[0].pipe.lose() {
             self.discovery.handle_lost(Loss::EndOfStream);
             self.settle();
         }
     }
 
     fn shut(&mut self) -> bool {
-        let pipe = &mut self.peers[0].pipe;
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
+        let Some((direct, batch)) = self.peers[0].pipe.try_shut() else { return false };
         assert!(direct.is_none(), "it receives nothing directly");
         self.discovery.handle_closed(batch);
         self.settle();

@@ -192,17 +192,15 @@ impl Play {
 
     fn arrive(&mut self, link: usize, count: usize) -> bool {
         let pipe = &mut self.peers[link].pipe;
-        let moved = count.min(pipe.coming.len()) > 0;
-        pipe.arrive(count);
         let (initiator, now, id) = (&mut self.initiator, self.target.now, peer::id(link));
-        let shown = pipe.show(&mut self.memory, |shown, memory| match shown {
+        let moved = pipe.come(count, &mut self.memory, |shown, memory| match shown {
             Shown::Bytes(bytes) => initiator.handle_received(now, id, bytes, memory),
             Shown::Direct(direct) => {
                 Receive { consumed: 0, next: initiator.handle_direct(now, id, direct, memory) }
             }
         });
         self.settle();
-        moved || shown
+        moved
     }
 
     fn leave(&mut self, link: usize) -> bool {
@@ -216,8 +214,7 @@ impl Play {
     }
 
     fn lose(&mut self, link: usize, reset: bool) {
-        let pipe = &mut self.peers[link].pipe;
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if self.peers[link].pipe.lose() {
             let loss = if reset { Loss::Error(104) } else { Loss::EndOfStream };
             self.initiator.handle_lost(self.target.now, peer::id(link), loss);
             self.settle();
@@ -225,11 +222,7 @@ impl Play {
     }
 
     fn shut(&mut self, link: usize) -> bool {
-        let pipe = &mut self.peers[link].pipe;
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
+        let Some((direct, batch)) = self.peers[link].pipe.try_shut() else { return false };
         self.initiator.handle_closed(self.target.now, peer::id(link), direct, batch);
         self.settle();
         true

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{BlockCount, BlockSize, Instant, MachineId, Pool, Request, ShardId, VolumeId};
-use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionEffect, SessionIdentity};
+use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionIdentity};
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use nvme::tcp::target::{Connection, Context, Settings};
@@ -126,11 +126,9 @@ impl Target {
     /// `count` bytes that were sent to the connection arrive and are shown. Returns whether anything was.
     pub fn arrive(&mut self, link: usize, count: usize) -> bool {
         let Link { connection, pipe, .. } = &mut self.links[link];
-        let moved = count.min(pipe.coming.len()) > 0;
-        pipe.arrive(count);
         let (now, pool) = (self.now, &mut self.pool);
         let (controllers, requests) = (&mut self.controllers, &mut self.requests);
-        let shown = pipe.show(&mut self.memory, |shown, memory| {
+        let moved = pipe.come(count, &mut self.memory, |shown, memory| {
             let mut ctx = Context {
                 now,
                 memory,
@@ -147,7 +145,7 @@ impl Target {
         });
         self.held.extend(self.requests.drain(..));
         self.settle();
-        moved || shown
+        moved
     }
 
     /// The end of a turn: what the controllers and the machines want.
@@ -161,12 +159,7 @@ impl Target {
                 self.with(link, |connection, ctx| connection.settle(ctx));
                 while let Some(effect) = self.links[link].connection.poll_effect() {
                     moved = true;
-                    let pipe = &mut self.links[link].pipe;
-                    match effect {
-                        SessionEffect::Send(batch) => pipe.send(batch),
-                        SessionEffect::Resume => pipe.resume(),
-                        SessionEffect::Close { after_send } => pipe.end(after_send),
-                    }
+                    self.links[link].pipe.handle(effect);
                 }
             }
             if !moved {
@@ -177,20 +170,10 @@ impl Target {
 
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, reply)) = self.controllers.poll_reply() {
+        while let Some((key, event)) = self.controllers.poll_event() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_reply(reply, ctx));
-        }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            moved = true;
-            let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
-        }
-        while let Some(flush) = self.controllers.poll_flush() {
-            moved = true;
-            let link = flush.key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_flush(flush.volume, ctx));
+            self.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
         assert!(self.controllers.poll_message().is_none(), "one shard writes to nobody");
         moved
@@ -227,8 +210,7 @@ impl Target {
 
     /// The connection carries nothing more.
     pub fn lose(&mut self, link: usize, loss: Loss) {
-        let pipe = &mut self.links[link].pipe;
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if self.links[link].pipe.lose() {
             self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
             self.settle();
         }
@@ -236,11 +218,7 @@ impl Target {
 
     /// The driver closes what it was asked to. Returns whether it did.
     pub fn shut(&mut self, link: usize) -> bool {
-        let pipe = &mut self.links[link].pipe;
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
+        let Some((direct, batch)) = self.links[link].pipe.try_shut() else { return false };
         self.with(link, |connection, ctx| connection.handle_closed(direct, batch, ctx));
         self.settle();
         true

@@ -43,7 +43,7 @@ use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::health::{Failures, Origin, Traffic};
-use crate::controllers::{Controllers, MachineKey, QueueView};
+use crate::controllers::{ConnectionEvent, Controllers, MachineKey, QueueView};
 pub use closing::{Reason, TimeLimit};
 use memory::Need;
 use outbox::Outbox;
@@ -290,6 +290,15 @@ impl Connection {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.phase == Phase::Closed && self.below == 0
+    }
+
+    /// The controllers have something to tell.
+    pub fn handle_event(&mut self, event: ConnectionEvent, ctx: &mut Context<'_>) {
+        match event {
+            ConnectionEvent::Reply(reply) => self.handle_reply(reply, ctx),
+            ConnectionEvent::Close(reason) => self.handle_close(reason, ctx),
+            ConnectionEvent::Flush(volume) => self.handle_flush(volume, ctx),
+        }
     }
 
     /// The end of a turn: replies that were gathered leave, if nothing is out.

@@ -495,8 +495,7 @@ impl Pair {
         }
         let host = &mut wire.host;
         let end = wire.cut.is_some() || (host.other_gone && wire.to_host.is_empty());
-        if end && host.pipe.is_open() && !host.pipe.lost {
-            host.pipe.lost = true;
+        if end && host.pipe.lose() {
             moved = true;
             self.initiator.handle_lost(now, id, Loss::EndOfStream);
         }
@@ -513,8 +512,7 @@ impl Pair {
             self.with(index, |machine, ctx| machine.handle_closed(direct, batch, ctx));
             return true;
         }
-        if gone && target.pipe.is_open() && !target.pipe.lost {
-            target.pipe.lost = true;
+        if gone && target.pipe.lose() {
             self.with(index, |machine, ctx| machine.handle_lost(Loss::EndOfStream, ctx));
             moved = true;
         }
@@ -557,8 +555,7 @@ impl Pair {
             let machine = request.ticket.machine.0;
             self.log.push(request.operation.name());
             let completion = perform(&mut self.disk, request, Outcome::Done, &mut self.memory);
-            let find = |wire: &Wire| wire.machine.id().slot == machine;
-            let index = self.wires.iter().position(find).expect("a connection waits for it");
+            let index = self.wire_at(machine).expect("a connection waits for it");
             self.with(index, |machine, ctx| machine.handle_completion(completion, ctx));
         }
         moved
@@ -566,22 +563,10 @@ impl Pair {
 
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, reply)) = self.controllers.poll_reply() {
+        while let Some((key, event)) = self.controllers.poll_event() {
             moved = true;
             if let Some(index) = self.wire_at(key.machine.0) {
-                self.with(index, |machine, ctx| machine.handle_reply(reply, ctx));
-            }
-        }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            moved = true;
-            if let Some(index) = self.wire_at(key.machine.0) {
-                self.with(index, |machine, ctx| machine.handle_close(reason, ctx));
-            }
-        }
-        while let Some(flush) = self.controllers.poll_flush() {
-            moved = true;
-            if let Some(index) = self.wire_at(flush.key.machine.0) {
-                self.with(index, |machine, ctx| machine.handle_flush(flush.volume, ctx));
+                self.with(index, |machine, ctx| machine.handle_event(event, ctx));
             }
         }
         moved

@@ -5,9 +5,7 @@ use std::sync::OnceLock;
 use block::{
     BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, Pool, ShardId, VolumeId, limits,
 };
-use contract::{
-    ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionEffect, SessionIdentity,
-};
+use contract::{ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionIdentity};
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
 use testkit::pipe::{Pipe, Shown};
@@ -200,16 +198,9 @@ impl World {
         let mut moved = false;
         while let Some(effect) = self.links[link].connection.poll_effect() {
             moved = true;
-            let Link { pipe, hold_sends, .. } = &mut self.links[link];
-            match effect {
-                SessionEffect::Send(batch) => {
-                    pipe.send(batch);
-                    if !*hold_sends {
-                        self.finish_send(link);
-                    }
-                }
-                SessionEffect::Resume => pipe.resume(),
-                SessionEffect::Close { after_send } => pipe.end(after_send),
+            self.links[link].pipe.handle(effect);
+            if !self.links[link].hold_sends {
+                self.finish_send(link);
             }
         }
         moved
@@ -269,20 +260,10 @@ impl World {
     /// What the controllers have to say, as their shard would carry it.
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, reply)) = self.controllers.poll_reply() {
+        while let Some((key, event)) = self.controllers.poll_event() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_reply(reply, ctx));
-        }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            moved = true;
-            let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
-        }
-        while let Some(flush) = self.controllers.poll_flush() {
-            moved = true;
-            let link = flush.key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_flush(flush.volume, ctx));
+            self.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
         moved
     }
@@ -473,8 +454,7 @@ impl Drop for World {
             return;
         }
         for link in 0..self.links.len() {
-            if self.links[link].pipe.is_open() {
-                self.links[link].pipe.lost = true;
+            if self.links[link].pipe.lose() {
                 let loss = contract::Loss::EndOfStream;
                 self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
                 self.run();
