@@ -83,12 +83,12 @@ fn a_loss_in_every_state_gives_all_memory_back() {
         for (name, reach) in states() {
             let mut world = World::connected(digests);
             reach(&mut world);
-            let before = world.log.len() + world.below.held.len();
+            let before = world.log.len() + world.shard.below.held.len();
             world.with(IO, |connection, ctx| connection.handle_lost(Loss::Error(104), ctx));
             world.run();
             assert_eq!(world.links[IO].pipe.close, Some(false), "{name}");
             assert_eq!(
-                world.log.len() + world.below.held.len(),
+                world.log.len() + world.shard.below.held.len(),
                 before,
                 "{name}: something new went below"
             );
@@ -137,11 +137,11 @@ fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_draine
     assert!(world.links[IO].pipe.close.is_some(), "the reset closes the I/O queue");
     world.closed(IO);
     assert!(!world.links[IO].connection.is_gone(), "a write is below");
-    assert_eq!(world.controllers.queue_count(), 2);
+    assert_eq!(world.shard.shared.queue_count(), 2);
     world.release_requests();
     world.run();
     assert!(world.links[IO].connection.is_gone());
-    assert_eq!(world.controllers.queue_count(), 1);
+    assert_eq!(world.shard.shared.queue_count(), 1);
 }
 
 /// 17: a host that is silent for its keep-alive time loses its controller, and not before.
@@ -207,7 +207,7 @@ fn a_shutdown_flushes_the_volumes_in_the_name_of_the_admin_queue() {
     world.hold_requests = true;
     let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4).with_shn(1);
     world.command(0, Command::property_set(0x14, cc.0).with_command_id(1));
-    assert!(!world.below.held.is_empty());
+    assert!(!world.shard.below.held.is_empty());
 }
 
 fn timed_out(world: &mut World, limit: Duration, which: TimeLimit) {
@@ -270,7 +270,7 @@ fn a_host_that_does_not_read_is_closed_unless_it_reads_a_little() {
     world.links[IO].hold_sends = true;
     world.command(IO, Command::read(1, 0, 8, 4096));
     world.pass(IO, SEND_PROGRESS - JUST_BEFORE);
-    let now = world.now;
+    let now = world.shard.now;
     world.links[IO].connection.handle_progress(now);
     timed_out(&mut world, SEND_PROGRESS, TimeLimit::Send);
     assert_eq!(world.links[IO].pipe.close, Some(false));

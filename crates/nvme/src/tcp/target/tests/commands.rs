@@ -214,7 +214,7 @@ fn fua_reaches_the_volume() {
     world.hold_requests = true;
     let command = Command::write(1, 0, 1, 512).with_force_unit_access(true);
     world.command_with(IO, command, &[1; 512]);
-    let (_, request) = &world.below.held[0];
+    let (_, request) = &world.shard.below.held[0];
     assert!(matches!(request.operation, block::Operation::Write { durable: true, .. }));
 }
 
@@ -240,7 +240,7 @@ fn commands_complete_in_the_order_of_the_volume() {
     for command_id in 0..4 {
         world.command(IO, Command::read(1, 0, 1, 512).with_command_id(command_id));
     }
-    world.below.held.make_contiguous().reverse();
+    world.shard.below.held.make_contiguous().reverse();
     world.release_requests();
     world.run();
     let order: Vec<u16> = world
@@ -258,14 +258,14 @@ fn commands_complete_in_the_order_of_the_volume() {
 fn a_namespace_that_goes_while_data_come_is_not_written() {
     let mut world = World::connected(Digests::NONE);
     let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384)).r2t();
-    let now = world.now;
-    world.controllers.remove_namespace(now, &nqn(super::world::SUBSYSTEM), 1);
+    let now = world.shard.now;
+    world.shard.shared.remove_namespace(now, &nqn(super::world::SUBSYSTEM), 1);
     world.grant(IO, &r2t, &pattern(16_384, 0), 16_384);
     assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_NAMESPACE));
     assert!(world.log.is_empty());
     let mut protected = namespace(1, 0, true);
     protected.blocks.0 = 8;
-    world.controllers.set_namespace(now, &nqn(super::world::SUBSYSTEM), protected);
+    world.shard.shared.set_namespace(now, &nqn(super::world::SUBSYSTEM), protected);
     assert_eq!(world.ask(IO, Command::read(1, 8, 1, 512)).status(), dnr(Status::LBA_OUT_OF_RANGE));
 }
 

@@ -81,7 +81,7 @@ fn data_after_the_last_are_refused() {
     let r2t = world.ask(IO, Command::write(1, 0, 8, 4096)).r2t();
     world.grant(IO, &r2t, &pattern(4096, 0), 4096);
     world.send(IO, &host_data(&r2t, 0, &pattern(4096, 0), true, digests));
-    assert_eq!((world.said_one(IO).term().fes.0, world.below.held.len()), (1, 1));
+    assert_eq!((world.said_one(IO).term().fes.0, world.shard.below.held.len()), (1, 1));
 }
 
 /// 4: a wrong header digest is fatal, with the digest received.
@@ -163,7 +163,7 @@ fn a_host_that_terminates_is_closed_at_once() {
 #[test]
 fn a_host_that_terminates_is_lent_nothing_any_more() {
     let mut world = World::connected(Digests::NONE);
-    world.below.lends = true;
+    world.shard.below.lends = true;
     let mut bytes = capsule(Command::read(1, 0, 8, 4096), &[], Digests::NONE);
     let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
     let mut term = [0; TermReq::SIZE_MAX];

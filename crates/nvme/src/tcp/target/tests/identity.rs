@@ -18,8 +18,8 @@ fn gone() -> Status {
 
 /// Puts this under number 1.
 fn put(world: &mut World, namespace: Namespace) {
-    let now = world.now;
-    world.controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace);
+    let now = world.shard.now;
+    world.shard.shared.set_namespace(now, &nqn(SUBSYSTEM), namespace);
 }
 
 /// Puts the blocks of volume 2 under number 1, where those of volume 0 are.
@@ -29,8 +29,8 @@ fn swap(world: &mut World) {
 
 /// The same, as `apply` does it.
 fn replace(world: &mut World) {
-    let now = world.now;
-    world.controllers.remove_namespace(now, &nqn(SUBSYSTEM), 1);
+    let now = world.shard.now;
+    world.shard.shared.remove_namespace(now, &nqn(SUBSYSTEM), 1);
     swap(world);
 }
 

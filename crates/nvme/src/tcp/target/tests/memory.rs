@@ -13,7 +13,7 @@ pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account,
     let mut held = Vec::new();
     loop {
         let mut account = Account::default();
-        match world.pool.take(&mut account, class, length, 0) {
+        match world.shard.pool.take(&mut account, class, length, 0) {
             Some(buffer) => held.push((account, buffer)),
             None => return held,
         }
@@ -22,8 +22,8 @@ pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account,
 
 pub(super) fn give(world: &mut World, held: Vec<(Account, Buffer)>) {
     for (mut account, buffer) in held {
-        let memory: &mut dyn Memory = &mut world.memory;
-        world.pool.give(&mut account, memory, buffer);
+        let memory: &mut dyn Memory = &mut world.shard.memory;
+        world.shard.pool.give(&mut account, memory, buffer);
     }
 }
 

@@ -177,8 +177,8 @@ fn a_host_that_reads_has_its_whole_queue_again_and_again() {
 fn reads_that_are_lent_count_while_nothing_has_left() {
     for flow_control_off in [false, true] {
         let mut world = World::connected_with(Digests::NONE, 7, flow_control_off);
-        world.below.lends = true;
-        world.memory.lends = vec![vec![7; 512]];
+        world.shard.below.lends = true;
+        world.shard.memory.lends = vec![vec![7; 512]];
         let read = capsule(Command::read(1, 0, 1, 512), &[], Digests::NONE);
         world.send(IO, &read.repeat(8));
         let pdus_each = if flow_control_off { 1 } else { 2 };

@@ -3,13 +3,13 @@
 use std::sync::OnceLock;
 
 use block::{
-    BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, Pool, ShardId, VolumeId, limits,
+    BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, ShardId, VolumeId, limits,
 };
 use contract::{ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionIdentity};
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
 use testkit::pipe::{Pipe, Shown};
-use testkit::{Below, Pages, perform};
+use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion as Entry};
@@ -45,11 +45,7 @@ pub(super) fn pattern(length: usize, seed: usize) -> Vec<u8> {
 
 /// All of it.
 pub(super) struct World {
-    pub(super) now: Instant,
-    pub(super) memory: Pages,
-    pub(super) pool: Pool,
-    pub(super) controllers: Controllers,
-    pub(super) below: Below,
+    pub(super) shard: ShardStub<Controllers>,
     pub(super) links: Vec<Link>,
     pub(super) volumes: Vec<Vec<u8>>,
     /// Whether requests wait until the test lets them go.
@@ -95,11 +91,7 @@ impl World {
         let content =
             CONTENT.get_or_init(|| (0..VOLUME).map(|i| (i / 512 * 7 + i) as u8).collect());
         World {
-            now,
-            memory: Pages::default(),
-            pool: Pool::new(limits::POOL_PAGES_MIN),
-            controllers,
-            below: Below::default(),
+            shard: ShardStub::new(now, limits::POOL_PAGES_MIN, controllers),
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
             hold_requests: false,
@@ -119,7 +111,7 @@ impl World {
         let id = ConnectionId { slot: index as u32, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.links.push(Link {
-            connection: Connection::new(self.now, identity, id, endpoint, self.settings),
+            connection: Connection::new(self.shard.now, identity, id, endpoint, self.settings),
             pipe: Pipe::default(),
             sent: Vec::new(),
             batches: Vec::new(),
@@ -135,14 +127,7 @@ impl World {
         link: usize,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> R {
-        let mut ctx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            pool: &mut self.pool,
-            shared: &mut self.controllers,
-            below: &mut self.below,
-        };
-        act(&mut self.links[link].connection, &mut ctx)
+        act(&mut self.links[link].connection, &mut self.shard.context())
     }
 
     /// Sends bytes of the host; all there is to do is done.
@@ -173,19 +158,10 @@ impl World {
 
     fn receive(&mut self, link: usize) -> bool {
         let Link { connection, pipe, .. } = &mut self.links[link];
-        pipe.show(&mut self.memory, |shown, memory| {
-            let mut ctx = Context {
-                now: self.now,
-                memory,
-                pool: &mut self.pool,
-                shared: &mut self.controllers,
-                below: &mut self.below,
-            };
-            match shown {
-                Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),
-                Shown::Direct(direct) => {
-                    Receive { consumed: 0, next: connection.handle_direct(direct, &mut ctx) }
-                }
+        self.shard.show(pipe, |shown, ctx| match shown {
+            Shown::Bytes(bytes) => connection.handle_received(bytes, ctx),
+            Shown::Direct(direct) => {
+                Receive { consumed: 0, next: connection.handle_direct(direct, ctx) }
             }
         })
     }
@@ -209,7 +185,7 @@ impl World {
     /// The batch that is out leaves.
     pub(super) fn finish_send(&mut self, link: usize) {
         let Link { pipe, sent, batches, .. } = &mut self.links[link];
-        let Some((bytes, batch)) = pipe.leave(&self.memory) else { return };
+        let Some((bytes, batch)) = pipe.leave(&self.shard.memory) else { return };
         sent.extend_from_slice(&bytes);
         batches.push(bytes.len());
         self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
@@ -236,7 +212,7 @@ impl World {
     }
 
     fn serve(&mut self) -> bool {
-        let moved = !self.hold_requests && !self.below.held.is_empty();
+        let moved = !self.hold_requests && !self.shard.below.held.is_empty();
         if moved {
             self.release_requests();
         }
@@ -245,12 +221,12 @@ impl World {
 
     /// Carries out all requests that are held.
     pub(super) fn release_requests(&mut self) {
-        for _ in 0..self.below.held.len() {
-            let (at, request) = self.below.held.pop_front().expect("it was counted");
+        for _ in 0..self.shard.below.held.len() {
+            let (at, request) = self.shard.below.held.pop_front().expect("it was counted");
             self.log.push(request.operation.name());
             let bytes = &mut self.volumes[at.0 as usize];
             let outcome = self.fail_next.take().map_or(Outcome::Done, Outcome::NotDone);
-            let completion = perform(bytes, request, outcome, &mut self.memory);
+            let completion = perform(bytes, request, outcome, &mut self.shard.memory);
             let link = completion.ticket.machine.0 as usize;
             assert_eq!(completion.ticket.generation, 3);
             self.with(link, |connection, ctx| connection.handle_completion(completion, ctx));
@@ -260,7 +236,7 @@ impl World {
     /// What the controllers have to say, as their shard would carry it.
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, event)) = self.controllers.poll_event() {
+        while let Some((key, event)) = self.shard.shared.poll_event() {
             moved = true;
             let link = key.machine.0 as usize;
             self.with(link, |connection, ctx| connection.handle_event(event, ctx));
@@ -277,20 +253,20 @@ impl World {
 
     /// Time passes until the machine's own limits are looked at.
     pub(super) fn pass(&mut self, link: usize, time: core::time::Duration) {
-        self.now = self.now + time;
+        self.shard.now = self.shard.now + time;
         self.with(link, |connection, ctx| connection.handle_timeout(ctx));
         self.run();
     }
 
     /// Time passes, and the controllers look at their keep-alive timers whenever they want to.
     pub(super) fn pass_for_controllers(&mut self, time: core::time::Duration) {
-        let end = self.now + time;
-        while let Some(at) = self.controllers.poll_timeout().filter(|at| *at <= end) {
-            self.now = at.max(self.now);
-            self.controllers.handle_timeout(self.now);
+        let end = self.shard.now + time;
+        while let Some(at) = self.shard.shared.poll_timeout().filter(|at| *at <= end) {
+            self.shard.now = at.max(self.shard.now);
+            self.shard.shared.handle_timeout(self.shard.now);
             self.run();
         }
-        self.now = end;
+        self.shard.now = end;
     }
 
     /// All that the target said since the last call.
@@ -473,8 +449,8 @@ impl Drop for World {
             assert_eq!(self.links[link].connection.pages(), 0, "link {link} holds pages");
             assert_eq!(self.links[link].connection.outstanding(), 0);
         }
-        assert_eq!(self.pool.used(), 0, "pages are lost to the pool");
-        assert_eq!(self.memory.held(), 0, "pages are lost to the memory");
-        assert_eq!(self.controllers.queue_count(), 0, "queues are left");
+        assert_eq!(self.shard.pool.used(), 0, "pages are lost to the pool");
+        assert_eq!(self.shard.memory.held(), 0, "pages are lost to the memory");
+        assert_eq!(self.shard.shared.queue_count(), 0, "queues are left");
     }
 }
