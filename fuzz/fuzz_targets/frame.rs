@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
         if let Ok(control) = text.parse::<aoe::Control>() {
             assert_eq!(control.to_string().parse(), Ok(control));
         }
-        if let Ok(reservation) = text.parse::<volume::Reservation>() {
+        if let Ok(reservation) = text.parse::<reservation::Reservation>() {
             assert_eq!(reservation.to_string().parse(), Ok(reservation));
         }
     }

@@ -255,9 +255,11 @@ impl Play {
                     Order::RenewDisk { disk: DiskId(disk), facts: facts(disk) }
                 }
                 Step::RemoveDisk(disk) => Order::RemoveDisk(DiskId(disk)),
-                Step::AddVolume(volume) => {
-                    Order::AddVolume { volume: VolumeId(volume), layout: layout(volume, SIZE) }
-                }
+                Step::AddVolume(volume) => Order::AddVolume {
+                    volume: VolumeId(volume),
+                    layout: layout(volume, SIZE),
+                    reservation: Default::default(),
+                },
                 Step::Resize(volume, half) => Order::ResizeVolume {
                     volume: VolumeId(volume),
                     layout: layout(volume, if half { SIZE / 2 } else { SIZE }),

@@ -7,9 +7,9 @@ use aoe::export::{Export, ExportId};
 use aoe::target::{Ask, Context, Target, TargetEffect};
 use block::{ByteCount, Instant, MachineId, Pool, Request, ShardId, VolumeId};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
+use reservation::replica::{Outbox, Replicas};
+use reservation::{InForce, Reservation};
 use testkit::Pages;
-use volume::Reservation;
-use volume::agreement::{Agreement, Outbox};
 use wire::aoe::Address;
 
 use crate::content::{SIZE, Wish, carry_out};
@@ -51,8 +51,9 @@ pub struct Serving {
     /// Whether what is written must be the pattern of its place.
     pub strict: bool,
     requests: Vec<(VolumeId, Request)>,
-    controls: Agreement<Control>,
-    reservations: Agreement<Reservation>,
+    controls: Replicas<Control>,
+    reservations: Replicas<Reservation>,
+    in_force: InForce,
 }
 
 impl Serving {
@@ -69,8 +70,9 @@ impl Serving {
             sent: VecDeque::new(),
             strict: false,
             requests: Vec::new(),
-            controls: Agreement::new(ShardId(0), 1),
-            reservations: Agreement::new(ShardId(0), 1),
+            controls: Replicas::new(ShardId(0), 1),
+            reservations: Replicas::new(ShardId(0), 1),
+            in_force: InForce::default(),
         };
         for link in 0..LINKS {
             serving.links.set(LinkId(link), Some(facts(9, LinkId(link))));
@@ -103,8 +105,8 @@ impl Serving {
         if self.target.is_gone(id) {
             self.controls.add(id.0, Control::default());
             self.reservations.add(id.0, Reservation::default());
-            let (control, reservation) = (Control::default(), Reservation::default());
-            let added = self.target.add_export(id, Self::export(id), control, &reservation);
+            self.in_force.set(VolumeId(id.0), Reservation::default());
+            let added = self.target.add_export(id, Self::export(id), Control::default());
             assert_eq!(added, Ok(()));
         }
     }
@@ -116,6 +118,7 @@ impl Serving {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut self.requests,
+            reservations: &self.in_force,
             shared: &mut (),
         };
         let result = act(&mut self.target, &mut ctx);
@@ -167,10 +170,10 @@ impl Serving {
         while let Some(ask) = self.target.poll_ask() {
             match ask {
                 Ask::Control { export, number, change } => {
-                    self.controls.ask(export.0, number, change, &mut controls);
+                    self.controls.propose(export.0, number, change, &mut controls);
                 }
                 Ask::Reservation { volume, number, change } => {
-                    self.reservations.ask(volume.0, number, change, &mut reservations);
+                    self.reservations.propose(volume.0, number, change, &mut reservations);
                 }
             }
         }
@@ -185,11 +188,13 @@ impl Serving {
                 assert_eq!(value.to_string().parse(), Ok(value.clone()));
                 self.reservations.handle_stored(key, version, stores, &mut reservations);
             } else if let Some((key, version, value)) = reservations.install.pop() {
-                self.with(|target, ctx| {
-                    target.install_reservation(VolumeId(key), version, &value, ctx);
-                });
-            } else if let Some((volume, version)) = self.target.poll_drained() {
-                self.reservations.installed(volume.0, version, &mut reservations);
+                self.with(Target::take_loans);
+                // Every ticket that is below has somebody behind it, or is the target's own.
+                for (_, request) in &self.held {
+                    let _ = self.target.registrant(request.ticket);
+                }
+                self.in_force.set(VolumeId(key), value);
+                self.reservations.installed(key, version, &mut reservations);
             } else {
                 break;
             }

@@ -44,20 +44,21 @@ impl Room {
 const ROOMS: &[Room] = &[
     Room::pure("wire", &[]),
     Room::pure("block", &["crc-fast"]),
-    Room::pure("contract", &["block", "wire"]),
+    Room::pure("contract", &["block", "reservation", "wire"]),
     Room::pure("volume", &["block", "contract"]),
+    Room::pure("reservation", &["block"]),
     Room::pure("remote", &["block", "contract"]),
-    Room::pure("nvme", &["block", "contract", "remote", "wire"]),
-    Room::pure("aoe", &["block", "contract", "remote", "volume", "wire"]),
-    Room::pure("shard", &["aoe", "block", "contract", "nvme", "volume", "wire"]),
+    Room::pure("nvme", &["block", "contract", "remote", "reservation", "wire"]),
+    Room::pure("aoe", &["block", "contract", "remote", "reservation", "wire"]),
+    Room::pure("shard", &["aoe", "block", "contract", "nvme", "reservation", "volume", "wire"]),
     Room::with_unsafe(
         "reactor",
         &["block", "contract", "crc-fast", "io-uring", "libc", "rustix", "socket2"],
     ),
-    Room::impure("testkit", &["block", "contract", "wire"]),
+    Room::impure("testkit", &["block", "contract", "reservation", "wire"]),
     Room::impure(
         "sim",
-        &["aoe", "block", "contract", "nvme", "shard", "testkit", "volume", "wire"],
+        &["aoe", "block", "contract", "nvme", "reservation", "shard", "testkit", "volume", "wire"],
     ),
     Room::impure("lab", &["block", "contract", "hdrhistogram", "serde"]),
     Room::with_unsafe(

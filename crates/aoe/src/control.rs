@@ -1,13 +1,14 @@
-//! What initiators may change of an export: its config string and its MAC mask. All shards [agree](volume::agreement) on it, and it is stored as a line
-//! of text ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)), so that it survives a restart.
+//! What initiators may change of an export: its config string and its MAC mask. All shards hold a
+//! [copy](reservation::replica) of it, and it is stored as a line of text
+//! ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)), so that it survives a
+//! restart.
 //!
 //! Spec: AoEr11, "Query Config Information Command", "MAC Mask List Command".
 
 use core::fmt;
 use core::str::FromStr;
 
-use volume::Agreed;
-use volume::reservation::TextError;
+use reservation::{TextError, Value};
 use wire::aoe::{CONFIG_MAX, ConfigCommand, Directive, DirectiveCommand, ErrorCode, MaskError};
 use wire::ethernet::MacAddress;
 
@@ -91,11 +92,11 @@ impl Control {
     }
 }
 
-impl Agreed for Control {
+impl Value for Control {
     type Change = Change;
     type Answer = Verdict;
 
-    fn judge(&self, change: &Change) -> (Option<Control>, Verdict) {
+    fn apply(&self, change: &Change) -> (Option<Control>, Verdict) {
         let (next, verdict) = match change {
             Change::Config { command, string } => {
                 let free = self.config.is_empty() || self.config == *string;
@@ -176,23 +177,23 @@ mod tests {
 
     #[test]
     fn set_stores_where_there_is_nothing_or_the_same_and_force_always() {
-        let (next, verdict) = Control::default().judge(&config(ConfigCommand::SET, b"a"));
+        let (next, verdict) = Control::default().apply(&config(ConfigCommand::SET, b"a"));
         let a = next.unwrap();
         assert_eq!((a.config(), verdict), (&b"a"[..], Verdict::Done));
-        assert_eq!(a.judge(&config(ConfigCommand::SET, b"a")), (None, Verdict::Done));
+        assert_eq!(a.apply(&config(ConfigCommand::SET, b"a")), (None, Verdict::Done));
         let refused = Verdict::Refused(ErrorCode::CONFIG_PRESENT);
-        assert_eq!(a.judge(&config(ConfigCommand::SET, b"b")), (None, refused));
-        let (next, _) = a.judge(&config(ConfigCommand::FORCE, b"b"));
+        assert_eq!(a.apply(&config(ConfigCommand::SET, b"b")), (None, refused));
+        let (next, _) = a.apply(&config(ConfigCommand::FORCE, b"b"));
         assert_eq!(next.unwrap().config(), b"b");
         let long = config(ConfigCommand::FORCE, &[7; CONFIG_MAX + 1]);
-        assert_eq!(a.judge(&long), (None, Verdict::Refused(ErrorCode::BAD_ARGUMENT)));
-        assert!(a.judge(&config(ConfigCommand::FORCE, &[7; CONFIG_MAX])).0.is_some());
+        assert_eq!(a.apply(&long), (None, Verdict::Refused(ErrorCode::BAD_ARGUMENT)));
+        assert!(a.apply(&config(ConfigCommand::FORCE, &[7; CONFIG_MAX])).0.is_some());
     }
 
     #[test]
     fn directives_are_carried_out_in_order_up_to_the_first_that_cannot_be() {
         let edit = |control: &Control, list: &[Directive]| {
-            let (next, verdict) = control.judge(&Change::Mask(list.to_vec()));
+            let (next, verdict) = control.apply(&Change::Mask(list.to_vec()));
             (next.unwrap_or_else(|| control.clone()), verdict)
         };
         let (two, verdict) = edit(&Control::default(), &[add(1), add(2), add(1), delete(9)]);

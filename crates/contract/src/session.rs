@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 
 use block::{Instant, MachineId, Memory, Pool, ShardId, Submit, Ticket};
+use reservation::InForce;
 
 use crate::connection::{ConnectionId, SendBatch};
 use crate::machine::Effect;
@@ -22,6 +23,8 @@ pub struct TargetContext<'a, S> {
     pub pool: &'a mut Pool,
     /// Where requests go: to their volumes.
     pub below: &'a mut dyn Submit,
+    /// Who may use which volume.
+    pub reservations: &'a InForce,
     /// What the machines of its protocol share on the shard.
     pub shared: &'a mut S,
 }
@@ -33,8 +36,9 @@ impl<S> TargetContext<'_, S> {
         &'b mut self,
         part: impl FnOnce(&'b mut S) -> &'b mut T,
     ) -> TargetContext<'b, T> {
-        let TargetContext { now, memory, pool, below, shared } = self;
-        TargetContext { now: *now, memory: *memory, pool, below: *below, shared: part(shared) }
+        let TargetContext { now, memory, pool, below, reservations, shared } = self;
+        let shared = part(shared);
+        TargetContext { now: *now, memory: *memory, pool, below: *below, reservations, shared }
     }
 }
 

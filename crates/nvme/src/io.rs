@@ -1,15 +1,18 @@
 //! I/O commands: from a submission queue entry to what is asked of the volume, or to the status that refuses it.
 //!
-//! In: the command and the facts of its namespace. Out: [`Work`], which knows its extent in bytes of the volume and
-//! which way its data go. Units: LBAs and block counts are logical blocks of the namespace, extents are bytes.
-//! Errors: the status of the completion, with DNR, since the same command would be refused again. Pure and without
-//! memory of earlier commands: who waits for data keeps the command and has it judged anew before it goes below,
-//! so that a namespace that was removed, resized or write-protected meanwhile counts.
-//! Spec: NVM command set, "NVM Commands"; NVMe base, "Data pointer", "Fused operations". Not here: whether the
-//! queue may do I/O at all (`controllers`), in-capsule bounds (the transport).
+//! In: the command and the facts of its namespace. Out: [`Work`], which knows its extent in bytes
+//! of the volume and which way its data go. Units: LBAs and block counts are logical blocks of the
+//! namespace, extents are bytes. Errors: the status of the completion, with DNR, since the same
+//! command would be refused again. Pure and without memory of earlier commands: who waits for data
+//! keeps the command and has it judged anew before it goes below, so that a namespace that was
+//! removed, resized or write-protected meanwhile counts. What it is to a reservation is said here
+//! too, and asked by the connection, which knows its host. Spec: NVM command set, "NVM Commands";
+//! NVMe base, "Data pointer", "Fused operations". Not here: whether the queue may do I/O at all
+//! (`controllers`), in-capsule bounds (the transport).
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
 use block::{BlockCount, Extent, Lba};
+use reservation::Access;
 use wire::nvme::command::{DsmRange, Fuse, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
 
@@ -61,6 +64,19 @@ impl Work {
             }
             Work::Ranges(length) => Payload::FromHost(*length),
             Work::WriteZeroes(..) | Work::Verify(_) | Work::Flush => Payload::None,
+        }
+    }
+
+    /// What it is to a reservation. Spec: NVMe base, "Command Behavior in the Presence of a
+    /// Reservation".
+    #[inline]
+    #[must_use]
+    pub fn access(&self) -> Access {
+        match self {
+            Work::Read(_) | Work::Compare(_) | Work::Verify(_) => Access::Read,
+            Work::Write(..) | Work::WriteZeroes(..) | Work::Flush | Work::Ranges(_) => {
+                Access::Write
+            }
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// List the disks of a running server, or reopen a failed one
     Disks(DisksArgs),
+    /// Free a volume of a running server that a host has reserved
+    Reservation(ReservationArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
     Bench(BenchArgs),
     /// Copy one disk to another, verified
@@ -146,6 +148,34 @@ pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `reservation clear VOLUME`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReservationArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: ReservationAction,
+    /// The control socket of the server [default: where serve puts it]
+    #[arg(long, value_name = "SOCKET", global = true)]
+    pub(crate) control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// An action on the reservation of a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ReservationAction {
+    /// Let every host use the volume again, for good
+    #[command(
+        after_help = "A reservation stands until a host releases it, across restarts of host and server; `plateway status`\n\
+        shows who holds one. Clear it once its holder surely writes no more: the other hosts may write at once."
+    )]
+    Clear {
+        /// The volume's name in the configuration
+        volume: String,
+    },
 }
 
 /// `disks list`, `disks reopen NAME`
@@ -451,6 +481,7 @@ mod tests {
             "status --json",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
+            "reservation clear v0 --control /run/p.sock --json",
             "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
             "bench volume:v0 --config p.toml --rw write --bs 128k --warmup 0 --control /run/p.sock",
             "copy file:/a ram:1GiB --no-verify --overwrite --resume --json --iodepth 8 --bs 1m",

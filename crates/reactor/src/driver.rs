@@ -36,10 +36,10 @@ use contract::{ConnectionId, Effect, Event, Machine};
 
 use crate::accept::Admission;
 use crate::engine::workers::Workers;
-use crate::engine::{Done, Engine, Key, Kind, Patience};
-use crate::mailbox::{Inbox, Parcel};
+use crate::engine::{Done, Engine, Key, Kind, Wait};
+use crate::mailbox::{Delivery, Inbox};
 use crate::memory::ShardMemory;
-use crate::receive::Lender;
+use crate::receive::ReceivePool;
 use crate::stats::{Counters, add, set};
 
 use connection::{Connection, MessagePool};
@@ -95,7 +95,7 @@ pub(crate) struct Driver<M: Machine, E: Engine> {
     shared: Arc<Shared<M::Mail>>,
     now: Instant,
     connections: Table<Connection>,
-    lender: Lender,
+    receive_pool: ReceivePool,
     messages: MessagePool,
     /// Connections whose bytes are to be shown again.
     ready: VecDeque<Slot>,
@@ -105,8 +105,8 @@ pub(crate) struct Driver<M: Machine, E: Engine> {
     listening: Listening,
     links: Links,
     alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
-    outboxes: Vec<Vec<Parcel<M::Mail>>>,
-    parcels: Vec<Parcel<M::Mail>>,
+    outboxes: Vec<Vec<Delivery<M::Mail>>>,
+    deliveries: Vec<Delivery<M::Mail>>,
     done: Vec<Done>,
     /// When connections are looked at for silent ones.
     sweep_at: Option<Instant>,
@@ -135,7 +135,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             shard,
             now: Instant::ZERO,
             connections: Table::new(),
-            lender: Lender::new(shared.receive_buffers),
+            receive_pool: ReceivePool::new(shared.receive_buffers),
             messages: MessagePool::default(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -144,7 +144,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             links: Links::default(),
             alarms: BinaryHeap::new(),
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
-            parcels: Vec::new(),
+            deliveries: Vec::new(),
             done: Vec::with_capacity(256),
             sweep_at: None,
             rest_at: None,
@@ -178,36 +178,36 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// Waits until something ends or is due; what has ended is in `done` then.
     fn wait(&mut self) {
-        let mut patience = self.patience();
+        let mut wait = self.next_wait();
         let inbox = &self.shared.inboxes[self.shard.index()];
-        if patience != Patience::NONE && !inbox.fall_asleep() {
-            patience = Patience::NONE;
+        if wait != Wait::NONE && !inbox.fall_asleep() {
+            wait = Wait::NONE;
         }
-        if let Err(error) = self.engine.wait(patience, &mut self.done) {
+        if let Err(error) = self.engine.wait(wait, &mut self.done) {
             panic!("{} cannot wait for events any more: {error}", self.shard.0);
         }
-        if patience != Patience::NONE {
+        if wait != Wait::NONE {
             self.shared.inboxes[self.shard.index()].wake_up();
         }
         self.now = self.clock();
     }
 
-    fn patience(&self) -> Patience {
+    fn next_wait(&self) -> Wait {
         let pressed = self.pressed || self.links.has_frames();
         if pressed || !self.ready.is_empty() || !self.events.is_empty() {
-            return Patience::NONE;
+            return Wait::NONE;
         }
         let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
         let due = [self.machine.poll_timeout(), alarm, self.sweep_at, self.rest_at];
         let due = due.into_iter().flatten().min();
         if due.is_none() && self.spin_until <= self.now {
-            return Patience { limit: None, spin: Duration::ZERO };
+            return Wait { limit: None, spin: Duration::ZERO };
         }
         // The turn has taken time: a wait is counted from here.
         let now = self.clock();
         match due.map(|due| due.since(now)) {
-            Some(limit) if limit.is_zero() => Patience::NONE,
-            limit => Patience { limit, spin: self.spin_until.since(now) },
+            Some(limit) if limit.is_zero() => Wait::NONE,
+            limit => Wait { limit, spin: self.spin_until.since(now) },
         }
     }
 
@@ -254,37 +254,37 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// Takes the mailbox in; returns how much there was.
     fn take_mail(&mut self) -> usize {
-        let mut parcels = std::mem::take(&mut self.parcels);
-        self.shared.inboxes[self.shard.index()].take(&mut parcels);
-        let count = parcels.len();
-        for parcel in parcels.drain(..) {
-            match parcel {
-                Parcel::Mail { from, mail } => self.tell(Event::Mail { from, mail }),
-                Parcel::Arrival(arrival) => self.arrive(arrival),
-                Parcel::Listen(listener) => self.listen(listener),
-                Parcel::Unlisten(id, told) => self.unlisten(id, told),
-                Parcel::ChangeListener(id, options, told) => {
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        self.shared.inboxes[self.shard.index()].take(&mut deliveries);
+        let count = deliveries.len();
+        for delivery in deliveries.drain(..) {
+            match delivery {
+                Delivery::Mail { from, mail } => self.tell(Event::Mail { from, mail }),
+                Delivery::Arrival(arrival) => self.arrive(arrival),
+                Delivery::Listen(listener) => self.listen(listener),
+                Delivery::Unlisten(id, told) => self.unlisten(id, told),
+                Delivery::ChangeListener(id, options, told) => {
                     self.change_listener(id, options);
                     let _ = told.send(());
                 }
-                Parcel::Spin(id, spin) => self.spin_for(id, spin),
-                Parcel::AcceptAgain => self.accept_again(),
-                Parcel::AddDisk(id, disk) => {
+                Delivery::Spin(id, spin) => self.spin_for(id, spin),
+                Delivery::AcceptAgain => self.accept_again(),
+                Delivery::AddDisk(id, disk) => {
                     if disk.as_ram().is_some() {
                         self.memory.add_lender(id, disk.clone());
                     }
                     self.disks.add(id, disk);
                 }
-                Parcel::RemoveDisk(id, told) => {
+                Delivery::RemoveDisk(id, told) => {
                     self.memory.remove_lender(id);
                     self.disks.remove(id, told);
                 }
-                Parcel::Link(command) => self.obey(command),
-                Parcel::Worked(number, work) => self.worked(number, work),
-                Parcel::Stop => self.stopping = true,
+                Delivery::Link(command) => self.handle_link_command(command),
+                Delivery::Worked(number, work) => self.worked(number, work),
+                Delivery::Stop => self.stopping = true,
             }
         }
-        self.parcels = parcels;
+        self.deliveries = deliveries;
         count
     }
 
@@ -340,7 +340,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             // Nobody listens any more only while the reactor is being dropped.
             let _ = self.shared.control.send((from, mail));
         } else {
-            self.outboxes[to.index()].push(Parcel::Mail { from, mail });
+            self.outboxes[to.index()].push(Delivery::Mail { from, mail });
         }
     }
 
@@ -381,7 +381,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if active {
             self.rest_at = Some(self.now + REST);
         } else if self.rest_at.is_some_and(|at| at <= self.now) {
-            self.lender.shrink();
+            self.receive_pool.shrink();
             self.rest_at = self.memory.idle().then(|| self.now + REST_PIECE);
         }
     }
@@ -392,8 +392,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let calls = self.engine.system_calls() + self.links.system_calls();
         set(&counters.system_calls, calls);
         set(&counters.connections, self.connections.len() as u64);
-        set(&counters.receive_buffers, self.lender.lent() as u64);
-        set(&counters.receive_line, self.lender.waiting() as u64);
+        set(&counters.receive_buffers, self.receive_pool.taken() as u64);
+        set(&counters.receive_line, self.receive_pool.waiting() as u64);
     }
 
     /// Closes everything, and waits for what is with the kernel: its memory must not go before.
@@ -416,9 +416,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             let limit = Some(until.since(self.now).min(REST));
             let inbox = &self.shared.inboxes[self.shard.index()];
             let awake = !inbox.fall_asleep();
-            let patience = Patience { limit, spin: Duration::ZERO };
-            let patience = if awake { Patience::NONE } else { patience };
-            if self.engine.wait(patience, &mut self.done).is_err() {
+            let wait = Wait { limit, spin: Duration::ZERO };
+            let wait = if awake { Wait::NONE } else { wait };
+            if self.engine.wait(wait, &mut self.done).is_err() {
                 break;
             }
             self.shared.inboxes[self.shard.index()].wake_up();

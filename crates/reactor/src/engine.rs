@@ -137,17 +137,16 @@ pub(crate) struct Done {
 
 /// How long to wait for something to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct Wait {
     /// `None`: until something happens.
     pub(crate) limit: Option<Duration>,
     /// Of that, how long to look before sleeping.
     pub(crate) spin: Duration,
 }
 
-impl Patience {
+impl Wait {
     /// Look, but do not wait.
-    pub(crate) const NONE: Patience =
-        Patience { limit: Some(Duration::ZERO), spin: Duration::ZERO };
+    pub(crate) const NONE: Wait = Wait { limit: Some(Duration::ZERO), spin: Duration::ZERO };
 }
 
 /// One thread's way to start operations and to learn their ends.
@@ -194,7 +193,7 @@ pub(crate) trait Engine {
 
     /// Waits for ends, at most as long as told, and appends them to `done`. A wake-up by the shard's event
     /// descriptor shows as [`Key::WAKE`].
-    fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()>;
+    fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()>;
 
     /// System calls made so far.
     fn system_calls(&self) -> u64;

@@ -20,8 +20,8 @@ use crate::engine::workers::Deliver;
 use crate::link::supervisor::{LinkCommand, LinkMailbox};
 
 /// What can be in a shard's mailbox.
-pub(crate) enum Parcel<M> {
-    /// A letter for the machine.
+pub(crate) enum Delivery<M> {
+    /// Mail for the machine.
     Mail { from: ShardId, mail: M },
     /// A connection, accepted by shard 0, that lives here from now on.
     Arrival(Arrival),
@@ -49,7 +49,7 @@ pub(crate) enum Parcel<M> {
 
 /// A shard's mailbox.
 pub(crate) struct Inbox<M> {
-    queue: Mutex<Vec<Parcel<M>>>,
+    queue: Mutex<Vec<Delivery<M>>>,
     filled: AtomicBool,
     sleeping: AtomicBool,
     wake: Arc<OwnedFd>,
@@ -71,20 +71,20 @@ impl<M> Inbox<M> {
     }
 
     /// Puts one thing in.
-    pub(crate) fn post(&self, parcel: Parcel<M>) {
-        self.lock().push(parcel);
+    pub(crate) fn post(&self, delivery: Delivery<M>) {
+        self.lock().push(delivery);
         self.notify();
     }
 
-    /// Puts many in, and empties `parcels`.
-    pub(crate) fn post_all(&self, parcels: &mut Vec<Parcel<M>>) {
-        self.lock().append(parcels);
+    /// Puts many in, and empties `deliveries`.
+    pub(crate) fn post_all(&self, deliveries: &mut Vec<Delivery<M>>) {
+        self.lock().append(deliveries);
         self.notify();
     }
 
     /// Takes everything out, into `into`, which must be empty.
     #[inline]
-    pub(crate) fn take(&self, into: &mut Vec<Parcel<M>>) {
+    pub(crate) fn take(&self, into: &mut Vec<Delivery<M>>) {
         debug_assert!(into.is_empty(), "mail would change its order");
         if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
             mem::swap(&mut *self.lock(), into);
@@ -123,20 +123,20 @@ impl<M> Inbox<M> {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Parcel<M>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Delivery<M>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<M: Send> Deliver for Inbox<M> {
     fn deliver(&self, number: u64, work: Box<Work>) {
-        self.post(Parcel::Worked(number, work));
+        self.post(Delivery::Worked(number, work));
     }
 }
 
 impl<M: Send> LinkMailbox for Inbox<M> {
     fn command(&self, command: LinkCommand) {
-        self.post(Parcel::Link(command));
+        self.post(Delivery::Link(command));
     }
 }
 
@@ -163,15 +163,15 @@ pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
 mod tests {
     use super::*;
 
-    fn letter(number: u32) -> Parcel<u32> {
-        Parcel::Mail { from: ShardId(0), mail: number }
+    fn mail(number: u32) -> Delivery<u32> {
+        Delivery::Mail { from: ShardId(0), mail: number }
     }
 
-    fn numbers(parcels: &mut Vec<Parcel<u32>>) -> Vec<u32> {
-        parcels
+    fn numbers(deliveries: &mut Vec<Delivery<u32>>) -> Vec<u32> {
+        deliveries
             .drain(..)
-            .map(|parcel| match parcel {
-                Parcel::Mail { mail, .. } => mail,
+            .map(|delivery| match delivery {
+                Delivery::Mail { mail, .. } => mail,
                 _ => panic!("only mail was sent"),
             })
             .collect()
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn mail_keeps_its_order() {
         let inbox = Inbox::new().unwrap();
-        inbox.post(letter(1));
-        inbox.post_all(&mut vec![letter(2), letter(3)]);
+        inbox.post(mail(1));
+        inbox.post_all(&mut vec![mail(2), mail(3)]);
         let mut taken = Vec::new();
         inbox.take(&mut taken);
         assert_eq!(numbers(&mut taken), [1, 2, 3]);
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_filled_mailbox_keeps_its_receiver_awake() {
         let inbox = Inbox::new().unwrap();
-        inbox.post(letter(1));
+        inbox.post(mail(1));
         assert!(!inbox.fall_asleep());
         inbox.take(&mut Vec::new());
         assert!(inbox.fall_asleep());
@@ -203,12 +203,12 @@ mod tests {
         let inbox = Inbox::new().unwrap();
         let mut count = [0u8; 8];
         let fd = inbox.wake_descriptor().clone();
-        inbox.post(letter(1));
+        inbox.post(mail(1));
         assert!(rustix::io::read(&fd, &mut count).is_err(), "nobody slept");
         inbox.take(&mut Vec::new());
         assert!(inbox.fall_asleep());
-        inbox.post(letter(2));
-        inbox.post(letter(3));
+        inbox.post(mail(2));
+        inbox.post(mail(3));
         assert_eq!(rustix::io::read(&fd, &mut count), Ok(8));
         assert_eq!(u64::from_ne_bytes(count), 1, "one write wakes once");
     }

@@ -1,8 +1,8 @@
-//! Receive buffers: a shard's few large ones, small ones for when those are lent, and the line before them.
+//! Receive buffers: a shard's few large ones, small ones for when those are taken, and the line before them.
 //!
 //! One receive should take everything there is, so the buffers are large and few. A connection holds one only while bytes
-//! wait in it or a receive is posted. When the large ones are lent, small ones serve, which hold any capsule; when these
-//! are lent too, connections wait in line, and those that stall within a PDU have what they hold *stowed*: moved to
+//! wait in it or a receive is posted. When the large ones are taken, small ones serve, which hold any capsule; when these
+//! are taken too, connections wait in line, and those that stall within a PDU have what they hold *stowed*: moved to
 //! memory of its exact size, much less than the kernel holds for the same socket.
 //!
 //! ```text
@@ -21,7 +21,7 @@ pub(crate) const SMALL: u32 = 24 << 10;
 const _: () = assert!(SMALL > CAPSULE_DATA_MAX + 4096 && SMALL > DIRECT_RECEIVE_MIN + 4096);
 
 /// A receive buffer and what of it is filled.
-pub(crate) struct Stage {
+pub(crate) struct ReceiveBuffer {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -36,10 +36,10 @@ enum Size {
     Own,
 }
 
-impl Stage {
-    fn new(capacity: u32, size: Size) -> Stage {
+impl ReceiveBuffer {
+    fn new(capacity: u32, size: Size) -> ReceiveBuffer {
         let bytes = vec![0; capacity as usize].into_boxed_slice();
-        Stage { bytes, start: 0, end: 0, size }
+        ReceiveBuffer { bytes, start: 0, end: 0, size }
     }
 
     #[inline]
@@ -107,7 +107,7 @@ impl Stage {
     }
 
     /// Takes over what another one holds.
-    fn take_over(&mut self, other: &Stage) {
+    fn take_over(&mut self, other: &ReceiveBuffer) {
         let bytes = other.unconsumed();
         self.bytes[..bytes.len()].copy_from_slice(bytes);
         (self.start, self.end) = (0, bytes.len());
@@ -115,52 +115,52 @@ impl Stage {
 }
 
 /// Lends buffers out.
-pub(crate) struct Lender {
-    large_free: Vec<Stage>,
+pub(crate) struct ReceivePool {
+    large_free: Vec<ReceiveBuffer>,
     large_left: usize,
-    small_free: Vec<Stage>,
+    small_free: Vec<ReceiveBuffer>,
     small_left: usize,
     /// Below so many free small buffers, connections should do without where they can.
     reserve: usize,
-    lent: usize,
+    taken: usize,
     line: VecDeque<Slot>,
 }
 
-impl Lender {
-    /// So many large buffers, and as many bytes of small ones, made when they are first lent.
-    pub(crate) fn new(large: usize) -> Lender {
+impl ReceivePool {
+    /// So many large buffers, and as many bytes of small ones, made when they are first taken.
+    pub(crate) fn new(large: usize) -> ReceivePool {
         let large = large.max(1);
         let small = large * (RECEIVE_BUFFER / SMALL) as usize;
-        Lender {
+        ReceivePool {
             large_free: Vec::new(),
             large_left: large,
             small_free: Vec::new(),
             small_left: small,
             reserve: small / 4,
-            lent: 0,
+            taken: 0,
             line: VecDeque::new(),
         }
     }
 
     /// A buffer that holds at least `least` bytes.
     #[inline]
-    pub(crate) fn lend(&mut self, least: u32) -> Option<Stage> {
-        let stage =
+    pub(crate) fn take(&mut self, least: u32) -> Option<ReceiveBuffer> {
+        let buffer =
             self.take_large().or_else(|| if least <= SMALL { self.take_small() } else { None })?;
-        self.lent += 1;
-        Some(stage)
+        self.taken += 1;
+        Some(buffer)
     }
 
     /// Takes a buffer back; what it held is dropped.
     #[inline]
-    pub(crate) fn give(&mut self, mut stage: Stage) {
-        (stage.start, stage.end) = (0, 0);
-        match stage.size {
-            Size::Large => self.large_free.push(stage),
-            Size::Small => self.small_free.push(stage),
+    pub(crate) fn give(&mut self, mut buffer: ReceiveBuffer) {
+        (buffer.start, buffer.end) = (0, 0);
+        match buffer.size {
+            Size::Large => self.large_free.push(buffer),
+            Size::Small => self.small_free.push(buffer),
             Size::Own => return,
         }
-        self.lent -= 1;
+        self.taken -= 1;
     }
 
     /// Whether connections should do without a buffer where they can: poll before they receive, stow what waits.
@@ -172,22 +172,22 @@ impl Lender {
     }
 
     /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0: it holds too much.
-    pub(crate) fn stow(&mut self, stage: &mut Stage) -> u32 {
-        if stage.is_stowed() || stage.len() > SMALL {
+    pub(crate) fn stow(&mut self, buffer: &mut ReceiveBuffer) -> u32 {
+        if buffer.is_stowed() || buffer.len() > SMALL {
             return 0;
         }
-        let mut own = Stage::new(stage.len(), Size::Own);
-        own.take_over(stage);
-        let lent = std::mem::replace(stage, own);
-        self.give(lent);
-        stage.len()
+        let mut own = ReceiveBuffer::new(buffer.len(), Size::Own);
+        own.take_over(buffer);
+        let shared = std::mem::replace(buffer, own);
+        self.give(shared);
+        buffer.len()
     }
 
     /// Exchanges a buffer for one that holds at least `least` bytes; `false` when none is free.
-    pub(crate) fn exchange(&mut self, stage: &mut Stage, least: u32) -> bool {
-        let Some(mut larger) = self.lend(least) else { return false };
-        larger.take_over(stage);
-        let old = std::mem::replace(stage, larger);
+    pub(crate) fn exchange(&mut self, buffer: &mut ReceiveBuffer, least: u32) -> bool {
+        let Some(mut larger) = self.take(least) else { return false };
+        larger.take_over(buffer);
+        let old = std::mem::replace(buffer, larger);
         self.give(old);
         true
     }
@@ -209,9 +209,9 @@ impl Lender {
         self.line.len()
     }
 
-    /// Buffers that are lent.
-    pub(crate) fn lent(&self) -> usize {
-        self.lent
+    /// Buffers that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
     }
 
     /// Frees the memory of buffers that nobody has; returns whether there were any.
@@ -224,20 +224,20 @@ impl Lender {
         any
     }
 
-    fn take_large(&mut self) -> Option<Stage> {
-        if let Some(stage) = self.large_free.pop() {
-            return Some(stage);
+    fn take_large(&mut self) -> Option<ReceiveBuffer> {
+        if let Some(buffer) = self.large_free.pop() {
+            return Some(buffer);
         }
         self.large_left = self.large_left.checked_sub(1)?;
-        Some(Stage::new(RECEIVE_BUFFER, Size::Large))
+        Some(ReceiveBuffer::new(RECEIVE_BUFFER, Size::Large))
     }
 
-    fn take_small(&mut self) -> Option<Stage> {
-        if let Some(stage) = self.small_free.pop() {
-            return Some(stage);
+    fn take_small(&mut self) -> Option<ReceiveBuffer> {
+        if let Some(buffer) = self.small_free.pop() {
+            return Some(buffer);
         }
         self.small_left = self.small_left.checked_sub(1)?;
-        Some(Stage::new(SMALL, Size::Small))
+        Some(ReceiveBuffer::new(SMALL, Size::Small))
     }
 }
 
@@ -245,11 +245,11 @@ impl Lender {
 mod tests {
     use super::*;
 
-    fn filled(stage: &mut Stage, bytes: &[u8]) {
-        stage.make_room();
-        let end = stage.end;
-        stage.bytes[end..end + bytes.len()].copy_from_slice(bytes);
-        stage.received(bytes.len());
+    fn filled(buffer: &mut ReceiveBuffer, bytes: &[u8]) {
+        buffer.make_room();
+        let end = buffer.end;
+        buffer.bytes[end..end + bytes.len()].copy_from_slice(bytes);
+        buffer.received(bytes.len());
     }
 
     fn slot(index: u32) -> Slot {
@@ -258,83 +258,86 @@ mod tests {
 
     #[test]
     fn what_was_not_consumed_stays_in_front() {
-        let mut lender = Lender::new(1);
-        let mut stage = lender.lend(1).unwrap();
-        filled(&mut stage, b"header, half of a pay");
-        stage.consume(8);
-        filled(&mut stage, b"load");
-        assert_eq!(stage.unconsumed(), b"half of a payload");
-        stage.consume(17);
-        assert_eq!(stage.room().1, RECEIVE_BUFFER);
+        let mut pool = ReceivePool::new(1);
+        let mut buffer = pool.take(1).unwrap();
+        filled(&mut buffer, b"header, half of a pay");
+        buffer.consume(8);
+        filled(&mut buffer, b"load");
+        assert_eq!(buffer.unconsumed(), b"half of a payload");
+        buffer.consume(17);
+        assert_eq!(buffer.room().1, RECEIVE_BUFFER);
     }
 
     #[test]
     fn when_the_large_ones_are_lent_small_ones_serve() {
-        let mut lender = Lender::new(1);
-        let large = lender.lend(1).unwrap();
-        assert_eq!(lender.lend(1).unwrap().capacity(), SMALL);
-        assert!(lender.lend(SMALL + 1).is_none());
-        lender.give(large);
-        assert_eq!(lender.lend(SMALL + 1).unwrap().capacity(), RECEIVE_BUFFER);
+        let mut pool = ReceivePool::new(1);
+        let large = pool.take(1).unwrap();
+        assert_eq!(pool.take(1).unwrap().capacity(), SMALL);
+        assert!(pool.take(SMALL + 1).is_none());
+        pool.give(large);
+        assert_eq!(pool.take(SMALL + 1).unwrap().capacity(), RECEIVE_BUFFER);
     }
 
     #[test]
     fn the_line_is_served_in_order_as_buffers_come_back() {
-        let mut lender = Lender { small_left: 0, ..Lender::new(1) };
-        let large = lender.lend(1).unwrap();
-        assert!(lender.lend(1).is_none());
-        lender.wait(slot(1));
-        lender.wait(slot(2));
-        assert!(lender.is_scarce());
-        assert_eq!(lender.next_in_line(), None);
-        lender.give(large);
-        assert_eq!(lender.next_in_line(), Some(slot(1)));
-        assert_eq!(lender.next_in_line(), Some(slot(2)));
+        let mut pool = ReceivePool { small_left: 0, ..ReceivePool::new(1) };
+        let large = pool.take(1).unwrap();
+        assert!(pool.take(1).is_none());
+        pool.wait(slot(1));
+        pool.wait(slot(2));
+        assert!(pool.is_scarce());
+        assert_eq!(pool.next_in_line(), None);
+        pool.give(large);
+        assert_eq!(pool.next_in_line(), Some(slot(1)));
+        assert_eq!(pool.next_in_line(), Some(slot(2)));
     }
 
     #[test]
     fn what_a_stalled_connection_holds_is_stowed() {
-        let mut lender = Lender { small_left: 0, ..Lender::new(1) };
-        let mut stage = lender.lend(1).unwrap();
-        filled(&mut stage, b"half a header");
-        assert!(lender.lend(1).is_none());
-        assert_eq!(lender.stow(&mut stage), 13);
-        assert_eq!((stage.capacity(), stage.unconsumed()), (13, &b"half a header"[..]));
-        assert_eq!(lender.lent(), 0);
-        assert!(lender.exchange(&mut stage, 24));
-        assert_eq!((stage.capacity(), stage.unconsumed()), (RECEIVE_BUFFER, &b"half a header"[..]));
-        assert_eq!(lender.lent(), 1);
+        let mut pool = ReceivePool { small_left: 0, ..ReceivePool::new(1) };
+        let mut buffer = pool.take(1).unwrap();
+        filled(&mut buffer, b"half a header");
+        assert!(pool.take(1).is_none());
+        assert_eq!(pool.stow(&mut buffer), 13);
+        assert_eq!((buffer.capacity(), buffer.unconsumed()), (13, &b"half a header"[..]));
+        assert_eq!(pool.taken(), 0);
+        assert!(pool.exchange(&mut buffer, 24));
+        assert_eq!(
+            (buffer.capacity(), buffer.unconsumed()),
+            (RECEIVE_BUFFER, &b"half a header"[..])
+        );
+        assert_eq!(pool.taken(), 1);
     }
 
     #[test]
     fn more_than_a_small_buffer_is_not_stowed() {
-        let mut lender = Lender::new(1);
-        let mut stage = lender.lend(1).unwrap();
-        filled(&mut stage, &vec![7; SMALL as usize + 1]);
-        assert_eq!(lender.stow(&mut stage), 0);
-        assert!(!stage.is_stowed());
+        let mut pool = ReceivePool::new(1);
+        let mut buffer = pool.take(1).unwrap();
+        filled(&mut buffer, &vec![7; SMALL as usize + 1]);
+        assert_eq!(pool.stow(&mut buffer), 0);
+        assert!(!buffer.is_stowed());
     }
 
     #[test]
     fn an_exchange_for_a_larger_one_keeps_the_bytes() {
-        let mut lender = Lender::new(1);
-        let large = lender.lend(1).unwrap();
-        let mut stage = lender.lend(1).unwrap();
-        filled(&mut stage, b"begun");
-        assert!(!lender.exchange(&mut stage, SMALL + 1));
-        lender.give(large);
-        assert!(lender.exchange(&mut stage, SMALL + 1));
-        assert_eq!((stage.capacity(), stage.unconsumed()), (RECEIVE_BUFFER, &b"begun"[..]));
-        assert_eq!(lender.lent(), 1);
+        let mut pool = ReceivePool::new(1);
+        let large = pool.take(1).unwrap();
+        let mut buffer = pool.take(1).unwrap();
+        filled(&mut buffer, b"begun");
+        assert!(!pool.exchange(&mut buffer, SMALL + 1));
+        pool.give(large);
+        assert!(pool.exchange(&mut buffer, SMALL + 1));
+        assert_eq!((buffer.capacity(), buffer.unconsumed()), (RECEIVE_BUFFER, &b"begun"[..]));
+        assert_eq!(pool.taken(), 1);
     }
 
     #[test]
     fn idle_memory_is_freed() {
-        let mut lender = Lender::new(2);
-        let stage = lender.lend(1).unwrap();
-        assert!(!lender.shrink());
-        lender.give(stage);
-        assert!(lender.shrink());
-        assert!(lender.lend(1).is_some() && lender.lend(1).is_some());
+        let mut pool = ReceivePool::new(2);
+        let buffer = pool.take(1).unwrap();
+        assert!(!pool.shrink());
+        pool.give(buffer);
+        assert!(pool.shrink());
+        assert!(pool.take(1).is_some() && pool.take(1).is_some());
     }
 }

@@ -24,7 +24,7 @@ use crate::engine::uring::Uring;
 use crate::engine::workers::Workers;
 use crate::link::supervisor::{LinkMailbox, LinkSupervisor};
 use crate::link::{LinkOptions, LinkStats};
-use crate::mailbox::{Inbox, Parcel};
+use crate::mailbox::{Delivery, Inbox};
 use crate::memory::{Arena, ShardMemory};
 use crate::process::{self, AbortOnPanic};
 use crate::sockets;
@@ -96,7 +96,7 @@ impl Reactor {
         let (control, mail) = mpsc::channel();
         let admission = Admission::new(config.connections);
         let accepting = inboxes[0].clone();
-        admission.when_freed(move || accepting.post(Parcel::AcceptAgain));
+        admission.when_freed(move || accepting.post(Delivery::AcceptAgain));
         let shared = Arc::new(Shared {
             inboxes,
             counters: (0..shards).map(|_| Counters::default()).collect(),
@@ -210,7 +210,7 @@ impl<M: Send + 'static> Handle<M> {
         options: ListenOptions,
     ) -> io::Result<SocketAddr> {
         let (fd, local) = sockets::listen(address)?;
-        self.shared.inboxes[0].post(Parcel::Listen(Listener { id, fd, options }));
+        self.shared.inboxes[0].post(Delivery::Listen(Listener { id, fd, options }));
         Ok(local)
     }
 
@@ -218,21 +218,21 @@ impl<M: Send + 'static> Handle<M> {
     /// stand the new `poll_us` soon. Those that are more than `max_connections` stay.
     pub fn change_listener(&self, id: ListenerId, options: ListenOptions) {
         let (told, done) = mpsc::channel();
-        self.shared.inboxes[0].post(Parcel::ChangeListener(id, options, told));
+        self.shared.inboxes[0].post(Delivery::ChangeListener(id, options, told));
         let _ = done.recv();
     }
 
     /// Stops listening; returns once the socket is closed. Its connections stay: the machines close them.
     pub fn unlisten(&self, id: ListenerId) {
         let (told, done) = mpsc::channel();
-        self.shared.inboxes[0].post(Parcel::Unlisten(id, told));
+        self.shared.inboxes[0].post(Delivery::Unlisten(id, told));
         let _ = done.recv();
     }
 
     /// Makes a disk known to all shards, before any mail that is sent later.
     pub fn add_disk(&self, id: DiskId, disk: &Arc<Disk>) {
         for inbox in &self.shared.inboxes {
-            inbox.post(Parcel::AddDisk(id, disk.clone()));
+            inbox.post(Delivery::AddDisk(id, disk.clone()));
         }
     }
 
@@ -242,7 +242,7 @@ impl<M: Send + 'static> Handle<M> {
         let until = time::Instant::now() + limit;
         let (told, done) = mpsc::channel();
         for inbox in &self.shared.inboxes {
-            inbox.post(Parcel::RemoveDisk(id, told.clone()));
+            inbox.post(Delivery::RemoveDisk(id, told.clone()));
         }
         drop(told);
         self.shared.inboxes.iter().all(|_| {
@@ -270,7 +270,7 @@ impl<M: Send + 'static> Handle<M> {
 
     /// Sends mail to a shard, from [`ShardId::CONTROL`].
     pub fn send(&self, to: ShardId, mail: M) {
-        self.shared.inboxes[to.index()].post(Parcel::Mail { from: ShardId::CONTROL, mail });
+        self.shared.inboxes[to.index()].post(Delivery::Mail { from: ShardId::CONTROL, mail });
     }
 
     /// The next mail to the control thread, waiting at most so long.
@@ -303,7 +303,7 @@ impl<M: Send + 'static> Handle<M> {
     fn end(&mut self) {
         self.links.stop();
         for inbox in &self.shared.inboxes {
-            inbox.post(Parcel::Stop);
+            inbox.post(Delivery::Stop);
         }
         for thread in self.threads.drain(..) {
             // A panic has ended the process already.

@@ -59,7 +59,7 @@ counters! {
     disk_requests,
     /// Of these, those that the kernel or a disk thread had to work on.
     disk_works,
-    /// Receive buffers that are lent.
+    /// Receive buffers that are taken.
     receive_buffers,
     /// Connections that wait for a receive buffer.
     receive_line,

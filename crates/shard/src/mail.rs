@@ -8,8 +8,9 @@
 
 use block::VolumeId;
 use contract::{DiskFacts, DiskId, ListenerId};
+use reservation::{Reservation, replica};
+use volume::Layout;
 use volume::gate::Health;
-use volume::{Layout, Reservation};
 
 use crate::client::InternalClient;
 use crate::protocols::{Export, ExportKey, Protocol, ProtocolMessage, StoreKey, StoredValue};
@@ -24,7 +25,7 @@ pub enum Mail {
     /// Between the machines of one protocol on two shards.
     Protocol(ProtocolMessage),
     /// Between two shards: reservations.
-    Reservation(volume::agreement::Message<Reservation>),
+    Reservation(replica::Message<Reservation>),
     /// From the control thread: what [`News::Store`] asked for is durable, or could not be made so.
     Stored {
         /// Which value.
@@ -83,6 +84,8 @@ pub enum Order {
         volume: VolumeId,
         /// How its members make it.
         layout: Layout,
+        /// Who may use it, as it was stored.
+        reservation: Reservation,
     },
     /// A volume has another size.
     ResizeVolume {
@@ -95,6 +98,8 @@ pub enum Order {
     HoldVolume(VolumeId),
     /// Forget a held volume.
     ForgetVolume(VolumeId),
+    /// Free a volume, whoever holds it; answered once that is stored and in force on every shard.
+    ClearReservation(VolumeId),
     /// Hosts are shown something, or are shown it differently; refused where its name is taken.
     SetExport(Export),
     /// Hosts are shown something no more; answered when nothing of it is below that its removal

@@ -12,7 +12,7 @@ mod aoe;
 
 use ::aoe::target::TargetEffect;
 use ::aoe::{Control, ExportId};
-use block::{Completion, Instant, ShardId, Slot, VolumeId};
+use block::{Completion, Instant, ShardId, Slot, Ticket, VolumeId};
 use contract::{
     ConnectionId, Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame,
     Receive, SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
@@ -21,7 +21,7 @@ pub use nvme::controllers::ControllerReport;
 use nvme::controllers::{self, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::target as nvme_tcp;
-use volume::{Reservation, agreement, reservation};
+use reservation::{Registrant, Reservation, replica};
 use wire::nvme::Nqn;
 
 pub use self::aoe::AoeReport;
@@ -49,19 +49,6 @@ pub struct AoeExport {
     pub export: ::aoe::Export,
     /// Its stored config string and mask. What is in force since it was exported before stays.
     pub control: Control,
-    /// The stored reservation of its volume. What is in force since the volume was exported before
-    /// stays.
-    pub reservation: Reservation,
-}
-
-impl Export {
-    /// The stored reservation of the volume, where those who use the export may reserve it.
-    pub(crate) fn reservation(&self) -> Option<(VolumeId, &Reservation)> {
-        match self {
-            Export::Nvme(_) => None,
-            Export::Aoe(export) => Some((export.export.volume, &export.reservation)),
-        }
-    }
 }
 
 /// The name of an [`Export`].
@@ -76,7 +63,7 @@ pub enum ExportKey {
 pub enum ProtocolMessage {
     Nvme(controllers::Message),
     /// Config strings and masks.
-    Aoe(agreement::Message<Control>),
+    Aoe(replica::Message<Control>),
 }
 
 /// Which value is to be stored.
@@ -233,6 +220,11 @@ impl Session {
         each!(self, machine => machine.misconduct().map(ToString::to_string))
     }
 
+    /// Its host, as reservations know it.
+    pub(crate) fn registrant(&self) -> Option<Registrant> {
+        each!(self, machine => machine.registrant())
+    }
+
     pub(crate) fn counters(&self) -> &SessionCounters {
         each!(self, machine => machine.counters())
     }
@@ -265,32 +257,19 @@ impl Protocols {
     }
 
     /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken;
-    /// then nothing is changed. `reservation` is the one that is in force on its volume.
-    pub(crate) fn set_export(
-        &mut self,
-        now: Instant,
-        export: Export,
-        reservation: &Reservation,
-    ) -> Result<(), String> {
+    /// then nothing is changed.
+    pub(crate) fn set_export(&mut self, now: Instant, export: Export) -> Result<(), String> {
         match export {
             Export::Nvme(subsystem) => self.nvme.set_subsystem(now, *subsystem),
-            Export::Aoe(export) => self.aoe.set_export(*export, reservation)?,
+            Export::Aoe(export) => self.aoe.set_export(*export)?,
         }
         Ok(())
     }
 
-    /// Shows hosts something no more. Returns the volume whose reservation concerned this export
-    /// alone.
-    pub(crate) fn remove_export(
-        &mut self,
-        key: &ExportKey,
-        context: &mut TargetContext<'_, ()>,
-    ) -> Option<VolumeId> {
+    /// Shows hosts something no more.
+    pub(crate) fn remove_export(&mut self, key: &ExportKey, context: &mut TargetContext<'_, ()>) {
         match key {
-            ExportKey::Nvme(name) => {
-                self.nvme.remove_subsystem(context.now, name);
-                None
-            }
+            ExportKey::Nvme(name) => self.nvme.remove_subsystem(context.now, name),
             ExportKey::Aoe(id) => self.aoe.remove_export(*id, context),
         }
     }
@@ -359,9 +338,9 @@ impl Protocols {
         }
     }
 
-    /// Has what initiators changed agreed on, as far as this shard can.
-    pub(crate) fn agree(&mut self) {
-        self.aoe.agree();
+    /// Proposes what initiators want changed to whoever decides about it.
+    pub(crate) fn propose(&mut self) {
+        self.aoe.propose();
     }
 
     /// A change of a reservation, and its number; answered by
@@ -375,25 +354,21 @@ impl Protocols {
     pub(crate) fn handle_reservation_answer(
         &mut self,
         number: u64,
-        answer: agreement::Answer<reservation::Verdict, Reservation>,
+        answer: replica::Answer<reservation::Verdict, Reservation>,
     ) {
         self.aoe.target.handle_reservation_answer(number, answer);
     }
 
-    /// A reservation is in force. [`poll_drained`](Self::poll_drained) tells when nothing is below
-    /// that it forbids.
-    pub(crate) fn install_reservation(
-        &mut self,
-        volume: VolumeId,
-        version: u64,
-        reservation: &Reservation,
-        context: &mut TargetContext<'_, ()>,
-    ) {
-        self.aoe.target.install_reservation(volume, version, reservation, context);
+    /// A reservation is about to be in force: what was read before, and not yet told, is told.
+    /// Whoever waits asks for himself when he starts.
+    pub(crate) fn handle_reservation(&mut self, context: &mut TargetContext<'_, ()>) {
+        self.aoe.target.take_loans(context);
     }
 
-    pub(crate) fn poll_drained(&mut self) -> Option<(VolumeId, u64)> {
-        self.aoe.target.poll_drained()
+    /// In whose name a volume was asked, of a request of a target without connections; nobody's is
+    /// its own.
+    pub(crate) fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
+        self.aoe.target.registrant(ticket)
     }
 
     pub(crate) fn link_up(&mut self, link: LinkId, facts: LinkFacts) {

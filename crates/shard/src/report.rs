@@ -2,6 +2,7 @@
 
 use block::VolumeId;
 use contract::{ConnectionId, DiskId, ListenerId, Misfits, SessionCounters};
+use reservation::Reservation;
 use volume::gate::{Counters, Health};
 
 use crate::protocols::{AoeReport, ControllerReport};
@@ -30,6 +31,8 @@ pub struct Report {
     pub misfits: Misfits,
     /// AoE.
     pub aoe: AoeReport,
+    /// Volumes that are held, and by whom.
+    pub reservations: Vec<(VolumeId, Reservation)>,
 }
 
 #[derive(Clone, Debug)]

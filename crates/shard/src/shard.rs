@@ -15,6 +15,7 @@
 
 mod frames;
 mod orders;
+mod reservations;
 mod routing;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +37,7 @@ use crate::protocols::{Protocol, Protocols, Session};
 use crate::timers::Timers;
 use frames::Frames;
 use orders::Pending;
+use reservations::Reservations;
 
 /// What a shard has to know at its start.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +95,7 @@ pub struct Shard {
     timers: Timers,
     imports: Imports,
     frames: Frames,
+    reservations: Reservations,
     effects: VecDeque<Effect<Mail>>,
     clients: InternalClients,
     /// Completions of requests that internal clients made, or somebody outside.
@@ -125,7 +128,8 @@ impl Shard {
             line_served_at: 0,
             timers: Timers::default(),
             imports: Imports::default(),
-            frames: Frames::new(shard, shards),
+            frames: Frames::default(),
+            reservations: Reservations::new(shard, shards),
             effects: VecDeque::new(),
             clients: InternalClients::default(),
             answers: VecDeque::new(),
@@ -195,13 +199,15 @@ impl Shard {
             self.serve_line(now, memory);
             self.settle_touched(now, memory);
             self.settle_frames(now, memory);
+            self.settle_reservations(now, memory);
             self.route_protocols(now, memory);
             self.route_imports(now, memory);
             self.route_outbox(now, memory);
             let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
             let is_settled = self.touched.is_empty()
                 && !self.imports.needs_settle()
-                && !self.frames.needs_settle();
+                && !self.frames.needs_settle()
+                && !self.reservations.needs_settle();
             if is_settled && served {
                 return;
             }
@@ -368,7 +374,7 @@ impl Shard {
                 Mail::Protocol(message) => self.with_protocols(now, memory, |protocols, _| {
                     protocols.handle_message(now, from, message);
                 }),
-                Mail::Reservation(message) => self.handle_reservation_mail(from, message),
+                Mail::Reservation(message) => self.reservations.handle_mail(from, message),
                 Mail::Stored { key, version, stored } => self.handle_stored(key, version, stored),
                 Mail::Order { number, order } => {
                     self.handle_order(now, number, *order, memory);

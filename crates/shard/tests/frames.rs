@@ -12,12 +12,13 @@ use block::{
 use contract::{
     Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, OutFrame,
 };
+use reservation::{Change, Registrant, Reservation, Value};
 use shard::{
     Answer, AoeExport, Export, ExportKey, ImportSettings, Mail, News, Order, Settings, Shard,
     StoreKey, machine,
 };
 use testkit::{Pages, Pseudowire, perform};
-use volume::{Layout, Member, Reservation};
+use volume::{Layout, Member};
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
@@ -44,6 +45,9 @@ struct Host {
     /// Frames that left when the volume was exported.
     announced: usize,
     orders: u64,
+    /// Whether requests below wait for the test.
+    slow: bool,
+    below: Vec<(usize, Request)>,
 }
 
 impl Host {
@@ -62,6 +66,8 @@ impl Host {
             shapes: Vec::new(),
             announced: 0,
             orders: 0,
+            slow: false,
+            below: Vec::new(),
         };
         for number in 0..host.shards.len() {
             host.tell(number, Event::LinkUp { link: LINK, facts: facts(mac) });
@@ -71,13 +77,18 @@ impl Host {
 
     /// One whose volume is exported.
     fn target(count: u16) -> Host {
+        Host::with_reservation(count, Reservation::default())
+    }
+
+    /// The same, with a reservation that was stored.
+    fn with_reservation(count: u16, reservation: Reservation) -> Host {
         let mut host = Host::new(TARGET, count);
-        host.serve(LINK);
+        host.serve(LINK, reservation);
         host
     }
 
     /// Has a disk and a volume, and exports it.
-    fn serve(&mut self, link: LinkId) {
+    fn serve(&mut self, link: LinkId, reservation: Reservation) {
         let facts = DiskFacts {
             size: ByteCount(SIZE),
             logical_block: 512,
@@ -88,18 +99,22 @@ impl Host {
             discard_zeroes: false,
         };
         self.order(|| Order::AddDisk { disk: DISK, facts: facts.clone() });
-        self.add_volume();
-        self.export(link, Control::default(), Reservation::default());
+        self.add_volume(reservation);
+        self.export(link, Control::default());
     }
 
-    fn add_volume(&mut self) {
+    fn add_volume(&mut self, reservation: Reservation) {
         let member = Member { disk: DISK, base: 0, length: SIZE };
-        self.order(|| Order::AddVolume { volume: VOLUME, layout: Layout::single(member) });
+        self.order(|| Order::AddVolume {
+            volume: VOLUME,
+            layout: Layout::single(member),
+            reservation: reservation.clone(),
+        });
     }
 
-    fn export(&mut self, link: LinkId, control: Control, reservation: Reservation) {
+    fn export(&mut self, link: LinkId, control: Control) {
         let export = aoe::Export::new(ADDRESS, &[link], VOLUME, ByteCount(SIZE));
-        let export = Box::new(AoeExport { id: EXPORT, export, control, reservation });
+        let export = Box::new(AoeExport { id: EXPORT, export, control });
         self.order(|| Order::SetExport(Export::Aoe(export.clone())));
         self.announced = core::mem::take(&mut self.sent).len();
     }
@@ -161,6 +176,9 @@ impl Host {
             if asks.is_empty() && events.is_empty() {
                 return;
             }
+            if self.slow {
+                self.below.extend(asks.drain(..).map(|(_, request)| (shard, request)));
+            }
             for (_, request) in asks {
                 let done = perform(&mut self.disk, request, Outcome::Done, memory);
                 events.push(Event::Completed(done));
@@ -194,6 +212,36 @@ impl Host {
         let before = self.control.len();
         self.control.retain(|letter| !is_there(letter));
         assert_eq!(before - self.control.len(), self.shards.len());
+    }
+
+    /// Lets the disk answer what waits.
+    fn answer_below(&mut self) {
+        for (shard, request) in core::mem::take(&mut self.below) {
+            let memory = &mut self.shards[shard].1;
+            let completion = perform(&mut self.disk, request, Outcome::Done, memory);
+            self.tell(shard, Event::Completed(completion));
+        }
+        self.carry();
+    }
+
+    /// Orders that a volume is freed; what each shard answers, once it does.
+    fn clear(&mut self) {
+        let number = 4242;
+        for shard in 0..self.shards.len() {
+            let order = Box::new(Order::ClearReservation(VOLUME));
+            let from = ShardId::CONTROL;
+            self.tell(shard, Event::Mail { from, mail: Mail::Order { number, order } });
+        }
+        self.carry();
+    }
+
+    /// What the shards have answered to orders since.
+    fn answers(&mut self) -> Vec<String> {
+        let answer = |(_, mail): (ShardId, Mail)| match mail {
+            Mail::Answer { answer, .. } => format!("{answer:?}"),
+            other => panic!("{other:?}"),
+        };
+        core::mem::take(&mut self.control).into_iter().map(answer).collect()
     }
 
     fn carry(&mut self) {
@@ -287,6 +335,50 @@ fn a_reservation_is_answered_once_it_is_stored_and_in_force_on_every_shard() {
 }
 
 #[test]
+fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below_on_any_shard() {
+    let mut host = Host::target(2);
+    host.slow = true;
+    host.frame(0, &ata(OTHER, 1, 0x34, 0, &[1; 512]));
+    // Behind the first, and of the one who reserves.
+    host.frame(0, &ata(OTHER, 2, 0x34, 0, &[2; 512]));
+    host.frame(1, &ata(ONE, 3, 0x34, 4, &[3; 512]));
+    assert_eq!(host.below.len(), 2);
+    host.frame(1, &reserve(ONE, 4, &[ONE]));
+    let store = host.wish();
+    host.stored(store, true);
+    assert!(host.sent.is_empty(), "a stranger's write is below on the other shard");
+    host.below.retain(|(shard, _)| *shard == 0);
+    host.answer_below();
+    let told: Vec<(u8, u8)> = host.sent.drain(..).map(|frame| (frame[23], frame[14])).collect();
+    assert_eq!(told, [(1, 0x18), (2, 0x1c), (4, 0x18)], "its own write is no matter");
+    assert_eq!((host.below.len(), &host.disk[..512]), (0, &[1; 512][..]));
+}
+
+#[test]
+fn an_order_frees_a_volume_once_that_is_stored_and_in_force() {
+    let mut host = Host::with_reservation(2, reserved_by_other());
+    host.clear();
+    let store = host.wish();
+    assert_eq!(host.answers(), ["Done"], "the shard that does not decide about it");
+    host.frame(0, &ata(ONE, 1, 0x24, 0, &[]));
+    assert_eq!(answer(&mut host)[15], 6, "it is not stored");
+    host.stored(store, false);
+    let refused = host.answers();
+    assert!(refused[0].contains("could not be stored"), "{refused:?}");
+    host.clear();
+    let store = host.wish();
+    host.stored(store, true);
+    assert_eq!(host.answers(), ["Done", "Done"]);
+    for shard in 0..2 {
+        host.frame(shard, &ata(ONE, 2, 0x24, 0, &[]));
+        assert_eq!(answer(&mut host)[27], 0x40);
+        assert!(host.shards[shard].0.report().reservations.is_empty());
+    }
+    host.clear();
+    assert_eq!(host.answers(), ["Done", "Done"], "nothing is to be stored");
+}
+
+#[test]
 fn a_config_string_that_cannot_be_stored_is_refused() {
     let mut host = Host::target(2);
     // SET, one byte of string.
@@ -303,21 +395,24 @@ fn a_config_string_that_cannot_be_stored_is_refused() {
     assert_eq!((told[14], &told[30..33]), (0x18, &[0, 1, b'x'][..]));
 }
 
+fn reserved_by_other() -> Reservation {
+    let change = Change::ForceList { list: vec![Registrant::Mac(OTHER)] };
+    Reservation::default().apply(&change).0.expect("a change")
+}
+
 #[test]
-fn a_volume_that_is_exported_again_keeps_the_reservation_that_was_stored() {
-    let mut host = Host::target(1);
-    host.order(|| Order::RemoveExport(ExportKey::Aoe(EXPORT)));
-    host.frame(0, &ata(ONE, 1, 0x24, 0, &[]));
-    assert!(host.sent.is_empty(), "nothing answers there");
-    let stored = "exclusive-access-all";
-    let list = volume::reservation::InitiatorId::new(volume::reservation::Scheme::Mac, &OTHER);
-    let change = volume::reservation::Change::ForceList { list: vec![list] };
-    let (reservation, _) = volume::Agreed::judge(&Reservation::default(), &change);
-    let reservation = reservation.expect("a change");
-    assert!(reservation.to_string().contains(stored), "{reservation}");
-    host.export(LINK, Control::default(), reservation);
-    host.frame(0, &ata(ONE, 2, 0x24, 0, &[]));
-    assert_eq!(answer(&mut host)[15], 6, "reserved");
+fn a_stored_reservation_is_in_force_from_the_start_and_whatever_is_exported() {
+    let mut host = Host::with_reservation(1, reserved_by_other());
+    let held = vec![(VOLUME, reserved_by_other())];
+    for tag in 1..3 {
+        host.frame(0, &ata(ONE, tag, 0x24, 0, &[]));
+        assert_eq!(answer(&mut host)[15], 6, "reserved");
+        host.order(|| Order::RemoveExport(ExportKey::Aoe(EXPORT)));
+        assert_eq!(host.shards[0].0.report().reservations, held);
+        host.frame(0, &ata(ONE, tag, 0x24, 0, &[]));
+        assert!(host.sent.is_empty(), "nothing answers there");
+        host.export(LINK, Control::default());
+    }
 }
 
 #[test]
@@ -427,12 +522,12 @@ impl Host {
 fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     let (mut target, mut client) = (Host::with_pipe(TARGET), Host::with_pipe(ONE));
     let inside = Pseudowire::over(LINK);
-    target.serve(inside);
+    target.serve(inside, Reservation::default());
     target.shapes.clear();
     client.import(inside);
     meet(&mut client, &mut target);
     client.is_connected();
-    client.add_volume();
+    client.add_volume(Reservation::default());
     let extent = Extent::new(512, 8192);
     let bytes: Vec<u8> = (0..8192_u32).map(|at| (at / 5) as u8).collect();
     let mut buffer = Buffer::reserved(8192, 512);

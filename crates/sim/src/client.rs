@@ -11,6 +11,7 @@ use block::{
 use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
 };
+use reservation::replica;
 use shard::{Mail, Shard, machine};
 use testkit::Pseudowire;
 use testkit::oracle::{Content, Oracle, WriteId};
@@ -28,6 +29,8 @@ pub struct Simulated {
     pub direct: u64,
     /// A planted error: the shard says that it holds, and does not.
     pub forgets_holds: bool,
+    /// A planted error: the shard says that a reservation is in force, and it is not.
+    pub(crate) forgets_fences: bool,
     /// What makes that copies of writes are not seen to be copies: a planted error, or another kind of target.
     pub(crate) disguise: Option<Disguise>,
     planted: Vec<(ShardId, Mail)>,
@@ -493,7 +496,14 @@ impl Simulated {
     }
 
     fn new(role: Role) -> Simulated {
-        Simulated { role, direct: 0, forgets_holds: false, disguise: None, planted: Vec::new() }
+        Simulated {
+            role,
+            direct: 0,
+            forgets_holds: false,
+            forgets_fences: false,
+            disguise: None,
+            planted: Vec::new(),
+        }
     }
 
     /// The shard.
@@ -537,6 +547,16 @@ impl Machine for Simulated {
         {
             let ready = volume::Message::HoldReady { volume: *volume, hold: *hold };
             self.planted.push((*from, Mail::Volume(ready)));
+            return;
+        }
+        if self.forgets_fences
+            && let Event::Mail {
+                from,
+                mail: Mail::Reservation(replica::Message::Install { key, version, .. }),
+            } = &event
+        {
+            let installed = replica::Message::Installed { key: *key, version: *version };
+            self.planted.push((*from, Mail::Reservation(installed)));
             return;
         }
         self.shard_mut().handle_event(now, event, memory);

@@ -3,6 +3,7 @@
 //! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the volume.
 
 use contract::{DiskFacts, DiskId};
+use reservation::Reservation;
 use shard::ImportSettings;
 use shard::{Answer, Mail, News, Order, Shard};
 use volume::{Layout, Member};
@@ -111,6 +112,7 @@ impl Run {
                             self.order_client(index, || Order::AddVolume {
                                 volume: VOLUME,
                                 layout: layout.clone(),
+                                reservation: Reservation::default(),
                             });
                         }
                     }

@@ -132,6 +132,8 @@ impl Run {
         }
         self.collect(host);
         self.world.kill(host, false);
+        // What is on its way from a host that is not there any more is judged when it comes.
+        self.oracle.lift_fences();
         for (id, first, count) in under_way {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }

@@ -67,11 +67,13 @@ pub enum Plant {
     AnswersEarly,
     /// The control thread says that it stored what AoE initiators changed, and did not.
     DropsStore,
+    /// A shard says that a reservation is in force, and goes on as before.
+    ForgetsFence,
 }
 
 impl Plant {
     /// All of them, with their names on the command line and the scenario in which they show.
-    pub const ALL: [(&'static str, Plant, &'static str); 8] = [
+    pub const ALL: [(&'static str, Plant, &'static str); 9] = [
         ("drops-flush", Plant::DropsFlush, "power"),
         ("completes-twice", Plant::CompletesTwice, "calm"),
         ("applies-late", Plant::AppliesLate, "kills"),
@@ -80,6 +82,7 @@ impl Plant {
         ("forgets-repeats", Plant::ForgetsRepeats, "aoe"),
         ("answers-early", Plant::AnswersEarly, "aoe-crash"),
         ("drops-store", Plant::DropsStore, "aoe-control"),
+        ("forgets-fence", Plant::ForgetsFence, "aoe-fence"),
     ];
 }
 
@@ -469,6 +472,7 @@ impl Run {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
                 let mut made = Simulated::target(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
+                made.forgets_fences = self.plant == Some(Plant::ForgetsFence);
                 self.prepare_lan(&mut made, TARGET);
                 made
             })
@@ -500,7 +504,12 @@ impl Run {
     fn add_volume(&mut self) {
         let layout = layout_of(&self.setup, &self.world);
         self.size = layout.size().0;
-        self.order_all(|| Order::AddVolume { volume: VOLUME, layout: layout.clone() });
+        let reservation = self.lan.reservation.clone();
+        self.order_all(|| Order::AddVolume {
+            volume: VOLUME,
+            layout: layout.clone(),
+            reservation: reservation.clone(),
+        });
         self.export();
     }
 
@@ -579,7 +588,7 @@ impl Run {
         for log in logs {
             match log {
                 Log::Read { start, end, .. } | Log::Changed { start, end }
-                    if self.must_refuse_aoe(index, start, end) =>
+                    if self.must_refuse(index, start, end) =>
                 {
                     return Err(format!(
                         "client {index} was served from {start} to {end}, though it was shut out"
@@ -588,7 +597,15 @@ impl Run {
                 _ if self.setup.is_aoe(index) => {}
                 _ => refuse(&self.exports, &name, &log)?,
             }
+            let begun = match log {
+                Log::Begin { id, first, count, .. } => Some((id, first, count)),
+                _ => None,
+            };
             tell(&mut self.oracle, log)?;
+            let fenced = self.lan.fenced.filter(|_| !self.setup.is_aoe(index));
+            if let (Some(since), Some((id, first, count))) = (fenced, begun) {
+                self.oracle.fence(since, id, first, count);
+            }
         }
         match last_failure {
             Some(outcome @ (Outcome::NotDone(Failure::TimedOut) | Outcome::Unknown(_)))

@@ -585,6 +585,32 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "aoe-fence",
+        about: "a station reserves a volume over AoE while hosts work on it over NVMe/TCP, with cuts and kills: who is fenced reads and writes nothing",
+        draw: |random, setup| {
+            setup.trouble_ms = 20_000;
+            setup.clients = 2 + random.below(2) as usize;
+            // At any moment something is below and something on its way, at few places.
+            setup.requests *= 30;
+            setup.work.depth = 8 + random.below(16) as usize;
+            setup.work.hot = 8;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 32_000 << random.below(5);
+            setup.timing.network_us = match random.chance(1, 2) {
+                true => 200 + random.below(1_000),
+                false => 10_000 + random.below(100_000),
+            };
+            setup.faults.cut_ms = if random.chance(1, 2) { 6_000 } else { 0 };
+            setup.faults.kill_ms = if random.chance(1, 3) { 12_000 } else { 0 };
+            let mut lan = Lan::draw(random);
+            lan.mixed = true;
+            lan.control = true;
+            lan.not_stored = if random.chance(1, 4) { 200 } else { 0 };
+            lan.survives_kills(random, false);
+            setup.lan = Some(lan);
+        },
+    },
+    Scenario {
         name: "aoe-control",
         about: "config strings, masks and reservations change over AoE while clients work: who is shut out is refused, also after kills",
         draw: |random, setup| {

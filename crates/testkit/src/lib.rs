@@ -7,7 +7,7 @@
 //! - `aoe`: a station that asks over AoE.
 //! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out.
 //!
-//! It shares no logic with what it tests: of the product it knows `block`, `contract` and `wire` alone, so a machine's own unit tests
+//! It shares no logic with what it tests: of the product it knows `block`, `contract`, `reservation` and `wire` alone, so a machine's own unit tests
 //! can use it. What does not live here: whatever draws from a seed, threads, sockets.
 
 pub mod aoe;

@@ -7,6 +7,10 @@
 //! A compare-and-write that succeeded is one step: no other one replaced the same write, and whatever began after the replaced write had ended comes after
 //! the new one.
 //!
+//! A reservation is a fence: what a host that it shuts out had under way when it was answered
+//! happened before that or never, and what it begins afterwards never happens, until the fence is
+//! lifted.
+//!
 //! A power cut takes that knowledge away from everything that was not made durable by a flush or a durable write: then older values may come back. A write
 //! whose outcome is *not done* or *unknown* may have happened and supersedes nothing; after its completion no more happens to it.
 
@@ -43,17 +47,25 @@ struct Entry {
     swapped: Option<WriteId>,
     /// Of a compare-and-write: when the write that it replaced had ended. Nothing comes between the two, so what began after that comes after both.
     follows: Option<u64>,
+    /// Since when its writer is shut out by a reservation: nothing of it happens after, until the
+    /// fence is lifted.
+    fenced: Option<u64>,
 }
 
 impl Entry {
     /// What began after this moment comes after it.
     fn order_end(&self) -> Option<u64> {
-        self.follows.into_iter().chain(self.end).min()
+        self.follows.into_iter().chain(self.fenced).chain(self.end).min()
+    }
+
+    /// Whether it began when its writer was shut out, so that it may not happen at all.
+    fn is_barred(&self) -> bool {
+        self.fenced.is_some_and(|since| since <= self.start)
     }
 }
 
 /// The history of every block of one volume.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     blocks: Vec<Vec<Entry>>,
     /// Blocks that hold what a flush has not covered.
@@ -78,6 +90,7 @@ impl Oracle {
             shaken: false,
             swapped: None,
             follows: None,
+            fenced: None,
         };
         Oracle {
             blocks: vec![vec![first]; blocks as usize],
@@ -107,6 +120,7 @@ impl Oracle {
                 shaken: false,
                 swapped: None,
                 follows: None,
+                fenced: None,
             });
         }
     }
@@ -122,8 +136,9 @@ impl Oracle {
         durable: bool,
     ) {
         for block in &mut self.blocks[first as usize..(first + count) as usize] {
+            block.retain(|entry| entry.id != id || done || !entry.is_barred());
             for entry in block.iter_mut().filter(|entry| entry.id == id) {
-                entry.end = Some(now);
+                entry.end = Some(entry.fenced.unwrap_or(now));
                 if done {
                     entry.durable |= durable && self.flushes_count;
                     if entry.durable || !entry.shaken {
@@ -132,6 +147,23 @@ impl Oracle {
                 }
             }
             prune(block);
+        }
+    }
+
+    /// Who makes a write is shut out since `since`: nothing of it happens after that, and if it
+    /// began after that, nothing at all.
+    pub fn fence(&mut self, since: u64, id: WriteId, first: u64, count: u64) {
+        for block in &mut self.blocks[first as usize..(first + count) as usize] {
+            for entry in block.iter_mut().filter(|entry| entry.id == id && entry.end.is_none()) {
+                entry.fenced = Some(since);
+            }
+        }
+    }
+
+    /// Nobody is surely shut out any more: what is under way may happen.
+    pub fn lift_fences(&mut self) {
+        for entry in self.blocks.iter_mut().flatten().filter(|entry| entry.end.is_none()) {
+            entry.fenced = None;
         }
     }
 
@@ -248,7 +280,7 @@ impl Oracle {
                 Content::Zeros => zeros,
                 Content::Pattern => !zeros && entry.id == id,
             };
-            if !matches || entry.start > end {
+            if !matches || entry.start > end || entry.is_barred() {
                 continue;
             }
             found = true;
@@ -262,6 +294,14 @@ impl Oracle {
                     // It is known now, unless another write could have left the same.
                     if !zeros && (block[at].durable || start >= cut_at) {
                         block[at].known.get_or_insert(end);
+                    }
+                    // What began after it, is fenced, and was not there by then does not come any
+                    // more.
+                    let over = block[at].order_end().filter(|_| !zeros);
+                    for entry in block.iter_mut().filter(|entry| over < Some(entry.start)) {
+                        if over.is_some() && entry.fenced.is_some_and(|since| since <= start) {
+                            entry.fenced = Some(entry.start);
+                        }
                     }
                     return Ok(());
                 }
@@ -327,6 +367,52 @@ mod tests {
         oracle.begin(10, 1, Content::Pattern, 0, 1);
         assert!(oracle.check(11, 12, 0, &block(1)).is_ok());
         assert!(oracle.check(13, 14, 0, &block(0)).is_err(), "it went back");
+    }
+
+    #[test]
+    fn a_fenced_write_happens_before_the_fence_or_never() {
+        let fenced = || {
+            let mut oracle = Oracle::new(1, true);
+            oracle.begin(10, 1, Content::Pattern, 0, 1);
+            oracle.fence(20, 1, 0, 1);
+            oracle.begin(30, 2, Content::Pattern, 0, 1);
+            oracle.end(40, 2, 0, 1, true, false);
+            oracle
+        };
+        assert!(fenced().check(50, 51, 0, &block(2)).is_ok());
+        assert!(fenced().check(50, 51, 0, &block(1)).is_err(), "it landed behind the fence");
+        let mut lifted = fenced();
+        lifted.lift_fences();
+        assert!(lifted.check(50, 51, 0, &block(1)).is_ok(), "it is under way again");
+        let mut refused = fenced();
+        refused.end(60, 1, 0, 1, false, false);
+        refused.lift_fences();
+        assert!(refused.check(70, 71, 0, &block(1)).is_err(), "it was over when it was refused");
+    }
+
+    #[test]
+    fn a_fenced_write_that_was_not_there_does_not_come() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(10, 1, Content::Pattern, 0, 1);
+        oracle.end(12, 1, 0, 1, true, false);
+        oracle.begin(15, 2, Content::Pattern, 0, 1);
+        oracle.fence(20, 2, 0, 1);
+        assert!(oracle.check(16, 30, 0, &block(1)).is_ok(), "it may have come since");
+        assert!(oracle.clone().check(32, 33, 0, &block(2)).is_ok());
+        assert!(oracle.check(31, 32, 0, &block(1)).is_ok());
+        assert!(oracle.check(33, 34, 0, &block(2)).is_err());
+    }
+
+    #[test]
+    fn a_write_that_begins_behind_a_fence_never_happens() {
+        let mut oracle = Oracle::new(1, true);
+        oracle.begin(30, 1, Content::Pattern, 0, 1);
+        oracle.fence(20, 1, 0, 1);
+        assert!(oracle.check(40, 41, 0, &block(1)).is_err());
+        oracle.end(50, 1, 0, 1, false, false);
+        oracle.lift_fences();
+        assert!(oracle.check(60, 61, 0, &block(1)).is_err());
+        assert!(oracle.check(62, 63, 0, &block(0)).is_ok());
     }
 
     #[test]

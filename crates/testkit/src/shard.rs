@@ -1,7 +1,8 @@
-//! What a shard gives the targets on it: the time, pages and a budget, volumes below, and what the machines of a protocol share.
+//! What a shard gives the targets on it: the time, pages and a budget, volumes below, reservations, and what the machines of a protocol share.
 
 use block::{Instant, Pool};
 use contract::{Receive, TargetContext};
+use reservation::InForce;
 
 use crate::pipe::{Pipe, Shown};
 use crate::{Below, Pages};
@@ -13,20 +14,27 @@ pub struct ShardStub<S> {
     pub memory: Pages,
     pub pool: Pool,
     pub below: Below,
+    pub reservations: InForce,
     pub shared: S,
 }
 
 impl<S> ShardStub<S> {
     /// One with a budget of `pages`.
     pub fn new(now: Instant, pages: u32, shared: S) -> ShardStub<S> {
-        let (memory, below) = (Pages::default(), Below::default());
-        ShardStub { now, memory, pool: Pool::new(pages), below, shared }
+        ShardStub {
+            now,
+            memory: Pages::default(),
+            pool: Pool::new(pages),
+            below: Below::default(),
+            reservations: InForce::default(),
+            shared,
+        }
     }
 
     /// For a call of a target.
     pub fn context(&mut self) -> TargetContext<'_, S> {
-        let ShardStub { now, memory, pool, below, shared } = self;
-        TargetContext { now: *now, memory, pool, below, shared }
+        let ShardStub { now, memory, pool, below, reservations, shared } = self;
+        TargetContext { now: *now, memory, pool, below, reservations, shared }
     }
 
     /// Shows a session what arrived for it, as [`Pipe::show`] does.
@@ -35,9 +43,10 @@ impl<S> ShardStub<S> {
         pipe: &mut Pipe,
         mut session: impl FnMut(Shown<'_>, &mut TargetContext<'_, S>) -> Receive,
     ) -> bool {
-        let ShardStub { now, memory, pool, below, shared } = self;
+        let ShardStub { now, memory, pool, below, reservations, shared } = self;
         pipe.show(memory, |shown, memory| {
-            session(shown, &mut TargetContext { now: *now, memory, pool, below, shared })
+            let now = *now;
+            session(shown, &mut TargetContext { now, memory, pool, below, reservations, shared })
         })
     }
 }

@@ -124,6 +124,11 @@ impl Held {
         core::mem::take(&mut self.waiting)
     }
 
+    /// The requests that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = &Request> {
+        self.waiting.iter()
+    }
+
     /// The requests that wait, when the volume goes away.
     pub fn drain(&mut self) -> Vec<Request> {
         core::mem::take(&mut self.waiting)

@@ -211,6 +211,24 @@ impl Volumes {
         self.flights.len()
     }
 
+    /// Who has something of the volume here that has not come back, below or waiting for a hold:
+    /// the ticket of each request as it was asked, and whether it may change data.
+    pub fn outstanding(&self, volume: VolumeId) -> impl Iterator<Item = (Ticket, bool)> {
+        let held = self.volumes.get(volume.0 as usize).and_then(Option::as_ref);
+        let waiting = held.into_iter().flat_map(|found| found.held.waiting());
+        let waiting = waiting.map(|request| (request.ticket, request.operation.changes_data()));
+        let asked = self.flights.iter().filter(move |(_, flight)| {
+            let is_part = matches!(flight.what, What::Piece { .. })
+                || flight.ticket.machine == self.flights_machine;
+            flight.volume == volume.0 && !is_part
+        });
+        let asked = asked.map(|(_, flight)| {
+            let changes = flight.changes_data || matches!(flight.what, What::CompareAndWrite(_));
+            (flight.ticket, changes)
+        });
+        waiting.chain(asked)
+    }
+
     fn volume_mut(&mut self, volume: u32) -> Option<&mut Volume> {
         self.volumes.get_mut(volume as usize)?.as_mut()
     }

@@ -15,8 +15,8 @@
 use block::checksum::crc32c;
 use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
 use block::pool::Class;
-use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot};
-use volume::reservation::{Access, Scheme};
+use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot, Table};
+use reservation::{Access, Registrant};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
 use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, smart};
 
@@ -33,6 +33,7 @@ struct Asked<'a> {
     received: &'a Received<'a>,
     id: ExportId,
     argument: AtaArgument,
+    now: Instant,
 }
 
 /// A command that was judged, on its way below.
@@ -51,6 +52,15 @@ impl Asked<'_> {
     #[inline]
     fn opcode(&self) -> Opcode {
         Opcode(self.argument.command_status)
+    }
+
+    /// The first sector: the command decides how many bits its address has.
+    #[inline]
+    fn first(&self) -> u64 {
+        match self.opcode().is_extended() {
+            true => self.argument.lba48(),
+            false => self.argument.lba28(),
+        }
     }
 
     /// The command, for sectors from `first` up to `end`; `payload` is what it would write.
@@ -79,6 +89,32 @@ impl Asked<'_> {
     }
 }
 
+impl Judged {
+    /// What it overlaps of an export's commands in flight.
+    #[inline]
+    fn overlap(&self, active: &[Active], flights: &Table<Flight>) -> Overlap {
+        let new = &self.active;
+        let mut overlap = Overlap::None;
+        for other in active {
+            if !new.conflicts(other) {
+                continue;
+            }
+            let looks_alike =
+                other.tag == new.tag && (other.first, other.end) == (new.first, new.end);
+            if looks_alike && new.changes {
+                let flight = flights.get(other.slot).expect(FILLED);
+                if (flight.shape, flight.crc) == (self.shape, self.crc) {
+                    return Overlap::Repeats;
+                }
+            }
+            if other.stage != Stage::Syncing {
+                overlap = Overlap::Waits;
+            }
+        }
+        overlap
+    }
+}
+
 /// What an overlap with commands in flight means for a new one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overlap {
@@ -102,14 +138,21 @@ impl Target {
         let opcode = Opcode(argument.command_status);
         let direction = opcode.direction();
         let exported = self.exported(id);
-        if let Some(reservation) = &exported.reservation {
-            let access = if direction == Direction::Out { Access::Write } else { Access::Read };
-            let allowed = reservation.allows(Scheme::Mac, &received.from.mac.0, access);
-            if !allowed && opcode != Opcode::IDENTIFY_DEVICE {
-                return self.refuse(received, id, ErrorCode::RESERVED);
+        let access = match (direction, opcode) {
+            (Direction::Out, _) | (_, Opcode::FLUSH_CACHE | Opcode::FLUSH_CACHE_EXT) => {
+                Access::Write
             }
+            _ => Access::Read,
+        };
+        let who = Some(Registrant::Mac(received.from.mac.0));
+        let is_allowed = ctx.reservations.allows(exported.export.volume, who, access);
+        let asked = Asked { received, id, argument, now: ctx.now };
+        if !is_allowed && opcode != Opcode::IDENTIFY_DEVICE {
+            if !self.forgo(&asked) {
+                self.refuse(received, id, ErrorCode::RESERVED);
+            }
+            return;
         }
-        let asked = Asked { received, id, argument };
         match (direction, opcode) {
             (Direction::In, opcode) if opcode != Opcode::IDENTIFY_DEVICE => self.read(&asked, ctx),
             (Direction::Out, opcode) if opcode != Opcode::DATA_SET_MANAGEMENT => {
@@ -134,8 +177,7 @@ impl Target {
             self.refuse(asked.received, *id, ErrorCode::BAD_ARGUMENT);
             return None;
         }
-        let is_extended = asked.opcode().is_extended();
-        let first = if is_extended { argument.lba48() } else { argument.lba28() };
+        let first = asked.first();
         let end = first + u64::from(argument.count);
         if argument.count > count_max {
             self.fail(asked, ErrorBits::ABORT);
@@ -199,7 +241,7 @@ impl Target {
         }
         let mut judged = asked.judged(Kind::Write, (first, end), payload);
         let Some(overlap) = self.admit(&judged) else { return };
-        if self.is_known(asked, &judged, ctx) {
+        if self.is_known(asked, &judged) {
             return;
         }
         // What was read before is read before.
@@ -240,25 +282,7 @@ impl Target {
             self.drops.over_buffers += 1;
             return None;
         }
-        let new = &judged.active;
-        let mut overlap = Overlap::None;
-        for other in &exported.active {
-            if !new.conflicts(other) {
-                continue;
-            }
-            let looks_alike =
-                other.tag == new.tag && (other.first, other.end) == (new.first, new.end);
-            if looks_alike && new.changes {
-                let flight = self.flights.get(other.slot).expect(FILLED);
-                if (flight.shape, flight.crc) == (judged.shape, judged.crc) {
-                    overlap = Overlap::Repeats;
-                    break;
-                }
-            }
-            if other.stage != Stage::Syncing {
-                overlap = Overlap::Waits;
-            }
-        }
+        let overlap = judged.overlap(&exported.active, &self.flights);
         if overlap == Overlap::Repeats {
             self.drops.repeated_in_flight += 1;
             return None;
@@ -266,13 +290,14 @@ impl Target {
         Some(overlap)
     }
 
-    /// Whether a write was carried out a moment ago; then it is answered or dropped here.
+    /// Whether a write came a moment ago, and may not be carried out again; then it is answered or
+    /// dropped here.
     #[inline]
-    fn is_known(&mut self, asked: &Asked<'_>, judged: &Judged, ctx: &Context<'_>) -> bool {
+    fn is_known(&mut self, asked: &Asked<'_>, judged: &Judged) -> bool {
         let exported = self.exported(judged.id);
         let Judged { kind, shape, crc, .. } = *judged;
         let key = key(&judged.active, judged.id, kind, shape, crc);
-        match self.repeats.look_up(ctx.now, &key, exported.wide, exported.last) {
+        match self.repeats.look_up(asked.now, &key, exported.wide, exported.last) {
             Known::New => false,
             Known::Done => {
                 self.counters.repeated_answered += 1;
@@ -281,6 +306,10 @@ impl Target {
             }
             Known::Superseded => {
                 self.drops.repeated_superseded += 1;
+                true
+            }
+            Known::Refused => {
+                self.drops.repeated_refused += 1;
                 true
             }
         }
@@ -352,26 +381,94 @@ impl Target {
         }
     }
 
-    /// A command that waited goes below.
+    /// A command that waited goes below, unless it has been reserved against meanwhile, or is a
+    /// copy of a write that failed, and what it waited for is newer.
     pub(super) fn relaunch(&mut self, slot: Slot, ctx: &mut Context<'_>) {
         let flight = self.flights.get_mut(slot).expect(FILLED);
-        let mut operation = *flight.held.take().expect("who waits holds what it asks");
         let exported = self.exports[flight.export.0 as usize].as_deref_mut().expect("it was found");
         let active = &mut exported.active[flight.place as usize];
-        active.stage = Stage::Running;
-        if active.changes {
-            let key = key(active, flight.export, flight.kind, flight.shape, flight.crc);
-            let kind = flight.kind;
-            flight.record = exported.remember(&mut self.repeats, ctx.now, &key, kind);
+        let (volume, who) = (exported.export.volume, Some(active.registrant()));
+        let key = key(active, flight.export, flight.kind, flight.shape, flight.crc);
+        if !ctx.reservations.allows(volume, who, active.access()) {
+            if active.changes {
+                self.repeats.refuse(ctx.now, &key);
+            }
+            let Reply { to, head } = flight.reply;
+            self.counters.refused += 1;
+            self.send(&Reply { to, head: head.refused(ErrorCode::RESERVED) });
+            return self.drop_waiting(slot, ctx);
         }
+        if active.changes {
+            let known = self.repeats.look_up(ctx.now, &key, exported.wide, exported.last);
+            if known != Known::New {
+                self.drops.repeated_superseded += 1;
+                return self.drop_waiting(slot, ctx);
+            }
+            flight.record = exported.remember(&mut self.repeats, ctx.now, &key, flight.kind);
+        }
+        let mut operation = *flight.held.take().expect("who waits holds what it asks");
+        exported.active[flight.place as usize].stage = Stage::Running;
         flight.durable = exported.wants_durable(exported.active.len() - 1, &mut operation);
-        let volume = exported.export.volume;
         self.submit(slot, volume, operation, ctx);
+    }
+
+    /// Before a command is answered that it is not carried out: if it is a write, nor are its
+    /// copies from now on. Returns whether it is a copy itself, of one that is in flight or was
+    /// done, and needs no such answer.
+    #[cold]
+    fn forgo(&mut self, asked: &Asked<'_>) -> bool {
+        let opcode = asked.opcode();
+        let kind = match (opcode.direction(), opcode) {
+            (Direction::Out, Opcode::DATA_SET_MANAGEMENT) => Kind::Trim,
+            (Direction::Out, _) => Kind::Write,
+            _ => return false,
+        };
+        let AtaArgument { count, .. } = asked.argument;
+        let payload = asked.received.body[AtaArgument::SIZE..].get(..usize::from(count) * SECTOR);
+        let Some(payload) = payload else { return false };
+        let sectors = match kind {
+            Kind::Trim => trimmed(payload)
+                .fold((u64::MAX, 0), |(first, end), (lba, last)| (first.min(lba), end.max(last))),
+            _ => (asked.first(), asked.first() + u64::from(count)),
+        };
+        let judged = asked.judged(kind, sectors, payload);
+        let exported = self.exported(judged.id);
+        if judged.overlap(&exported.active, &self.flights) == Overlap::Repeats {
+            self.drops.repeated_in_flight += 1;
+            return true;
+        }
+        let key = key(&judged.active, judged.id, kind, judged.shape, judged.crc);
+        if self.repeats.look_up(asked.now, &key, exported.wide, exported.last) == Known::Done {
+            self.counters.repeated_answered += 1;
+            self.succeed(asked);
+            return true;
+        }
+        self.repeats.refuse(asked.now, &key);
+        false
+    }
+
+    /// A write was below for so long that its record is gone: its second begins now all the same.
+    #[cold]
+    pub(super) fn remember_slow(
+        &mut self,
+        now: Instant,
+        flight: &Flight,
+        active: &Active,
+        done: bool,
+    ) {
+        let Flight { export, kind, shape, crc, .. } = *flight;
+        let key = key(active, export, kind, shape, crc);
+        let exported = self.exports[export.0 as usize].as_deref_mut().expect("it had commands");
+        let record = exported.remember(&mut self.repeats, now, &key, kind);
+        self.repeats.end(now, record, done);
     }
 
     /// Answers with ERR and these error bits; nothing was transferred.
     #[cold]
     fn fail(&mut self, asked: &Asked<'_>, error: ErrorBits) {
+        if self.forgo(asked) {
+            return;
+        }
         self.counters.failed += 1;
         let mut reply = self.ata_reply(asked);
         reply.head.finish(Status::FAILED, error, None);
@@ -390,7 +487,7 @@ impl Target {
     #[cold]
     fn other(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         self.counters.other_ata += 1;
-        let Asked { received, id, argument } = *asked;
+        let Asked { received, id, argument, .. } = *asked;
         let mut reply = self.ata_reply(asked);
         let opcode = asked.opcode();
         let export = &self.exported(id).export;
@@ -487,12 +584,9 @@ impl Target {
         let Some(payload) = payload.filter(|_| argument.flags.is_write()) else {
             return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
         };
-        let (ranges, _) = payload.as_chunks::<{ TrimRange::SIZE }>();
-        let ranges = ranges.iter().map(|bytes| TrimRange::parse(*bytes));
         let mut extents = Vec::new();
         let (mut first, mut end) = (u64::MAX, 0);
-        for TrimRange { lba, count } in ranges.filter(|range| range.count > 0) {
-            let last = lba + u64::from(count);
+        for (lba, last) in trimmed(payload) {
             if last > sectors {
                 return self.fail(asked, ErrorBits::ID_NOT_FOUND);
             }
@@ -504,7 +598,7 @@ impl Target {
         }
         let judged = asked.judged(Kind::Trim, (first, end), payload);
         let Some(overlap) = self.admit(&judged) else { return };
-        if !self.is_known(asked, &judged, ctx) {
+        if !self.is_known(asked, &judged) {
             self.take_loans(ctx);
             let operation = Operation::Discard { extents };
             self.launch(asked, judged, overlap, operation, ctx);
@@ -552,6 +646,14 @@ fn key(active: &Active, export: ExportId, kind: Kind, shape: u32, crc: u32) -> K
         shape,
         crc,
     }
+}
+
+/// What a trim names, from the first sector up to the first behind.
+fn trimmed(payload: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let (ranges, _) = payload.as_chunks::<{ TrimRange::SIZE }>();
+    let ranges = ranges.iter().map(|bytes| TrimRange::parse(*bytes));
+    let named = ranges.filter(|range| range.count > 0);
+    named.map(|TrimRange { lba, count }| (lba, lba + u64::from(count)))
 }
 
 #[inline]

@@ -1,25 +1,22 @@
 //! Changes that initiators ask for (config string, MAC mask, reservation), and what was agreed on.
 //!
-//! A change is an [`Ask`] that leaves the target: the shard has it agreed on by all shards and stored (`volume::agreement`), and brings the answer
-//! back, which answers the frame. A frame that asks again meanwhile is dropped; one that asks again later finds its change made, and is
+//! A change is an [`Ask`] that leaves the target: the shard has it agreed on by all shards and
+//! stored (`reservation::replica`), and brings the answer back, which answers the frame. A frame
+//! that asks again meanwhile is dropped; one that asks again later finds its change made, and is
 //! answered as the first was.
 
 use block::{Slot, VolumeId};
 use contract::Station;
-use volume::agreement::Answer;
-use volume::reservation::{InitiatorId, Scheme, Verdict as Reserved};
-use volume::{Reservation, reservation};
+use reservation::replica::Answer;
+use reservation::{Registrant, Reservation};
 use wire::aoe::{
     ConfigCommand, Directive, DirectiveCommand, ErrorCode, Header, MaskArgument, MaskCommand,
     MaskError, ReserveArgument, ReserveCommand,
 };
-use wire::ethernet::MacAddress;
 
-use super::flights::{FILLED, Stage};
 use super::{Context, Target};
 use crate::control::{self, Control, Verdict};
 use crate::export::ExportId;
-use crate::head::Reply;
 use crate::received::Received;
 
 /// Changes that may be under way; more are dropped.
@@ -66,14 +63,6 @@ enum What {
     Reserve(ReserveCommand),
 }
 
-/// A reservation that was installed while commands of those whom it shuts out were below.
-#[derive(Debug)]
-pub(super) struct Drain {
-    volume: VolumeId,
-    version: u64,
-    exports: Vec<ExportId>,
-}
-
 impl Target {
     /// Set or force a config string.
     pub(super) fn change_config(
@@ -116,14 +105,15 @@ impl Target {
     }
 
     /// Reserve or release.
-    pub(super) fn reserve(&mut self, received: &Received<'_>, id: ExportId) {
+    pub(super) fn reserve(&mut self, received: &Received<'_>, id: ExportId, ctx: &Context<'_>) {
         let Ok(argument) = ReserveArgument::parse(received.body) else {
             self.drops.runt += 1;
             return;
         };
         if argument.command == ReserveCommand::READ {
             self.counters.queries += 1;
-            let reservation = self.exported(id).reservation.clone().unwrap_or_default();
+            let volume = self.exported(id).export.volume;
+            let reservation = ctx.reservations.get(volume).cloned().unwrap_or_default();
             return self.tell_reservation(received, id, ReserveCommand::READ, &reservation);
         }
         let length = usize::from(argument.count) * 6;
@@ -135,10 +125,11 @@ impl Target {
         };
         let what = What::Reserve(argument.command);
         let Some(number) = self.pend(received, id, what) else { return };
-        let list = list.chunks_exact(6).map(|mac| InitiatorId::new(Scheme::Mac, mac)).collect();
+        let (macs, _) = list.as_chunks();
+        let list = macs.iter().copied().map(Registrant::Mac).collect();
         let change = match argument.command {
             ReserveCommand::SET => {
-                let by = InitiatorId::new(Scheme::Mac, &received.from.mac.0);
+                let by = Registrant::Mac(received.from.mac.0);
                 reservation::Change::SetList { by, list }
             }
             _ => reservation::Change::ForceList { list },
@@ -177,7 +168,7 @@ impl Target {
     pub fn handle_control_answer(&mut self, number: u64, answer: Answer<Verdict, Control>) {
         let Some((received, id, what)) = self.asker(number) else { return };
         let (verdict, control) = match answer {
-            Answer::Judged(verdict, control) => (verdict, control),
+            Answer::Decided(verdict, control) => (verdict, control),
             Answer::NotStored => return self.refuse(&received, id, ErrorCode::DEVICE_UNAVAILABLE),
             Answer::Busy | Answer::Gone => {
                 self.drops.busy += 1;
@@ -202,14 +193,14 @@ impl Target {
     pub fn handle_reservation_answer(
         &mut self,
         number: u64,
-        answer: Answer<Reserved, Reservation>,
+        answer: Answer<reservation::Verdict, Reservation>,
     ) {
         let Some((received, id, what)) = self.asker(number) else { return };
         match (answer, what) {
-            (Answer::Judged(Reserved::Done, reservation), What::Reserve(command)) => {
-                self.tell_reservation(&received, id, command, &reservation);
+            (Answer::Decided(reservation::Verdict::Done, held), What::Reserve(command)) => {
+                self.tell_reservation(&received, id, command, &held);
             }
-            (Answer::Judged(..), _) => self.refuse(&received, id, ErrorCode::RESERVED),
+            (Answer::Decided(..), _) => self.refuse(&received, id, ErrorCode::RESERVED),
             (Answer::NotStored, _) => self.refuse(&received, id, ErrorCode::DEVICE_UNAVAILABLE),
             (Answer::Busy | Answer::Gone, _) => self.drops.busy += 1,
         }
@@ -238,10 +229,13 @@ impl Target {
         command: ReserveCommand,
         reservation: &Reservation,
     ) {
-        let stations = reservation.registrants().filter(|id| id.scheme() == Scheme::Mac);
+        let stations = reservation.registrants().filter_map(|who| match who {
+            Registrant::Mac(mac) => Some(mac),
+            Registrant::NvmeHost(_) => None,
+        });
         let mut body = ReserveArgument { command, count: 0 }.emit().to_vec();
         for station in stations.take(RESERVE_MAX) {
-            body.extend_from_slice(station.bytes());
+            body.extend(station);
             body[1] += 1;
         }
         self.send_two(&self.reply(received, id), &body);
@@ -252,91 +246,5 @@ impl Target {
         if let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) {
             exported.set_control(control);
         }
-    }
-
-    /// A reservation that was agreed on is in force: who is shut out is refused from now on, and what of theirs waits, too.
-    /// [`poll_drained`](Self::poll_drained) tells when nothing of theirs is below any more.
-    pub fn install_reservation(
-        &mut self,
-        volume: VolumeId,
-        version: u64,
-        reservation: &Reservation,
-        ctx: &mut Context<'_>,
-    ) {
-        self.take_loans(ctx);
-        let mut exports = Vec::new();
-        for index in 0..self.exports.len() {
-            let id = ExportId(index as u32);
-            let Some(exported) = self.exports[index].as_deref_mut() else { continue };
-            if exported.export.volume != volume {
-                continue;
-            }
-            exported.reservation = (!reservation.is_free()).then(|| Box::new(reservation.clone()));
-            exports.push(id);
-            exported.draining = true;
-            let waiting = core::mem::take(&mut exported.waiting);
-            for slot in waiting {
-                if self.is_shut_out(id, slot) {
-                    let Reply { to, head } = self.flights.get(slot).expect(FILLED).reply;
-                    self.counters.refused += 1;
-                    self.send(&Reply { to, head: head.refused(ErrorCode::RESERVED) });
-                    self.drop_waiting(slot, ctx);
-                } else {
-                    self.exported_mut(id).waiting.push_back(slot);
-                }
-            }
-            self.start_waiting(id, ctx);
-        }
-        self.drains.push(Drain { volume, version, exports });
-        self.check_drains();
-    }
-
-    /// Whether a command is one that the reservation of its export does not allow.
-    fn is_shut_out(&self, id: ExportId, slot: Slot) -> bool {
-        let place = self.flights.get(slot).expect(FILLED).place as usize;
-        let exported = self.exported(id);
-        exported.shuts_out(&exported.active[place])
-    }
-
-    /// Tells of installed reservations that nothing below contradicts any more.
-    #[cold]
-    pub(super) fn check_drains(&mut self) {
-        let exports = &self.exports;
-        let is_clean = |id: &ExportId| {
-            exports[id.0 as usize].as_deref().is_none_or(|exported| {
-                let below = |active: &&super::Active| active.stage == Stage::Running;
-                !exported.active.iter().filter(below).any(|active| exported.shuts_out(active))
-            })
-        };
-        let mut over = Vec::new();
-        self.drains.retain(|drain| {
-            let is_over = drain.exports.iter().all(is_clean);
-            if is_over {
-                over.push((drain.volume, drain.version));
-            }
-            !is_over
-        });
-        self.drained.extend(over);
-        for index in 0..self.exports.len() {
-            let id = ExportId(index as u32);
-            if self.drains.iter().all(|drain| !drain.exports.contains(&id))
-                && let Some(exported) = self.exports[index].as_deref_mut()
-            {
-                exported.draining = false;
-            }
-        }
-    }
-}
-
-impl super::Exported {
-    /// Whether the reservation does not allow a command in flight.
-    fn shuts_out(&self, active: &super::Active) -> bool {
-        let access = match active.changes {
-            true => reservation::Access::Write,
-            false => reservation::Access::Read,
-        };
-        let source = MacAddress::from_u64(active.source);
-        let allows = |held: &Reservation| held.allows(Scheme::Mac, &source.0, access);
-        self.reservation.as_deref().is_some_and(|held| !allows(held))
     }
 }

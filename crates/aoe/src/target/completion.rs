@@ -10,7 +10,7 @@ use core::time::Duration;
 use block::{Buffer, Completion, Instant, Loan, Operation, Outcome, Slot, Ticket};
 use wire::ethernet::EtherType;
 
-use super::flights::{FILLED, Flight, Kind, Stage};
+use super::flights::{Active, FILLED, Flight, Kind, Stage};
 use super::{Context, Reader, Target, mark};
 use crate::export::ExportId;
 use crate::head::{Reply, registers};
@@ -36,7 +36,7 @@ impl Target {
         let exported = self.exports[id.0 as usize].as_deref_mut().expect("it has commands below");
         match kind {
             Kind::Read if outcome.is_done() => {
-                let Flight { reply, account, .. } = self.forget(slot);
+                let (Flight { reply, account, .. }, _) = self.forget(slot);
                 self.send_read((reply, id, account), buffer, ctx);
             }
             Kind::Write | Kind::Trim => {
@@ -90,9 +90,9 @@ impl Target {
         batch.push_with_data(facts, &to, EtherType::AOE, head.bytes(), (number, 0, length));
     }
 
-    /// Answers the reads whose data can be lent.
+    /// Answers the reads whose data can be lent: before anything happens that they must not see.
     #[inline]
-    pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
+    pub fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
         Loan::foresee(&loans, ctx.memory);
         for loan in loans.drain(..) {
@@ -106,13 +106,9 @@ impl Target {
     #[inline]
     fn came_back(&mut self, id: ExportId, ctx: &mut Context<'_>) {
         let exported = self.exported(id);
-        let (waits, drains, removed) =
-            (!exported.waiting.is_empty(), exported.draining, exported.removed);
+        let (waits, removed) = (!exported.waiting.is_empty(), exported.removed);
         if waits {
             self.start_waiting(id, ctx);
-        }
-        if drains {
-            self.check_drains();
         }
         if removed {
             self.forget_if_drained(id);
@@ -122,10 +118,11 @@ impl Target {
     /// Answers a command with registers alone, and forgets it.
     #[inline]
     pub(super) fn finish(&mut self, now: Instant, slot: Slot, outcome: Outcome) {
-        let Flight { record, mut reply, .. } = self.forget(slot);
-        if record != 0 {
-            self.repeats.end(now, record, outcome.is_done());
+        let (flight, active) = self.forget(slot);
+        if flight.record != 0 && !self.repeats.end(now, flight.record, outcome.is_done()) {
+            self.remember_slow(now, &flight, &active, outcome.is_done());
         }
+        let mut reply = flight.reply;
         let (status, error) = registers(outcome);
         let count = outcome.is_done().then_some(0);
         self.counters.failed += u64::from(!outcome.is_done());
@@ -135,15 +132,15 @@ impl Target {
 
     /// Forgets a command that is answered now, or never.
     #[inline]
-    fn forget(&mut self, slot: Slot) -> Flight {
+    fn forget(&mut self, slot: Slot) -> (Flight, Active) {
         let flight = self.flights.remove(slot).expect(FILLED);
         let Flight { export, place, .. } = flight;
         let exported = self.exports[export.0 as usize].as_deref_mut().expect("it has commands");
-        exported.active.swap_remove(place as usize);
+        let active = exported.active.swap_remove(place as usize);
         if let Some(moved) = exported.active.get(place as usize) {
             self.flights.get_mut(moved.slot).expect(FILLED).place = place;
         }
-        flight
+        (flight, active)
     }
 
     /// Sends below what waited and has nothing to wait for any more, in the order in which it came.
@@ -178,7 +175,7 @@ impl Target {
 
     /// Forgets a command that waits and was taken out of the line, without an answer.
     pub(super) fn drop_waiting(&mut self, slot: Slot, ctx: &mut Context<'_>) {
-        let Flight { held, export, account, .. } = self.forget(slot);
+        let (Flight { held, export, account, .. }, _) = self.forget(slot);
         let operation = *held.expect("who waits holds what it asks");
         if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
             let exported = self.exported_mut(export);

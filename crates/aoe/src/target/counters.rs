@@ -27,6 +27,8 @@ counters! {
         repeated_in_flight,
         /// A copy of a write whose sectors were written again since.
         repeated_superseded,
+        /// A copy of a write that was refused a moment ago, and would not be now.
+        repeated_refused,
         /// Waited for a frame that it overlaps for too long.
         stale,
         /// A wildcard query or a change, while too many are under way; or one that is under way already.
@@ -71,7 +73,7 @@ counters! {
         waited,
         /// Flushes, each for all writes of an export that were completed before.
         flushes,
-        /// Times that a thousand writes were forgotten before their second was over.
+        /// Times that a write, or a thousand, were forgotten before their second was over.
         repeats_lapsed,
         /// Responses of other targets that were heard.
         responses_heard,

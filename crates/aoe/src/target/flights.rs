@@ -1,6 +1,8 @@
 //! Commands in flight: a slot each, found by number from below (the ticket), and what of them is looked at when another command comes.
 
 use block::{Instant, Operation, Slot};
+use reservation::{Access, Registrant};
+use wire::ethernet::MacAddress;
 
 use crate::export::ExportId;
 use crate::head::Reply;
@@ -71,6 +73,16 @@ pub(super) struct Active {
 }
 
 impl Active {
+    /// Whose it is.
+    pub(super) fn registrant(&self) -> Registrant {
+        Registrant::Mac(MacAddress::from_u64(self.source).0)
+    }
+
+    /// What it is to a reservation.
+    pub(super) fn access(&self) -> Access {
+        if self.changes { Access::Write } else { Access::Read }
+    }
+
     /// Whether two commands must not be below at once: they share sectors and a source, and one of them changes data.
     #[inline]
     pub(super) fn conflicts(&self, other: &Active) -> bool {

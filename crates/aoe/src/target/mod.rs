@@ -17,8 +17,10 @@
 //!                        +--> answered <----------------------------------------------------------+
 //! ```
 //!
-//! Per frame there is no allocation and no search but of what is in flight on the export and, of writes, one cache line of [`repeats`].
-//! Spec: AoEr11. Not here: retransmission (the initiator's duty), who decides about changes (`volume::agreement`).
+//! Per frame there is no allocation and no search but of what is in flight on the export and, of
+//! writes, one cache line of [`repeats`]. Spec: AoEr11. Not here: retransmission (the initiator's
+//! duty), who decides about changes (`reservation::replica`), what a reservation allows
+//! (`reservation`).
 
 mod ata;
 mod change;
@@ -41,7 +43,7 @@ use block::{
     Account, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table, Ticket, VolumeId,
 };
 use contract::{FrameBatch, LinkId, TargetContext};
-use volume::Reservation;
+use reservation::Registrant;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
@@ -50,8 +52,8 @@ use crate::export::{BUFFERS_MAX, BUFFERS_MIN, Export, ExportId, Hosts};
 use crate::head::Reply;
 use crate::outbox::Outbox;
 
+use change::Pending;
 pub use change::{Ask, RESERVE_MAX};
-use change::{Drain, Pending};
 pub use counters::{Counters, Drops};
 use flights::{Active, Flight};
 use link::Link;
@@ -117,9 +119,7 @@ struct Exported {
     control: Control,
     /// The mask as sorted numbers.
     mask: Box<[u64]>,
-    /// `None` while it is free.
-    reservation: Option<Box<Reservation>>,
-    /// Whether any of the three says anything.
+    /// Whether hosts or mask say anything.
     restricted: bool,
     /// What is in flight, in no order.
     active: Vec<Active>,
@@ -130,7 +130,6 @@ struct Exported {
     /// The last change of any sector, and the last one of unknown extent, as `repeats` numbers them.
     last: u32,
     wide: u32,
-    draining: bool,
     removed: bool,
     heard_twice: bool,
     traffic: Traffic,
@@ -213,8 +212,6 @@ pub struct Target {
     to_flush: Vec<u32>,
     pending: Table<Pending>,
     asks: VecDeque<Ask>,
-    drains: Vec<Drain>,
-    drained: VecDeque<(VolumeId, u64)>,
     notices: VecDeque<Notice>,
     counters: Counters,
     drops: Drops,
@@ -238,8 +235,6 @@ impl Target {
             to_flush: Vec::new(),
             pending: Table::new(),
             asks: VecDeque::new(),
-            drains: Vec::new(),
-            drained: VecDeque::new(),
             notices: VecDeque::new(),
             counters: Counters::default(),
             drops: Drops::default(),
@@ -252,14 +247,14 @@ impl Target {
         Target { shards: shards.max(1), ..self }
     }
 
-    /// A volume is exported. `control` and `reservation` are what was agreed on and stored. Its address is announced on its links that are up.
-    /// Fails, with the link, where the address is taken; then nothing is changed.
+    /// A volume is exported. `control` is what was agreed on and stored. Its address is announced
+    /// on its links that are up. Fails, with the link, where the address is taken; then nothing is
+    /// changed.
     pub fn add_export(
         &mut self,
         id: ExportId,
         export: Export,
         control: Control,
-        reservation: &Reservation,
     ) -> Result<(), LinkId> {
         assert!(!export.address.is_wildcard(), "{} cannot be exported", export.address);
         let index = id.0 as usize;
@@ -278,7 +273,6 @@ impl Target {
             hosts: sorted_hosts(&export.hosts),
             mask: Box::default(),
             control: Control::default(),
-            reservation: (!reservation.is_free()).then(|| Box::new(reservation.clone())),
             restricted: false,
             active: Vec::new(),
             waiting: VecDeque::new(),
@@ -286,7 +280,6 @@ impl Target {
             accounts: Accounts::default(),
             last: 0,
             wide: 0,
-            draining: false,
             removed: false,
             heard_twice: false,
             traffic: Traffic::default(),
@@ -415,9 +408,12 @@ impl Target {
         self.notices.pop_front()
     }
 
-    /// A reservation that was installed, with its version, and now holds: nothing is below that it forbids.
-    pub fn poll_drained(&mut self) -> Option<(VolumeId, u64)> {
-        self.drained.pop_front()
+    /// Whose a command below is; `None` for a flush of the target itself.
+    #[must_use]
+    pub fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
+        let slot = Slot { index: ticket.slot, generation: ticket.generation };
+        let Flight { export, place, .. } = self.flights.get(slot)?;
+        Some(self.exported(*export).active[*place as usize].registrant())
     }
 
     /// The end of a turn: flushes of what was written begin, announcements go on, frames leave.

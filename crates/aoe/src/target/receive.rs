@@ -34,7 +34,7 @@ impl Target {
             }
             return;
         }
-        self.handle_rest(&received);
+        self.handle_rest(&received, ctx);
     }
 
     /// The export that the frame's exact address names, if it hears the source.
@@ -57,7 +57,7 @@ impl Target {
     }
 
     /// Everything but ATA commands to one export.
-    fn handle_rest(&mut self, received: &Received<'_>) {
+    fn handle_rest(&mut self, received: &Received<'_>, ctx: &Context<'_>) {
         let Header { address, command, .. } = received.header;
         if address.is_wildcard() {
             match command {
@@ -75,7 +75,7 @@ impl Target {
         match command {
             Command::CONFIG => self.config(received, id),
             Command::MAC_MASK => self.mask(received, id),
-            Command::RESERVE => self.reserve(received, id),
+            Command::RESERVE => self.reserve(received, id, ctx),
             _ => self.refuse(received, id, ErrorCode::UNKNOWN_COMMAND),
         }
     }

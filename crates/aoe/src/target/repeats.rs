@@ -1,20 +1,32 @@
-//! Writes that were carried out a moment ago, so that a copy of one is not carried out behind a newer write.
+//! Writes of a moment ago, so that a copy of one is not carried out behind a newer write.
 //!
-//! A *repeat* has the source, address, tag, header and payload CRC of a write of the last second. What the target does with it is in `ata`; what
-//! is remembered, and for how long, is decided here:
+//! A *repeat* has the source, address, tag, header and payload CRC of a write of the last second.
+//! Its second begins when the write is answered. What the target does with a repeat is in `ata`;
+//! what is remembered, and for how long, is decided here:
 //!
 //! ```text
-//!   sets    by source, address and tag: 8 marks of (fingerprint, number)      tags that count up touch neighbouring sets
+//!   sets    by source, address and tag: 8 marks of (fingerprint, number)
+//!           tags that count up touch neighbouring sets
 //!   heads   by address and 64 KiB of its sectors: the number of the last write there
-//!   chunks  by number: 1024 records each; a record names the write before it in each of the 64 KiB that it touches
+//!   chunks  by number: 1024 records each; a record names the write before it
+//!           in each of the 64 KiB that it touches
 //! ```
 //!
-//! So finding that a write is new costs one cache line of marks, and remembering it one record, written in sequence. Only for a repeat
-//! the chain of its 64 KiB is walked, from the newest write back to it, to see whether one overlaps it.
+//! So finding that a write is new costs one cache line of marks, and remembering it one record,
+//! written in sequence. Only for a repeat the chain of its 64 KiB is walked, from the newest write
+//! back to it, to see whether one overlaps it.
 //!
-//! Memory is bounded: at most [`CHUNKS_MAX`] chunks (12 MiB) beside 2 MiB of marks, taken in the course of use, and given back after [`QUIET`]. A shard that takes
-//! more than 262,144 writes in a second remembers so many of them; each loss of a chunk before its time is counted ([`Repeats::lapsed`]).
-//! Nothing is remembered across a restart. `docs/faults.md` says what that means.
+//! A write that was refused is remembered as well, since its initiator takes it for over: a copy
+//! of it that comes when the reason has gone would change sectors behind its back. It is in no
+//! chain, as it supersedes nothing.
+//!
+//! Memory is bounded: at most [`CHUNKS_MAX`] chunks (12 MiB) beside 2 MiB of marks, taken in the
+//! course of use, and given back after [`QUIET`]. A chunk is used again a second after the last
+//! write of it was answered; a write that is below for longer finds its record gone when it is
+//! done, and gets a new one ([`Repeats::end`]). A shard that takes more than 262,144 writes in a
+//! second remembers so many of them; what is lost before its time, a chunk or a mark, is counted
+//! ([`Repeats::lapsed`]). Nothing is remembered across a restart. `docs/faults.md` says what that
+//! means.
 
 use core::time::Duration;
 
@@ -68,12 +80,14 @@ impl Key {
 /// What is known of a frame that looks like one that came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Nothing: it is new, or failed when it came first.
+    /// Nothing that speaks against it: it is new, or failed when it came first.
     New,
     /// It was carried out, and nothing has changed its sectors since.
     Done,
-    /// It was carried out, and something may have changed its sectors since.
+    /// It came before, and something may have changed its sectors since.
     Superseded,
+    /// It was refused when it came first.
+    Refused,
 }
 
 /// What became of a remembered write.
@@ -82,7 +96,30 @@ enum State {
     Running = 0,
     Done = 1,
     Failed = 2,
+    Refused = 3,
 }
+
+impl State {
+    #[inline]
+    fn of(record: &Record) -> State {
+        match record[0] >> STATE_SHIFT {
+            0 => State::Running,
+            1 => State::Done,
+            2 => State::Failed,
+            _ => State::Refused,
+        }
+    }
+
+    /// Whether it may have changed its sectors and is not known to have left them as they were.
+    #[inline]
+    fn supersedes(self) -> bool {
+        matches!(self, State::Running | State::Done)
+    }
+}
+
+/// The state stands above the 48 bits of the source.
+const STATE_SHIFT: u32 = 48;
+const SOURCE: u64 = (1 << STATE_SHIFT) - 1;
 
 /// A record as words, so that a chunk is zeros that cost nothing before they are used:
 /// source and state, export and tag, LBA, shape and CRC, time, and the writes before it in its two regions.
@@ -91,6 +128,8 @@ type Record = [u64; 6];
 #[derive(Debug, Default)]
 struct Chunk {
     number: u32,
+    /// When the last of its writes came or was answered.
+    newest: Instant,
     records: Vec<Record>,
 }
 
@@ -104,6 +143,7 @@ pub(super) struct Repeats {
     oldest: u32,
     /// The number of the last write; 0 is none.
     last: u32,
+    /// When the last write came or was answered.
     last_at: Instant,
     lapsed: u64,
 }
@@ -128,7 +168,7 @@ fn head_of(export: u32, region: u64) -> usize {
 }
 
 impl Repeats {
-    /// Chunks that were given up before their time.
+    /// Chunks and marks that were given up before their time.
     pub(super) fn lapsed(&self) -> u64 {
         self.lapsed
     }
@@ -160,10 +200,27 @@ impl Repeats {
         chunk.records.get((number % RECORDS) as usize)
     }
 
+    /// Writes down what became of a write and when; returns whether its record is still there.
+    #[inline]
+    fn set_state(&mut self, now: Instant, number: u32, state: State) -> bool {
+        let index = (number / RECORDS % CHUNKS_MAX) as usize;
+        let Some(chunk) = self.chunks.get_mut(index) else { return false };
+        if chunk.number != number / RECORDS {
+            return false;
+        }
+        let Some(record) = chunk.records.get_mut((number % RECORDS) as usize) else {
+            return false;
+        };
+        record[0] = record[0] & SOURCE | (state as u64) << STATE_SHIFT;
+        record[4] = now.0;
+        (chunk.newest, self.last_at) = (now, now);
+        true
+    }
+
     #[inline]
     fn key(record: &Record) -> Key {
         Key {
-            source: record[0] & 0xffff_ffff_ffff,
+            source: record[0] & SOURCE,
             export: (record[1] >> 32) as u32,
             tag: record[1] as u32,
             lba: record[2],
@@ -172,43 +229,57 @@ impl Repeats {
         }
     }
 
-    /// What is known of this write. `wide` is the last change of the export that could touch any sector, `last` the last of any kind.
+    /// What is known of this write. `wide` is the last change of the export that could touch any
+    /// sector, `last` the last of any kind.
     #[inline]
     pub(super) fn look_up(&self, now: Instant, key: &Key, wide: u32, last: u32) -> Known {
         if self.sets.is_empty() {
             return Known::New;
         }
-        let (set, fingerprint) = Self::place(key);
-        for mark in &self.sets[set] {
-            if (mark >> 32) as u32 == fingerprint {
-                let known = self.examine(now, key, *mark as u32, wide, last);
-                if known != Known::New {
-                    return known;
-                }
-            }
+        match self.find(now, key) {
+            Some(number) => self.examine(key, number, wide, last),
+            None => Known::New,
         }
-        Known::New
+    }
+
+    /// The number of the last write of this key, if it is remembered.
+    #[inline]
+    fn find(&self, now: Instant, key: &Key) -> Option<u32> {
+        let (set, fingerprint) = Self::place(key);
+        // The newest stands first.
+        let marks = self.sets[set].iter().filter(|mark| (*mark >> 32) as u32 == fingerprint);
+        marks.map(|mark| *mark as u32).find(|number| self.is_of(now, key, *number))
     }
 
     #[cold]
-    fn examine(&self, now: Instant, key: &Key, number: u32, wide: u32, last: u32) -> Known {
-        let Some(record) = self.record(number) else { return Known::New };
-        let is_done = record[0] >> 48 == State::Done as u64;
-        let is_young = now.since(Instant(record[4])) < MEMORY;
-        if !is_done || !is_young || Self::key(record) != *key {
-            return Known::New;
-        }
+    fn is_of(&self, now: Instant, key: &Key, number: u32) -> bool {
+        let record = self.record(number);
+        record.is_some_and(|record| Self::is_young(now, record) && Self::key(record) == *key)
+    }
+
+    /// Whether its second is not over, which has not begun while it is below.
+    fn is_young(now: Instant, record: &Record) -> bool {
+        State::of(record) == State::Running || now.since(Instant(record[4])) < MEMORY
+    }
+
+    #[cold]
+    fn examine(&self, key: &Key, number: u32, wide: u32, last: u32) -> Known {
         let is_wide = key.count() == 0;
         // A number that is not kept any more is an old one, whatever comparing it says.
         let is_newer =
             |other: u32| other != 0 && self.record(other).is_some() && is_after(other, number);
-        if is_newer(wide) || (is_wide && is_newer(last)) {
-            return Known::Superseded;
-        }
         let (first, second) = key.regions();
-        let overlapped = self.is_overlapped(key, first, number)
+        let is_superseded = is_newer(wide)
+            || (is_wide && is_newer(last))
+            || self.is_overlapped(key, first, number)
             || (second != first && self.is_overlapped(key, second, number));
-        if overlapped { Known::Superseded } else { Known::Done }
+        match self.record(number).map(State::of) {
+            _ if is_superseded => Known::Superseded,
+            Some(State::Done) => Known::Done,
+            Some(State::Refused) => Known::Refused,
+            // One that is below is found among those in flight before anybody asks here.
+            Some(State::Running | State::Failed) | None => Known::New,
+        }
     }
 
     /// Whether a write after `number` overlaps the one of `key` in a region, as far as can be told.
@@ -225,7 +296,7 @@ impl Repeats {
             let overlaps = other.export == key.export
                 && other.lba < key.lba + key.count()
                 && key.lba < other.lba + other.count();
-            if overlaps && record[0] >> 48 != State::Failed as u64 {
+            if overlaps && State::of(record).supersedes() {
                 return true;
             }
             let (first, _) = other.regions();
@@ -239,9 +310,53 @@ impl Repeats {
         true
     }
 
-    /// Remembers a write that goes below now; returns its number. A write of no count (a trim) is one that may touch any sector.
+    /// Remembers a write that goes below now; returns its number. A write of no count (a trim) is
+    /// one that may touch any sector.
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, key: &Key) -> u32 {
+        let number = self.next_number(now);
+        let mut links = 0;
+        if key.count() > 0 {
+            let (first, second) = key.regions();
+            let head = head_of(key.export, first);
+            links = u64::from(core::mem::replace(&mut self.heads[head], number)) << 32;
+            let other = head_of(key.export, second);
+            if other != head {
+                links |= u64::from(core::mem::replace(&mut self.heads[other], number));
+            }
+        }
+        self.put(now, key, number, State::Running, links);
+        number
+    }
+
+    /// A remembered write is over; its second begins now. Returns whether it was still remembered:
+    /// what was below for very long may not be, and then has to begin and end anew.
+    #[inline]
+    pub(super) fn end(&mut self, now: Instant, number: u32, done: bool) -> bool {
+        self.set_state(now, number, if done { State::Done } else { State::Failed })
+    }
+
+    /// A write is refused and not carried out: neither are its copies.
+    #[cold]
+    pub(super) fn refuse(&mut self, now: Instant, key: &Key) {
+        let known = if self.sets.is_empty() { None } else { self.find(now, key) };
+        let state = known.and_then(|number| Some((number, State::of(self.record(number)?))));
+        match state {
+            // It was carried out, or will be, and this is a copy.
+            Some((_, State::Running | State::Done)) => {}
+            Some((number, State::Failed | State::Refused)) => {
+                self.set_state(now, number, State::Refused);
+            }
+            None => {
+                let number = self.next_number(now);
+                self.put(now, key, number, State::Refused, 0);
+            }
+        }
+    }
+
+    /// The number of a new record, for which there is room.
+    #[inline]
+    fn next_number(&mut self, now: Instant) -> u32 {
         if self.sets.is_empty() {
             self.commit();
         }
@@ -254,46 +369,38 @@ impl Repeats {
         if number.is_multiple_of(RECORDS) || number == 1 {
             self.begin_chunk(now, number / RECORDS);
         }
-        let mut links = 0;
-        if key.count() > 0 {
-            let (first, second) = key.regions();
-            let head = head_of(key.export, first);
-            links = u64::from(core::mem::replace(&mut self.heads[head], number)) << 32;
-            let other = head_of(key.export, second);
-            if other != head {
-                links |= u64::from(core::mem::replace(&mut self.heads[other], number));
-            }
-        }
+        number
+    }
+
+    #[inline]
+    fn put(&mut self, now: Instant, key: &Key, number: u32, state: State, links: u64) {
         let (set, fingerprint) = Self::place(key);
         let mark = u64::from(fingerprint) << 32 | u64::from(number);
         // The oldest way goes.
-        let [a, b, c, d, e, f, g, _] = self.sets[set];
+        let [a, b, c, d, e, f, g, oldest] = self.sets[set];
         self.sets[set] = [mark, a, b, c, d, e, f, g];
+        // Seldom is its record still there: by then its chunk is used by others.
+        let chunks_since = |first: u32| (number / RECORDS).wrapping_sub(first) & CHUNK_MASK;
+        if oldest != 0 && chunks_since(oldest as u32 / RECORDS) <= chunks_since(self.oldest) {
+            self.count_lapse(now, oldest as u32);
+        }
         let chunk = &mut self.chunks[(number / RECORDS % CHUNKS_MAX) as usize];
+        chunk.newest = now;
         chunk.records[(number % RECORDS) as usize] = [
-            key.source | (State::Running as u64) << 48,
+            key.source | (state as u64) << STATE_SHIFT,
             u64::from(key.export) << 32 | u64::from(key.tag),
             key.lba,
             u64::from(key.shape) << 32 | u64::from(key.crc),
             now.0,
             links,
         ];
-        number
     }
 
-    /// A remembered write is over; its second begins now.
-    #[inline]
-    pub(super) fn end(&mut self, now: Instant, number: u32, done: bool) {
-        let Some(chunk) = self.chunks.get_mut((number / RECORDS % CHUNKS_MAX) as usize) else {
-            return;
-        };
-        if chunk.number == number / RECORDS
-            && let Some(record) = chunk.records.get_mut((number % RECORDS) as usize)
-        {
-            let state = if done { State::Done } else { State::Failed };
-            record[0] = record[0] & 0xffff_ffff_ffff | (state as u64) << 48;
-            record[4] = now.0;
-        }
+    /// The mark of a write went; that is a loss if it was to be known for longer.
+    #[cold]
+    fn count_lapse(&mut self, now: Instant, number: u32) {
+        let is_young = self.record(number).is_some_and(|record| Self::is_young(now, record));
+        self.lapsed += u64::from(is_young);
     }
 
     #[cold]
@@ -305,10 +412,11 @@ impl Repeats {
         // Numbers go on, so that a chunk that was given back is never taken for one that is kept.
         let chunk = self.oldest;
         self.chunks[(chunk % CHUNKS_MAX) as usize] =
-            Chunk { number: chunk, records: vec![[0; 6]; RECORDS as usize] };
+            Chunk { number: chunk, records: vec![[0; 6]; RECORDS as usize], ..Chunk::default() };
     }
 
-    /// Makes room for the next thousand records: in the oldest chunk, if its time is over or there are too many, else in a new one.
+    /// Makes room for the next thousand records: in the oldest chunk, if its time is over or there
+    /// are too many, else in a new one.
     #[cold]
     fn begin_chunk(&mut self, now: Instant, number: u32) {
         let is_there = |chunk: &Chunk| chunk.number == number && !chunk.records.is_empty();
@@ -319,8 +427,7 @@ impl Repeats {
         let mut records = Vec::new();
         if kept > 0 {
             let oldest = &mut self.chunks[(self.oldest % CHUNKS_MAX) as usize];
-            let newest = oldest.records.last().map_or(0, |record| record[4]);
-            let is_over = now.since(Instant(newest)) >= MEMORY;
+            let is_over = now.since(oldest.newest) >= MEMORY;
             if is_over || kept >= CHUNKS_MAX || oldest.number != self.oldest {
                 self.lapsed += u64::from(!is_over);
                 records = core::mem::take(&mut oldest.records);
@@ -330,7 +437,7 @@ impl Repeats {
         if records.is_empty() {
             records = vec![[0; 6]; RECORDS as usize];
         }
-        self.chunks[(number % CHUNKS_MAX) as usize] = Chunk { number, records };
+        self.chunks[(number % CHUNKS_MAX) as usize] = Chunk { number, newest: now, records };
     }
 
     /// When the memory may be given back.
@@ -338,7 +445,7 @@ impl Repeats {
         (!self.sets.is_empty()).then(|| self.last_at + QUIET)
     }
 
-    /// Gives the memory back if nothing was written for long.
+    /// Gives the memory back if nothing was written, nor answered, for long.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|at| at <= now) {
             (self.sets, self.heads, self.chunks) = (Vec::new(), Vec::new(), Vec::new());
@@ -370,7 +477,7 @@ mod tests {
 
     fn write(repeats: &mut Repeats, now: Instant, key: Key) -> u32 {
         let number = repeats.begin(now, &key);
-        repeats.end(now, number, true);
+        assert!(repeats.end(now, number, true));
         number
     }
 
@@ -413,12 +520,111 @@ mod tests {
         }
     }
 
+    fn fail(repeats: &mut Repeats, now: Instant, key: Key) {
+        let number = repeats.begin(now, &key);
+        assert!(repeats.end(now, number, false));
+    }
+
     #[test]
-    fn one_that_failed_is_carried_out_again() {
+    fn one_that_failed_is_carried_out_again_unless_its_sectors_were_written_since() {
         let mut repeats = Repeats::default();
-        let number = repeats.begin(at(0), &key(1, 5, 1));
-        repeats.end(at(0), number, false);
-        assert_eq!(repeats.look_up(at(1), &key(1, 5, 1), 0, 0), Known::New);
+        let look = |repeats: &Repeats| repeats.look_up(at(9), &key(1, 5, 2), 0, 0);
+        fail(&mut repeats, at(0), key(1, 5, 2));
+        fail(&mut repeats, at(1), key(1, 5, 2));
+        fail(&mut repeats, at(2), key(2, 5, 1));
+        repeats.refuse(at(3), &key(3, 5, 1));
+        write(&mut repeats, at(4), key(4, 7, 1));
+        assert_eq!(look(&repeats), Known::New);
+        // One that is below may have written them.
+        repeats.begin(at(5), &key(5, 6, 1));
+        assert_eq!(look(&repeats), Known::Superseded);
+    }
+
+    #[test]
+    fn one_that_was_refused_is_refused_for_a_second_and_supersedes_nothing() {
+        let mut repeats = Repeats::default();
+        let look =
+            |repeats: &Repeats, micros, tag| repeats.look_up(at(micros), &key(tag, 5, 1), 0, 0);
+        write(&mut repeats, at(0), key(1, 5, 1));
+        repeats.refuse(at(1), &key(2, 5, 1));
+        assert_eq!(look(&repeats, 2, 1), Known::Done);
+        assert_eq!(look(&repeats, 2, 2), Known::Refused);
+        // Refused again, it is one record still, and its second begins anew.
+        let last = repeats.last;
+        repeats.refuse(at(600_000), &key(2, 5, 1));
+        assert_eq!((repeats.last, look(&repeats, 1_500_000, 2)), (last, Known::Refused));
+        assert_eq!(look(&repeats, 1_600_000, 2), Known::New);
+        // Behind a newer write it is superseded all the same.
+        repeats.refuse(at(2_000_000), &key(3, 5, 1));
+        write(&mut repeats, at(2_000_001), key(4, 5, 1));
+        assert_eq!(look(&repeats, 2_000_002, 3), Known::Superseded);
+        // A copy that is refused takes nothing from what was done, and ends what failed.
+        repeats.refuse(at(2_000_003), &key(4, 5, 1));
+        assert_eq!(look(&repeats, 2_000_004, 4), Known::Done);
+        fail(&mut repeats, at(2_000_005), key(6, 5, 1));
+        repeats.refuse(at(2_000_006), &key(6, 5, 1));
+        assert_eq!(look(&repeats, 2_000_007, 6), Known::Refused);
+    }
+
+    #[test]
+    fn a_slow_write_is_remembered_from_its_end_on() {
+        const SLOW: u64 = 10_000_000;
+        let mut repeats = Repeats::default();
+        let slow = repeats.begin(at(0), &key(1, 5, 1));
+        // Its record stays as long as nobody needs the room.
+        assert_eq!(repeats.look_up(at(2_000_000), &key(1, 5, 1), 0, 0), Known::New);
+        assert!(repeats.end(at(2_000_000), slow, true));
+        assert_eq!(repeats.look_up(at(2_999_999), &key(1, 5, 1), 0, 0), Known::Done);
+        // Quiet begins when the last is over, and what is over was written by the copies' way.
+        repeats.handle_timeout(at(4_999_999));
+        assert!(repeats.bytes() > 0);
+        repeats.handle_timeout(at(5_000_000));
+        assert_eq!(repeats.bytes(), 0);
+        // Memory was given back, or is used by others: whoever asks is told.
+        let given_back = repeats.begin(at(6_000_000), &key(2, 5, 1));
+        repeats.handle_timeout(at(6_000_000 + SLOW));
+        assert!(!repeats.end(at(6_000_000 + SLOW), given_back, true));
+        let again = repeats.begin(at(7_000_000 + SLOW), &key(2, 5, 1));
+        assert!(repeats.end(at(7_000_000 + SLOW), again, true));
+        assert_eq!(repeats.look_up(at(7_999_999 + SLOW), &key(2, 5, 1), 0, 0), Known::Done);
+        let recycled = repeats.begin(at(2 * SLOW), &key(3, 5, 1));
+        for tag in 0..20_000 {
+            write(&mut repeats, at(2 * SLOW + u64::from(tag) * 1000), key(tag, 9000, 1));
+        }
+        assert!(!repeats.end(at(4 * SLOW), recycled, true));
+        assert_eq!(repeats.lapsed(), 0);
+    }
+
+    #[test]
+    fn a_thousand_writes_are_kept_for_a_second_after_the_last_of_them_is_over() {
+        let mut repeats = Repeats::default();
+        let slow = repeats.begin(at(0), &key(1, 5, 1));
+        for tag in 2..1100 {
+            write(&mut repeats, at(1), key(tag, 9000, 1));
+        }
+        assert!(repeats.end(at(1_500_000), slow, true));
+        for tag in 2000..4000 {
+            write(&mut repeats, at(2_000_000), key(tag, 9000, 1));
+        }
+        assert_eq!(repeats.look_up(at(2_400_000), &key(1, 5, 1), 0, 0), Known::Done);
+        assert_eq!(repeats.lapsed(), 0);
+    }
+
+    #[test]
+    fn a_mark_that_falls_out_of_its_set_while_young_is_counted() {
+        let mut repeats = Repeats::default();
+        // Tags of one set.
+        let tag = |number: u32| (number << 16) + (1 << 15) - number;
+        for number in 0..8 {
+            write(&mut repeats, at(0), key(tag(number), 8 * u64::from(number), 8));
+        }
+        assert_eq!(repeats.lapsed(), 0);
+        write(&mut repeats, at(999_999), key(tag(8), 64, 8));
+        assert_eq!(repeats.lapsed(), 1);
+        assert_eq!(repeats.look_up(at(999_999), &key(tag(0), 0, 8), 0, 0), Known::New);
+        assert_eq!(repeats.look_up(at(999_999), &key(tag(1), 8, 8), 0, 0), Known::Done);
+        write(&mut repeats, at(1_000_000), key(tag(9), 72, 8));
+        assert_eq!(repeats.lapsed(), 1, "its second was over");
     }
 
     #[test]
@@ -432,37 +638,61 @@ mod tests {
         assert_eq!(repeats.look_up(at(4), &key(2, 0, 0), trim, later), Known::Superseded);
     }
 
-    /// Against a list that remembers all: whatever is found is right, and with fewer writes than there is room for all is found.
+    /// Against a list that remembers all: whatever is found is right, and with fewer writes than
+    /// there is room for all is found.
     #[test]
     fn what_is_found_agrees_with_a_list_of_all_writes() {
+        struct Write {
+            key: Key,
+            number: u32,
+            /// When it was over, if it is, and what it came to.
+            over: Option<(Instant, Known)>,
+        }
         let mut random = Random::new(5);
         let mut repeats = Repeats::default();
-        let mut all: Vec<(Instant, Key)> = Vec::new();
+        let mut all: Vec<Write> = Vec::new();
         let mut now = at(0);
-        let mut found = [0; 3];
-        for round in 0..20_000 {
+        let mut found = [0; 4];
+        for round in 0..30_000 {
             now = now + Duration::from_micros(random.below(120));
-            if random.chance(1, 4) && !all.is_empty() {
-                let back = random.below(40).min(all.len() as u64 - 1) as usize;
-                let (since, key) = all[all.len() - 1 - back];
-                let later = &all[all.len() - back..];
-                let overlapped = later.iter().any(|(_, other)| {
-                    other.lba < key.lba + key.count() && key.lba < other.lba + other.count()
-                });
-                let expected = match (now.since(since) < MEMORY, overlapped) {
-                    (false, _) => Known::New,
-                    (true, true) => Known::Superseded,
-                    (true, false) => Known::Done,
-                };
-                assert_eq!(repeats.look_up(now, &key, 0, 0), expected, "round {round}");
-                found[expected as usize] += 1;
-            } else {
-                let key = key(round, random.below(4000), 1 + random.below(20) as u8);
-                write(&mut repeats, now, key);
-                all.push((now, key));
+            let back = random.below(40).min(all.len() as u64) as usize;
+            match (all.len() - back, random.below(4)) {
+                (at, 0) if at < all.len() => {
+                    let Write { key, over, .. } = all[at];
+                    let Some((since, came_to)) = over else { continue };
+                    let overlapped = all[at + 1..].iter().any(|other| {
+                        let overlaps = other.key.lba < key.lba + key.count()
+                            && key.lba < other.key.lba + other.key.count();
+                        overlaps && other.over.is_none_or(|(_, came_to)| came_to == Known::Done)
+                    });
+                    let expected = match (now.since(since) < MEMORY, overlapped) {
+                        (false, _) => Known::New,
+                        (true, true) => Known::Superseded,
+                        (true, false) => came_to,
+                    };
+                    assert_eq!(repeats.look_up(now, &key, 0, 0), expected, "round {round}");
+                    found[expected as usize] += 1;
+                }
+                (at, 1) if at < all.len() && all[at].over.is_none() => {
+                    let done = random.chance(3, 4);
+                    assert!(repeats.end(now, all[at].number, done));
+                    all[at].over = Some((now, if done { Known::Done } else { Known::New }));
+                }
+                _ => {
+                    let key = key(round, random.below(4000), 1 + random.below(20) as u8);
+                    let over = random.chance(1, 8).then_some((now, Known::Refused));
+                    let number = match over {
+                        Some(_) => {
+                            repeats.refuse(now, &key);
+                            0
+                        }
+                        None => repeats.begin(now, &key),
+                    };
+                    all.push(Write { key, number, over });
+                }
             }
         }
-        assert!(found[1] > 100 && found[2] > 100, "{found:?}");
+        assert!(found.iter().all(|count| *count > 100), "{found:?}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
+use reservation::Registrant;
 use wire::nvme::{Nqn, Status};
 
 pub use crate::message::{CloseReason, ControllerRef, Host, Message};
@@ -359,6 +360,12 @@ impl Controllers {
     #[must_use]
     pub fn namespace(&self, queue: QueueHandle, nsid: u32) -> Option<&Namespace> {
         self.exports.get(self.queues.get(queue.0)?.export?)?.namespace(nsid)
+    }
+
+    /// The host of a queue, as reservations know it.
+    #[must_use]
+    pub fn registrant(&self, queue: QueueHandle) -> Option<Registrant> {
+        Some(Registrant::NvmeHost(self.queues.get(queue.0)?.who.host.id))
     }
 
     /// All namespaces of the queue's subsystem: a flush with NSID 0xffffffff goes to each.

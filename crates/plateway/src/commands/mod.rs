@@ -10,6 +10,7 @@ mod copy;
 mod demo;
 mod disks;
 pub(crate) mod dissect;
+mod reservation;
 mod serve;
 mod session;
 mod sim;
@@ -34,6 +35,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Disks(args) => disks::run(&args),
+        Command::Reservation(args) => reservation::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Discover(args) => args.target.discover(&args),

@@ -138,14 +138,20 @@ impl Server<'_> {
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Reopen { disk } => match running.reopen(&disk) {
-                Ok(done) => {
-                    log(&done);
-                    Reply::Text(done)
-                }
-                Err(error) => refuse(error.line()),
-            },
+            Ask::Reopen { disk } => told(running.reopen(&disk)),
+            Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),
         }
+    }
+}
+
+/// What was done for somebody is told to them and logged.
+fn told(done: Result<String, RunError>) -> Reply {
+    match done {
+        Ok(done) => {
+            log(&done);
+            Reply::Text(done)
+        }
+        Err(error) => Reply::Refused(error.line()),
     }
 }
 

@@ -45,6 +45,7 @@ fn text(status: &Status) -> String {
     let own = [
         ("disks", disks(status)),
         ("volumes", volumes(status)),
+        ("reservations", reservations(status)),
         ("listeners", listeners(status)),
         ("links", links(status)),
     ];
@@ -105,6 +106,18 @@ fn volumes(status: &Status) -> Table {
             ("read", |one| Size(one.counters.read_bytes).to_string()),
             ("written", |one| Size(one.counters.write_bytes).to_string()),
             ("errors", |one| one.counters.errors.to_string()),
+        ],
+    )
+}
+
+fn reservations(status: &Status) -> Table {
+    let held = status.volumes.iter().filter_map(|one| Some((&one.name, one.reservation.as_ref()?)));
+    table_of(
+        &held.collect::<Vec<_>>(),
+        &[
+            ("volume", |(volume, _)| (*volume).clone()),
+            ("reserved", |(_, reservation)| reservation.kind.clone()),
+            ("held by", |(_, reservation)| reservation.holders.join(" ")),
         ],
     )
 }

@@ -90,6 +90,13 @@ impl Client {
         self.ask(Method::POST, &format!("/v1/disks/{disk}/reopen"), String::new())
     }
 
+    /// Frees a volume, whoever holds it.
+    pub(crate) fn clear_reservation(&self, volume: &str) -> Result<String, ClientError> {
+        let volume = escaped(Path::new(volume));
+        let path = format!("/v1/volumes/{volume}/reservation/clear");
+        self.ask(Method::POST, &path, String::new())
+    }
+
     fn json<T: serde::de::DeserializeOwned>(
         &self,
         method: Method,

@@ -1,5 +1,5 @@
 //! The control socket: HTTP over a Unix socket that only its owner may use, on which `status`,
-//! `apply`, `check` and `disks` talk to a server.
+//! `apply`, `check`, `disks` and `reservation` talk to a server.
 //!
 //! ```text
 //!   GET  /v1/status                    Status as JSON
@@ -8,6 +8,8 @@
 //!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done;
 //!                                      &overwrite=V,W gives up what the disks of these volumes hold
 //!   POST /v1/disks/{name}/reopen       what was done, as a line
+//!   POST /v1/volumes/{name}/reservation/clear
+//!                                      what was done, as a line
 //! ```
 //!
 //! Errors are texts for people, with code 409 (it cannot be done), 400 (no such request) or 503

@@ -48,6 +48,11 @@ pub(crate) enum Ask {
         /// Its name.
         disk: String,
     },
+    /// That a volume is freed, whoever holds it.
+    ClearReservation {
+        /// Its name.
+        volume: String,
+    },
 }
 
 /// The control thread's answer.
@@ -143,6 +148,12 @@ fn routes(asking: Asking) -> Router {
             "/v1/disks/{name}/reopen",
             post(async |State(asking), Path(disk): Path<String>| {
                 reply(&asking, Ask::Reopen { disk }).await
+            }),
+        )
+        .route(
+            "/v1/volumes/{name}/reservation/clear",
+            post(async |State(asking), Path(volume): Path<String>| {
+                reply(&asking, Ask::ClearReservation { volume }).await
             }),
         )
         .fallback(async || (StatusCode::BAD_REQUEST, "expected a request such as GET /v1/status\n"))

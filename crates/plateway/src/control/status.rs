@@ -171,8 +171,23 @@ pub(crate) struct Volume {
     /// Why a part of it cannot be had, if so: a disk that has become too small.
     #[serde(default)]
     pub(crate) problem: Option<String>,
+    /// Who may use it alone, if it is held.
+    #[serde(default)]
+    pub(crate) reservation: Option<Reservation>,
     /// What went through.
     pub(crate) counters: Counters,
+}
+
+/// The reservation of a volume that is held.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Reservation {
+    /// `write-exclusive` or `exclusive-access`, with `-registrants` or `-all` where more than the
+    /// holder may.
+    pub(crate) kind: String,
+    /// Who holds it, such as `mac:020000000001`.
+    pub(crate) holders: Vec<String>,
+    /// Who is registered.
+    pub(crate) registrants: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ use wire::ethernet::MacAddress;
 
 use super::error::RunError;
 use super::exports::OpenExport;
+use super::reservations::reservation_of;
 use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
 use crate::config::link::Ethernet;
@@ -164,6 +165,7 @@ impl Running {
                 block_size: volume.config.block_size,
                 uuid: volume.uuid.to_string(),
                 problem: self.problem(volume),
+                reservation: reservation_of(volume.id, reports),
                 counters: added(counters),
             }
         };

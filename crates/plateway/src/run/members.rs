@@ -14,7 +14,8 @@ use block::{Extent, ShardId, VolumeId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::file::is_missing;
 use reactor::disk::{Disk, OpenError};
-use shard::{Answer, ImportSettings, Order};
+use reservation::Reservation;
+use shard::{Answer, ImportSettings, Order, StoreKey};
 use uuid::Uuid;
 
 use super::error::RunError;
@@ -297,11 +298,16 @@ impl Running {
         }
         let layout = shape::layout(config, &parts, labelled.as_deref())?;
         let id = self.numbers.volume();
+        let reservation = self.stored_reservation(config, uuid, id)?;
         let told = self.order(&format!("add volume {}", config.name), || Order::AddVolume {
             volume: id,
             layout: layout.clone(),
+            reservation: reservation.clone(),
         });
-        told.inspect_err(|_| drop(self.drop_volume(id, &config.name)))?;
+        told.inspect_err(|_| {
+            drop(self.drop_volume(id, &config.name));
+            self.store().forget(StoreKey::Reservation(id));
+        })?;
         let volume =
             OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
         self.volumes.insert(config.name.clone(), volume);
@@ -368,6 +374,7 @@ impl Running {
         self.order(&format!("examine disk {name}"), || Order::AddVolume {
             volume,
             layout: layout.clone(),
+            reservation: Reservation::default(),
         })?;
         Ok(volume)
     }
@@ -405,11 +412,14 @@ impl Running {
         if !volume.quiesced {
             return Ok(());
         }
-        let layout = volume.layout.clone();
+        let (layout, former) = (volume.layout.clone(), volume.id);
         let id = self.numbers.volume();
+        self.store().forget(StoreKey::Reservation(former));
+        let reservation = self.stored_reservation(&volume.config, volume.uuid, id)?;
         self.order(&format!("add volume {name} again"), || Order::AddVolume {
             volume: id,
             layout: layout.clone(),
+            reservation: reservation.clone(),
         })?;
         if let Some(volume) = self.volumes.get_mut(name) {
             volume.id = id;
@@ -427,6 +437,7 @@ impl Running {
             self.resume_volume(name)?;
             return Err(error);
         }
+        self.store().forget(StoreKey::Reservation(id));
         self.volumes.shift_remove(name);
         Ok(())
     }

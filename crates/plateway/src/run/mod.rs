@@ -21,6 +21,7 @@ pub(crate) mod listen;
 mod members;
 pub(crate) mod open;
 mod reopen;
+mod reservations;
 mod retry;
 pub(crate) mod shape;
 mod shards;

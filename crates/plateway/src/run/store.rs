@@ -3,9 +3,9 @@
 //!
 //! A file for each value, a line of text below a line that says what it is: `aoe/UUID-SHELF.SLOT`
 //! and `reservations/UUID` in the state directory; a value that says nothing has none. A file is
-//! replaced as a whole (`state`). A file that is not understood is left alone, and its export is
-//! refused until somebody has looked at it: a mask or reservation that is forgotten would let in
-//! whom it kept out.
+//! replaced as a whole (`state`). A file that is not understood is left alone, and its export or
+//! volume is refused until somebody has looked at it: a mask or reservation that is forgotten would
+//! let in whom it kept out.
 //!
 //! ```text
 //!   shard --News::Store--> mail thread --channel--> this thread: write, sync
@@ -26,14 +26,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::{fs, io};
 
-use block::ShardId;
+use block::{ShardId, VolumeId};
 use reactor::Handle;
+use reservation::Reservation;
 use shard::{Mail, StoreKey, StoredValue};
+use uuid::Uuid;
 
 use super::error::RunError;
 use super::event_log::log;
 use super::state::StateDirectory;
 use super::{Running, identity};
+use crate::config::volume::VolumeConfig;
 use crate::protocols::stored_text;
 
 /// Where a value is stored, and what it is.
@@ -59,17 +62,33 @@ impl Running {
     /// Where a value of a volume's export is stored: in a file of the state directory, if the
     /// volume is the same after a restart.
     pub(crate) fn place(&self, volume: &str, file: PathBuf, what: String) -> Place {
-        self.store().place(file, &self.state, what, !self.is_lasting(volume))
+        let is_lasting = self.volumes.get(volume).is_some_and(|open| self.is_lasting(&open.config));
+        self.store().place(file, &self.state, what, !is_lasting)
+    }
+
+    /// What was stored of a volume that is about to be added under this number, and is stored there
+    /// from now on.
+    pub(super) fn stored_reservation(
+        &self,
+        config: &VolumeConfig,
+        uuid: Uuid,
+        volume: VolumeId,
+    ) -> Result<Reservation, RunError> {
+        let (file, what) =
+            (format!("reservations/{uuid}"), format!("reservation of volume {}", config.name));
+        let place = self.store().place(file.into(), &self.state, what, !self.is_lasting(config));
+        let stored = place.load()?;
+        self.store().put(StoreKey::Reservation(volume), place);
+        Ok(stored)
     }
 
     /// Whether a volume has the same identity after a restart.
-    fn is_lasting(&self, volume: &str) -> bool {
-        let Some(volume) = self.volumes.get(volume) else { return false };
+    fn is_lasting(&self, config: &VolumeConfig) -> bool {
         let is_known = |disk: &String| {
             let disk = self.disks.get(disk);
             disk.is_some_and(|disk| identity::backing(&disk.config.uri).is_some())
         };
-        volume.config.uuid.is_some() || volume.config.layout.disks().iter().all(is_known)
+        config.uuid.is_some() || config.layout.disks().iter().all(is_known)
     }
 }
 
@@ -223,7 +242,6 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use ::aoe::Control;
-    use volume::Reservation;
     use wire::ethernet::MacAddress;
 
     use super::*;

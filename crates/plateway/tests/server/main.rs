@@ -11,4 +11,5 @@ mod follow;
 mod messages;
 mod overwrite;
 mod reopen;
+mod reservations;
 mod serve;

@@ -154,7 +154,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if connection.input != Input::None {
             self.engine.cancel(Self::key(Kind::Input, slot));
         } else {
-            self.give_stage(slot);
+            self.give_receive_buffer(slot);
         }
     }
 
@@ -198,7 +198,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// A receiving operation of a connection that is lost or closing has ended.
     pub(super) fn closing_input_ended(&mut self, slot: Slot, input: Input, result: i32) {
-        self.give_stage(slot);
+        self.give_receive_buffer(slot);
         let connection = self.connections.get_mut(slot).expect("its operation has ended");
         match &mut connection.phase {
             Phase::Lingering { left, .. } => {
@@ -256,7 +256,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if !matches!(connection.phase, Phase::Gone) || !connection.is_quiet() {
             return;
         }
-        self.give_stage(slot);
+        self.give_receive_buffer(slot);
         let mut connection = self.connections.remove(slot).expect("it was just looked at");
         self.engine.detach(connection.socket(slot));
         if connection.outgoing.is_some() {

@@ -11,7 +11,7 @@ use socket2::SockAddr;
 
 use crate::accept::Admitted;
 use crate::engine::Socket;
-use crate::receive::Stage;
+use crate::receive::ReceiveBuffer;
 
 /// A connection.
 pub(super) struct Connection {
@@ -29,7 +29,7 @@ pub(super) struct Connection {
     /// Bytes that the last receive had room for, and whether there were fewer.
     pub(super) asked: u32,
     pub(super) drained: bool,
-    pub(super) stage: Option<Stage>,
+    pub(super) receive_buffer: Option<ReceiveBuffer>,
     pub(super) direct: Option<DirectReceive>,
     /// It is in the list of those that are shown again.
     pub(super) is_ready: bool,
@@ -117,7 +117,7 @@ impl Connection {
             want: Want::Idle,
             asked: 0,
             drained: false,
-            stage: None,
+            receive_buffer: None,
             direct: None,
             is_ready: false,
             in_line: false,
@@ -155,7 +155,7 @@ impl Connection {
     /// Bytes that were received and not consumed.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
-        self.stage.as_ref().map_or(0, Stage::len)
+        self.receive_buffer.as_ref().map_or(0, ReceiveBuffer::len)
     }
 }
 

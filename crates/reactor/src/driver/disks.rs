@@ -114,7 +114,7 @@ impl Disks {
             && let Some(told) = known.leaving.take()
         {
             *entry = None;
-            // Whoever asked may have lost patience.
+            // Whoever asked may have given up waiting.
             let _ = told.send(());
         }
     }

@@ -45,10 +45,10 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The links of a shard.
 #[derive(Default)]
 pub(super) struct Links {
-    doors: Table<Door>,
+    sockets: Table<OpenLink>,
     /// Links by name: few, and looked up once for a run of frames.
     names: Vec<Name>,
-    /// Doors whose sockets may have frames; no watch for frames is out on them.
+    /// Those whose sockets may have frames; no watch for frames is out on them.
     awake: Vec<Slot>,
     /// Batches of which something waits for room, in the order in which they came.
     held: VecDeque<Held>,
@@ -62,12 +62,12 @@ pub(super) struct Links {
 /// A link that the supervisor has named. It stays when the link is down, to count what is sent there.
 struct Name {
     link: LinkId,
-    door: Option<Slot>,
+    socket: Option<Slot>,
     counters: Arc<Counters>,
 }
 
 /// A socket in use.
-struct Door {
+struct OpenLink {
     socket: Box<LinkSocket>,
     /// Watches that are out.
     frames: bool,
@@ -111,7 +111,7 @@ impl Links {
 
     /// System calls made for links.
     pub(super) fn system_calls(&self) -> u64 {
-        let open: u64 = self.doors.iter().map(|(_, door)| door.socket.system_calls()).sum();
+        let open: u64 = self.sockets.iter().map(|(_, open)| open.socket.system_calls()).sum();
         self.system_calls + open
     }
 
@@ -123,14 +123,14 @@ impl Links {
 
 impl<M: Machine, E: Engine> Driver<M, E> {
     /// Does what the supervisor says.
-    pub(super) fn obey(&mut self, command: LinkCommand) {
+    pub(super) fn handle_link_command(&mut self, command: LinkCommand) {
         match command {
             LinkCommand::Take(socket, facts) => {
                 let (link, counters) = (socket.link, socket.counters.clone());
-                let slot = self.links.doors.insert(Door::new(socket));
+                let slot = self.links.sockets.insert(OpenLink::new(socket));
                 match self.links.name(link) {
-                    Some(name) => name.door = Some(slot),
-                    None => self.links.names.push(Name { link, door: Some(slot), counters }),
+                    Some(name) => name.socket = Some(slot),
+                    None => self.links.names.push(Name { link, socket: Some(slot), counters }),
                 }
                 self.links.awake.push(slot);
                 self.tell(Event::LinkUp { link, facts });
@@ -143,7 +143,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     fn give(&mut self, link: LinkId, down: bool, told: Sender<Option<Box<LinkSocket>>>) {
-        let Some(slot) = self.links.name(link).and_then(|name| name.door.take()) else {
+        let Some(slot) = self.links.name(link).and_then(|name| name.socket.take()) else {
             let _ = told.send(None);
             return;
         };
@@ -152,9 +152,9 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         // What waits for room there comes back before the machine hears of the link again.
         self.send_held();
-        let door = self.links.doors.get_mut(slot).expect("a link's socket is there");
-        door.leaving = Some(told);
-        let watches = [(door.frames, Kind::Frames), (door.room, Kind::Room)];
+        let open = self.links.sockets.get_mut(slot).expect("a link's socket is there");
+        open.leaving = Some(told);
+        let watches = [(open.frames, Kind::Frames), (open.room, Kind::Room)];
         for (_, kind) in watches.into_iter().filter(|(is_out, _)| *is_out) {
             self.engine.cancel(Self::key(kind, slot));
         }
@@ -163,27 +163,27 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// Gives a socket that was asked for back, if no watch on it is out.
     fn leave_if_quiet(&mut self, slot: Slot) {
-        let Some(door) = self.links.doors.get_mut(slot) else { return };
-        if door.leaving.is_none() || door.frames || door.room {
+        let Some(open) = self.links.sockets.get_mut(slot) else { return };
+        if open.leaving.is_none() || open.frames || open.room {
             return;
         }
         // Whoever asked knows then that the machine was told.
         self.flush_events();
-        let door = self.links.doors.remove(slot).expect("it was just found");
+        let open = self.links.sockets.remove(slot).expect("it was just found");
         self.links.awake.retain(|awake| *awake != slot);
-        self.links.system_calls += door.socket.system_calls();
-        self.engine.forget(door.socket.descriptor());
-        if let Some(told) = door.leaving {
+        self.links.system_calls += open.socket.system_calls();
+        self.engine.forget(open.socket.descriptor());
+        if let Some(told) = open.leaving {
             // Nobody listens any more only while the reactor is being dropped.
-            let _ = told.send(Some(door.socket));
+            let _ = told.send(Some(open.socket));
         }
     }
 
     /// A watch for frames has ended.
     pub(super) fn frames_ended(&mut self, slot: Slot, result: i32) {
-        let Some(door) = self.links.doors.get_mut(slot) else { return };
-        door.frames = false;
-        if door.leaving.is_some() {
+        let Some(open) = self.links.sockets.get_mut(slot) else { return };
+        open.frames = false;
+        if open.leaving.is_some() {
             self.leave_if_quiet(slot);
         } else if result < 0 {
             // The watch itself failed: not at once again, lest it spins.
@@ -191,7 +191,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         } else {
             if result & i32::from(libc::POLLERR) != 0 {
                 // It is told until it is taken. What it means, the supervisor sees by itself.
-                let _ = door.socket.take_error();
+                let _ = open.socket.take_error();
             }
             self.links.awake.push(slot);
         }
@@ -207,12 +207,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let Driver { machine, memory, links, now, .. } = self;
         let mut count = 0;
         for slot in &links.awake {
-            let Some(door) = links.doors.get_mut(*slot) else { continue };
-            if door.leaving.is_some() {
+            let Some(open) = links.sockets.get_mut(*slot) else { continue };
+            if open.leaving.is_some() {
                 continue;
             }
-            let link = door.socket.link;
-            count += door.socket.receive(FRAMES_PER_TURN, |tag, bytes| {
+            let link = open.socket.link;
+            count += open.socket.receive(FRAMES_PER_TURN, |tag, bytes| {
                 machine.handle_frame(*now, InFrame { link, tag, bytes }, memory);
             });
         }
@@ -224,12 +224,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     pub(super) fn watch_links(&mut self) {
         let Driver { links, engine, .. } = self;
         links.awake.retain(|slot| {
-            let Some(door) = links.doors.get_mut(*slot) else { return false };
-            if door.leaving.is_some() || door.may_have_frame() {
-                return door.leaving.is_none();
+            let Some(open) = links.sockets.get_mut(*slot) else { return false };
+            if open.leaving.is_some() || open.may_have_frame() {
+                return open.leaving.is_none();
             }
-            door.frames = true;
-            let op = Op::Frames(door.socket.descriptor());
+            open.frames = true;
+            let op = Op::Frames(open.socket.descriptor());
             // SAFETY: a watch points at no memory.
             unsafe { engine.start(Self::key(Kind::Frames, *slot), op) };
             false
@@ -287,23 +287,23 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     /// Sends frames of one link. Returns how many are done with: sent, or dropped; the others wait for room.
     fn send_on(&mut self, link: LinkId, batch: &FrameBatch, frames: &[u32]) -> usize {
         let Some(name) = self.links.name(link) else { return frames.len() };
-        let Some(slot) = name.door else {
+        let Some(slot) = name.socket else {
             add(&name.counters.send_failed, frames.len() as u64);
             return frames.len();
         };
-        let door = self.links.doors.get_mut(slot).expect("a link's socket is there");
-        if door.full {
+        let open = self.links.sockets.get_mut(slot).expect("a link's socket is there");
+        if open.full {
             return 0;
         }
-        let counters = door.socket.counters.clone();
+        let counters = open.socket.counters.clone();
         let mut done = 0;
         while done < frames.len() {
             let next = &frames[done..frames.len().min(done + MESSAGES_MAX)];
             let messages = self.links.call.gather(batch, next, &self.memory);
             // SAFETY: the vectors name the batch's head and the pages that its buffers own or lease; both stay as they are during the call.
-            match unsafe { door.socket.send(messages) } {
+            match unsafe { open.socket.send(messages) } {
                 Ok(count) => {
-                    door.stuck = None;
+                    open.stuck = None;
                     let bytes: u32 =
                         next[..count].iter().map(|n| batch.frames[*n as usize].len()).sum();
                     add(&counters.sent, count as u64);
@@ -328,7 +328,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 }
             }
         }
-        if door.socket.has_unsent() {
+        if open.socket.has_unsent() {
             self.set_link_alarm(slot, ROOM_RETRY);
         }
         done
@@ -336,15 +336,15 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     fn wait_for_room(&mut self, slot: Slot) {
         let now = self.now;
-        let door = self.links.doors.get_mut(slot).expect("its frames found no room");
-        door.full = true;
-        door.stuck.get_or_insert(now);
-        if !door.socket.tells_room() {
+        let open = self.links.sockets.get_mut(slot).expect("its frames found no room");
+        open.full = true;
+        open.stuck.get_or_insert(now);
+        if !open.socket.tells_room() {
             self.set_link_alarm(slot, ROOM_RETRY);
             return;
         }
-        door.room = true;
-        let op = Op::Room(door.socket.descriptor());
+        open.room = true;
+        let op = Op::Room(open.socket.descriptor());
         // SAFETY: a watch points at no memory.
         unsafe { self.engine.start(Self::key(Kind::Room, slot), op) };
         self.set_link_alarm(slot, STUCK);
@@ -352,39 +352,39 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// At most one is set: a link that is always full would fill the list of alarms.
     fn set_link_alarm(&mut self, slot: Slot, after: Duration) {
-        let Some(door) = self.links.doors.get_mut(slot) else { return };
-        if !std::mem::replace(&mut door.alarm, true) {
+        let Some(open) = self.links.sockets.get_mut(slot) else { return };
+        if !std::mem::replace(&mut open.alarm, true) {
             self.set_alarm(after, Alarm::Link(slot));
         }
     }
 
     /// A watch for room has ended.
     pub(super) fn room_ended(&mut self, slot: Slot) {
-        let Some(door) = self.links.doors.get_mut(slot) else { return };
-        door.room = false;
-        if door.leaving.is_some() {
+        let Some(open) = self.links.sockets.get_mut(slot) else { return };
+        open.room = false;
+        if open.leaving.is_some() {
             self.leave_if_quiet(slot);
             return;
         }
-        door.full = false;
+        open.full = false;
         self.send_held();
     }
 
     /// A link's moment has come: to watch it again, or to drop what has waited for too long.
     pub(super) fn link_alarm(&mut self, slot: Slot) {
         let now = self.now;
-        let Some(door) = self.links.doors.get_mut(slot) else { return };
-        door.alarm = false;
-        if door.leaving.is_some() {
+        let Some(open) = self.links.sockets.get_mut(slot) else { return };
+        open.alarm = false;
+        if open.leaving.is_some() {
             return;
         }
-        let stuck_for = door.stuck.filter(|_| door.full).map(|since| now.since(since));
-        let tells_room = door.socket.tells_room();
-        if door.socket.push_on() {
+        let stuck_for = open.stuck.filter(|_| open.full).map(|since| now.since(since));
+        let tells_room = open.socket.tells_room();
+        if open.socket.push_on() {
             self.set_link_alarm(slot, ROOM_RETRY);
         }
-        let Some(door) = self.links.doors.get_mut(slot) else { return };
-        if !door.frames && !self.links.awake.contains(&slot) {
+        let Some(open) = self.links.sockets.get_mut(slot) else { return };
+        if !open.frames && !self.links.awake.contains(&slot) {
             self.links.awake.push(slot);
         }
         match stuck_for {
@@ -402,8 +402,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// Drops all that waits for room on a link, which stays full until there is room.
     fn drop_held(&mut self, slot: Slot) {
-        let Some(door) = self.links.doors.get(slot) else { return };
-        let (link, counters) = (door.socket.link, door.socket.counters.clone());
+        let Some(open) = self.links.sockets.get(slot) else { return };
+        let (link, counters) = (open.socket.link, open.socket.counters.clone());
         for _ in 0..self.links.held.len() {
             let Some(mut held) = self.links.held.pop_front() else { return };
             let before = held.rest.len();
@@ -419,17 +419,17 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 }
 
-impl Door {
+impl OpenLink {
     /// Whether frames wait, or come in a moment.
     #[inline]
     fn may_have_frame(&mut self) -> bool {
-        let Door { socket, linger, .. } = self;
+        let OpenLink { socket, linger, .. } = self;
         let has_frame = || socket.has_frame();
         has_frame() || linger.look(has_frame)
     }
 
-    fn new(socket: Box<LinkSocket>) -> Door {
-        Door {
+    fn new(socket: Box<LinkSocket>) -> OpenLink {
+        OpenLink {
             socket,
             frames: false,
             room: false,

@@ -13,7 +13,7 @@ use crate::accept::{
     ACCEPT_RETRY, Admitted, Arrival, ListenOptions, Listener, Round, accept_round,
 };
 use crate::engine::{Engine, Key, Kind, Op};
-use crate::mailbox::Parcel;
+use crate::mailbox::Delivery;
 use crate::sockets;
 use crate::stats::add;
 
@@ -89,7 +89,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let spin = options.spin();
         for shard in 0..self.outboxes.len() {
             if shard != self.shard.index() {
-                self.outboxes[shard].push(Parcel::Spin(id, spin));
+                self.outboxes[shard].push(Delivery::Spin(id, spin));
             }
         }
         self.spin_for(id, spin);
@@ -154,7 +154,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         if shard == self.shard.index() {
             self.arrive(arrival);
         } else {
-            self.outboxes[shard].push(Parcel::Arrival(arrival));
+            self.outboxes[shard].push(Delivery::Arrival(arrival));
         }
     }
 

@@ -18,7 +18,7 @@ const VECTORS_MAX: usize = 1024;
 const ANY: Want = Want::Stream { at_least: 1, at_most: u32::MAX };
 
 impl<M: Machine, E: Engine> Driver<M, E> {
-    /// Starts what the connection's wish needs, if nothing is under way.
+    /// Starts what the machine wants, if nothing is under way.
     pub(super) fn pursue(&mut self, slot: Slot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if !connection.is_open() || connection.input != Input::None || connection.in_line {
@@ -28,8 +28,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Want::Direct => self.receive_direct(slot),
             Want::Yield => self.show_later(slot),
             Want::Pause => self.watch_hangup(slot),
-            Want::Idle if E::POLLS_FIRST || connection.quiet || self.lender.is_scarce() => {
-                self.give_stage(slot);
+            Want::Idle if E::POLLS_FIRST || connection.quiet || self.receive_pool.is_scarce() => {
+                self.give_receive_buffer(slot);
                 self.watch(slot);
             }
             Want::Idle => self.receive(slot),
@@ -37,7 +37,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 let waiting = connection.waiting();
                 if waiting > 0 && waiting >= at_least {
                     self.show_later(slot);
-                } else if E::POLLS_FIRST || connection.quiet || self.lender.is_scarce() {
+                } else if E::POLLS_FIRST || connection.quiet || self.receive_pool.is_scarce() {
                     self.do_without(slot);
                     self.watch(slot);
                 } else {
@@ -51,11 +51,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn do_without(&mut self, slot: Slot) {
         let connection = self.connections.get_mut(slot).expect("it can do without");
         if connection.waiting() == 0 {
-            self.give_stage(slot);
-        } else if self.lender.is_scarce()
-            && let Some(stage) = &mut connection.stage
+            self.give_receive_buffer(slot);
+        } else if self.receive_pool.is_scarce()
+            && let Some(buffer) = &mut connection.receive_buffer
         {
-            let moved = self.lender.stow(stage);
+            let moved = self.receive_pool.stow(buffer);
             add(&self.counters().bytes_moved, u64::from(moved));
             self.serve_line();
         }
@@ -90,33 +90,33 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             _ => (1, u32::MAX),
         };
         let least = at_least.max(connection.waiting() + 1).min(block::limits::RECEIVE_BUFFER);
-        let has = match &mut connection.stage {
-            Some(stage) if stage.capacity() >= least && !stage.is_stowed() => true,
-            Some(stage) => self.lender.exchange(stage, least),
+        let has = match &mut connection.receive_buffer {
+            Some(buffer) if buffer.capacity() >= least && !buffer.is_stowed() => true,
+            Some(buffer) => self.receive_pool.exchange(buffer, least),
             None => {
-                connection.stage = self.lender.lend(least);
-                connection.stage.is_some()
+                connection.receive_buffer = self.receive_pool.take(least);
+                connection.receive_buffer.is_some()
             }
         };
         if !has {
             connection.in_line = true;
-            if self.lender.waiting() == 0 {
+            if self.receive_pool.waiting() == 0 {
                 // The first in line: see at once who can do without.
                 self.sweep_at = Some(self.now);
             }
-            self.lender.wait(slot);
+            self.receive_pool.wait(slot);
             return;
         }
-        let stage = connection.stage.as_mut().expect("a buffer was just found");
-        let moved = stage.make_room();
-        let (into, room) = stage.room();
+        let buffer = connection.receive_buffer.as_mut().expect("a buffer was just found");
+        let moved = buffer.make_room();
+        let (into, room) = buffer.room();
         let (socket, drained) = (connection.socket(slot), connection.drained);
         let length = room.min(at_most);
         let op = Op::Receive { socket, into, length, drained };
         connection.asked = length;
         connection.input = Input::Receive;
         add(&self.counters().bytes_moved, moved as u64);
-        // SAFETY: the room is in the connection's stage, which is neither given away nor changed while
+        // SAFETY: the room is in the connection's buffer, which is neither given away nor changed while
         // `input` says Receive.
         unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
         if !E::POLLS_FIRST {
@@ -125,18 +125,19 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// Gives the connection's receive buffer back; what is in it is dropped.
-    pub(super) fn give_stage(&mut self, slot: Slot) {
-        let stage = self.connections.get_mut(slot).and_then(|connection| connection.stage.take());
-        if let Some(stage) = stage {
-            self.lender.give(stage);
+    pub(super) fn give_receive_buffer(&mut self, slot: Slot) {
+        let buffer =
+            self.connections.get_mut(slot).and_then(|connection| connection.receive_buffer.take());
+        if let Some(buffer) = buffer {
+            self.receive_pool.give(buffer);
             self.serve_line();
         }
     }
 
     /// Lets those in line go on as far as there are buffers.
     fn serve_line(&mut self) {
-        for _ in 0..self.lender.waiting() {
-            let Some(slot) = self.lender.next_in_line() else { return };
+        for _ in 0..self.receive_pool.waiting() {
+            let Some(slot) = self.receive_pool.next_in_line() else { return };
             if let Some(connection) = self.connections.get_mut(slot) {
                 connection.in_line = false;
                 if connection.is_open() && connection.input == Input::None {
@@ -148,7 +149,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// Starts, or goes on with, a direct receive.
     fn receive_direct(&mut self, slot: Slot) {
-        self.give_stage(slot);
+        self.give_receive_buffer(slot);
         let connection = self.connections.get_mut(slot).expect("a receiving connection is there");
         let socket = connection.socket(slot);
         let receive = connection.direct.as_mut().expect("a direct receive was asked for");
@@ -182,7 +183,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         connection.drained = input == Input::Receive && (result as u32) < connection.asked;
         match input {
             Input::Receive if result > 0 => {
-                connection.stage.as_mut().expect("it was lent").received(result as usize);
+                connection.receive_buffer.as_mut().expect("it was taken").received(result as usize);
                 self.count_received(result);
             }
             Input::Direct if result > 0 => {
@@ -252,19 +253,19 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn show(&mut self, slot: Slot) {
         self.flush_events();
         let connection = self.connections.get_mut(slot).expect("its bytes are shown");
-        let mut stage = connection.stage.take().expect("bytes are in a buffer");
-        let bytes = stage.unconsumed();
+        let mut buffer = connection.receive_buffer.take().expect("bytes are in a buffer");
+        let bytes = buffer.unconsumed();
         let shown = self.machine.handle_received(self.now, id_of(slot), bytes, &mut self.memory);
-        stage.consume(shown.consumed);
+        buffer.consume(shown.consumed);
         // The machine cannot remove a connection, only the driver does.
         let connection = self.connections.get_mut(slot).expect("it was there before");
-        connection.stage = Some(stage);
+        connection.receive_buffer = Some(buffer);
         self.next(slot, shown.next);
         // Requests to files start while the rest of the turn is still being looked at.
         self.perform_effects();
     }
 
-    /// Takes the machine's wish.
+    /// Takes over what the machine wants.
     fn next(&mut self, slot: Slot, next: Next) {
         let connection = self.connections.get_mut(slot).expect("the machine was just asked");
         let waiting = connection.waiting();
@@ -344,7 +345,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         connection.lost = true;
         if connection.input != Input::Receive {
-            self.give_stage(slot);
+            self.give_receive_buffer(slot);
         }
         self.tell(contract::Event::Lost { connection: id_of(slot), loss });
     }
@@ -358,11 +359,11 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     /// Takes back what silent connections hold; whoever may become silent yet keeps the sweep going.
     pub(super) fn sweep(&mut self) {
         self.sweep_at = None;
-        let short = self.lender.waiting() > 0;
+        let short = self.receive_pool.waiting() > 0;
         let mut again = short;
         let (mut silent, mut holders) = (Vec::new(), Vec::new());
         for (slot, connection) in self.connections.iter_mut() {
-            if !connection.is_open() || connection.stage.is_none() {
+            if !connection.is_open() || connection.receive_buffer.is_none() {
                 continue;
             }
             if connection.input != Input::Receive {

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use super::{Done, Engine, Key, Kind, Op, Patience, Socket};
+use super::{Done, Engine, Key, Kind, Op, Socket, Wait};
 
 /// Events taken by one call.
 const EVENTS: usize = 512;
@@ -457,15 +457,15 @@ impl Engine for Epoll {
 
     fn submit(&mut self) {}
 
-    fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()> {
+    fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
         if !self.ended.is_empty() && self.rounds < LOCAL_ROUNDS {
             self.rounds += 1;
         } else {
             self.rounds = 0;
             let begin = Instant::now();
             let zero = Some(Duration::ZERO);
-            let limit = if self.ended.is_empty() { patience.limit } else { zero };
-            let budget = limit.map_or(patience.spin, |limit| limit.min(patience.spin));
+            let limit = if self.ended.is_empty() { wait.limit } else { zero };
+            let budget = limit.map_or(wait.spin, |limit| limit.min(wait.spin));
             while !budget.is_zero() && self.ended.is_empty() && begin.elapsed() < budget {
                 self.poll(zero)?;
                 std::hint::spin_loop();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::{Done, Engine, FileOp, Key, Kind, Op, Patience, Socket};
+use super::{Done, Engine, FileOp, Key, Kind, Op, Socket, Wait};
 
 /// Entries of the submission queue: a turn that starts more enters the kernel in between.
 const ENTRIES: u32 = 1024;
@@ -177,9 +177,9 @@ impl Uring {
     }
 
     /// Looks for completions without a call, as long as the budget lasts.
-    fn spin(&mut self, patience: Patience) {
+    fn spin(&mut self, wait: Wait) {
         let begin = Instant::now();
-        let budget = patience.limit.map_or(patience.spin, |limit| limit.min(patience.spin));
+        let budget = wait.limit.map_or(wait.spin, |limit| limit.min(wait.spin));
         loop {
             if !self.ring.completion().is_empty() {
                 return;
@@ -225,10 +225,10 @@ impl Uring {
         unsafe { self.push(entry) };
     }
 
-    fn enter(&mut self, patience: Patience) -> io::Result<()> {
-        let waits = patience.limit != Some(Duration::ZERO);
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let waits = wait.limit != Some(Duration::ZERO);
         if waits {
-            self.set_alarm(patience.limit);
+            self.set_alarm(wait.limit);
         }
         self.system_calls += 1;
         self.tried = false;
@@ -311,27 +311,27 @@ impl Engine for Uring {
     }
 
     fn submit(&mut self) {
-        if let Err(error) = self.enter(Patience::NONE) {
+        if let Err(error) = self.enter(Wait::NONE) {
             // Nothing that was started can be taken back: its memory is lent to the kernel.
             panic!("io_uring_enter failed: {error}");
         }
     }
 
-    fn wait(&mut self, patience: Patience, done: &mut Vec<Done>) -> io::Result<()> {
+    fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
         done.append(&mut self.early);
-        let waits = patience.limit != Some(Duration::ZERO) && done.is_empty();
-        if waits && !patience.spin.is_zero() && self.ring.completion().is_empty() {
+        let waits = wait.limit != Some(Duration::ZERO) && done.is_empty();
+        if waits && !wait.spin.is_zero() && self.ring.completion().is_empty() {
             if !self.ring.submission().is_empty() {
                 self.submit();
             }
-            self.spin(patience);
+            self.spin(wait);
         }
         let nothing = self.ring.completion().is_empty();
         let unsubmitted = !self.ring.submission().is_empty();
         if nothing && waits {
-            self.enter(patience)?;
+            self.enter(wait)?;
         } else if unsubmitted || self.ring.submission().taskrun() {
-            self.enter(Patience::NONE)?;
+            self.enter(Wait::NONE)?;
         }
         self.reap(done);
         Ok(())

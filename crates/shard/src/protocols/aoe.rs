@@ -1,16 +1,15 @@
-//! AoE on a shard: its target, and how config strings and MAC masks are agreed on.
+//! AoE on a shard: its target, and the copies of config strings and MAC masks.
 //!
-//! Both are changed by agreement ([`volume::agreement`]): asks leave as messages for the key's
-//! owner, values go to the control thread to be stored, then to all shards, then the frame is
+//! Both are changed by their [owners](reservation::replica): proposals leave as messages for the
+//! key's owner, values go to the control thread to be stored, then to all shards, then the frame is
 //! answered. Changes of reservations are handed on: they belong to volumes, whatever exports them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use aoe::target::{Ask, Context, Counters, Drops, Target, Traffic};
 use aoe::{Control, ExportId};
 use block::{ShardId, VolumeId};
-use volume::agreement::{Agreement, Message, Outbox};
-use volume::{Reservation, reservation};
+use reservation::replica::{Message, Outbox, Replicas};
 
 use super::AoeExport;
 use crate::machine;
@@ -32,9 +31,8 @@ pub struct AoeReport {
 #[derive(Debug)]
 pub(super) struct AoeTarget {
     pub(super) target: Target,
-    /// Volumes of exports, by export.
-    exports: BTreeMap<ExportId, VolumeId>,
-    controls: Agreement<Control>,
+    exports: BTreeSet<ExportId>,
+    controls: Replicas<Control>,
     pub(super) outbox: Outbox<Control>,
     /// Changes of reservations, with the target's numbers.
     pub(super) changes: VecDeque<(VolumeId, u64, reservation::Change)>,
@@ -44,44 +42,33 @@ impl AoeTarget {
     pub(super) fn new(shard: ShardId, shards: u16) -> AoeTarget {
         AoeTarget {
             target: Target::new(machine::FRAMES, shard).among(shards),
-            exports: BTreeMap::new(),
-            controls: Agreement::new(shard, shards),
+            exports: BTreeSet::new(),
+            controls: Replicas::new(shard, shards),
             outbox: Outbox::default(),
             changes: VecDeque::new(),
         }
     }
 
     /// A volume is exported, or an export has another size, other hosts or other buffers.
-    pub(super) fn set_export(
-        &mut self,
-        export: AoeExport,
-        reservation: &Reservation,
-    ) -> Result<(), String> {
-        let AoeExport { id, export, control, .. } = export;
-        if self.exports.contains_key(&id) {
+    pub(super) fn set_export(&mut self, export: AoeExport) -> Result<(), String> {
+        let AoeExport { id, export, control } = export;
+        if self.exports.contains(&id) {
             self.target.renew_export(id, export);
             return Ok(());
         }
-        let (address, volume) = (export.address, export.volume);
+        let address = export.address;
         self.target
-            .add_export(id, export, control.clone(), reservation)
+            .add_export(id, export, control.clone())
             .map_err(|link| format!("{address} is taken on {link}"))?;
-        self.exports.insert(id, volume);
+        self.exports.insert(id);
         self.controls.add(id.0, control);
         Ok(())
     }
 
-    /// Returns the volume, if this was its only export.
-    pub(super) fn remove_export(
-        &mut self,
-        id: ExportId,
-        context: &mut Context<'_>,
-    ) -> Option<VolumeId> {
+    pub(super) fn remove_export(&mut self, id: ExportId, context: &mut Context<'_>) {
         self.target.remove_export(id, context);
         self.controls.remove(id.0, &mut self.outbox);
-        let volume = self.exports.remove(&id)?;
-        let others = self.exports.values().any(|other| *other == volume);
-        (!others).then_some(volume)
+        self.exports.remove(&id);
     }
 
     pub(super) fn handle_message(&mut self, from: ShardId, message: Message<Control>) {
@@ -92,14 +79,14 @@ impl AoeTarget {
         self.controls.handle_stored(export.0, version, stored, &mut self.outbox);
     }
 
-    /// Carries asks, values and answers between the target and the agreement, until nothing follows
+    /// Carries changes, values and answers between the target and its copies, until nothing follows
     /// from it.
-    pub(super) fn agree(&mut self) {
+    pub(super) fn propose(&mut self) {
         loop {
             while let Some(ask) = self.target.poll_ask() {
                 match ask {
                     Ask::Control { export, number, change } => {
-                        self.controls.ask(export.0, number, change, &mut self.outbox);
+                        self.controls.propose(export.0, number, change, &mut self.outbox);
                     }
                     Ask::Reservation { volume, number, change } => {
                         self.changes.push_back((volume, number, change));
@@ -127,7 +114,7 @@ impl AoeTarget {
             counters: self.target.counters(),
             drops: *self.target.drops(),
             repeat_bytes: self.target.repeat_bytes(),
-            exports: self.exports.keys().filter_map(traffic).collect(),
+            exports: self.exports.iter().filter_map(traffic).collect(),
         }
     }
 }

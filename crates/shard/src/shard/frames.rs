@@ -1,57 +1,32 @@
-//! Frames: links, and what all shards agree on for those who are reached through them.
+//! Frames: links, and those who are reached through them.
 //!
 //! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a
 //! virtual link, is taken out before. What is for nobody is counted. An answer goes to the imports
 //! that want it, everything else to the targets. Batches come back by their mark: the targets', or
 //! the serial number of the import that sent them.
-//!
-//! Reservations are changed by agreement ([`volume::agreement`]): asks leave as mail for the key's
-//! owner, values go to the control thread to be stored ([`News::Store`], [`Mail::Stored`]), then to
-//! all shards, then whoever asked is answered. A reservation belongs to a volume, whatever exports
-//! it: this shard's copy is kept here while there is an export.
 
-use std::collections::BTreeMap;
-
-use block::{Instant, Memory, ShardId, VolumeId};
+use block::{Instant, Memory};
 use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
-use volume::agreement::{Agreement, Outbox};
-use volume::{Agreed, Reservation};
 use wire::ethernet::EtherType;
 
 use super::Shard;
+use super::reservations::Proposer;
 use crate::imports;
-use crate::mail::{Mail, News};
-use crate::protocols::{Export, ExportKey, StoreKey, StoredValue};
 use crate::remote::Answered;
 
 /// The mark of the targets' batches; imports have theirs from 1 on.
 const TARGETS: u32 = imports::NO_SERIAL;
 
-/// Links, and reservations.
-#[derive(Debug)]
+/// Links.
+#[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) links: Links,
     virtual_links: Option<Box<dyn VirtualLinks>>,
-    reservations: Agreement<Reservation>,
-    reservation_outbox: Outbox<Reservation>,
-    /// What is in force here, of volumes that are exported.
-    in_force: BTreeMap<VolumeId, Reservation>,
     /// Whether something happened since the targets were settled.
     pub(super) touched: bool,
 }
 
 impl Frames {
-    pub(super) fn new(shard: ShardId, shards: u16) -> Frames {
-        Frames {
-            links: Links::default(),
-            virtual_links: None,
-            reservations: Agreement::new(shard, shards),
-            reservation_outbox: Outbox::default(),
-            in_force: BTreeMap::new(),
-            touched: false,
-        }
-    }
-
     /// Whether something happened since it was settled.
     #[inline]
     pub(super) fn needs_settle(&self) -> bool {
@@ -164,112 +139,20 @@ impl Shard {
         }
     }
 
-    /// Hosts are shown something; or why not.
-    pub(super) fn set_export(&mut self, now: Instant, export: Export) -> Result<(), String> {
-        self.frames.touched = true;
-        let Some((volume, stored)) = export.reservation() else {
-            return self.protocols.set_export(now, export, &Reservation::default());
-        };
-        let reservation = self.frames.in_force.get(&volume).unwrap_or(stored).clone();
-        self.protocols.set_export(now, export, &reservation)?;
-        if self.frames.in_force.insert(volume, reservation.clone()).is_none() {
-            self.frames.reservations.add(volume.0, reservation);
-        }
-        Ok(())
-    }
-
-    pub(super) fn remove_export(&mut self, now: Instant, key: &ExportKey, memory: &mut dyn Memory) {
-        let last = self.with_protocols(now, memory, |protocols, context| {
-            protocols.remove_export(key, context)
-        });
-        if let Some(volume) = last {
-            let frames = &mut self.frames;
-            frames.in_force.remove(&volume);
-            frames.reservations.remove(volume.0, &mut frames.reservation_outbox);
-        }
-    }
-
-    /// The control thread stored a value, or could not.
-    pub(super) fn handle_stored(&mut self, key: StoreKey, version: u64, stored: bool) {
-        let frames = &mut self.frames;
-        frames.touched = true;
-        match key {
-            StoreKey::Reservation(volume) => {
-                let outbox = &mut frames.reservation_outbox;
-                frames.reservations.handle_stored(volume.0, version, stored, outbox);
-            }
-            key => self.protocols.handle_stored(key, version, stored),
-        }
-    }
-
-    pub(super) fn handle_reservation_mail(
-        &mut self,
-        from: ShardId,
-        message: volume::agreement::Message<Reservation>,
-    ) {
-        let frames = &mut self.frames;
-        frames.touched = true;
-        frames.reservations.handle_message(from, message, &mut frames.reservation_outbox);
-    }
-
-    /// The end of a turn for the targets: frames leave, and what is to be agreed on goes its way.
+    /// The end of a turn for the targets: frames leave, and what is proposed goes its way.
     #[inline]
     pub(super) fn settle_frames(&mut self, now: Instant, memory: &mut dyn Memory) {
         if !core::mem::take(&mut self.frames.touched) {
             return;
         }
-        self.route_agreements(now, memory);
+        self.protocols.propose();
+        while let Some((volume, number, change)) = self.protocols.poll_reservation_change() {
+            self.reservations.propose(volume, Proposer::Protocol(number), change);
+        }
         self.with_protocols(now, memory, |protocols, context| protocols.settle(context));
         self.frames.touched = false;
         while let Some(batch) = self.protocols.poll_frames() {
             self.effects.push_back(Effect::SendFrames { token: TARGETS, batch });
         }
     }
-
-    /// Carries asks, values and answers, until nothing follows from it.
-    fn route_agreements(&mut self, now: Instant, memory: &mut dyn Memory) {
-        loop {
-            self.protocols.agree();
-            let Frames { reservations, reservation_outbox, .. } = &mut self.frames;
-            while let Some((volume, number, change)) = self.protocols.poll_reservation_change() {
-                reservations.ask(volume.0, number, change, reservation_outbox);
-            }
-            while let Some((volume, version)) = self.protocols.poll_drained() {
-                reservations.installed(volume.0, version, reservation_outbox);
-            }
-            if is_empty(reservation_outbox) {
-                return;
-            }
-            self.carry_reservations(now, memory);
-        }
-    }
-
-    fn carry_reservations(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let Outbox { messages, store, install, answers } =
-            core::mem::take(&mut self.frames.reservation_outbox);
-        for (to, message) in messages {
-            self.effects.push_back(Effect::Mail { to, mail: Mail::Reservation(message) });
-        }
-        for (volume, version, value) in store {
-            let key = StoreKey::Reservation(VolumeId(volume));
-            self.tell(News::Store { key, version, value: StoredValue::Reservation(value) });
-        }
-        for (volume, version, value) in install {
-            let volume = VolumeId(volume);
-            if let Some(held) = self.frames.in_force.get_mut(&volume) {
-                held.clone_from(&value);
-            }
-            self.with_protocols(now, memory, |protocols, context| {
-                protocols.install_reservation(volume, version, &value, context);
-            });
-        }
-        for (number, answer) in answers {
-            self.protocols.handle_reservation_answer(number, answer);
-        }
-    }
-}
-
-fn is_empty<V: Agreed>(outbox: &Outbox<V>) -> bool {
-    let Outbox { messages, store, install, answers } = outbox;
-    messages.is_empty() && store.is_empty() && install.is_empty() && answers.is_empty()
 }

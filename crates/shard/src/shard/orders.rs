@@ -54,7 +54,8 @@ impl Shard {
                 self.volumes.remove_disk(disk);
                 self.imports.close(disk);
             }
-            Order::AddVolume { volume, layout } => {
+            Order::AddVolume { volume, layout, reservation } => {
+                self.reservations.add(volume, reservation);
                 self.members.insert(volume.0, layout.clone());
                 self.volumes.add_volume(volume, layout);
             }
@@ -70,14 +71,23 @@ impl Shard {
             Order::ForgetVolume(volume) => {
                 self.members.remove(&volume.0);
                 self.volumes.forget_volume(volume);
+                self.reservations.remove(volume);
+            }
+            Order::ClearReservation(volume) => {
+                if self.reservations.clear(volume, number) {
+                    return;
+                }
             }
             Order::SetExport(export) => {
-                if let Err(why) = self.set_export(now, export) {
+                self.frames.touched = true;
+                if let Err(why) = self.protocols.set_export(now, export) {
                     return self.answer(number, Answer::Refused(why));
                 }
             }
             Order::RemoveExport(key) => {
-                self.remove_export(now, &key, memory);
+                self.with_protocols(now, memory, |protocols, context| {
+                    protocols.remove_export(&key, context);
+                });
                 self.pending.push(Pending::Export { number, key });
                 return;
             }
@@ -183,6 +193,7 @@ impl Shard {
             served,
             imports: self.imports.report(),
             misfits: self.frames.links.misfits,
+            reservations: self.reservations.report(),
             ..Report::default()
         };
         self.protocols.report(&mut report);

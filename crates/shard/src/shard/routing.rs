@@ -77,6 +77,7 @@ impl Shard {
             memory,
             pool: &mut self.pool,
             below: &mut below,
+            reservations: &self.reservations.in_force,
             shared: &mut self.protocols,
         };
         Some(work(&mut place.session, &mut context))
@@ -93,7 +94,9 @@ impl Shard {
         self.frames.touched = true;
         let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
         let pool = &mut self.pool;
-        let mut context = TargetContext { now, memory, pool, below: &mut below, shared: &mut () };
+        let reservations = &self.reservations.in_force;
+        let mut context =
+            TargetContext { now, memory, pool, below: &mut below, reservations, shared: &mut () };
         work(&mut self.protocols, &mut context)
     }
 
@@ -233,6 +236,7 @@ impl Shard {
                 memory: &mut *memory,
                 pool: &mut self.pool,
                 below: &mut below,
+                reservations: &self.reservations.in_force,
                 shared: &mut self.protocols,
             };
             place.session.settle(&mut context);

@@ -95,6 +95,8 @@ pub(crate) struct ControlHost {
     /// What it says and may hear.
     speaker: Station,
     clients: Vec<Vec<MacAddress>>,
+    /// What it draws from: what is beyond the others is a reservation.
+    kinds: u64,
     asked: Option<Asked>,
     next_at: u64,
     /// When it is woken.
@@ -120,6 +122,7 @@ impl ControlHost {
             station,
             speaker,
             clients,
+            kinds: 12,
             asked: None,
             next_at: 0,
             alarmed_at: 0,
@@ -130,6 +133,11 @@ impl ControlHost {
             changes: 0,
             unavailable: 0,
         }
+    }
+
+    /// Reserves and releases more than anything else.
+    pub(crate) fn reserve_often(&mut self) {
+        self.kinds *= 3;
     }
 
     /// Lets everybody in again, and is quiet then.
@@ -146,6 +154,17 @@ impl ControlHost {
     /// Whether a host with these addresses was shut out from `start` to `end`.
     pub(crate) fn shuts_out(&self, macs: &[MacAddress], start: u64, end: u64) -> bool {
         self.mask.shuts_out(macs, start, end) || self.reserved.shuts_out(macs, start, end)
+    }
+
+    /// Since when the volume is surely reserved, so that whoever is nobody's station is shut out.
+    pub(crate) fn reserved_since(&self) -> Option<u64> {
+        let last = self.reserved.0.last()?;
+        last.answered_at.filter(|_| !last.list.is_empty())
+    }
+
+    /// Whether somebody who is no station was shut out from `start` to `end`.
+    pub(crate) fn reserves(&self, start: u64, end: u64) -> bool {
+        self.reserved.shuts_out(&[], start, end)
     }
 
     /// What it waits for, in words.
@@ -200,7 +219,7 @@ impl ControlHost {
             };
         }
         let string = || b"shelf seven".to_vec();
-        match self.random.below(12) {
+        match self.random.below(self.kinds) {
             0 => What::ReadConfig,
             1 if !self.config.is_empty() => {
                 let length = self.random.below(self.config.len() as u64) as usize;

@@ -7,15 +7,16 @@ use aoe::initiator::TAG_PARTITIONS_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};
+use reservation::Reservation;
 use shard::{AoeExport, ImportSettings, Mail, Order, StoreKey, StoredValue};
 use testkit::Pseudowire;
 use testkit::aoe::Station;
-use volume::Reservation;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
 use super::{ControlHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
+use crate::clients::client_of;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
 use crate::scenario::{Lan, Setup};
 
@@ -33,13 +34,16 @@ pub(crate) struct LanState {
     /// The target has just started, and exports once its shards have what they were ordered to.
     pub(crate) is_to_export: bool,
     control: Control,
-    reservation: Reservation,
+    pub(crate) reservation: Reservation,
     /// What is being stored, and since when it is durable.
     storing: Vec<(u64, StoredValue)>,
     /// Values that were stored, and that could not be.
     pub(crate) stored: u64,
     pub(crate) not_stored: u64,
     pub(crate) controller: Option<ControlHost>,
+    /// Since when hosts of other protocols are shut out, and how often they were.
+    pub(crate) fenced: Option<u64>,
+    pub(crate) fences: u64,
     pub(crate) hostile: Option<Hostile>,
 }
 
@@ -107,7 +111,10 @@ impl Run {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST, 0));
             let (own, target) = (mac_of(CONTROL_HOST, 0), mac_of(TARGET, 0));
             let speaker = Station::new(MacAddress(own), MacAddress(target), lan.vlan);
-            let control = ControlHost::new(self.random.fork(), station, speaker, macs());
+            let mut control = ControlHost::new(self.random.fork(), station, speaker, macs());
+            if lan.mixed {
+                control.reserve_often();
+            }
             self.lan.controller = Some(control);
         }
         if self.setup.faults.hostile_ms > 0 {
@@ -147,8 +154,7 @@ impl Run {
             let control = MacAddress(mac_of(CONTROL_HOST, 0));
             export.hosts = Hosts::List(clients.chain([control]).collect());
         }
-        let (control, reservation) = (self.lan.control.clone(), self.lan.reservation.clone());
-        Box::new(AoeExport { id: EXPORT, export, control, reservation })
+        Box::new(AoeExport { id: EXPORT, export, control: self.lan.control.clone() })
     }
 
     /// Exports the volume over AoE; or it has another size.
@@ -194,19 +200,43 @@ impl Run {
 
     /// Lets the raw AoE host do what is its turn.
     pub(crate) fn drive_lan(&mut self) -> Result<(), String> {
-        match &mut self.lan.controller {
-            Some(controller) => controller.drive(&mut self.world),
-            None => Ok(()),
+        let Some(controller) = &mut self.lan.controller else { return Ok(()) };
+        controller.drive(&mut self.world)?;
+        let since = controller.reserved_since();
+        if core::mem::replace(&mut self.lan.fenced, since) != since {
+            self.oracle.lift_fences();
+            if let Some(since) = since {
+                self.fence_hosts(since);
+            }
+        }
+        Ok(())
+    }
+
+    /// A reservation that lists stations is in force: what others have under way happened before,
+    /// or never.
+    fn fence_hosts(&mut self, since: u64) {
+        self.lan.fences += 1;
+        for index in (0..self.clients.len()).filter(|index| !self.setup.is_aoe(*index)) {
+            let host = self.clients[index].host;
+            for shard in 0..self.world.hosts[host].nodes.len() {
+                for (id, first, count) in client_of(&mut self.world, host, shard).writes_under_way()
+                {
+                    self.oracle.fence(since, id, first, count);
+                }
+            }
         }
     }
 
     /// Whether a client was answered what it had no right to: it began when it was shut out, and ended before it was let in again.
-    pub(crate) fn must_refuse_aoe(&self, client: usize, start: u64, end: u64) -> bool {
+    pub(crate) fn must_refuse(&self, client: usize, start: u64, end: u64) -> bool {
         let (Some(lan), Some(controller)) = (&self.setup.lan, &self.lan.controller) else {
             return false;
         };
         let macs = macs_of(self.clients[client].host, lan.links);
-        self.setup.is_aoe(client) && controller.shuts_out(&macs, start, end)
+        match self.setup.is_aoe(client) {
+            true => controller.shuts_out(&macs, start, end),
+            false => controller.reserves(start, end),
+        }
     }
 }
 

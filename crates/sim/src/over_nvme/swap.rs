@@ -54,7 +54,11 @@ impl Run {
         let facts = disk.facts();
         let layout = Layout::single(Member { disk: OTHER_DISK, base: 0, length: facts.size.0 });
         self.order_all(|| Order::AddDisk { disk: OTHER_DISK, facts: facts.clone() });
-        self.order_all(|| Order::AddVolume { volume: OTHER, layout: layout.clone() });
+        self.order_all(|| Order::AddVolume {
+            volume: OTHER,
+            layout: layout.clone(),
+            reservation: Default::default(),
+        });
     }
 
     /// What is exported now, if anything is.

@@ -2,7 +2,7 @@
 //!
 //! The protocol between the shards is drawn in [`hold`](crate::hold).
 
-use block::{Completion, Extent, Instant, Operation, Request, ShardId, Slot, VolumeId};
+use block::{Completion, Extent, Failure, Instant, Operation, Request, ShardId, Slot, VolumeId};
 
 use super::{Outbox, Volume, Volumes};
 use crate::flight::{CompareAndWrite, Flight, Step, What};
@@ -61,7 +61,7 @@ impl Volumes {
         let (index, extent) = (flight.volume, flight.extent);
         let buffer = core::mem::take(&mut *work.expected);
         let operation = Operation::Compare { extent, buffer };
-        self.dispatch(now, index, extent, Request { ticket, operation }, out);
+        self.dispatch_later(now, index, extent, Request { ticket, operation }, out);
     }
 
     /// A step of a compare-and-write came back.
@@ -86,7 +86,7 @@ impl Volumes {
                     work.step = Step::Writing;
                     let buffer = core::mem::take(&mut work.replacement);
                     let operation = Operation::Write { extent, buffer, durable };
-                    self.dispatch(now, index, extent, Request { ticket, operation }, out);
+                    self.dispatch_later(now, index, extent, Request { ticket, operation }, out);
                     return;
                 }
             }
@@ -167,6 +167,23 @@ impl Volumes {
         }
     }
 
+    /// Sends below what was judged a while ago: the volume may have shrunk since.
+    fn dispatch_later(
+        &mut self,
+        now: Instant,
+        index: u32,
+        extent: Extent,
+        request: Request,
+        out: &mut Outbox,
+    ) {
+        let volume = self.volume_mut(index).expect("it has something in flight or waiting");
+        if extent.fits(volume.layout.size()) {
+            self.dispatch(now, index, extent, request, out);
+        } else {
+            self.refuse(request, Failure::OutOfRange, now, out);
+        }
+    }
+
     fn end_hold(&mut self, now: Instant, volume: VolumeId, hold: HoldId, out: &mut Outbox) {
         let Some(found) = self.volume_mut(volume.0) else { return };
         for request in found.held.end(hold) {
@@ -177,7 +194,7 @@ impl Volumes {
                     let volume = self.volume_mut(volume.0).expect("it blocks");
                     volume.held.wait(request);
                 }
-                Some(extent) => self.dispatch(now, volume.0, extent, request, out),
+                Some(extent) => self.dispatch_later(now, volume.0, extent, request, out),
                 None => self.handle_request(now, volume, request, out),
             }
         }

@@ -268,6 +268,29 @@ fn compare_and_write_waits_for_writes_below_on_other_shards() {
 }
 
 #[test]
+fn what_is_outstanding_is_told_by_request_whether_below_in_parts_or_waiting() {
+    let mut host = Host::new(1, 3, Cache::None);
+    host.ask(0, 1, write(2048, 8192));
+    host.ask(0, 2, compare_and_write(65_536));
+    host.ask(0, 3, write(65_536, 512));
+    let read = Operation::Read { extent: Extent::new(0, 512), buffer: Buffer::reserved(512, 0) };
+    host.ask(0, 4, read);
+    let outstanding = |host: &Host| {
+        let told = host.shards[0].outstanding(VOLUME);
+        let mut told: Vec<(u32, bool)> =
+            told.map(|(ticket, changes)| (ticket.slot, changes)).collect();
+        told.sort_unstable();
+        told
+    };
+    assert_eq!(outstanding(&host), [(1, true), (2, true), (3, true), (4, false)]);
+    while host.shards[0].in_flight() > 0 {
+        host.answer_all(0);
+    }
+    assert_eq!((outstanding(&host), host.done(0).len()), (vec![], 4));
+    assert_eq!(host.shards[0].outstanding(VolumeId(7)).count(), 0);
+}
+
+#[test]
 fn a_miscompare_writes_nothing_and_releases() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));
@@ -278,6 +301,40 @@ fn a_miscompare_writes_nothing_and_releases() {
     host.answer_all(0);
     host.answer_all(0);
     assert_eq!(host.done(0), [(2, Outcome::Done)]);
+}
+
+#[test]
+fn what_waits_while_the_volume_shrinks_is_refused_beyond_the_new_end() {
+    // The compare-and-write waits for a write below, and a second write for the compare-and-write.
+    let mut host = Host::new(1, 1, Cache::None);
+    let end = 1 << 20;
+    host.ask(0, 1, write(end - 4096, 4096));
+    let write_below = host.below(0).remove(0).1;
+    host.ask(0, 2, compare_and_write(end - 4096));
+    host.mail();
+    host.ask(0, 3, write(end - 4096, 4096));
+    let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
+    host.shards[0].resize_volume(VOLUME, small);
+    host.answer(0, write_below, Outcome::Done);
+    host.mail();
+    assert!(host.below(0).is_empty(), "nothing goes beyond the end");
+    let refused = Outcome::NotDone(Failure::OutOfRange);
+    assert_eq!(host.done(0), [(2, refused), (3, refused), (1, Outcome::Done)]);
+}
+
+#[test]
+fn a_compare_and_write_whose_volume_shrinks_after_its_compare_does_not_write() {
+    let mut host = Host::new(1, 1, Cache::None);
+    let end = 1 << 20;
+    host.ask(0, 1, compare_and_write(end - 4096));
+    host.mail();
+    let compare = host.below(0).remove(0).1;
+    let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
+    host.shards[0].resize_volume(VOLUME, small);
+    host.answer(0, compare, Outcome::Done);
+    host.mail();
+    assert!(host.below(0).is_empty(), "nothing goes beyond the end");
+    assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::OutOfRange))]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Who is heard, and who may do what: hosts, masks, reservations.
 
+use core::time::Duration;
+
 use block::{Failure, Outcome};
 use wire::ethernet::MacAddress;
 
@@ -160,18 +162,81 @@ fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
     world.come(&write(A, 3, 5, 3, 1));
     world.run();
     assert_eq!(world.below.len(), 2);
-    // What waits is refused at once; the one below is awaited; the own one is no matter.
-    let sent = world.ask(&reserve(A, 2, &[A]));
-    assert_eq!(sent.iter().map(|f| (tag_of(f), f[14])).collect::<Vec<_>>(), [(2, 0x1c)]);
+    // The one below is awaited; the own one is no matter.
+    world.silence(&reserve(A, 2, &[A]));
     assert_eq!(world.answer(&write(B, 4, 9, 4, 1))[14..16], [0x1c, 6]);
     // Asked again meanwhile: it is under way.
     world.silence(&reserve(A, 2, &[A]));
     world.answer_below(0, Outcome::NotDone(Failure::MediumWrite));
-    let tags: Vec<u32> = world.take().iter().map(|frame| tag_of(frame)).collect();
-    assert_eq!(tags, [1, 88]);
+    // What waited behind it is refused where it would have started.
+    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
+    assert_eq!(tags, [(1, 0x18), (2, 0x1c), (88, 0x18)]);
     assert_eq!(world.below.len(), 1);
     world.answer_below(0, Outcome::Done);
     assert_eq!(world.take().len(), 1);
+    world.is_clean();
+}
+
+#[test]
+fn a_copy_of_a_refused_write_undoes_nothing_once_the_volume_is_free() {
+    let mut world = World::new();
+    world.answer(&reserve(A, 1, &[A]));
+    let refused = write(B, 1, 0, 1, 1);
+    assert_eq!(world.answer(&refused)[14..16], [0x1c, 6]);
+    world.pass(Duration::from_millis(900));
+    // Asked again, it is refused again, and for as long.
+    assert_eq!(world.answer(&refused)[14..16], [0x1c, 6]);
+    world.answer(&reserve(A, 1, &[]));
+    world.pass(Duration::from_millis(900));
+    world.silence(&refused);
+    world.answer(&write(B, 2, 0, 2, 1));
+    world.silence(&refused);
+    assert_eq!(world.sectors(0, 1), [2; 512]);
+    let drops = world.target.drops();
+    assert_eq!((drops.repeated_refused, drops.repeated_superseded), (1, 1));
+    // If it is meant, it is heard when no copy can be on its way.
+    world.pass(Duration::from_millis(100));
+    world.answer(&refused);
+    assert_eq!(world.sectors(0, 1), [1; 512]);
+}
+
+#[test]
+fn a_copy_of_a_write_that_was_refused_when_it_would_have_started_undoes_nothing() {
+    let mut world = World::new();
+    world.mood = Mood::Slow;
+    world.come(&write(B, 1, 0, 1, 1));
+    let waits = write(B, 2, 0, 2, 1);
+    world.come(&waits);
+    world.run();
+    world.silence(&reserve(A, 2, &[A]));
+    world.answer_below(0, Outcome::Done);
+    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
+    assert_eq!(tags, [(1, 0x18), (2, 0x1c), (88, 0x18)]);
+    world.mood = Mood::Honest;
+    world.answer(&reserve(A, 1, &[]));
+    world.silence(&waits);
+    assert_eq!(world.target.drops().repeated_refused, 1);
+    assert_eq!(world.sectors(0, 1), [1; 512]);
+    world.is_clean();
+}
+
+#[test]
+fn a_copy_that_comes_when_the_volume_is_reserved_is_answered_as_the_first() {
+    let mut world = World::new();
+    let done = write(B, 1, 0, 1, 1);
+    let answer = world.answer(&done);
+    world.mood = Mood::Slow;
+    let below = write(B, 2, 5, 2, 1);
+    world.silence(&below);
+    world.silence(&reserve(A, 2, &[A]));
+    assert_eq!(world.answer(&done), answer);
+    world.silence(&below);
+    assert_eq!(world.target.drops().repeated_in_flight, 1);
+    world.answer_below(0, Outcome::Done);
+    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
+    assert_eq!(tags, [(2, 0x18), (88, 0x18)]);
+    assert_eq!(world.answer(&below)[14], 0x18);
+    assert_eq!(world.answer(&read(B, 3, 0, 1))[14..16], [0x1c, 6]);
     world.is_clean();
 }
 
@@ -182,17 +247,13 @@ fn a_stored_reservation_holds_from_the_start() {
     let size = block::ByteCount(SECTORS * 512);
     let export = crate::Export::new(ADDRESS, &[LINK], block::VolumeId(0), size);
     let control = "config 61 mask".parse().unwrap();
-    world.target.add_export(EXPORT, export.clone(), control, &by_mac(&[A])).unwrap();
+    world.target.add_export(EXPORT, export.clone(), control).unwrap();
+    world.in_force.set(export.volume, by_mac(&[A]));
     world.run();
     world.sent.clear();
     assert_eq!(world.answer(&read(B, 1, 0, 1))[14..16], [0x1c, 6]);
     assert_eq!(world.answer(&config(OWN, B, 1, 0, &[]))[30..33], [0, 1, b'a']);
     // The address is taken.
-    let again = world.target.add_export(
-        crate::ExportId(1),
-        export,
-        Default::default(),
-        &Default::default(),
-    );
+    let again = world.target.add_export(crate::ExportId(1), export, Default::default());
     assert_eq!(again, Err(LINK));
 }

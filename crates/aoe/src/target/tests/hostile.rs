@@ -144,10 +144,7 @@ fn changed_bytes_never_panic() {
         }
         if round % 100 == 0 {
             world.target.install_control(EXPORT, Default::default());
-            world.with_target(|target, ctx| {
-                target.install_reservation(block::VolumeId(0), 0, &Default::default(), ctx);
-            });
-            while world.target.poll_drained().is_some() {}
+            world.in_force.set(block::VolumeId(0), Default::default());
         }
     }
     world.run();

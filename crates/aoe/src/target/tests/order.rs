@@ -5,9 +5,18 @@ use core::time::Duration;
 use block::Outcome;
 
 use super::world::*;
+use crate::export::Export;
 
 fn tags(frames: Vec<Vec<u8>>) -> Vec<u32> {
     frames.iter().map(|frame| tag_of(frame)).collect()
+}
+
+/// A trim of four sectors.
+fn trim(tag: u32, lba: u64) -> Vec<u8> {
+    let range = (lba | 4 << 48).to_le_bytes();
+    let mut bytes = ata(A, tag, 0x06, 0, 1, &[&range[..], &[0; 504]].concat());
+    bytes[25] = 1;
+    bytes
 }
 
 #[test]
@@ -129,6 +138,81 @@ fn a_write_that_failed_is_carried_out_when_it_comes_again() {
 }
 
 #[test]
+fn a_write_that_failed_is_dropped_when_it_comes_behind_a_newer_one() {
+    let mut world = World::new();
+    world.mood = Mood::Fails(block::Failure::NoSpace);
+    let bytes = write(A, 1, 10, 1, 2);
+    assert_eq!(registers(&world.answer(&bytes)), (0x41, 0x04, 2));
+    world.mood = Mood::Slow;
+    // The newer one waits when the copy comes, so that both wait; it is done first.
+    world.come(&write(A, 2, 12, 2, 1));
+    world.come(&write(A, 3, 11, 3, 2));
+    world.come(&bytes);
+    world.run();
+    assert_eq!(world.below.len(), 1);
+    world.answer_below(0, Outcome::Done);
+    world.answer_below(0, Outcome::Done);
+    assert_eq!((tags(world.take()), world.below.len()), (vec![2, 3], 0));
+    // And when it comes later still.
+    world.silence(&bytes);
+    assert_eq!(world.target.drops().repeated_superseded, 2);
+    assert_eq!(world.sectors(10, 3), [[0; 512], [3; 512], [3; 512]].concat());
+    world.is_clean();
+}
+
+#[test]
+fn a_write_that_was_refused_is_dropped_while_it_may_be_a_copy() {
+    let mut world = World::with(9000, |export| export.read_only = true);
+    let settings = |world: &World| world.target.export(EXPORT).expect("it is there").clone();
+    let bytes = write(A, 1, 10, 1, 1);
+    let beyond = write(A, 2, SECTORS, 2, 1);
+    assert_eq!(registers(&world.answer(&bytes)), (0x41, 0x04, 1));
+    assert_eq!(registers(&world.answer(&beyond)), (0x41, 0x10, 1));
+    let export = Export { read_only: false, ..settings(&world) };
+    world.target.renew_export(EXPORT, export);
+    world.run();
+    world.sent.clear();
+    world.silence(&bytes);
+    assert_eq!(registers(&world.answer(&beyond)), (0x41, 0x10, 1));
+    assert_eq!(world.target.drops().repeated_refused, 1);
+    // Another one is heard, and a copy behind it is one behind it.
+    world.answer(&write(A, 3, 10, 3, 1));
+    world.silence(&bytes);
+    assert_eq!(world.sectors(10, 1), [3; 512]);
+    world.pass(Duration::from_secs(1));
+    world.answer(&bytes);
+    assert_eq!(world.sectors(10, 1), [1; 512]);
+    // What was done and can no longer be is answered as it was.
+    world.target.renew_export(EXPORT, Export { read_only: true, ..settings(&world) });
+    assert_eq!(registers(&world.answer(&bytes)), (0x40, 0, 0));
+}
+
+#[test]
+fn a_copy_of_a_slow_write_is_known_from_its_end_on() {
+    let mut world = World::with(1500, |export| export.discards = true);
+    let bytes = write(A, 1, 10, 1, 1);
+    let trim = trim(2, 100);
+    world.mood = Mood::Slow;
+    world.come(&bytes);
+    world.come(&trim);
+    world.run();
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.target.repeat_bytes(), 0);
+    world.answer_below(0, Outcome::Done);
+    world.answer_below(0, Outcome::Done);
+    assert_eq!(tags(world.take()), [1, 2]);
+    world.mood = Mood::Honest;
+    // The trim ended last, and touches who knows what.
+    world.silence(&bytes);
+    world.answer(&trim);
+    assert_eq!(world.target.counters().repeated_answered, 1);
+    world.pass(Duration::from_secs(1));
+    world.answer(&bytes);
+    assert_eq!(world.sectors(10, 1), [1; 512]);
+    world.is_clean();
+}
+
+#[test]
 fn a_repeated_read_is_read_again() {
     let mut world = World::new();
     let bytes = read(A, 1, 10, 1);
@@ -205,12 +289,6 @@ fn what_waited_for_seconds_is_not_carried_out() {
 #[test]
 fn a_trim_and_writes_are_each_others_newer_changes() {
     let mut world = World::with(1500, |export| export.discards = true);
-    let trim = |tag, lba: u64| {
-        let mut bytes =
-            ata(A, tag, 0x06, 0, 1, &[&(lba | 4 << 48).to_le_bytes()[..], &[0; 504]].concat());
-        bytes[25] = 1;
-        bytes
-    };
     let bytes = write(A, 1, 10, 1, 1);
     world.answer(&bytes);
     world.answer(&trim(2, 10));

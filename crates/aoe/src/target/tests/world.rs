@@ -6,10 +6,10 @@ use block::{
 };
 use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
+use reservation::replica::{Outbox, Replicas};
+use reservation::{InForce, Registrant, Reservation, Value};
 use std::collections::VecDeque;
 use testkit::{Below, Pages, perform};
-use volume::agreement::{Agreement, Outbox};
-use volume::{Reservation, reservation};
 use wire::aoe::Address;
 use wire::ethernet::{EtherType, MacAddress};
 
@@ -58,8 +58,11 @@ pub(super) struct World {
     pub(super) mood: Mood,
     pub(super) below: VecDeque<(VolumeId, Request)>,
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
-    pub(super) controls: Agreement<Control>,
-    pub(super) reservations: Agreement<Reservation>,
+    pub(super) controls: Replicas<Control>,
+    pub(super) reservations: Replicas<Reservation>,
+    pub(super) in_force: InForce,
+    /// Reservations that are in force while something that they forbid is below.
+    draining: Vec<(u32, u64)>,
     pub(super) stores: bool,
     pub(super) stored: Vec<String>,
 }
@@ -139,8 +142,10 @@ impl World {
             mood: Mood::Honest,
             below: VecDeque::new(),
             sent: Vec::new(),
-            controls: Agreement::new(ShardId(0), 1),
-            reservations: Agreement::new(ShardId(0), 1),
+            controls: Replicas::new(ShardId(0), 1),
+            reservations: Replicas::new(ShardId(0), 1),
+            in_force: InForce::default(),
+            draining: Vec::new(),
             stores: true,
             stored: Vec::new(),
         }
@@ -164,7 +169,7 @@ impl World {
         });
         self.controls.add(id.0, Control::default());
         self.reservations.add(export.volume.0, Reservation::default());
-        let added = self.target.add_export(id, export, Control::default(), &Reservation::default());
+        let added = self.target.add_export(id, export, Control::default());
         assert_eq!(added, Ok(()));
     }
 
@@ -177,6 +182,7 @@ impl World {
             memory: &mut self.memory,
             pool: &mut self.pool,
             below: &mut self.requests,
+            reservations: &self.in_force,
             shared: &mut (),
         };
         act(&mut self.target, &mut ctx)
@@ -284,16 +290,29 @@ impl World {
         self.with_target(|target, ctx| target.handle_completion(completion, ctx));
     }
 
-    /// Has asks agreed on, stored and installed.
+    /// Whether nothing is below that the reservation of a volume forbids.
+    fn is_clear(&self, volume: VolumeId) -> bool {
+        let of_volume = self.below.iter().filter(|(other, _)| *other == volume);
+        of_volume.into_iter().all(|(_, Request { ticket, operation })| {
+            let access = match operation.changes_data() {
+                true => reservation::Access::Write,
+                false => reservation::Access::Read,
+            };
+            let who = self.target.registrant(*ticket);
+            who.is_none() || self.in_force.allows(volume, who, access)
+        })
+    }
+
+    /// Has changes agreed on, stored and installed.
     fn agree(&mut self) {
         let (mut controls, mut reservations) = (Outbox::default(), Outbox::default());
         while let Some(ask) = self.target.poll_ask() {
             match ask {
                 Ask::Control { export, number, change } => {
-                    self.controls.ask(export.0, number, change, &mut controls);
+                    self.controls.propose(export.0, number, change, &mut controls);
                 }
                 Ask::Reservation { volume, number, change } => {
-                    self.reservations.ask(volume.0, number, change, &mut reservations);
+                    self.reservations.propose(volume.0, number, change, &mut reservations);
                 }
             }
         }
@@ -309,11 +328,14 @@ impl World {
                 self.stored.push(value.to_string());
                 self.reservations.handle_stored(key, version, self.stores, &mut reservations);
             } else if let Some((key, version, value)) = reservations.install.pop() {
-                self.with_target(|target, ctx| {
-                    target.install_reservation(VolumeId(key), version, &value, ctx);
-                });
-            } else if let Some((volume, version)) = self.target.poll_drained() {
-                self.reservations.installed(volume.0, version, &mut reservations);
+                self.with_target(Target::take_loans);
+                self.in_force.set(VolumeId(key), value);
+                self.draining.push((key, version));
+            } else if let Some(at) =
+                (0..self.draining.len()).find(|at| self.is_clear(VolumeId(self.draining[*at].0)))
+            {
+                let (key, version) = self.draining.remove(at);
+                self.reservations.installed(key, version, &mut reservations);
             } else {
                 break;
             }
@@ -349,7 +371,7 @@ impl World {
 
 /// A list of stations, as a reservation.
 pub(super) fn by_mac(stations: &[[u8; 6]]) -> Reservation {
-    let id = |mac: &[u8; 6]| reservation::InitiatorId::new(reservation::Scheme::Mac, mac);
-    let change = reservation::Change::ForceList { list: stations.iter().map(id).collect() };
-    volume::Agreed::judge(&Reservation::default(), &change).0.unwrap_or_default()
+    let list = stations.iter().copied().map(Registrant::Mac).collect();
+    let change = reservation::Change::ForceList { list };
+    Reservation::default().apply(&change).0.unwrap_or_default()
 }

@@ -95,6 +95,7 @@ impl Connection {
         let namespace = namespace.ok_or_else(|| io::without_namespace(command))?;
         let work = io::judge(command, namespace)?;
         let volume = namespace.volume;
+        self.check_reservation(volume, work.access(), ctx.reservations)?;
         match work {
             Work::Read(_) => self.start_read(command, volume, work, data, ctx),
             _ if work.payload() == Payload::None => {
@@ -215,6 +216,9 @@ impl Connection {
     ) -> Result<bool, Status> {
         let volumes: Vec<VolumeId> =
             ctx.shared.namespaces(queue.handle).map(|namespace| namespace.volume).collect();
+        for volume in &volumes {
+            self.check_reservation(*volume, Work::Flush.access(), ctx.reservations)?;
+        }
         if volumes.is_empty() {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
@@ -398,6 +402,7 @@ impl Connection {
     fn deliver(&mut self, reply: Reply, room: u32, ctx: &mut Context<'_>) {
         if let Some(queue) = reply.queue {
             self.queue = Some(queue);
+            self.registrant = ctx.shared.registrant(queue.handle);
             self.sq_head = 0;
         }
         let fits = reply.data.len() <= room;

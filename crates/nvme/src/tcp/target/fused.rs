@@ -7,6 +7,7 @@
 //! Spec: NVMe base, "Fused Operations"; NVM command set, "Compare and Write".
 
 use block::{Buffer, Operation};
+use reservation::Access;
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
@@ -85,6 +86,7 @@ impl Connection {
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         let extent = io::judge_fused_first(command, namespace)?;
+        self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
         let in_capsule = check_place(command, data)?;
         let phase = (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32;
         let Some((expected, replacement)) = self.pair_memory(extent.length.0 as u32, phase, ctx)
@@ -118,7 +120,9 @@ impl Connection {
         ctx: &Context<'_>,
     ) -> Result<(block::VolumeId, block::Extent), Status> {
         let namespace = self.namespace_again(first, ctx)?;
-        Ok((namespace.volume, io::judge_fused_first(&first.command, namespace)?))
+        let extent = io::judge_fused_first(&first.command, namespace)?;
+        self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
+        Ok((namespace.volume, extent))
     }
 
     fn take_second(

@@ -200,7 +200,9 @@ impl Connection {
             return Ok((VolumeId::default(), None));
         }
         let namespace = self.namespace_again(judged, ctx)?;
-        Ok((namespace.volume, Some(io::judge(&judged.command, namespace)?)))
+        let work = io::judge(&judged.command, namespace)?;
+        self.check_reservation(namespace.volume, work.access(), ctx.reservations)?;
+        Ok((namespace.volume, Some(work)))
     }
 
     /// Asks for all data of the command in `slot`: the grant.

@@ -39,6 +39,7 @@ use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits
 use contract::{
     ConnectionId, Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext,
 };
+use reservation::{Access, InForce, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
@@ -107,6 +108,8 @@ pub struct Connection {
     phase: Phase,
     digests: Digests,
     queue: Option<QueueView>,
+    /// The host, once it is connected.
+    registrant: Option<Registrant>,
     /// SQHD: where the head of the submission queue is.
     sq_head: u16,
     fused: Fused,
@@ -176,6 +179,7 @@ impl Connection {
             phase: Phase::Handshake,
             digests: Digests::NONE,
             queue: None,
+            registrant: None,
             sq_head: 0,
             fused: Fused::None,
             stream: Stream::Header,
@@ -228,6 +232,12 @@ impl Connection {
     #[must_use]
     pub fn queue(&self) -> Option<&QueueView> {
         self.queue.as_ref()
+    }
+
+    /// The host as reservations know it, once it is connected.
+    #[must_use]
+    pub fn registrant(&self) -> Option<Registrant> {
+        self.registrant
     }
 
     /// The digests in use.
@@ -339,6 +349,20 @@ impl Connection {
     fn arm(&mut self, moment: Instant) {
         if self.wake.is_none_or(|wake| moment < wake) {
             self.wake = Some(moment);
+        }
+    }
+
+    /// Whether a reservation lets the host do this with a volume now.
+    #[inline]
+    fn check_reservation(
+        &self,
+        volume: VolumeId,
+        access: Access,
+        reservations: &InForce,
+    ) -> Result<(), Status> {
+        match reservations.allows(volume, self.registrant, access) {
+            true => Ok(()),
+            false => Err(Status::RESERVATION_CONFLICT.with_dnr()),
         }
     }
 

@@ -10,6 +10,7 @@ mod handshake;
 mod hostile;
 mod identity;
 mod memory;
+mod reservations;
 mod transfer;
 mod unread;
 mod world;

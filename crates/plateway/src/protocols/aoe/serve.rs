@@ -1,9 +1,8 @@
 //! AoE targets on the shards: a volume at a shelf.slot, with what initiators had set there before.
 //!
 //! A target is taken away and added anew where its links or its volume change; hosts, buffers and
-//! size change in place. Its config string and mask, and its volume's reservation, are loaded from
-//! the state directory when it is added (`run/stored`); the shards have them from then on, and tell
-//! what is to be stored.
+//! size change in place. Its config string and mask are loaded from the state directory when it is
+//! added (`run/store`); the shards have them from then on, and tell what is to be stored.
 
 use std::path::PathBuf;
 
@@ -13,7 +12,6 @@ use block::ByteCount;
 use contract::Intake;
 use shard::{AoeExport, ExportKey, Order, StoreKey};
 use uuid::Uuid;
-use volume::Reservation;
 use wire::aoe::{Address, sectors_for_mtu};
 
 use super::config::TargetConfig;
@@ -44,14 +42,13 @@ impl Exported for TargetConfig {
     fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError> {
         let (id, export) = (ExportId(number), self.export(running)?);
         // What initiators set is in force where it was shown before, and stays.
-        let (mut control, mut reservation) = (Control::default(), Reservation::default());
+        let mut control = Control::default();
         if is_new {
-            let (control_at, reservation_at) = self.places(running)?;
-            (control, reservation) = (control_at.load()?, reservation_at.load()?);
-            running.store().put(StoreKey::AoeControl(id), control_at);
-            running.store().put(StoreKey::Reservation(export.volume), reservation_at);
+            let place = self.place(running)?;
+            control = place.load()?;
+            running.store().put(StoreKey::AoeControl(id), place);
         }
-        let export = Box::new(AoeExport { id, export, control, reservation });
+        let export = Box::new(AoeExport { id, export, control });
         let what = format!("export {} as aoe {}", self.volume, self.address);
         running.order(&what, || Order::SetExport(shard::Export::Aoe(export.clone())))
     }
@@ -60,13 +57,6 @@ impl Exported for TargetConfig {
         let what = format!("remove export {} as aoe {}", self.volume, self.address);
         running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))?;
         running.store().forget(StoreKey::AoeControl(ExportId(number)));
-        let mut others = running.exports().filter(|open| open.number != number);
-        let is_of_volume = |other: &Self| other.volume == self.volume;
-        if !others.any(|open| open.config.as_aoe().is_some_and(is_of_volume)) {
-            // With the last target of a volume its reservation is nothing that could change.
-            let volume = running.volume_facts(&self.volume)?.id;
-            running.store().forget(StoreKey::Reservation(volume));
-        }
         Ok(())
     }
 }
@@ -96,20 +86,17 @@ impl TargetConfig {
         })
     }
 
-    /// Where its values are stored: the config string and mask, the same on whatever links, and the
-    /// volume's reservation.
-    fn places(&self, running: &Running) -> Result<(Place, Place), RunError> {
+    /// Where its config string and mask are stored, the same on whatever links.
+    fn place(&self, running: &Running) -> Result<Place, RunError> {
         let (volume, address) = (&self.volume, self.address);
-        let (control, reservation) = files(running.volume_facts(volume)?.uuid, address);
         let what = format!("config string and MAC mask of volume {volume} at {address}");
-        let control = running.place(volume, control, what);
-        Ok((control, running.place(volume, reservation, format!("reservation of volume {volume}"))))
+        Ok(running.place(volume, file(running.volume_facts(volume)?.uuid, address), what))
     }
 }
 
-/// The files of a target, and of its volume, in the state directory.
-fn files(uuid: Uuid, address: Address) -> (PathBuf, PathBuf) {
-    (format!("aoe/{uuid}-{address}").into(), format!("reservations/{uuid}").into())
+/// The file of a target in the state directory.
+fn file(uuid: Uuid, address: Address) -> PathBuf {
+    format!("aoe/{uuid}-{address}").into()
 }
 
 /// Requests, spread over the shards by their source and address.
@@ -141,12 +128,8 @@ mod tests {
 
     #[test]
     fn the_files_of_another_address_or_volume_are_others() {
-        let file = |uuid: u8, slot| files(Uuid::from_bytes([uuid; 16]), Address::new(7, slot));
-        let (control, reservation) = file(7, 0);
-        assert_ne!(control, file(7, 1).0);
-        assert_ne!(control, file(8, 0).0);
-        // A reservation holds for all targets of a volume.
-        assert_eq!(reservation, file(7, 1).1);
-        assert_ne!(reservation, file(8, 0).1);
+        let file = |uuid: u8, slot| file(Uuid::from_bytes([uuid; 16]), Address::new(7, slot));
+        assert_ne!(file(7, 0), file(7, 1));
+        assert_ne!(file(7, 0), file(8, 0));
     }
 }

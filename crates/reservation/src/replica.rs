@@ -1,9 +1,10 @@
-//! Agreement: a small value that all shards hold a copy of, that one of them changes, and that survives a restart. Reservations are one; the config
-//! string and MAC mask of an AoE export are another.
+//! Primary copy: a small value that all shards hold a copy of, that one of them changes, and that
+//! survives a restart. Reservations are one; what initiators may change of an export may be
+//! another.
 //!
 //! ```text
-//!   asker              owner of the key                  program        every shard (asker and owner too)
-//!     |--- Ask ---------->|  judges the change               |               |
+//!  proposer            owner of the key                  program        every shard (proposer and owner too)
+//!     |--- Propose ------>|  applies the change              |               |
 //!     |                   |--- store ----------------------->|               |
 //!     |                   |<-- handle_stored ----------------|               |
 //!     |                   |--- Install ------------------------------------->|  takes the copy over, and answers once
@@ -16,35 +17,36 @@
 //! nothing is answered at once, with the value that stands. A change that cannot be stored is not made. Whoever changes two keys at once gets no promise about
 //! their order. Mailboxes are first in, first out, which this relies on.
 //!
-//! In: asks, messages, what the program stored. Out: an [`Outbox`], which the caller empties. Not here: what a value means ([`Agreed`]).
+//! In: proposals, messages, what the program stored. Out: an [`Outbox`], which the caller empties.
+//! Not here: what a value means ([`Value`]).
 
 use core::fmt;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::ShardId;
 
-/// Asks for one key that wait at its owner; who comes later is told that it is busy.
-pub const ASKS_MAX: usize = 64;
+/// Proposals for one key that wait at its owner; who comes later is told that it is busy.
+pub const PROPOSALS_MAX: usize = 64;
 
-/// A value that shards agree on.
-pub trait Agreed: Clone + fmt::Debug {
-    /// What may be asked of it.
+/// A value that shards have copies of.
+pub trait Value: Clone + fmt::Debug {
+    /// What may be proposed.
     type Change: Clone + fmt::Debug;
-    /// What the asker is told.
+    /// What the proposer is told.
     type Answer: Clone + fmt::Debug;
 
-    /// Judges a change: the value that follows, or `None` if this one stays, and the answer.
-    fn judge(&self, change: &Self::Change) -> (Option<Self>, Self::Answer);
+    /// Applies a change: the value that follows, or `None` if this one stays, and the answer.
+    fn apply(&self, change: &Self::Change) -> (Option<Self>, Self::Answer);
 }
 
-/// An answer to an ask.
+/// An answer to a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<A, V> {
-    /// It was judged: the answer, and the value that stands now.
-    Judged(A, V),
+    /// It was decided: the answer, and the value that stands now.
+    Decided(A, V),
     /// The change could not be stored, and was not made.
     NotStored,
-    /// Too many asks wait.
+    /// Too many proposals wait.
     Busy,
     /// There is no such key any more.
     Gone,
@@ -52,12 +54,12 @@ pub enum Answer<A, V> {
 
 /// What shards write to each other.
 #[derive(Clone, Debug)]
-pub enum Message<V: Agreed> {
+pub enum Message<V: Value> {
     /// To the owner: a change.
-    Ask {
+    Propose {
         /// Of which value.
         key: u32,
-        /// The asker's own number of it.
+        /// The proposer's own number of it.
         number: u64,
         /// What.
         change: V::Change,
@@ -78,38 +80,47 @@ pub enum Message<V: Agreed> {
         /// Of the change.
         version: u64,
     },
-    /// To the asker.
+    /// To the proposer.
     Answer {
-        /// The number of the ask.
+        /// The number of the proposal.
         number: u64,
         /// The answer.
         answer: Answer<V::Answer, V>,
     },
 }
 
-/// What an agreement wants done. Whoever calls it empties it.
+/// What replicas want done. Whoever calls it empties it.
 #[derive(Debug)]
-pub struct Outbox<V: Agreed> {
+pub struct Outbox<V: Value> {
     /// Messages for other shards.
     pub messages: Vec<(ShardId, Message<V>)>,
-    /// Values to store, on the owner: key, version, value. Answered by [`Agreement::handle_stored`].
+    /// Values to store, on the owner: key, version, value. Answered by [`Replicas::handle_stored`].
     pub store: Vec<(u32, u64, V)>,
-    /// Values that are in force on this shard from now on: key, version, value. Answered by [`Agreement::installed`] once nothing is below that
-    /// they forbid.
+    /// Values that are in force on this shard from now on: key, version, value. Answered by
+    /// [`Replicas::installed`] once nothing is below that they forbid.
     pub install: Vec<(u32, u64, V)>,
-    /// Answers to asks of this shard, by number.
+    /// Answers to proposals of this shard, by number.
     pub answers: Vec<(u64, Answer<V::Answer, V>)>,
 }
 
-impl<V: Agreed> Default for Outbox<V> {
+impl<V: Value> Default for Outbox<V> {
     fn default() -> Self {
         Outbox { messages: Vec::new(), store: Vec::new(), install: Vec::new(), answers: Vec::new() }
     }
 }
 
-/// A shard's part of the agreement on the values of one kind.
+impl<V: Value> Outbox<V> {
+    /// Whether nothing is wanted.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let Outbox { messages, store, install, answers } = self;
+        messages.is_empty() && store.is_empty() && install.is_empty() && answers.is_empty()
+    }
+}
+
+/// A shard's part of the values of one kind: those that it owns.
 #[derive(Debug)]
-pub struct Agreement<V: Agreed> {
+pub struct Replicas<V: Value> {
     shard: ShardId,
     shards: u16,
     /// The values that this shard owns.
@@ -117,15 +128,15 @@ pub struct Agreement<V: Agreed> {
 }
 
 #[derive(Debug)]
-struct Owned<V: Agreed> {
+struct Owned<V: Value> {
     value: V,
     version: u64,
     running: Option<Running<V>>,
-    waiting: VecDeque<Ask<V>>,
+    waiting: VecDeque<Proposal<V>>,
 }
 
 #[derive(Debug)]
-struct Ask<V: Agreed> {
+struct Proposal<V: Value> {
     from: ShardId,
     number: u64,
     change: V::Change,
@@ -133,7 +144,7 @@ struct Ask<V: Agreed> {
 
 /// The change that is being made.
 #[derive(Debug)]
-struct Running<V: Agreed> {
+struct Running<V: Value> {
     from: ShardId,
     number: u64,
     answer: V::Answer,
@@ -147,10 +158,10 @@ pub fn owner(key: u32, shards: u16) -> ShardId {
     ShardId((key % u32::from(shards.max(1))) as u16)
 }
 
-impl<V: Agreed> Agreement<V> {
+impl<V: Value> Replicas<V> {
     /// No values yet.
-    pub fn new(shard: ShardId, shards: u16) -> Agreement<V> {
-        Agreement { shard, shards, owned: BTreeMap::new() }
+    pub fn new(shard: ShardId, shards: u16) -> Replicas<V> {
+        Replicas { shard, shards, owned: BTreeMap::new() }
     }
 
     /// A value is there, as it was stored or new; every shard is told, and only the owner keeps it.
@@ -165,7 +176,7 @@ impl<V: Agreed> Agreement<V> {
     pub fn remove(&mut self, key: u32, out: &mut Outbox<V>) {
         let Some(owned) = self.owned.remove(&key) else { return };
         let running = owned.running.map(|running| (running.from, running.number));
-        let waiting = owned.waiting.into_iter().map(|ask| (ask.from, ask.number));
+        let waiting = owned.waiting.into_iter().map(|proposal| (proposal.from, proposal.number));
         for (from, number) in running.into_iter().chain(waiting) {
             self.answer(from, number, Answer::Gone, out);
         }
@@ -176,10 +187,10 @@ impl<V: Agreed> Agreement<V> {
         self.owned.get(&key).map(|owned| &owned.value)
     }
 
-    /// Asks for a change; answered under `number` in the outbox of this shard.
-    pub fn ask(&mut self, key: u32, number: u64, change: V::Change, out: &mut Outbox<V>) {
+    /// Proposes a change; answered under `number` in the outbox of this shard.
+    pub fn propose(&mut self, key: u32, number: u64, change: V::Change, out: &mut Outbox<V>) {
         let to = owner(key, self.shards);
-        self.send(to, Message::Ask { key, number, change }, out);
+        self.send(to, Message::Propose { key, number, change }, out);
     }
 
     /// The program stored what it was given, or could not.
@@ -214,14 +225,14 @@ impl<V: Agreed> Agreement<V> {
     /// A message from another shard (or from this one).
     pub fn handle_message(&mut self, from: ShardId, message: Message<V>, out: &mut Outbox<V>) {
         match message {
-            Message::Ask { key, number, change } => {
+            Message::Propose { key, number, change } => {
                 let Some(owned) = self.owned.get_mut(&key) else {
                     return self.answer(from, number, Answer::Gone, out);
                 };
-                if owned.waiting.len() >= ASKS_MAX {
+                if owned.waiting.len() >= PROPOSALS_MAX {
                     return self.answer(from, number, Answer::Busy, out);
                 }
-                owned.waiting.push_back(Ask { from, number, change });
+                owned.waiting.push_back(Proposal { from, number, change });
                 self.go_on(key, out);
             }
             Message::Install { key, version, value } => out.install.push((key, version, value)),
@@ -236,7 +247,7 @@ impl<V: Agreed> Agreement<V> {
                 if *left == 0 {
                     let Running { from, number, answer, next, .. } =
                         owned.running.take().expect("it was there");
-                    self.answer(from, number, Answer::Judged(answer, next), out);
+                    self.answer(from, number, Answer::Decided(answer, next), out);
                     self.go_on(key, out);
                 }
             }
@@ -251,14 +262,14 @@ impl<V: Agreed> Agreement<V> {
             if owned.running.is_some() {
                 return;
             }
-            let Some(Ask { from, number, change }) = owned.waiting.pop_front() else { return };
-            match owned.value.judge(&change) {
+            let Some(Proposal { from, number, change }) = owned.waiting.pop_front() else { return };
+            match owned.value.apply(&change) {
                 (Some(next), answer) => {
                     out.store.push((key, owned.version + 1, next.clone()));
                     owned.running = Some(Running { from, number, answer, next, left: None });
                 }
                 (None, answer) => {
-                    let answer = Answer::Judged(answer, owned.value.clone());
+                    let answer = Answer::Decided(answer, owned.value.clone());
                     self.answer(from, number, answer, out);
                 }
             }
@@ -293,32 +304,32 @@ mod tests {
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct Growing(u32);
 
-    impl Agreed for Growing {
+    impl Value for Growing {
         type Change = u32;
         type Answer = bool;
 
-        fn judge(&self, change: &u32) -> (Option<Growing>, bool) {
+        fn apply(&self, change: &u32) -> (Option<Growing>, bool) {
             ((*change > self.0).then_some(Growing(*change)), *change >= self.0)
         }
     }
 
     struct World {
-        shards: Vec<(Agreement<Growing>, Outbox<Growing>)>,
+        shards: Vec<(Replicas<Growing>, Outbox<Growing>)>,
     }
 
     impl World {
         fn new(count: u16) -> World {
             let shard = |number| {
-                let mut agreement = Agreement::new(ShardId(number), count);
-                agreement.add(7, Growing(0));
-                (agreement, Outbox::default())
+                let mut replicas = Replicas::new(ShardId(number), count);
+                replicas.add(7, Growing(0));
+                (replicas, Outbox::default())
             };
             World { shards: (0..count).map(shard).collect() }
         }
 
         fn ask(&mut self, shard: usize, number: u64, change: u32) {
-            let (agreement, out) = &mut self.shards[shard];
-            agreement.ask(7, number, change, out);
+            let (replicas, out) = &mut self.shards[shard];
+            replicas.propose(7, number, change, out);
             self.carry();
         }
 
@@ -334,28 +345,28 @@ mod tests {
                     return;
                 }
                 for (from, to, message) in mail {
-                    let (agreement, out) = &mut self.shards[to.index()];
-                    agreement.handle_message(from, message, out);
+                    let (replicas, out) = &mut self.shards[to.index()];
+                    replicas.handle_message(from, message, out);
                 }
             }
         }
 
-        fn owner(&mut self) -> &mut (Agreement<Growing>, Outbox<Growing>) {
+        fn owner(&mut self) -> &mut (Replicas<Growing>, Outbox<Growing>) {
             let owner = owner(7, self.shards.len() as u16);
             &mut self.shards[owner.index()]
         }
 
         fn stored(&mut self, well: bool) {
-            let (agreement, out) = self.owner();
+            let (replicas, out) = self.owner();
             let (key, version, _) = out.store.remove(0);
-            agreement.handle_stored(key, version, well, out);
+            replicas.handle_stored(key, version, well, out);
             self.carry();
         }
 
         fn installed(&mut self, shard: usize) {
-            let (agreement, out) = &mut self.shards[shard];
+            let (replicas, out) = &mut self.shards[shard];
             let (key, version, _) = out.install.remove(0);
-            agreement.installed(key, version, out);
+            replicas.installed(key, version, out);
             self.carry();
         }
 
@@ -375,7 +386,7 @@ mod tests {
             assert_eq!(world.shards[shard].1.install[0], (7, 1, Growing(5)));
             world.installed(shard);
         }
-        assert_eq!(world.answers(2), [(41, Answer::Judged(true, Growing(5)))]);
+        assert_eq!(world.answers(2), [(41, Answer::Decided(true, Growing(5)))]);
         assert_eq!(world.owner().0.value(7), Some(&Growing(5)));
     }
 
@@ -389,9 +400,9 @@ mod tests {
         world.stored(true);
         world.installed(0);
         world.installed(1);
-        assert_eq!(world.answers(0), [(1, Answer::Judged(true, Growing(5)))]);
+        assert_eq!(world.answers(0), [(1, Answer::Decided(true, Growing(5)))]);
         // The second was judged by what the first left, and changed nothing.
-        assert_eq!(world.answers(1), [(2, Answer::Judged(false, Growing(5)))]);
+        assert_eq!(world.answers(1), [(2, Answer::Decided(false, Growing(5)))]);
         assert_eq!(world.owner().1.store, [(7, 2, Growing(6))]);
     }
 
@@ -404,7 +415,7 @@ mod tests {
         assert_eq!(world.answers(0), [(1, Answer::NotStored)]);
         world.stored(true);
         world.installed(0);
-        assert_eq!(world.answers(0), [(2, Answer::Judged(true, Growing(3)))]);
+        assert_eq!(world.answers(0), [(2, Answer::Decided(true, Growing(3)))]);
     }
 
     #[test]
@@ -412,22 +423,22 @@ mod tests {
         let mut world = World::new(1);
         world.ask(0, 1, 5);
         world.ask(0, 2, 6);
-        let (agreement, out) = world.owner();
-        agreement.remove(7, out);
-        agreement.handle_stored(7, 1, true, out);
+        let (replicas, out) = world.owner();
+        replicas.remove(7, out);
+        replicas.handle_stored(7, 1, true, out);
         assert_eq!(world.answers(0), [(1, Answer::Gone), (2, Answer::Gone)]);
         world.ask(0, 3, 7);
         assert_eq!(world.answers(0), [(3, Answer::Gone)]);
     }
 
     #[test]
-    fn asks_that_wait_are_bounded() {
+    fn proposals_that_wait_are_bounded() {
         let mut world = World::new(1);
         for number in 0..100 {
             world.ask(0, number, number as u32 + 1);
         }
         let busy = world.answers(0);
-        assert_eq!(busy.len(), 100 - 1 - ASKS_MAX);
+        assert_eq!(busy.len(), 100 - 1 - PROPOSALS_MAX);
         assert!(busy.iter().all(|(_, answer)| *answer == Answer::Busy));
     }
 }

@@ -1,61 +1,26 @@
-//! Reservations: who may use a volume at present. One state for all protocols, so that an initiator that comes by one wire is refused what was
-//! reserved by another.
+//! The reservation of a volume. One state for all protocols, so that an initiator that comes by one
+//! wire is refused what was reserved by another.
 //!
-//! The model is that of SPC-4 and NVMe: *registrants*, and at most one *hold* of one of six kinds. The reserve list of AoE is the kind in
-//! which all registrants hold exclusive access; being on the list is being registered. Initiators are opaque here: a scheme and bytes that their protocol
-//! gives. Which commands count as reading or writing is the protocol's to say.
+//! The model is that of SPC-4 and NVMe: *registrants*, and at most one *hold* of one of six kinds.
+//! The reserve list of AoE is the kind in which all registrants hold exclusive access; being on the
+//! list is being registered. Which commands count as reading or writing is the protocol's to say.
 //!
-//! A reservation is [agreed](crate::agreement) on by all shards and stored as a line of text ([`Display`](core::fmt::Display),
-//! [`FromStr`](core::str::FromStr)). It is no lease: it stands until it is released, across restarts. Spec: AoEr11,
-//! "Reserve / Release command"; SPC-4, 5.13.
+//! A reservation is a [replica](crate::replica) on all shards and stored as a line of text
+//! ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)). It is no lease: it stands
+//! until it is released, across restarts. Spec: AoEr11, "Reserve / Release command"; SPC-4, 5.13.
 
 use core::fmt;
 use core::str::FromStr;
 
-use crate::agreement::Agreed;
+use crate::replica::Value;
 
-/// How an initiator is named.
+/// An initiator as its protocol names it: the only place here that knows protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scheme {
-    /// By its MAC address, 6 bytes.
-    Mac,
-    /// By its iSCSI name, ISID and the target's portal group.
-    IscsiNexus,
-    /// By its NVMe host identifier, 16 bytes.
-    NvmeHost,
-}
-
-impl Scheme {
-    const ALL: [(Scheme, &'static str); 3] =
-        [(Scheme::Mac, "mac"), (Scheme::IscsiNexus, "iscsi"), (Scheme::NvmeHost, "nvme")];
-
-    fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-}
-
-/// An initiator, opaque but for its scheme.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InitiatorId {
-    scheme: Scheme,
-    bytes: Box<[u8]>,
-}
-
-impl InitiatorId {
-    /// The initiator that its protocol names so.
-    pub fn new(scheme: Scheme, bytes: &[u8]) -> InitiatorId {
-        InitiatorId { scheme, bytes: bytes.into() }
-    }
-
-    /// How it is named.
-    pub fn scheme(&self) -> Scheme {
-        self.scheme
-    }
-
-    /// Its name.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
+pub enum Registrant {
+    /// A station, by its MAC address.
+    Mac([u8; 6]),
+    /// An NVMe host, by its host identifier.
+    NvmeHost([u8; 16]),
 }
 
 /// What a hold lets whom do.
@@ -85,7 +50,8 @@ impl Kind {
         (Kind::ExclusiveAccessAll, "exclusive-access-all"),
     ];
 
-    fn name(self) -> &'static str {
+    /// What it is called in text.
+    pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
@@ -105,9 +71,9 @@ pub struct Reservation {
     /// Counts up with every change (PRGENERATION, GEN).
     generation: u64,
     /// Who is registered, with their keys; in the order in which they came.
-    registrants: Vec<(InitiatorId, u64)>,
+    registrants: Vec<(Registrant, u64)>,
     /// The hold; its holder is a registrant, and is named where one alone holds.
-    held: Option<(Kind, Option<InitiatorId>)>,
+    held: Option<(Kind, Option<Registrant>)>,
 }
 
 /// A change of a reservation.
@@ -116,14 +82,14 @@ pub enum Change {
     /// Let these, and nobody else, use the volume; none of them releases it. Refused if others hold it.
     SetList {
         /// Who asks.
-        by: InitiatorId,
+        by: Registrant,
         /// Whom to list.
-        list: Vec<InitiatorId>,
+        list: Vec<Registrant>,
     },
     /// The same, whoever holds it.
     ForceList {
         /// Whom to list.
-        list: Vec<InitiatorId>,
+        list: Vec<Registrant>,
     },
 }
 
@@ -148,21 +114,33 @@ impl Reservation {
         self.generation
     }
 
+    /// What it lets whom do, if it is held.
+    pub fn kind(&self) -> Option<Kind> {
+        self.held.map(|(kind, _)| kind)
+    }
+
     /// Who is registered.
-    pub fn registrants(&self) -> impl Iterator<Item = &InitiatorId> {
-        self.registrants.iter().map(|(id, _)| id)
+    pub fn registrants(&self) -> impl Iterator<Item = Registrant> {
+        self.registrants.iter().map(|(id, _)| *id)
+    }
+
+    /// Who holds it: one registrant, or all.
+    pub fn holders(&self) -> impl Iterator<Item = Registrant> {
+        let (is_held, one) = (self.held.is_some(), self.held.and_then(|(_, holder)| holder));
+        let all = self.registrants().filter(move |_| is_held && one.is_none());
+        one.into_iter().chain(all)
     }
 
     /// Whether it is registered.
-    pub fn is_registered(&self, scheme: Scheme, bytes: &[u8]) -> bool {
-        self.registrants().any(|id| id.scheme == scheme && *id.bytes == *bytes)
+    pub fn is_registered(&self, who: Registrant) -> bool {
+        self.registrants().any(|id| id == who)
     }
 
     /// The rule for a stranger, and for everybody else: whether the initiator may do this now.
-    pub fn allows(&self, scheme: Scheme, bytes: &[u8], access: Access) -> bool {
-        let Some((kind, holder)) = &self.held else { return true };
-        let registered = || self.is_registered(scheme, bytes);
-        let holds = || holder.as_ref().is_some_and(|id| id.scheme == scheme && *id.bytes == *bytes);
+    pub fn allows(&self, who: Option<Registrant>, access: Access) -> bool {
+        let Some((kind, holder)) = self.held else { return true };
+        let registered = || who.is_some_and(|who| self.is_registered(who));
+        let holds = || who.is_some() && who == holder;
         let reads = access == Access::Read;
         match kind {
             Kind::WriteExclusive => reads || holds(),
@@ -173,11 +151,11 @@ impl Reservation {
     }
 
     /// What it is after a list was set, or `None` if it is that already.
-    fn listed(&self, list: &[InitiatorId]) -> Option<Reservation> {
-        let mut registrants: Vec<(InitiatorId, u64)> = Vec::with_capacity(list.len());
+    pub(crate) fn listed(&self, list: &[Registrant]) -> Option<Reservation> {
+        let mut registrants: Vec<(Registrant, u64)> = Vec::with_capacity(list.len());
         for id in list {
             if registrants.iter().all(|(other, _)| other != id) {
-                registrants.push((id.clone(), 0));
+                registrants.push((*id, 0));
             }
         }
         let held = (!registrants.is_empty()).then_some((Kind::ExclusiveAccessAll, None));
@@ -188,17 +166,17 @@ impl Reservation {
     }
 }
 
-impl Agreed for Reservation {
+impl Value for Reservation {
     type Change = Change;
     type Answer = Verdict;
 
-    fn judge(&self, change: &Change) -> (Option<Reservation>, Verdict) {
+    fn apply(&self, change: &Change) -> (Option<Reservation>, Verdict) {
         match change {
             Change::ForceList { list } => (self.listed(list), Verdict::Done),
             Change::SetList { by, list } => {
                 let next = self.listed(list);
                 // Who asks again after its answer was lost is answered as before.
-                if next.is_none() || self.is_free() || self.is_registered(by.scheme, &by.bytes) {
+                if next.is_none() || self.is_free() || self.is_registered(*by) {
                     (next, Verdict::Done)
                 } else {
                     (None, Verdict::Conflict)
@@ -208,12 +186,19 @@ impl Agreed for Reservation {
     }
 }
 
-impl fmt::Display for InitiatorId {
+impl fmt::Display for Registrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.scheme.name())?;
-        self.bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let (scheme, bytes) = match self {
+            Registrant::Mac(mac) => (MAC, &mac[..]),
+            Registrant::NvmeHost(id) => (NVME_HOST, &id[..]),
+        };
+        write!(f, "{scheme}:")?;
+        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
+
+const MAC: &str = "mac";
+const NVME_HOST: &str = "nvme";
 
 /// Why a text is not a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,21 +217,32 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-impl FromStr for InitiatorId {
+impl FromStr for Registrant {
     type Err = TextError;
 
-    fn from_str(text: &str) -> Result<InitiatorId, TextError> {
+    fn from_str(text: &str) -> Result<Registrant, TextError> {
         let wrong =
             || TextError { expected: "an initiator like mac:020000000001", seen: text.to_owned() };
-        let (name, digits) = text.split_once(':').ok_or_else(wrong)?;
-        let scheme = Scheme::ALL.iter().find(|(_, known)| *known == name).ok_or_else(wrong)?.0;
-        if digits.len() % 2 != 0 || digits.is_empty() || !digits.is_ascii() {
-            return Err(wrong());
-        }
-        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| wrong());
-        let bytes = (0..digits.len()).step_by(2).map(byte).collect::<Result<Vec<u8>, _>>()?;
-        Ok(InitiatorId::new(scheme, &bytes))
+        let (scheme, digits) = text.split_once(':').ok_or_else(wrong)?;
+        let known = match scheme {
+            MAC => bytes(digits).map(Registrant::Mac),
+            NVME_HOST => bytes(digits).map(Registrant::NvmeHost),
+            _ => None,
+        };
+        known.ok_or_else(wrong)
     }
+}
+
+/// So many bytes, in hexadecimal.
+fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    if digits.len() != 2 * N || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// `generation 3 held exclusive-access-all by all: mac:020000000001=0 mac:020000000002=0`
@@ -308,8 +304,10 @@ impl FromStr for Reservation {
 mod tests {
     use super::*;
 
-    fn mac(last: u8) -> InitiatorId {
-        InitiatorId::new(Scheme::Mac, &[2, 0, 0, 0, 0, last])
+    const HOST: Registrant = Registrant::NvmeHost([7; 16]);
+
+    fn mac(last: u8) -> Registrant {
+        Registrant::Mac([2, 0, 0, 0, 0, last])
     }
 
     fn set(by: u8, list: &[u8]) -> Change {
@@ -321,14 +319,13 @@ mod tests {
     }
 
     fn after(state: &Reservation, change: Change, verdict: Verdict) -> Reservation {
-        let (next, seen) = state.judge(&change);
+        let (next, seen) = state.apply(&change);
         assert_eq!(seen, verdict, "{change:?}");
         next.unwrap_or_else(|| state.clone())
     }
 
     fn may(state: &Reservation, who: u8) -> (bool, bool) {
-        let id = mac(who);
-        let allows = |access| state.allows(id.scheme, &id.bytes, access);
+        let allows = |access| state.allows(Some(mac(who)), access);
         (allows(Access::Read), allows(Access::Write))
     }
 
@@ -341,7 +338,7 @@ mod tests {
         let same = after(&one, set(2, &[2]), Verdict::Conflict);
         assert_eq!(same, one);
         let both = after(&one, set(1, &[1, 2, 1]), Verdict::Done);
-        assert_eq!(both.registrants().cloned().collect::<Vec<_>>(), [mac(1), mac(2)]);
+        assert_eq!(both.registrants().collect::<Vec<_>>(), [mac(1), mac(2)]);
         let forced = after(&both, force(&[3]), Verdict::Done);
         assert_eq!((may(&forced, 1), may(&forced, 3)), ((false, false), (true, true)));
         let released = after(&forced, set(3, &[]), Verdict::Done);
@@ -362,7 +359,6 @@ mod tests {
 
     #[test]
     fn each_kind_lets_whom_it_says() {
-        let host = InitiatorId::new(Scheme::NvmeHost, &[7; 16]);
         let cases = [
             (Kind::WriteExclusive, true, [(true, true), (true, false), (true, false)]),
             (Kind::ExclusiveAccess, true, [(true, true), (false, false), (false, false)]),
@@ -374,28 +370,30 @@ mod tests {
         for (kind, one_holds, expected) in cases {
             let state = Reservation {
                 generation: 9,
-                registrants: vec![(host.clone(), 0xfeed), (mac(1), 1)],
-                held: Some((kind, one_holds.then(|| host.clone()))),
+                registrants: vec![(HOST, 0xfeed), (mac(1), 1)],
+                held: Some((kind, one_holds.then_some(HOST))),
             };
-            let allows = |access| state.allows(Scheme::NvmeHost, &[7; 16], access);
+            let allows = |access| state.allows(Some(HOST), access);
             let holder = (allows(Access::Read), allows(Access::Write));
             assert_eq!([holder, may(&state, 1), may(&state, 2)], expected, "{kind:?}");
+            assert_eq!(state.allows(None, Access::Read), expected[2].0, "nobody is a stranger");
+            let holders: Vec<Registrant> = state.holders().collect();
+            assert_eq!(holders, if one_holds { vec![HOST] } else { vec![HOST, mac(1)] });
             assert_eq!(state.to_string().parse(), Ok(state));
         }
     }
 
     #[test]
     fn a_reservation_of_another_protocol_is_taken_by_force_alone() {
-        let host = InitiatorId::new(Scheme::NvmeHost, &[7; 16]);
         let held = Reservation {
             generation: 1,
-            registrants: vec![(host.clone(), 5)],
-            held: Some((Kind::WriteExclusive, Some(host))),
+            registrants: vec![(HOST, 5)],
+            held: Some((Kind::WriteExclusive, Some(HOST))),
         };
         assert_eq!(may(&held, 1), (true, false));
         after(&held, set(1, &[1]), Verdict::Conflict);
         let forced = after(&held, force(&[1]), Verdict::Done);
-        assert!(!forced.allows(Scheme::NvmeHost, &[7; 16], Access::Read));
+        assert!(!forced.allows(Some(HOST), Access::Read));
     }
 
     #[test]
@@ -414,7 +412,8 @@ mod tests {
             "generation 1 held exclusive-access-all by mac:1:",
             "generation 1 free: mac:020000000001",
             "generation 1 free: mac:0200000000é=0",
-            "generation 1 free: bus:02=0",
+            "generation 1 free: bus:020000000001=0",
+            "generation 1 free: mac:02=0",
         ] {
             assert!(bad.parse::<Reservation>().is_err(), "{bad}");
         }

@@ -1,0 +1,15 @@
+//! Reservations: who may use a volume at present, whatever protocol it comes by.
+//!
+//! What lives here: the [reservation](state) of a volume and what it allows whom; the
+//! [table](in_force) that a shard asks for every command; and the way in which all shards hold a
+//! [copy](replica) of a small value that one of them changes, which config strings and masks take,
+//! too. What does not: commands of protocols, who waits and who is answered (the shard), files.
+//! Read [`state`] first.
+
+pub mod in_force;
+pub mod replica;
+pub mod state;
+
+pub use in_force::InForce;
+pub use replica::{Replicas, Value};
+pub use state::{Access, Change, Kind, Registrant, Reservation, TextError, Verdict};

@@ -1,0 +1,213 @@
+//! Reservations: who may use which volume at present, whatever serves it.
+//!
+//! A volume has its reservation from the order that adds it, as it was stored. A change is
+//! [proposed](reservation::replica) by a protocol in a host's name, or ordered; proposals leave as
+//! mail for the volume's owner, the value goes to the control thread to be stored ([`News::Store`],
+//! [`Mail::Stored`]), then to all shards, and then whoever proposed it is answered.
+//!
+//! Protocols are handed what is in force with every call, and ask it for each command when it
+//! comes, and again when one that waited for data, memory or another starts. So a command that is
+//! not below is of no concern when a reservation is installed; of those that are below, each is
+//! awaited whose protocol names somebody who may not have it any more. Nothing is asked or counted
+//! for a command of a volume that nobody holds.
+
+use block::{Instant, Memory, ShardId, Slot, Table, Ticket, VolumeId};
+use contract::Effect;
+use reservation::replica::{self, Outbox};
+use reservation::{Access, Change, InForce, Registrant, Replicas, Reservation, Verdict};
+
+use super::Shard;
+use crate::machine;
+use crate::mail::{Answer, Mail, News};
+use crate::protocols::{StoreKey, StoredValue};
+
+/// A shard's part of the reservations of all volumes.
+#[derive(Debug)]
+pub(super) struct Reservations {
+    /// What the owner of each volume decides on.
+    replicas: Replicas<Reservation>,
+    outbox: Outbox<Reservation>,
+    pub(super) in_force: InForce,
+    /// Installed while something that they forbid was below: volume and version.
+    draining: Vec<(VolumeId, u64)>,
+    /// Whose proposals are under way.
+    proposers: Table<Proposer>,
+}
+
+/// Who proposed a change, and by which number of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Proposer {
+    /// A protocol, in a host's name.
+    Protocol(u64),
+    /// An order.
+    Order(u64),
+}
+
+impl Reservations {
+    pub(super) fn new(shard: ShardId, shards: u16) -> Reservations {
+        Reservations {
+            replicas: Replicas::new(shard, shards),
+            outbox: Outbox::default(),
+            in_force: InForce::default(),
+            draining: Vec::new(),
+            proposers: Table::new(),
+        }
+    }
+
+    /// A volume is there, with what was stored of it.
+    pub(super) fn add(&mut self, volume: VolumeId, stored: Reservation) {
+        self.in_force.set(volume, stored.clone());
+        self.replicas.add(volume.0, stored);
+    }
+
+    /// A volume is gone.
+    pub(super) fn remove(&mut self, volume: VolumeId) {
+        self.in_force.set(volume, Reservation::default());
+        self.replicas.remove(volume.0, &mut self.outbox);
+        self.draining.retain(|(other, _)| *other != volume);
+    }
+
+    /// Proposes a change; its answer finds the proposer.
+    pub(super) fn propose(&mut self, volume: VolumeId, by: Proposer, change: Change) {
+        let Slot { index, generation } = self.proposers.insert(by);
+        let number = u64::from(generation) << 32 | u64::from(index);
+        self.replicas.propose(volume.0, number, change, &mut self.outbox);
+    }
+
+    /// Frees a volume, if this shard decides about it. Returns whether it does: then the order is
+    /// answered later.
+    pub(super) fn clear(&mut self, volume: VolumeId, order: u64) -> bool {
+        let decides = self.replicas.value(volume.0).is_some();
+        if decides {
+            let nobody = Change::ForceList { list: Vec::new() };
+            self.propose(volume, Proposer::Order(order), nobody);
+        }
+        decides
+    }
+
+    pub(super) fn handle_mail(&mut self, from: ShardId, message: replica::Message<Reservation>) {
+        self.replicas.handle_message(from, message, &mut self.outbox);
+    }
+
+    pub(super) fn handle_stored(&mut self, volume: VolumeId, version: u64, stored: bool) {
+        self.replicas.handle_stored(volume.0, version, stored, &mut self.outbox);
+    }
+
+    /// What is in force, of volumes that are held.
+    pub(super) fn report(&self) -> Vec<(VolumeId, Reservation)> {
+        self.in_force.iter().map(|(volume, held)| (volume, held.clone())).collect()
+    }
+
+    /// Whether something is to be carried.
+    #[inline]
+    pub(super) fn needs_settle(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+}
+
+impl Shard {
+    /// The control thread stored a value, or could not.
+    pub(super) fn handle_stored(&mut self, key: StoreKey, version: u64, stored: bool) {
+        match key {
+            StoreKey::Reservation(volume) => {
+                self.reservations.handle_stored(volume, version, stored);
+            }
+            key => {
+                self.frames.touched = true;
+                self.protocols.handle_stored(key, version, stored);
+            }
+        }
+    }
+
+    /// Carries proposals, messages, values and answers, until nothing follows from it but that
+    /// something is awaited.
+    #[inline]
+    pub(super) fn settle_reservations(&mut self, now: Instant, memory: &mut dyn Memory) {
+        if !self.reservations.draining.is_empty() {
+            self.drain_reservations();
+        }
+        while self.reservations.needs_settle() {
+            self.carry_reservations(now, memory);
+        }
+    }
+
+    #[cold]
+    fn carry_reservations(&mut self, now: Instant, memory: &mut dyn Memory) {
+        let Outbox { messages, store, install, answers } =
+            core::mem::take(&mut self.reservations.outbox);
+        let mail = |(to, message)| Effect::Mail { to, mail: Mail::Reservation(message) };
+        self.effects.extend(messages.into_iter().map(mail));
+        for (volume, version, value) in store {
+            let key = StoreKey::Reservation(VolumeId(volume));
+            self.tell(News::Store { key, version, value: StoredValue::Reservation(value) });
+        }
+        for (volume, version, value) in install {
+            // What was read before is told before.
+            self.with_protocols(now, memory, |protocols, context| {
+                protocols.handle_reservation(context);
+            });
+            self.reservations.in_force.set(VolumeId(volume), value);
+            self.reservations.draining.push((VolumeId(volume), version));
+        }
+        for (number, answer) in answers {
+            let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
+            match self.reservations.proposers.remove(slot) {
+                Some(Proposer::Protocol(number)) => {
+                    self.with_protocols(now, memory, |protocols, _| {
+                        protocols.handle_reservation_answer(number, answer);
+                    });
+                }
+                Some(Proposer::Order(number)) => self.answer(number, order_answer(answer)),
+                None => unreachable!("a proposal is answered once"),
+            }
+        }
+        self.drain_reservations();
+    }
+
+    /// Tells owners that a reservation is in force here, once nothing is below that it forbids.
+    fn drain_reservations(&mut self) {
+        for (volume, version) in core::mem::take(&mut self.reservations.draining) {
+            let is_clear = self.is_clear(volume);
+            let Reservations { replicas, outbox, draining, .. } = &mut self.reservations;
+            match is_clear {
+                true => replicas.installed(volume.0, version, outbox),
+                false => draining.push((volume, version)),
+            }
+        }
+    }
+
+    /// Whether all that is outstanding of a volume is what its reservation allows.
+    fn is_clear(&self, volume: VolumeId) -> bool {
+        self.volumes.outstanding(volume).all(|(ticket, changes_data)| {
+            let access = if changes_data { Access::Write } else { Access::Read };
+            let who = self.registrant(ticket);
+            // What the process itself does is nobody's.
+            who.is_none() || self.reservations.in_force.allows(volume, who, access)
+        })
+    }
+
+    /// In whose name a volume was asked.
+    fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
+        let Ticket { machine, generation, .. } = ticket;
+        match machine::kind(machine) {
+            machine::SESSION => {
+                let place = self.places.get(Slot { index: machine.0, generation })?;
+                place.session.registrant()
+            }
+            machine::TARGET => self.protocols.registrant(ticket),
+            _ => None,
+        }
+    }
+}
+
+/// What an order is answered that asked for a change.
+fn order_answer(answer: replica::Answer<Verdict, Reservation>) -> Answer {
+    let why = match answer {
+        replica::Answer::Decided(Verdict::Done, _) => return Answer::Done,
+        replica::Answer::Decided(Verdict::Conflict, _) => "others hold it",
+        replica::Answer::NotStored => "the change could not be stored, and was not made",
+        replica::Answer::Busy => "too many changes of it wait",
+        replica::Answer::Gone => "the volume is gone",
+    };
+    Answer::Refused(why.to_owned())
+}
