@@ -248,7 +248,7 @@ fn a_stored_reservation_holds_from_the_start() {
     let export = crate::Export::new(ADDRESS, &[LINK], block::VolumeId(0), size);
     let control = "config 61 mask".parse().unwrap();
     world.target.add_export(EXPORT, export.clone(), control).unwrap();
-    world.in_force.set(export.volume, by_mac(&[A]));
+    world.shard.reservations.set(export.volume, by_mac(&[A]));
     world.run();
     world.sent.clear();
     assert_eq!(world.answer(&read(B, 1, 0, 1))[14..16], [0x1c, 6]);

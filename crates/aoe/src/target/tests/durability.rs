@@ -85,7 +85,7 @@ fn no_memory_is_held_for_durability() {
     world.answer_below(1, Outcome::Done);
     world.answer_below(0, Outcome::Done);
     assert!(is_flush(&world, 0));
-    assert_eq!(world.pool.used(), 0);
+    assert_eq!(world.shard.pool.used(), 0);
     // The write that waits for its flush, which is no command.
     assert_eq!(world.target.in_flight(), 1);
 }

@@ -243,7 +243,7 @@ fn commands_beyond_the_buffer_count_are_dropped_and_later_ones_are_not() {
 #[test]
 fn a_window_of_full_frames_fits_the_smallest_pool() {
     let mut world = World::new();
-    world.pool = block::Pool::new(block::limits::POOL_PAGES_MIN);
+    world.shard.pool = block::Pool::new(block::limits::POOL_PAGES_MIN);
     world.mood = Mood::Slow;
     for tag in 0..32u32 {
         world.come(&read(A, tag, u64::from(tag) * 13 % 900, 17));
@@ -257,7 +257,7 @@ fn a_window_of_full_frames_fits_the_smallest_pool() {
 #[test]
 fn a_command_that_finds_no_memory_is_dropped() {
     let mut world = World::with(9000, |export| export.buffers = 64);
-    world.pool = block::Pool::new(8);
+    world.shard.pool = block::Pool::new(8);
     world.mood = Mood::Slow;
     for tag in 0..20 {
         world.come(&write(A, tag, u64::from(tag) * 17, 1, 17));
@@ -318,7 +318,7 @@ fn many_frames_of_a_turn_are_each_answered() {
 fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     let mut world = World::new();
     let disk: Vec<u8> = (0..SECTORS * 512).map(|at| (at / 512) as u8).collect();
-    world.memory.lends = vec![disk];
+    world.shard.memory.lends = vec![disk];
     world.mood = Mood::Slow;
     for tag in 0..70 {
         world.come(&read(A, tag, u64::from(tag), 1));
@@ -332,7 +332,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     assert!(world.below.is_empty());
     assert_eq!(world.target.traffic(EXPORT).unwrap().reads, 70);
     // Behind a write in flight of the same source a read waits, and then asks.
-    world.requests.lands = false;
+    world.shard.below.lands = false;
     world.come(&write(A, 100, 5, 9, 1));
     world.come(&read(A, 101, 5, 1));
     world.come(&read(B, 102, 5, 1));
@@ -348,7 +348,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
 #[test]
 fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
     let mut world = World::new();
-    world.memory.lends = vec![vec![0; SECTORS as usize * 512]];
+    world.shard.memory.lends = vec![vec![0; SECTORS as usize * 512]];
     world.mood = Mood::Slow;
     world.come(&read(A, 1, 5, 2));
     world.come(&write(A, 2, 5, 9, 2));
@@ -369,6 +369,6 @@ fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
     world.come(&write(A, 2, 5, 9, 2));
     world.run();
     assert_eq!(tags(world.take()), [4]);
-    assert_eq!(world.memory.lends[0][6 * 512..7 * 512], [7; 512]);
+    assert_eq!(world.shard.memory.lends[0][6 * 512..7 * 512], [7; 512]);
     world.is_clean();
 }
