@@ -1,17 +1,20 @@
-//! One or two whole shards: hosts on up to four connections, disks that answer later and as they like, mail that takes its time, and
+//! One or two whole shards: hosts on up to four connections, disks that answer later and as they
+//! like, mail that takes its time, a station that reserves a volume over AoE and releases it, and
 //! orders of the control thread in the sequences that `apply` uses, all interleaved.
 //!
-//! Checked: hosts hear what they must (`plateway_fuzz::host`), each order is answered once by each shard, and after a drain no
-//! connection, request, page or letter is left.
+//! Checked: hosts hear what they must (`plateway_fuzz::host`), each order is answered once by each
+//! shard, nothing of a host is below, nor comes, once it was answered that a station has reserved
+//! the volume, and after a drain no connection, request, page or letter is left.
 #![no_main]
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use block::limits::POOL_PAGES_MIN;
-use block::{Instant, Request, ShardId, VolumeId};
+use block::{ByteCount, Instant, Operation, Request, ShardId, VolumeId};
 use contract::{
-    Cache, ConnectionId, DiskFacts, DiskId, Effect, Event, ListenerId, Loss, Machine, Receive,
+    Cache, ConnectionId, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, ListenerId,
+    Loss, Machine, Receive,
 };
 use libfuzzer_sys::fuzz_target;
 use nvme::subsystem::{Hosts, Subsystem};
@@ -19,12 +22,21 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{self, Pattern, WISHES, Wish};
 use plateway_fuzz::host::{Host, SIZE, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::target::{endpoint, namespace};
-use shard::{Answer, Export, ExportKey, Mail, Order, Protocol, Settings, Shard};
+use reservation::{Change, Registrant, Reservation, Value};
+use shard::{Answer, AoeExport, Export, ExportKey, Mail, News, Order, Protocol, Settings, Shard};
 use testkit::Pages;
 use testkit::pipe::{Pipe, Shown};
 use volume::{Layout, Member};
+use wire::aoe::Address;
+use wire::ethernet::MacAddress;
 
 const LINKS: usize = 4;
+/// Where the station finds volume 1.
+const LINK: LinkId = LinkId(1);
+const ADDRESS: Address = Address { shelf: 7, slot: 1 };
+const AOE: aoe::ExportId = aoe::ExportId(1);
+const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
+const STATION: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const PAUSES: [u64; 6] = [1, 100, 1_000, 2_500, 6_000, 61_000];
 
 struct Node {
@@ -52,6 +64,9 @@ enum Step {
     /// Export these of the namespaces 1 and 2.
     Export(bool, bool, u64),
     Unexport,
+    /// Show volume 1 to stations, or no more.
+    Station(bool),
+    Clear(u32),
     Complete,
     AddListener,
     RemoveListener,
@@ -72,6 +87,13 @@ struct Play {
     /// Whether volume 1 or 2 is there, as the steps that were queued leave it.
     there: [bool; 2],
     controller: Option<u16>,
+    /// The station's changes that are not answered, and the tag of the last.
+    changes: BTreeSet<u32>,
+    tag: u32,
+    /// Whether a volume is freed by the order under way, which may fail.
+    clears: bool,
+    /// Whether volume 1 is surely reserved by the station.
+    fenced: bool,
     tampered: bool,
     lease: bool,
     drained: bool,
@@ -119,6 +141,18 @@ fn facts(disk: u32) -> DiskFacts {
     }
 }
 
+/// The reservation that a volume comes with: sometimes the station's.
+fn stored(number: u64) -> Reservation {
+    let list = (number % 4 == 3).then_some(Registrant::Mac(STATION.0));
+    let change = Change::ForceList { list: list.into_iter().collect() };
+    Reservation::default().apply(&change).0.unwrap_or_default()
+}
+
+/// Whether a request reads or changes volume 1.
+fn is_data(disk: DiskId, request: &Request) -> bool {
+    disk == DiskId(1) && !matches!(request.operation, Operation::Flush)
+}
+
 impl Play {
     fn new(way: u8) -> Play {
         let shards = 1 + u16::from(way & 1);
@@ -139,14 +173,22 @@ impl Play {
             number: 0,
             there: [true; 2],
             controller: None,
+            changes: BTreeSet::new(),
+            tag: 0,
+            clears: false,
+            fenced: false,
             tampered: false,
             lease: way & 4 != 0,
             drained: false,
         };
+        for shard in 0..play.nodes.len() {
+            let facts = LinkFacts { mac: OWN.0, mtu: 1500, vlan: None, ring_frames: 64 };
+            play.tell(shard, Event::LinkUp { link: LINK, facts });
+        }
         play.steps.push_back(Step::AddListener);
         play.steps.extend([1, 2, 3].map(Step::AddDisk));
         play.steps.extend([1, 2].map(Step::AddVolume));
-        play.steps.extend([Step::Export(true, true, SIZE), Step::Complete]);
+        play.steps.extend([Step::Export(true, true, SIZE), Step::Station(true), Step::Complete]);
         // Most inputs begin with all of it done; some find out what hosts see meanwhile.
         if way & 8 == 0 {
             while !play.steps.is_empty() || !play.missing.is_empty() {
@@ -200,7 +242,42 @@ impl Play {
                     self.tampered = true;
                 }
             }
+            28 | 29 => self.reserve(what & 1 == 0, choices),
             _ => drop(self.go_on()),
+        }
+    }
+
+    /// The station reserves volume 1, or releases it, whoever has it.
+    fn reserve(&mut self, takes: bool, choices: &mut Choices<'_>) {
+        let shard = choices.below(self.nodes.len());
+        self.tag += 1;
+        let list = if takes { &STATION.0[..] } else { &[] };
+        let body = [&[2, u8::from(takes)], list].concat();
+        let message = testkit::aoe::request(ADDRESS, 3, self.tag, &body);
+        let bytes = testkit::aoe::frame(OWN, STATION, None, &message);
+        let taken = |play: &Play| play.nodes[shard].shard.report().aoe.counters.changes;
+        let before = taken(self);
+        let Node { shard: machine, memory } = &mut self.nodes[shard];
+        machine.handle_frame(self.now, InFrame { link: LINK, tag: None, bytes: &bytes }, memory);
+        if taken(self) > before {
+            self.changes.insert(self.tag);
+            self.fenced = false;
+        }
+        self.settle(shard);
+    }
+
+    fn is_clearing(&self) -> bool {
+        self.clears && !self.missing.is_empty()
+    }
+
+    /// A frame for the station: if all that it changed is answered, it knows whose volume 1 is.
+    fn heard(&mut self, bytes: &[u8]) {
+        let tag = u32::from_be_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
+        if bytes[19] == 3 && self.changes.remove(&tag) {
+            let is_held = bytes[14] & 0x04 == 0 && bytes[25] > 0;
+            self.fenced = is_held && self.changes.is_empty() && !self.is_clearing();
+            let below = self.held.iter().find(|(_, disk, request)| is_data(*disk, request));
+            assert!(!self.fenced || below.is_none(), "reserved, and below is {below:?}");
         }
     }
 
@@ -210,15 +287,13 @@ impl Play {
         let (one, two) = (self.there[0], self.there[1]);
         let volume = 1 + u32::from(what >> 7);
         let there = self.there[volume as usize - 1];
-        let steps: Vec<Step> = match what % 10 {
+        let steps: Vec<Step> = match what % 11 {
             0 | 1 if there => {
                 self.there[volume as usize - 1] = false;
                 let disks = if volume == 1 { vec![1] } else { vec![2, 3] };
-                let mut steps = vec![
-                    Step::Export(self.there[0], self.there[1], SIZE),
-                    Step::Hold(volume),
-                    Step::Forget(volume),
-                ];
+                let mut steps = vec![Step::Export(self.there[0], self.there[1], SIZE)];
+                steps.extend((volume == 1).then_some(Step::Station(false)));
+                steps.extend([Step::Hold(volume), Step::Forget(volume)]);
                 steps.extend(disks.into_iter().map(Step::RemoveDisk));
                 steps
             }
@@ -228,6 +303,7 @@ impl Play {
                 let mut steps: Vec<Step> = disks.into_iter().map(Step::AddDisk).collect();
                 steps.push(Step::AddVolume(volume));
                 steps.push(Step::Export(self.there[0], self.there[1], SIZE));
+                steps.extend((volume == 1).then_some(Step::Station(true)));
                 steps
             }
             3 if there => vec![Step::Export(one, two, SIZE / 2), Step::Resize(volume, true)],
@@ -236,6 +312,7 @@ impl Play {
             6 => vec![Step::Export(one, two, SIZE)],
             7 => vec![Step::RemoveListener, Step::AddListener],
             8 if one => vec![Step::RenewDisk(1)],
+            9 => vec![Step::Clear(volume)],
             _ => vec![Step::Report],
         };
         self.steps.extend(steps);
@@ -248,6 +325,8 @@ impl Play {
         }
         let Some(step) = self.steps.pop_front() else { return };
         self.number += 1;
+        self.clears = matches!(step, Step::Clear(_));
+        self.fenced &= !matches!(step, Step::Clear(1) | Step::Forget(1));
         for shard in 0..self.nodes.len() {
             let order = match step {
                 Step::AddDisk(disk) => Order::AddDisk { disk: DiskId(disk), facts: facts(disk) },
@@ -258,7 +337,7 @@ impl Play {
                 Step::AddVolume(volume) => Order::AddVolume {
                     volume: VolumeId(volume),
                     layout: layout(volume, SIZE),
-                    reservation: Default::default(),
+                    reservation: stored(self.number),
                 },
                 Step::Resize(volume, half) => Order::ResizeVolume {
                     volume: VolumeId(volume),
@@ -276,6 +355,13 @@ impl Play {
                     Order::SetExport(Export::Nvme(Box::new(subsystem)))
                 }
                 Step::Unexport => Order::RemoveExport(ExportKey::Nvme(nqn(SUBSYSTEM))),
+                Step::Station(true) => {
+                    let export = aoe::Export::new(ADDRESS, &[LINK], VolumeId(1), ByteCount(SIZE));
+                    let export = AoeExport { id: AOE, export, control: Default::default() };
+                    Order::SetExport(Export::Aoe(Box::new(export)))
+                }
+                Step::Station(false) => Order::RemoveExport(ExportKey::Aoe(AOE)),
+                Step::Clear(volume) => Order::ClearReservation(VolumeId(volume)),
                 Step::Complete => Order::ConfigurationComplete,
                 Step::AddListener => {
                     Order::AddListener { listener: ListenerId(0), protocol: Protocol::NvmeTcp }
@@ -323,8 +409,11 @@ impl Play {
         node.shard.take_requests(&mut asks);
         for (disk, request) in asks {
             assert_eq!(request.ticket.shard.index(), shard, "whoever asks is told");
+            let is_fenced = self.fenced && is_data(disk, &request);
+            assert!(!is_fenced, "reserved, and below comes {request:?}");
             self.held.push((shard, disk, request));
         }
+        let mut left = Vec::new();
         while let Some(effect) = self.nodes[shard].shard.poll_effect() {
             match effect {
                 Effect::Send { connection, batch } => self.link(connection).pipe.send(batch),
@@ -333,7 +422,13 @@ impl Play {
                     self.link(connection).pipe.end(after_send);
                 }
                 Effect::Connect { .. } => panic!("nothing is imported"),
-                Effect::SendFrames { .. } => panic!("there are no links"),
+                Effect::SendFrames { token, mut batch } => {
+                    for (_, bytes) in batch.to_frames(&self.nodes[shard].memory) {
+                        self.heard(&bytes);
+                    }
+                    batch.frames.clear();
+                    left.push(Event::FramesSent { token, batch });
+                }
                 Effect::Mail { to, mail } if to == ShardId::CONTROL => self.answered(shard, mail),
                 Effect::Mail { to, mail } => {
                     assert_ne!(to.index(), shard, "a shard writes to itself");
@@ -341,6 +436,9 @@ impl Play {
                     self.mail.entry((from, to.index())).or_default().push_back(mail);
                 }
             }
+        }
+        for event in left {
+            self.tell(shard, event);
         }
         let timeout = self.nodes[shard].shard.poll_timeout();
         assert!(timeout != Some(Instant::ZERO), "something waits for a settle that just was");
@@ -354,11 +452,17 @@ impl Play {
         match mail {
             Mail::Answer { number, answer } => {
                 assert_eq!(number, self.number, "an answer to another order");
-                assert!(!matches!(*answer, Answer::Refused(_)), "{answer:?}");
+                let is_refused = matches!(*answer, Answer::Refused(_));
+                assert!(!is_refused || self.clears, "{answer:?}");
                 let at = self.missing.iter().position(|missing| *missing == shard);
                 self.missing.remove(at.expect("an order is answered once"));
             }
-            Mail::News(_) => {}
+            Mail::News(news) => {
+                if let News::Store { key, version, .. } = *news {
+                    let mail = Mail::Stored { key, version, stored: version % 5 != 4 };
+                    self.mail.entry((ShardId::CONTROL, shard)).or_default().push_back(mail);
+                }
+            }
             other => panic!("{other:?} for the control thread"),
         }
     }

@@ -12,8 +12,7 @@ use reservation::{TextError, Value};
 use wire::aoe::{CONFIG_MAX, ConfigCommand, Directive, DirectiveCommand, ErrorCode, MaskError};
 use wire::ethernet::MacAddress;
 
-/// Addresses that a mask may have: their list fits into a frame of MTU 1500.
-pub const MASK_MAX: usize = 128;
+use crate::limits::MASK_MAX;
 
 /// The config string and MAC mask of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

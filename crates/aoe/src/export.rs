@@ -10,16 +10,12 @@ use wire::ata::IdentifyDevice;
 use wire::ata::identify::SECTORS_48_MAX;
 use wire::ethernet::MacAddress;
 
+use crate::limits::BUFFERS_DEFAULT;
+
 /// Model of every export, in ASCII.
 pub const MODEL: &str = "Plateway";
 /// The firmware version in answers to queries: anything but what is known of others would do.
 pub const FIRMWARE: u16 = 0x5057;
-/// The fewest commands that an export may hold: Linux divides the number by two, and stalls at 0.
-pub const BUFFERS_MIN: u16 = 2;
-/// The usual number of commands that an export holds: Linux uses no more.
-pub const BUFFERS_DEFAULT: u16 = 64;
-/// The most commands that an export may hold: each one that is in flight is looked at when another comes.
-pub const BUFFERS_MAX: u16 = 1024;
 
 /// An export, named by whoever configured it; every shard knows it by the same number. Small numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -107,7 +107,7 @@ mod tests {
     use contract::filter::{is_sound, run};
 
     use super::*;
-    use crate::initiator::TAG_PARTITIONS_MAX;
+    use crate::limits::TAG_PARTITIONS_MAX;
 
     fn frame(flags: u8, source: u8, shelf: u16, slot: u8, tag: u32) -> Vec<u8> {
         let mut frame = vec![0; 60];

@@ -13,6 +13,7 @@ pub mod export;
 pub mod filter;
 mod head;
 pub mod initiator;
+pub mod limits;
 mod outbox;
 mod received;
 pub mod target;

@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 
 use contract::FrameBatch;
 
-/// Frames that are gathered while the driver does not take them; more are dropped.
-const FRAMES_MAX: usize = 8192;
+use crate::limits::{BATCHES_OUT_MAX, FRAMES_MAX};
+
 /// Bytes of a batch's head that are kept for the next one.
 const KEPT_MAX: usize = 256 << 10;
-/// Batches that may be out at once.
-const OUT_MAX: u32 = 8;
 
 /// The outbox of a machine.
 #[derive(Debug, Default)]
@@ -36,7 +34,7 @@ impl Outbox {
     /// The end of a turn: what was gathered is ready. Returns whether that was so: not if there was nothing, or too many batches are out.
     #[inline]
     pub(crate) fn hand_out(&mut self) -> bool {
-        if self.gathering.is_empty() || self.out >= OUT_MAX {
+        if self.gathering.is_empty() || self.out >= BATCHES_OUT_MAX {
             return false;
         }
         let next = self.spare.pop().unwrap_or_default();

@@ -2,7 +2,7 @@
 //! [`Completion`] comes up, and the bytes travel with them in a [`Buffer`] that has one owner.
 //!
 //! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time, tickets,
-//! slot tables, a seeded random source, CRC32C, and every bound of the data path (`limits`).
+//! slot tables, a seeded random source, CRC32C, and the bounds that hold for every protocol (`limits`).
 //! What deliberately does not: protocol names, I/O, threads, clocks, unsafe code. Read `request`
 //! first, then `buffer` and `memory`.
 

@@ -1,5 +1,6 @@
-//! Every bound of the data path, and how the bounds relate. A number here is either derived in the line
-//! above it or says where it comes from. Sizes in bytes, times as `Duration`, unless the name says otherwise.
+//! The bounds of the data path that hold for every protocol, and how they relate; those of a protocol
+//! stand in its own `limits.rs`. A number here is either derived in the line above it or says where it
+//! comes from. Sizes in bytes, times as `Duration`, unless the name says otherwise.
 
 use core::time::Duration;
 
@@ -9,40 +10,27 @@ use crate::buffer::PAGE_SIZE;
 pub const TRANSFER_MAX: u32 = 1 << 20;
 /// Pages of the largest transfer at the least favourable phase.
 pub const PAGES_PER_TRANSFER: u32 = TRANSFER_MAX / PAGE_SIZE + 1;
-/// Payload that a command may carry in its capsule: 8 KiB, which admin commands may always use (NVMe/TCP) and
-/// which covers 4 KiB and 8 KiB writes without a round trip.
-pub const CAPSULE_DATA_MAX: u32 = 8192;
-/// Commands that one queue may have outstanding (MQES + 1).
-pub const QUEUE_DEPTH_MAX: u32 = 1024;
-/// Commands that an admin queue may have outstanding.
-pub const ADMIN_QUEUE_DEPTH_MAX: u32 = 128;
-/// I/O queues of one controller.
-pub const IO_QUEUES_MAX: u16 = 128;
-/// Data of replies (identify data, logs) that a connection may have unsent before it takes another command that is answered
-/// with some: 64 KiB, which is 16 structures of Identify, more than any host asks for at once.
-pub const REPLY_DATA_MAX: u32 = 64 << 10;
 /// Ranges in one discard (dataset management).
 pub const DISCARD_RANGES_MAX: usize = 256;
-/// Namespaces of one subsystem, and so the largest NSID.
-pub const NAMESPACES_MAX: u32 = 1024;
 
 /// The smallest budget of a shard: 16 MiB.
 pub const POOL_PAGES_MIN: u32 = (16 << 20) / PAGE_SIZE;
 /// An account may hold 1/32 of the free pages: 8 MiB of 256 MiB, which is 64 transfers of 128 KiB; and 64 hogs
 /// leave a third of the pool free.
 pub const POOL_SHARE: u32 = 32;
-/// An eighth of the pool is left to in-capsule data.
-pub const POOL_CAPSULE_RESERVE: u32 = 8;
+/// An eighth of the pool is left to data that come with their command.
+pub const POOL_IMMEDIATE_RESERVE: u32 = 8;
 /// The default budget of the data path: 256 MiB.
 pub const MEMORY_DEFAULT: u64 = 256 << 20;
 
 /// Loans that are taken together: so many that their cache misses overlap, so few that what they touch stays in
 /// the first-level cache.
 pub const LOANS_TOGETHER: usize = 32;
-/// PDUs of one connection that are handled in a turn.
-pub const TURN_PDUS: u32 = 256;
 /// Bytes of one connection that are handled in a turn.
 pub const TURN_BYTES: u32 = 1 << 20;
+/// The small buffer of a receive: it holds a command with the data that come with it, or a payload
+/// that is not received directly, with headers and digests.
+pub const RECEIVE_BUFFER_SMALL: u32 = 24 << 10;
 /// The large buffer of a receive: what one receive can take at once.
 pub const RECEIVE_BUFFER: u32 = 512 << 10;
 /// Large receive buffers of a shard; a connection that finds none waits for one in line.
@@ -61,22 +49,10 @@ pub const CONNECTIONS_PER_HOST_MAX: u32 = 12_288;
 /// Shards of a process.
 pub const SHARDS_MAX: usize = 64;
 
-/// A connection must have introduced itself (ICReq, then Connect) by then.
-pub const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A PDU once begun must be complete by then.
-pub const PDU_COMPLETE: Duration = Duration::from_secs(30);
-/// Data asked for by R2T must have come by then.
-pub const DATA_AFTER_R2T: Duration = Duration::from_secs(30);
 /// A send that makes no progress for so long closes its connection.
 pub const SEND_PROGRESS: Duration = Duration::from_secs(30);
 /// The same for a connection that is closed because the server stops.
 pub const LAST_SEND_PROGRESS: Duration = Duration::from_secs(2);
-/// An initiator's I/O queue on which something is asked and nothing was heard for so long is asked for a sign of life, which takes no disk.
-pub const QUEUE_QUIET: Duration = Duration::from_secs(3);
-/// A queue that has not given its sign of life for so long after that is silent: its connection carries nothing any more.
-pub const QUEUE_SILENT: Duration = Duration::from_secs(3);
-/// A silence so soon after the last one doubles the patience with the next: a target that is slow for all is not helped by reconnects.
-pub const SILENCE_AGAIN: Duration = Duration::from_secs(60);
 /// A disk that has not answered for so long is slow, and shown as such.
 pub const DISK_SLOW: Duration = Duration::from_secs(5);
 /// A disk that has not answered for so long is stuck: its paths are failed.
@@ -87,19 +63,14 @@ pub const SHUTDOWN_DRAIN: Duration = Duration::from_secs(5);
 // How the bounds relate.
 const _: () = {
     assert!(TRANSFER_MAX.is_multiple_of(PAGE_SIZE));
-    // The smallest pool can grant one largest transfer beside the capsules' reserve, twice over.
-    assert!(POOL_PAGES_MIN - POOL_PAGES_MIN / POOL_CAPSULE_RESERVE >= 2 * PAGES_PER_TRANSFER);
-    // A capsule fits in what one receive can take, with its headers and digests, many times over.
-    assert!(RECEIVE_BUFFER >= 16 * (CAPSULE_DATA_MAX + 256));
+    // The smallest pool can grant one largest transfer beside the reserve of immediate data, twice over.
+    assert!(POOL_PAGES_MIN - POOL_PAGES_MIN / POOL_IMMEDIATE_RESERVE >= 2 * PAGES_PER_TRANSFER);
     // A turn's bytes let at least one largest transfer pass.
     assert!(TURN_BYTES >= TRANSFER_MAX);
-    // What is received directly would not have fitted a capsule.
-    assert!(DIRECT_RECEIVE_MIN > CAPSULE_DATA_MAX);
+    // What is not received directly fits a small buffer, with its headers.
+    assert!(RECEIVE_BUFFER_SMALL > DIRECT_RECEIVE_MIN + 4096);
     assert!(CONNECTIONS_PER_HOST_MAX <= CONNECTIONS_MAX);
     // Who does not read keeps no server from stopping in order.
     assert!(LAST_SEND_PROGRESS.as_secs() < SHUTDOWN_DRAIN.as_secs());
     assert!(DISK_SLOW.as_secs() < DISK_STUCK.as_secs());
-    assert!(HANDSHAKE.as_secs() <= PDU_COMPLETE.as_secs());
-    // A silent queue is noticed before its requests could be taken for those of a stuck disk.
-    assert!(QUEUE_QUIET.as_secs() + QUEUE_SILENT.as_secs() < DISK_STUCK.as_secs());
 };

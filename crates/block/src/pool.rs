@@ -6,22 +6,23 @@
 //!
 //! - *A grant is whole*: a transfer holds its whole buffer before its first byte is asked for, so nobody
 //!   holds memory while waiting for more of it.
-//! - *In-capsule data have a reserve of their own* ([`Class::Capsule`]): their bytes already wait in a socket, and they
+//! - *Immediate data* (in the capsule, in the frame) *have a reserve of their own* ([`Class::Immediate`]): their bytes already wait in a socket, and they
 //!   are freed by disk completions alone. Other transfers leave an eighth of the pool to them.
 //! - *A dynamic share* (Choudhury and Hahne, "Dynamic queue length thresholds", 1998): an account may hold at
-//!   most 1/[`SHARE`] of what is free, and always one transfer of [`TRANSFER_MAX`](crate::limits::TRANSFER_MAX) while the pool has it. So any number of peers that
-//!   never read leave room for the next one: n hogs leave 1/(1 + n/SHARE) of the pool free.
+//!   most 1/[`POOL_SHARE`] of what is free, and always one transfer of [`TRANSFER_MAX`](crate::limits::TRANSFER_MAX) while the pool has it. So any number of peers that
+//!   never read leave room for the next one: n hogs leave 1/(1 + n/POOL_SHARE) of the pool free.
 
 use crate::buffer::{Buffer, pages_for};
-use crate::limits::{POOL_CAPSULE_RESERVE, POOL_SHARE};
+use crate::limits::{POOL_IMMEDIATE_RESERVE, POOL_SHARE};
 use crate::memory::Memory;
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Data that came inside a command's capsule. May use the whole pool.
-    Capsule,
-    /// A read's data, or a write's that the peer sends when asked. Leaves the capsules' reserve alone.
+    /// Data that came with their command. May use the whole pool.
+    Immediate,
+    /// A read's data, or a write's that the peer sends when asked. Leaves the reserve of immediate data
+    /// alone.
     Transfer,
 }
 
@@ -47,9 +48,6 @@ pub struct Pool {
     refusals: u64,
 }
 
-/// The part of the free pages that one account may hold is 1/`SHARE`.
-pub const SHARE: u32 = POOL_SHARE;
-
 impl Pool {
     /// A pool of `total` pages.
     pub fn new(total: u32) -> Pool {
@@ -68,11 +66,11 @@ impl Pool {
         let pages = pages_for(length, phase);
         let free = self.total - self.used;
         let floor = match class {
-            Class::Capsule => 0,
-            Class::Transfer => self.total / POOL_CAPSULE_RESERVE,
+            Class::Immediate => 0,
+            Class::Transfer => self.total / POOL_IMMEDIATE_RESERVE,
         };
         let open = free.saturating_sub(floor);
-        let within_share = account.pages == 0 || account.pages + pages <= open / SHARE;
+        let within_share = account.pages == 0 || account.pages + pages <= open / POOL_SHARE;
         if pages > open || !within_share {
             self.refusals += 1;
             return None;
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_leave_the_capsules_their_reserve() {
+    fn transfers_leave_immediate_data_their_reserve() {
         let mut pool = Pool::new(POOL_PAGES_MIN);
         let mut taken = 0;
         for _ in 0..POOL_PAGES_MIN {
@@ -176,6 +174,6 @@ mod tests {
         }
         assert!(taken < POOL_PAGES_MIN);
         let mut account = Account::default();
-        assert!(pool.take(&mut account, Class::Capsule, 8192, 0).is_some());
+        assert!(pool.take(&mut account, Class::Immediate, 8192, 0).is_some());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Spec: NVMe base, "Controller Properties".
 
-use block::limits::QUEUE_DEPTH_MAX;
 use wire::nvme::fabrics::{Capabilities, Configuration, Version};
+
+use crate::limits::QUEUE_DEPTH_MAX;
 
 /// The version of the base specification that controllers follow. From 2.0 on hosts look at Identify CNS 08h, which is answered.
 pub const VERSION: Version = Version::V2_0;

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 
 use block::Instant;
-use block::limits::IO_QUEUES_MAX;
 use wire::nvme::command::NSID_ALL;
 use wire::nvme::feature::{
     AsyncEventMask, ErrorRecovery, FeatureCapabilities, FeatureId, NumberOfQueues, Select,
     Timestamp, VolatileWriteCache,
 };
 use wire::nvme::{Command, Status};
+
+use crate::limits::IO_QUEUES_MAX;
 
 /// What a feature command returns: DW0, and data for the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,9 +4,6 @@
 //! dataset management, write zeroes, verify, fused compare-and-write. Every answer is 4096 bytes. Errors: an unknown CNS is 0x002, an NSID that
 //! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so. Spec: NVMe base and NVM command set, "Identify command".
 
-use block::limits::{
-    CAPSULE_DATA_MAX, IO_QUEUES_MAX, NAMESPACES_MAX, QUEUE_DEPTH_MAX, TRANSFER_MAX,
-};
 use wire::nvme::command::NSID_ALL;
 use wire::nvme::identify::{
     ActiveNamespaces, Cns, CommandSet, DescriptorList, IDENTIFY_SIZE, IdentifyController,
@@ -16,15 +13,17 @@ use wire::nvme::identify::{
 use wire::nvme::{Command, Nqn, Status};
 
 use crate::controllers::Export;
-use crate::controllers::controller::{ASYNC_EVENT_REQUESTS_MAX, Controller, ERROR_ENTRIES_MAX};
+use crate::controllers::controller::Controller;
 use crate::controllers::keep_alive::GRANULARITY;
 use crate::fabrics::VERSION;
+use crate::limits::{
+    ASYNC_EVENT_REQUESTS_MAX, CAPSULE_DATA_MAX, ERROR_ENTRIES_MAX, MDTS, NAMESPACES_MAX,
+    QUEUE_DEPTH_MAX,
+};
 use crate::subsystem::{MODEL, Namespace, serial};
 
 /// CMIC bit 1: more than one controller.
 const CMIC_CONTROLLERS: u8 = 1 << 1;
-/// MDTS: 2^8 pages of 4 KiB.
-const MDTS: u8 = 8;
 /// OAES bit 8: namespace attribute notices.
 const OAES_NAMESPACES: u32 = 1 << 8;
 /// OAES bit 31: discovery log notices.
@@ -45,10 +44,6 @@ const SGLS: u32 = 1 | 1 << 20;
 const SHUTDOWN_US: u32 = 30_000_000;
 /// Abort commands at once, less one.
 const ACL: u8 = 3;
-
-const _: () = assert!(TRANSFER_MAX == 4096 << MDTS);
-const _: () = assert!(QUEUE_DEPTH_MAX <= u16::MAX as u32);
-const _: () = assert!(IO_QUEUES_MAX > 0);
 
 /// What Identify asks about.
 #[derive(Clone, Copy, Debug)]

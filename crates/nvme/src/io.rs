@@ -16,11 +16,8 @@ use reservation::Access;
 use wire::nvme::command::{DsmRange, Fuse, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
 
+use crate::limits::COMPARE_AND_WRITE_MAX;
 use crate::subsystem::Namespace;
-
-/// The most that a fused compare and write may concern, in bytes: what its atomicity is promised for. At least one
-/// block of every block size; ACWU says one block.
-pub const COMPARE_AND_WRITE_MAX: u32 = 4096;
 
 /// What a command asks of its namespace's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod fabrics;
 mod feature;
 mod identify;
 pub mod io;
+pub mod limits;
 mod log;
 pub mod message;
 pub mod status;

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::limits::{NAMESPACES_MAX, TRANSFER_MAX};
+use block::limits::TRANSFER_MAX;
 use wire::nvme::command::{AdminOpcode, IoOpcode, NSID_ALL};
 use wire::nvme::feature::FeatureId;
 use wire::nvme::identify::ascii_field;
@@ -17,9 +17,10 @@ use wire::nvme::log::{
 use wire::nvme::{Command, Status};
 
 use crate::controllers::ReplyData;
-use crate::controllers::controller::{Controller, ERROR_ENTRIES_MAX};
+use crate::controllers::controller::Controller;
 use crate::controllers::health::Traffic;
 use crate::feature;
+use crate::limits::{ERROR_ENTRIES_MAX, NAMESPACES_MAX};
 
 /// CDW14 bit 23: the offset is an index into the log's entries, which is not offered (LPA bit 5 of an entry's support).
 const OFFSET_TYPE: u32 = 1 << 23;

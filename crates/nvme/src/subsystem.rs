@@ -20,7 +20,7 @@ pub struct Subsystem {
     pub serial: [u8; 20],
     /// The hosts that may connect.
     pub hosts: Hosts,
-    /// Namespaces in ascending order of their NSIDs, which are 1 to [`block::limits::NAMESPACES_MAX`].
+    /// Namespaces in ascending order of their NSIDs, which are 1 to [`crate::limits::NAMESPACES_MAX`].
     pub namespaces: Vec<Namespace>,
 }
 
@@ -47,7 +47,7 @@ impl Hosts {
 /// A namespace: a volume under a number, with the facts that hosts are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// NSID, 1 to [`block::limits::NAMESPACES_MAX`].
+    /// NSID, 1 to [`crate::limits::NAMESPACES_MAX`].
     pub nsid: u32,
     /// The volume that holds the blocks.
     pub volume: VolumeId,

@@ -1,7 +1,7 @@
 //! Receive buffers: a shard's few large ones, small ones for when those are taken, and the line before them.
 //!
 //! One receive should take everything there is, so the buffers are large and few. A connection holds one only while bytes
-//! wait in it or a receive is posted. When the large ones are taken, small ones serve, which hold any capsule; when these
+//! wait in it or a receive is posted. When the large ones are taken, small ones serve, which hold any command with its data; when these
 //! are taken too, connections wait in line, and those that stall within a PDU have what they hold *stowed*: moved to
 //! memory of its exact size, much less than the kernel holds for the same socket.
 //!
@@ -12,13 +12,8 @@
 
 use std::collections::VecDeque;
 
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, RECEIVE_BUFFER};
+use block::limits::{RECEIVE_BUFFER, RECEIVE_BUFFER_SMALL};
 use block::table::Slot;
-
-/// A small buffer holds a capsule, or a payload that is not received directly, with headers and digests.
-pub(crate) const SMALL: u32 = 24 << 10;
-
-const _: () = assert!(SMALL > CAPSULE_DATA_MAX + 4096 && SMALL > DIRECT_RECEIVE_MIN + 4096);
 
 /// A receive buffer and what of it is filled.
 pub(crate) struct ReceiveBuffer {
@@ -130,7 +125,7 @@ impl ReceivePool {
     /// So many large buffers, and as many bytes of small ones, made when they are first taken.
     pub(crate) fn new(large: usize) -> ReceivePool {
         let large = large.max(1);
-        let small = large * (RECEIVE_BUFFER / SMALL) as usize;
+        let small = large * (RECEIVE_BUFFER / RECEIVE_BUFFER_SMALL) as usize;
         ReceivePool {
             large_free: Vec::new(),
             large_left: large,
@@ -145,8 +140,9 @@ impl ReceivePool {
     /// A buffer that holds at least `least` bytes.
     #[inline]
     pub(crate) fn take(&mut self, least: u32) -> Option<ReceiveBuffer> {
-        let buffer =
-            self.take_large().or_else(|| if least <= SMALL { self.take_small() } else { None })?;
+        let buffer = self
+            .take_large()
+            .or_else(|| if least <= RECEIVE_BUFFER_SMALL { self.take_small() } else { None })?;
         self.taken += 1;
         Some(buffer)
     }
@@ -173,7 +169,7 @@ impl ReceivePool {
 
     /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0: it holds too much.
     pub(crate) fn stow(&mut self, buffer: &mut ReceiveBuffer) -> u32 {
-        if buffer.is_stowed() || buffer.len() > SMALL {
+        if buffer.is_stowed() || buffer.len() > RECEIVE_BUFFER_SMALL {
             return 0;
         }
         let mut own = ReceiveBuffer::new(buffer.len(), Size::Own);
@@ -237,7 +233,7 @@ impl ReceivePool {
             return Some(buffer);
         }
         self.small_left = self.small_left.checked_sub(1)?;
-        Some(ReceiveBuffer::new(SMALL, Size::Small))
+        Some(ReceiveBuffer::new(RECEIVE_BUFFER_SMALL, Size::Small))
     }
 }
 
@@ -272,10 +268,10 @@ mod tests {
     fn when_the_large_ones_are_lent_small_ones_serve() {
         let mut pool = ReceivePool::new(1);
         let large = pool.take(1).unwrap();
-        assert_eq!(pool.take(1).unwrap().capacity(), SMALL);
-        assert!(pool.take(SMALL + 1).is_none());
+        assert_eq!(pool.take(1).unwrap().capacity(), RECEIVE_BUFFER_SMALL);
+        assert!(pool.take(RECEIVE_BUFFER_SMALL + 1).is_none());
         pool.give(large);
-        assert_eq!(pool.take(SMALL + 1).unwrap().capacity(), RECEIVE_BUFFER);
+        assert_eq!(pool.take(RECEIVE_BUFFER_SMALL + 1).unwrap().capacity(), RECEIVE_BUFFER);
     }
 
     #[test]
@@ -313,7 +309,7 @@ mod tests {
     fn more_than_a_small_buffer_is_not_stowed() {
         let mut pool = ReceivePool::new(1);
         let mut buffer = pool.take(1).unwrap();
-        filled(&mut buffer, &vec![7; SMALL as usize + 1]);
+        filled(&mut buffer, &vec![7; RECEIVE_BUFFER_SMALL as usize + 1]);
         assert_eq!(pool.stow(&mut buffer), 0);
         assert!(!buffer.is_stowed());
     }
@@ -324,9 +320,9 @@ mod tests {
         let large = pool.take(1).unwrap();
         let mut buffer = pool.take(1).unwrap();
         filled(&mut buffer, b"begun");
-        assert!(!pool.exchange(&mut buffer, SMALL + 1));
+        assert!(!pool.exchange(&mut buffer, RECEIVE_BUFFER_SMALL + 1));
         pool.give(large);
-        assert!(pool.exchange(&mut buffer, SMALL + 1));
+        assert!(pool.exchange(&mut buffer, RECEIVE_BUFFER_SMALL + 1));
         assert_eq!((buffer.capacity(), buffer.unconsumed()), (RECEIVE_BUFFER, &b"begun"[..]));
         assert_eq!(pool.taken(), 1);
     }

@@ -5,6 +5,9 @@
 //! turn, after the machines that serve hosts: what it asks takes the way of data, through gates and
 //! instruments, and no second path to the media exists. It tells by itself what it came to, and is
 //! dropped once it is over. A shard without one pays one comparison a turn.
+//!
+//! A client is no host: it works in the name of whoever runs the program. No reservation holds it
+//! off, and none waits for what it has below.
 
 use core::fmt::Debug;
 use std::collections::VecDeque;
@@ -120,6 +123,7 @@ impl InternalClients {
         had_answers || context.has_asked
     }
 
+    #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.all.iter().filter_map(|(_, client)| client.poll_timeout()).min()
     }

@@ -359,7 +359,10 @@ impl Imports {
     /// forgotten.
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        if self.needs_settle() {
+        if self.is_empty() {
+            return None;
+        }
+        if self.unsettled {
             return Some(Instant::ZERO);
         }
         self.all().filter_map(Import::poll_timeout).min()

@@ -238,7 +238,7 @@ impl Session {
     /// answers that were not given to the driver.
     pub(crate) fn unsent(&self) -> (u16, usize) {
         each!(self, machine => {
-            (machine.queue().map_or(1, |queue| queue.depth), machine.bytes_gathered())
+            (machine.entries(), machine.bytes_gathered())
         })
     }
 }
@@ -301,11 +301,14 @@ impl Protocols {
     }
 
     /// What is to be told to the protocols of another shard.
-    pub(crate) fn take_messages(&mut self) -> impl Iterator<Item = (ShardId, ProtocolMessage)> {
-        let aoe = self.aoe.outbox.messages.drain(..);
-        let nvme = core::iter::from_fn(|| self.nvme.poll_message());
-        aoe.map(|(to, message)| (to, ProtocolMessage::Aoe(message)))
-            .chain(nvme.map(|(to, message)| (to, ProtocolMessage::Nvme(message))))
+    #[inline]
+    pub(crate) fn poll_message(&mut self) -> Option<(ShardId, ProtocolMessage)> {
+        if let Some((to, message)) = self.nvme.poll_message() {
+            return Some((to, ProtocolMessage::Nvme(message)));
+        }
+        let messages = &mut self.aoe.outbox.messages;
+        let (to, message) = (!messages.is_empty()).then(|| messages.remove(0))?;
+        Some((to, ProtocolMessage::Aoe(message)))
     }
 
     /// What a session is to hear. It may be gone.
@@ -320,14 +323,13 @@ impl Protocols {
         self.aoe.target.poll_notice().map(|notice| notice.to_string())
     }
 
-    /// Values that are to be stored, and their versions; each is answered by
+    /// A value that is to be stored, and its version; answered by
     /// [`handle_stored`](Self::handle_stored).
-    pub(crate) fn take_stores(&mut self) -> Vec<(StoreKey, u64, StoredValue)> {
-        let aoe = core::mem::take(&mut self.aoe.outbox.store).into_iter();
-        let store = |(export, version, value)| {
-            (StoreKey::AoeControl(ExportId(export)), version, StoredValue::AoeControl(value))
-        };
-        aoe.map(store).collect()
+    #[inline]
+    pub(crate) fn poll_store(&mut self) -> Option<(StoreKey, u64, StoredValue)> {
+        let store = &mut self.aoe.outbox.store;
+        let (export, version, value) = (!store.is_empty()).then(|| store.remove(0))?;
+        Some((StoreKey::AoeControl(ExportId(export)), version, StoredValue::AoeControl(value)))
     }
 
     /// A value was stored, or could not be. Reservations are not the protocols'.
@@ -428,7 +430,7 @@ impl Protocols {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.nvme.poll_timeout().into_iter().chain(self.aoe.target.poll_timeout()).min()
+        Instant::earliest(self.nvme.poll_timeout(), self.aoe.target.poll_timeout())
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {

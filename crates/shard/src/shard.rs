@@ -182,16 +182,11 @@ impl Shard {
     }
 
     /// When anything but an internal client wants to be called.
+    #[inline]
     fn machines_timeout(&self) -> Option<Instant> {
-        [
-            self.timers.next(),
-            self.volumes.poll_timeout(),
-            self.protocols.poll_timeout(),
-            self.imports.poll_timeout(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let hosts = Instant::earliest(self.timers.next(), self.protocols.poll_timeout());
+        let below = Instant::earliest(self.volumes.poll_timeout(), self.imports.poll_timeout());
+        Instant::earliest(hosts, below)
     }
 
     fn settle_machines(&mut self, now: Instant, memory: &mut dyn Memory) {
@@ -522,6 +517,6 @@ impl Machine for Shard {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.machines_timeout().into_iter().chain(self.clients.poll_timeout()).min()
+        Instant::earliest(self.machines_timeout(), self.clients.poll_timeout())
     }
 }

@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use block::limits::REPLY_DATA_MAX;
 use block::{Failure, Outcome, Random, ShardId};
 use contract::{DiskId, ListenerId, SessionCounters};
+use nvme::limits::REPLY_DATA_MAX;
 use nvme::subsystem::{Hosts, Subsystem};
 use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use testkit::oracle::Oracle;

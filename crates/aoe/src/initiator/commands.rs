@@ -92,7 +92,7 @@ const SLOTS_MIN: usize = 512;
 
 impl Commands {
     /// Room for `limit` commands; tags of `partition`, which is below
-    /// [`TAG_PARTITIONS_MAX`](super::TAG_PARTITIONS_MAX), count up from `first` on.
+    /// [`TAG_PARTITIONS_MAX`](crate::limits::TAG_PARTITIONS_MAX), count up from `first` on.
     pub(super) fn new(limit: u32, partition: u8, first: u32) -> Commands {
         let slots = vec![None; (4 * limit as usize).next_power_of_two().max(SLOTS_MIN)];
         Commands {

@@ -10,13 +10,12 @@ use wire::aoe::{Address, Command, ConfigArgument, VERSION};
 use wire::ethernet::{EtherType, MacAddress};
 
 use super::sending::query;
+use crate::limits::DISCOVERED_MAX;
 use crate::outbox::Outbox;
 use crate::received::Received;
 
 /// Queries that are sent, evenly over the time: one may be lost.
 const QUERIES: u32 = 3;
-/// Targets that are gathered.
-const FOUND_MAX: usize = 1 << 16;
 
 /// A target that answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +82,7 @@ impl Discovery {
             && !header.address.is_wildcard();
         let Ok(argument) = ConfigArgument::parse(body) else { return };
         let key = (from.link, header.address, from.mac);
-        if !is_answer || (self.found.len() >= FOUND_MAX && !self.found.contains_key(&key)) {
+        if !is_answer || (self.found.len() >= DISCOVERED_MAX && !self.found.contains_key(&key)) {
             return;
         }
         let string = body.get(ConfigArgument::SIZE..).unwrap_or_default();

@@ -43,6 +43,7 @@ pub use discovery::{Discovery, Found};
 use paths::{Path, PathState};
 pub use remote::InitiatorNews;
 
+use crate::limits::{TAG_PARTITIONS_MAX, WINDOW_MAX};
 use crate::outbox::Outbox;
 
 /// Where a remote disk is and how it is to be used.
@@ -85,14 +86,6 @@ impl Settings {
         }
     }
 }
-
-/// Partitions that tags tell apart: as many as there may be shards.
-pub const TAG_PARTITIONS_MAX: u8 = 64;
-const _: () = assert!(TAG_PARTITIONS_MAX as usize >= block::limits::SHARDS_MAX);
-/// The most commands outstanding that an initiator may have.
-pub const WINDOW_MAX: u16 = 1024;
-/// Paths that one initiator follows.
-const PATHS_MAX: usize = 16;
 
 /// What an initiator wants of its driver.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use wire::ata::{ErrorBits, IdentifyDevice, Status};
 
 use super::commands::Command;
 use super::paths::{Path, PathState};
-use super::{Initiator, InitiatorNews, PATHS_MAX, facts};
+use super::{Initiator, InitiatorNews, facts};
+use crate::limits::PATHS_MAX;
 use crate::received::Received;
 
 impl Initiator {

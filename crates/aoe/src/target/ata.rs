@@ -253,7 +253,7 @@ impl Target {
             ctx.below.landed(volume, disk, extent.length);
             return self.landed(asked, judged, ctx.now);
         }
-        let taken = self.take(id, Class::Capsule, extent, ctx);
+        let taken = self.take(id, Class::Immediate, extent, ctx);
         let Some((mut buffer, account)) = taken else { return };
         judged.account = account;
         ctx.memory.write(&mut buffer, 0, payload);

@@ -17,12 +17,8 @@ use wire::aoe::{
 use super::{Context, Target};
 use crate::control::{self, Control, Verdict};
 use crate::export::ExportId;
+use crate::limits::{CHANGES_MAX, RESERVE_MAX};
 use crate::received::Received;
-
-/// Changes that may be under way; more are dropped.
-const PENDING_MAX: usize = 64;
-/// Addresses that a reserve list may have: it fits into a frame of MTU 1500.
-pub const RESERVE_MAX: usize = 240;
 
 /// A change that is to be agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +141,7 @@ impl Target {
             (other.from.mac, other.export, other.header, other.what) == (from.mac, id, header, what)
         };
         let is_asked = self.pending.iter().any(|(_, other)| is_same(other));
-        if is_asked || self.pending.len() >= PENDING_MAX {
+        if is_asked || self.pending.len() >= CHANGES_MAX {
             self.drops.busy += 1;
             return None;
         }

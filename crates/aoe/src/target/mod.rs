@@ -48,12 +48,13 @@ use wire::aoe::Address;
 use wire::ethernet::MacAddress;
 
 use crate::control::Control;
-use crate::export::{BUFFERS_MAX, BUFFERS_MIN, Export, ExportId, Hosts};
+use crate::export::{Export, ExportId, Hosts};
 use crate::head::Reply;
+use crate::limits::{BUFFERS_MAX, BUFFERS_MIN, EXPORTS_MAX};
 use crate::outbox::Outbox;
 
+pub use change::Ask;
 use change::Pending;
-pub use change::{Ask, RESERVE_MAX};
 pub use counters::{Counters, Drops};
 use flights::{Active, Flight};
 use link::Link;
@@ -144,8 +145,6 @@ struct Accounts {
 }
 
 const ACCOUNTS: usize = 8;
-/// Numbers of exports are small, so that marks hold them.
-const EXPORTS_MAX: u32 = 1 << 24;
 
 impl Accounts {
     /// The account whose turn it is.
@@ -434,10 +433,7 @@ impl Target {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match (self.sweeps.poll_timeout(), self.repeats.poll_timeout()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        Instant::earliest(self.sweeps.poll_timeout(), self.repeats.poll_timeout())
     }
 
     /// The moment of [`poll_timeout`](Self::poll_timeout) has come. What is due is done here or at the next settle.

@@ -14,14 +14,13 @@ use wire::ethernet::MacAddress;
 use super::{Exported, Target};
 use crate::export::{ExportId, FIRMWARE, Hosts};
 use crate::head::{Head, Reply};
+use crate::limits::SWEEPS_MAX;
 use crate::received::Received;
 
 /// Answers that go out at once.
 const BURST: u32 = 64;
 /// Time between two bursts.
 const PACE: Duration = Duration::from_millis(1);
-/// Wildcard queries that are answered at the same time.
-const SWEEPS_MAX: usize = 16;
 
 /// What goes out in bursts.
 #[derive(Debug, Default)]

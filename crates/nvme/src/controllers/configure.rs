@@ -4,12 +4,12 @@
 //! allowed any more, or a subsystem that is gone, ends its controllers; all others notice nothing. A *hold* (new commands refused, those below
 //! awaited) is made by the shard: remove the namespace on every shard, await what is below, then go on.
 
-use block::limits::NAMESPACES_MAX;
 use block::{Instant, Slot};
 use wire::nvme::Nqn;
 
 use super::controller::Controller;
 use super::{CloseReason, ControllerRef, Controllers, Export, MachineKey};
+use crate::limits::NAMESPACES_MAX;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
 
 impl Export {

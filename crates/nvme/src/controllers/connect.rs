@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use block::limits::{ADMIN_QUEUE_DEPTH_MAX, CAPSULE_DATA_MAX, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::{Instant, ShardId, Slot};
 use contract::Endpoint;
 use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
@@ -15,14 +14,14 @@ use wire::nvme::{Command, Status};
 
 use super::controller::{Controller, IoQueue, Kind, Phase};
 use super::{
-    Answer, Association, CONTROLLERS_MAX, CONTROLLERS_PER_HOST_MAX, ControllerRef, Controllers,
-    HOST_HOLD, Host, KeyState, MachineKey, Message, Mistaken, Queue, QueueHandle, QueueView, Reply,
-    Timer,
+    Answer, Association, ControllerRef, Controllers, Host, KeyState, MachineKey, Message, Mistaken,
+    Queue, QueueHandle, QueueView, Reply, Timer,
+};
+use crate::limits::{
+    ADMIN_QUEUE_DEPTH_MAX, CAPSULE_DATA_MAX, CONTROLLER_ID_MAX, CONTROLLERS_MAX,
+    CONTROLLERS_PER_HOST_MAX, HOST_HOLD, IO_QUEUES_MAX, QUEUE_DEPTH_MAX,
 };
 use crate::message::{Admission, QueueWanted, Refusal};
-
-/// The largest CNTLID; those above have other meanings.
-const CONTROLLER_ID_MAX: u32 = 0xffef;
 
 /// A Connect that waits for other shards.
 #[derive(Debug)]

@@ -18,7 +18,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use block::limits::IO_QUEUES_MAX;
 use block::{Instant, ShardId, Slot};
 use contract::Endpoint;
 use wire::nvme::fabrics::{Configuration, ControllerStatus};
@@ -26,12 +25,8 @@ use wire::nvme::log::ErrorEntry;
 
 use super::{Association, ControllerReport, ControllerState, MachineKey};
 use crate::feature::Features;
+use crate::limits::IO_QUEUES_MAX;
 use crate::message::ControllerRef;
-
-/// Asynchronous event requests that a controller holds (AERL + 1).
-pub(crate) const ASYNC_EVENT_REQUESTS_MAX: usize = 4;
-/// Entries of the error log (ELPE + 1).
-pub(crate) const ERROR_ENTRIES_MAX: usize = 16;
 
 /// What a controller is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@
 use wire::nvme::Status;
 use wire::nvme::async_event::AsyncEvent;
 
-use super::controller::{ASYNC_EVENT_REQUESTS_MAX, Controller, Notice};
+use super::controller::{Controller, Notice};
 use super::{Answer, ControllerRef, Controllers, Reply};
+use crate::limits::ASYNC_EVENT_REQUESTS_MAX;
 
 impl Controller {
     fn event(&self) -> AsyncEvent {

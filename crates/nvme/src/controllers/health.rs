@@ -10,8 +10,9 @@ use wire::nvme::command::IoOpcode;
 use wire::nvme::log::{ErrorEntry, GetLog, LogId, TransportType};
 use wire::nvme::{Command, Nqn, Status};
 
-use super::controller::{Controller, ERROR_ENTRIES_MAX};
+use super::controller::Controller;
 use super::{Answer, ControllerRef, Controllers, MachineKey, Message, QueueHandle, Reply};
+use crate::limits::ERROR_ENTRIES_MAX;
 use crate::log;
 
 /// What hosts did with the namespaces of a subsystem, since the start.

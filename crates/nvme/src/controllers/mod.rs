@@ -14,7 +14,6 @@
 //!
 //! After each call the shard polls [`Controllers::poll_message`] and [`poll_event`](Controllers::poll_event) until they are empty.
 
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,13 +39,6 @@ mod tests;
 
 use controller::Controller;
 pub(crate) use identity::Mistaken;
-
-/// Controllers that one shard owns at most, so that a peer cannot fill the memory with them; a controller takes about 4 KiB.
-pub const CONTROLLERS_MAX: usize = 4096;
-/// Controllers that one host may have on one shard with one subsystem; hosts open one for each path.
-pub const CONTROLLERS_PER_HOST_MAX: usize = 64;
-/// How long a Connect waits for what an earlier association of its host has below, before it is told "busy".
-pub const HOST_HOLD: Duration = Duration::from_secs(2);
 
 /// A connection's machine on its shard: its number and which life of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

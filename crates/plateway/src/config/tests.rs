@@ -50,12 +50,42 @@ fn the_defaults_of_the_documentation_are_those_of_the_code() {
         ("driver", server::DriverChoice::default().to_string()),
         ("link", link::LinkAccess::default().to_string()),
         ("access", link::LinkAccess::default().to_string()),
-        ("buffers", aoe::export::BUFFERS_DEFAULT.to_string()),
+        ("buffers", aoe::limits::BUFFERS_DEFAULT.to_string()),
         ("window", crate::protocols::aoe::uri::TargetOptions::default().window.to_string()),
     ] {
         let row = format!("| `{key}` | ");
         let row = DOCUMENTATION.lines().find(|line| line.starts_with(&row)).unwrap();
         assert!(row.contains(&value), "{key}: {value} is not in {row}");
+    }
+}
+
+#[test]
+fn the_bounds_of_the_documentation_are_those_of_the_code() {
+    use block::limits as l;
+    use size::Size;
+    let thousands = |number: u32| format!("{},{:03}", number / 1000, number % 1000);
+    let spaced = |bytes: u64| Size(bytes).to_string().replace("KiB", " KiB").replace("MiB", " MiB");
+    let large = spaced(l::RECEIVE_BUFFER.into());
+    for part in [
+        format!("(default {})", spaced(l::MEMORY_DEFAULT)),
+        format!("at least {} each", spaced(server::MEMORY_PER_SHARD_MIN)),
+        format!("up to {} (MDTS)", spaced(l::TRANSFER_MAX.into())),
+        format!("| 1/{} of the pool |", l::POOL_IMMEDIATE_RESERVE),
+        format!("| 1/{} of what is free,", l::POOL_SHARE),
+        format!("| {} of {large} a shard,", l::RECEIVE_BUFFERS),
+        format!("| {} each, as many", spaced(l::RECEIVE_BUFFER_SMALL.into())),
+        format!("| {} a queue;", nvme::limits::QUEUE_DEPTH_MAX),
+        format!("| {}, and one reply more", spaced(nvme::limits::REPLY_DATA_MAX.into())),
+        format!(
+            "| {} in all, {} from one address |",
+            thousands(l::CONNECTIONS_MAX),
+            thousands(l::CONNECTIONS_PER_HOST_MAX)
+        ),
+        format!("limited to {} each", spaced(l::SOCKET_BUFFER.into())),
+        format!("after {} s without progress", l::SEND_PROGRESS.as_secs()),
+    ] {
+        let text = include_str!("../../../../docs/memory.md");
+        assert!(text.contains(&part), "docs/memory.md does not say {part:?}");
     }
 }
 

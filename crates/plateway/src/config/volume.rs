@@ -22,7 +22,7 @@ use super::thing::{Change, Configured, Thing};
 /// `chunk` where none is given.
 pub(crate) const CHUNK_DEFAULT: u64 = 64 << 10;
 /// The smallest chunk: a page, so that no page of a transfer is split between members.
-const CHUNK_MIN: u64 = block::PAGE_SIZE as u64;
+const CHUNK_MIN: u64 = ::volume::layout::EDGE;
 const CHUNK_MAX: u64 = 64 << 20;
 /// `block_size` where none is given.
 pub(crate) const BLOCK_SIZE_DEFAULT: u32 = 512;

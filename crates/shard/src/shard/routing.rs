@@ -208,15 +208,15 @@ impl Shard {
     /// Carries what the protocols want: messages, what sessions are to hear, what is to be stored
     /// and told.
     pub(super) fn route_protocols(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let messages = self.protocols.take_messages();
-        let mail = |(to, message)| Effect::Mail { to, mail: Mail::Protocol(message) };
-        self.effects.extend(messages.map(mail));
+        while let Some((to, message)) = self.protocols.poll_message() {
+            self.effects.push_back(Effect::Mail { to, mail: Mail::Protocol(message) });
+        }
         while let Some((slot, event)) = self.protocols.poll_event() {
             self.with_session(now, slot, memory, |session, context| {
                 session.handle_event(event, context);
             });
         }
-        for (key, version, value) in self.protocols.take_stores() {
+        while let Some((key, version, value)) = self.protocols.poll_store() {
             self.tell(News::Store { key, version, value });
         }
         while let Some(notice) = self.protocols.poll_notice() {

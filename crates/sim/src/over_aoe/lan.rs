@@ -3,7 +3,7 @@
 //! The address is 7.0 on every LAN. What initiators change (config string, mask, reservation) is stored by the control thread after a while, or not; what is stored
 //! survives kills and power cuts. Units: virtual nanoseconds, bytes of the volume.
 
-use aoe::initiator::TAG_PARTITIONS_MAX;
+use aoe::limits::TAG_PARTITIONS_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
 use block::{ByteCount, ShardId};
 use contract::{EtherType, Intake, LinkFacts, LinkId, Spread};

@@ -223,7 +223,7 @@ fn a_controller_number_comes_again_only_after_all_others() {
 #[test]
 fn a_host_cannot_have_controllers_without_bound() {
     let mut world = World::new(1);
-    for _ in 0..super::super::CONTROLLERS_PER_HOST_MAX {
+    for _ in 0..crate::limits::CONTROLLERS_PER_HOST_MAX {
         world.join(&Ask::default());
     }
     assert_eq!(refused(&mut world, &Ask::default()), (Status::CONNECT_BUSY, 0));
@@ -244,7 +244,7 @@ fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
         assert_eq!(answer, Answer::Later);
         world.settle();
         assert_eq!(world.take_reply(line), None, "it waits a moment");
-        world.pass(super::super::HOST_HOLD);
+        world.pass(crate::limits::HOST_HOLD);
         let reply = world.take_reply(line).expect("then it is told");
         assert_eq!((reply.status, reply.close), (Status::CONNECT_BUSY, true));
         // Another host is not concerned.

@@ -138,7 +138,7 @@ fn random_life(seed: u64, shards: u16) -> (usize, usize) {
         world.deliver_any(&mut random);
     }
     world.settle();
-    world.pass(super::super::HOST_HOLD);
+    world.pass(crate::limits::HOST_HOLD);
     world.assert_empty();
     made
 }

@@ -2,7 +2,7 @@
 //! Asynchronous Event Request.
 //!
 //! In: questions, received bytes, the present. Out: [`AdminNews`]. Data of answers are small (at
-//! most [`REPLY_MAX`]) and come as bytes. A status of the controller that has to change (CSTS.RDY)
+//! most [`INITIATOR_REPLY_MAX`]) and come as bytes. A status of the controller that has to change (CSTS.RDY)
 //! is asked for again until it did, or the time is over. Errors: a [`Fault`] for everything that a
 //! controller must not do, and for what it does not do in time. Both the initiator and the
 //! discovery use it. Spec: NVMe base, "Keep Alive", "Asynchronous Event Request".
@@ -11,7 +11,6 @@ use core::time::Duration;
 
 use block::Instant;
 use block::checksum::crc32c;
-use block::limits::HANDSHAKE;
 use contract::{Next, Receive};
 use remote::earlier;
 use wire::nvme::fabrics::{ControllerStatus, Register};
@@ -19,10 +18,9 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType};
 
 use super::framing::{Fault, Framing, fault, terminated};
+use crate::limits::{HANDSHAKE, INITIATOR_REPLY_MAX};
 use crate::tcp::pdu_stream::{Frame, Front, Violation, digest_at, peek};
 
-/// Most data of a reply.
-pub(super) const REPLY_MAX: usize = 16 << 10;
 /// How often CSTS.RDY is asked for.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -243,7 +241,7 @@ impl Admin {
                 }
                 Front::Pdu(frame) => frame,
             };
-            if frame.data_length as usize > REPLY_MAX {
+            if frame.data_length as usize > INITIATOR_REPLY_MAX {
                 let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
                 return Err(Violation::new(fes, 4, "no more data than was asked for").into());
             }

@@ -15,7 +15,6 @@
 use core::time::Duration;
 
 use block::Instant;
-use block::limits::HANDSHAKE;
 use contract::{DiskFacts, StreamEffect};
 use wire::nvme::Command;
 use wire::nvme::async_event::AsyncEvent;
@@ -34,6 +33,7 @@ use super::facts::{Identity, Limits, disk_facts};
 use super::framing::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
 use super::{Initiator, Live, Namespace, Settings, State};
+use crate::limits::HANDSHAKE;
 use crate::subsystem::MODEL;
 
 /// Entries of the admin queue, less one.

@@ -21,13 +21,10 @@ use super::Settings;
 use super::admin::{Admin, AdminNews, Reply};
 use super::bring_up::Enabling;
 use super::framing::{Fault, Socket, fault};
+use crate::limits::{DISCOVERY_ENTRIES_MAX, DISCOVERY_ROUNDS_MAX};
 
 /// Entries read at once.
 const PAGE_ENTRIES: u64 = 4;
-/// More entries than this are not believed.
-const ENTRIES_MAX: u64 = 4096;
-/// How often the log may change under us.
-const ROUNDS_MAX: u32 = 16;
 
 /// What is asked, and what is known by then.
 #[derive(Debug)]
@@ -228,7 +225,7 @@ impl Discovery {
                     return Ok(());
                 }
                 let rounds = log.rounds + 1;
-                if rounds == ROUNDS_MAX {
+                if rounds == DISCOVERY_ROUNDS_MAX {
                     return fault("the discovery log changes faster than it can be read");
                 }
                 self.read_on(now, Log { header, entries: Vec::new(), rounds })
@@ -260,7 +257,7 @@ impl Discovery {
 fn parse_header(reply: &Reply) -> Result<DiscoveryHeader, Fault> {
     reply.check()?;
     let header = reply.parse(DiscoveryHeader::parse)?;
-    if header.records > ENTRIES_MAX || header.record_format != 0 {
+    if header.records > DISCOVERY_ENTRIES_MAX || header.record_format != 0 {
         let DiscoveryHeader { records, record_format, .. } = header;
         return fault(format!("a discovery log of {records} entries, format {record_format}"));
     }

@@ -3,9 +3,9 @@
 //!
 //! Keep Alive exists on admin queues only, and a command may take as long as its disk does. So a
 //! queue on which something is asked and nothing was heard for
-//! [`QUEUE_QUIET`](block::limits::QUEUE_QUIET) is sent a probe that takes no disk: a Property Get,
+//! [`QUEUE_QUIET`](crate::limits::QUEUE_QUIET) is sent a probe that takes no disk: a Property Get,
 //! which belongs on admin queues and is refused at once. Any byte is a sign of life. A queue that
-//! stays silent for [`QUEUE_SILENT`](block::limits::QUEUE_SILENT) more ends the association, in
+//! stays silent for [`QUEUE_SILENT`](crate::limits::QUEUE_SILENT) more ends the association, in
 //! order, over the admin queue, which is well:
 //!
 //! ```text
@@ -19,13 +19,13 @@
 //! shard clock. Spec: NVMe base, "Controller Level Reset", "Property Get".
 
 use block::Instant;
-use block::limits::{HANDSHAKE, SILENCE_AGAIN};
 use wire::nvme::Command;
 use wire::nvme::fabrics::{Configuration, ControllerStatus, Register};
 
 use super::admin::Reply;
 use super::framing::Fault;
 use super::{Initiator, State};
+use crate::limits::{HANDSHAKE, SILENCE_AGAIN};
 
 /// Most doublings: then a silent queue is found by the deadlines of its requests.
 const DOUBLINGS: u32 = 3;

@@ -55,7 +55,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use block::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use block::random::Random;
 use block::{Completion, Failure, Instant, Memory, Request};
 use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
@@ -73,6 +72,8 @@ use queue::Queue;
 pub use discovery::Discovery;
 pub use remote::InitiatorNews;
 pub use settings::Settings;
+
+use crate::limits::{HANDSHAKE, IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 
 /// How far the association is; see the diagram above.
 #[derive(Debug)]

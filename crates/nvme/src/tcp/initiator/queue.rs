@@ -12,7 +12,7 @@
 
 mod data;
 
-use block::limits::{DIRECT_RECEIVE_MIN, QUEUE_QUIET, QUEUE_SILENT};
+use block::limits::DIRECT_RECEIVE_MIN;
 use block::{Failure, Instant, Memory, Outcome};
 use contract::{Direct, Next, Receive, SendBatch};
 use remote::{JobKind, PayloadPlace, Verdict};
@@ -25,6 +25,7 @@ use super::exchange::{Disk, Grant, Job};
 use super::facts::Limits;
 use super::framing::{Fault, Framing, GRANTS, PayloadPart, fault, terminated};
 use super::outcome::verdict;
+use crate::limits::{QUEUE_QUIET, QUEUE_SILENT};
 use crate::tcp::pdu_stream::{Frame, Front, Violation, peek};
 use data::Incoming;
 

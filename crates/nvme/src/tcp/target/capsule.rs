@@ -4,17 +4,19 @@
 //! Errors: a status, answered at once; the connection stays. Spec: NVMe base, "Submission Queue Entry", "Command
 //! capsules"; NVMe/TCP, "Command data buffers", "R2T". Not here: fused pairs (`fused`).
 
-use block::limits::{CAPSULE_DATA_MAX, LOANS_TOGETHER};
+use block::limits::LOANS_TOGETHER;
 use block::{Loan, Operation, VolumeId};
 use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
 
-use super::slots::{Below, Grant, Incoming, Kind, State};
-use super::{Connection, Context, Fused, Reason};
+use super::receive::Stream;
+use super::slots::{CommandState, Grant, InFlight, Incoming, Judged, JudgedIo, Kind};
+use super::{Connection, Context, Fused, Reason, State};
 use crate::controllers::health::Origin;
-use crate::controllers::{Answer, QueueView, Reply};
+use crate::controllers::{Answer, QueueHandle, QueueView, Reply};
 use crate::io::{self, Payload, Work};
+use crate::limits::CAPSULE_DATA_MAX;
 
 /// Which way the data of an admin or Fabrics command go: bits 1:0 of OPC or FCTYPE.
 fn direction(command: &Command) -> u8 {
@@ -39,7 +41,8 @@ impl Connection {
             self.take_conflicting(command, ctx);
             return true;
         }
-        if self.fused != Fused::None || command.fuse() != Fuse::NONE || corrupt {
+        let in_pair = matches!(&self.state, State::Io { fused, .. } if *fused != Fused::None);
+        if in_pair || command.fuse() != Fuse::NONE || corrupt {
             return self.take_unusual(command, data, corrupt, ctx);
         }
         self.take_plain(command, data, ctx)
@@ -53,9 +56,9 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> bool {
-        let started = match self.queue {
-            Some(queue) if queue.queue_id != 0 && !command.is_fabrics() => {
-                self.start_io(&queue, command, data, ctx)
+        let started = match self.state {
+            State::Io { queue, .. } if !command.is_fabrics() => {
+                self.start_io(&queue.view, command, data, ctx)
             }
             _ => self.start_control(command, data, ctx),
         };
@@ -68,14 +71,17 @@ impl Connection {
         }
     }
 
-    /// Whether a command goes to the controllers.
-    pub(super) fn is_control(&self, command: &Command) -> bool {
-        command.is_fabrics() || self.queue.is_none_or(|queue| queue.queue_id == 0)
+    /// The queue of an I/O command; `None` for one that goes to the controllers.
+    pub(super) fn io_queue(&self, command: &Command) -> Option<QueueHandle> {
+        match &self.state {
+            State::Io { queue, .. } if !command.is_fabrics() => Some(queue.view.handle),
+            _ => None,
+        }
     }
 
     /// Puts a command into a slot; its CID was seen to be free.
     #[inline]
-    pub(super) fn occupy(&mut self, command: &Command, state: State) -> u16 {
+    pub(super) fn occupy(&mut self, command: &Command, state: CommandState) -> u16 {
         self.slots.insert(Origin::of(command), state)
     }
 
@@ -136,13 +142,14 @@ impl Connection {
             Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
                     let who = command.command_id();
-                    self.loans.push(Loan { disk, extent, buffer, who });
-                    if self.loans.len() == LOANS_TOGETHER {
+                    self.intake.loans.push(Loan { disk, extent, buffer, who });
+                    if self.intake.loans.len() == LOANS_TOGETHER {
                         self.take_loans(ctx);
                     }
                 }
                 None => {
-                    let slot = self.occupy(command, State::Below(Below::one(Kind::Read)));
+                    let slot =
+                        self.occupy(command, CommandState::InFlight(InFlight::one(Kind::Read)));
                     self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
                 }
             },
@@ -165,7 +172,7 @@ impl Connection {
             return false;
         };
         ctx.memory.write(&mut buffer, 0, data);
-        let slot = self.occupy(command, State::Below(Below::one(Kind::Capsule)));
+        let slot = self.occupy(command, CommandState::InFlight(InFlight::one(Kind::Capsule)));
         let operation = match work {
             Work::Write(extent, durable) => Operation::Write { extent, buffer, durable },
             Work::Compare(extent) => Operation::Compare { extent, buffer },
@@ -190,7 +197,7 @@ impl Connection {
             Work::Verify(extent) => Operation::Verify { extent },
             _ => panic!("{work:?} has data"),
         };
-        let slot = self.occupy(command, State::Below(Below::one(Kind::Transfer)));
+        let slot = self.occupy(command, CommandState::InFlight(InFlight::one(Kind::Transfer)));
         self.submit(slot, volume, operation, ctx);
     }
 
@@ -200,7 +207,7 @@ impl Connection {
             Some(buffer) => {
                 let judged = self.judged(command, ctx);
                 let grant = Box::new(Grant { judged, data: Incoming::new(buffer) });
-                let slot = self.occupy(command, State::Granted(grant));
+                let slot = self.occupy(command, CommandState::Granted(grant));
                 self.ask_for_data(slot, ctx);
             }
             None => self.wait(command, ctx),
@@ -223,8 +230,8 @@ impl Connection {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
         }
-        let below = Below { parts: volumes.len() as u16, ..Below::one(Kind::Transfer) };
-        let slot = self.occupy(command, State::Below(below));
+        let below = InFlight { parts: volumes.len() as u16, ..InFlight::one(Kind::Transfer) };
+        let slot = self.occupy(command, CommandState::InFlight(below));
         for volume in volumes {
             self.submit(slot, volume, Operation::Flush, ctx);
         }
@@ -247,7 +254,7 @@ impl Connection {
             }
             return;
         }
-        let state = State::Below(Below::one(Kind::Transfer));
+        let state = CommandState::InFlight(InFlight::one(Kind::Transfer));
         let slot = match slot {
             Some(slot) => {
                 *self.slots.state(slot) = state;
@@ -261,9 +268,9 @@ impl Connection {
     /// All data that were asked for came.
     pub(super) fn data_is_whole(&mut self, slot: u16, ctx: &mut Context<'_>) {
         let grant = match self.slots.state(slot) {
-            State::Granted(grant) => grant,
-            State::Pair(_) => return self.try_pair(slot, ctx),
-            State::Second(first) => {
+            CommandState::Granted(grant) => grant,
+            CommandState::Pair(_) => return self.try_pair(slot, ctx),
+            CommandState::Second(first) => {
                 let first = *first;
                 return self.try_pair(first, ctx);
             }
@@ -277,50 +284,54 @@ impl Connection {
             ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
             return self.finish(slot, Status::TRANSIENT_TRANSPORT_ERROR);
         }
-        let (volume, work) = match self.judge_again(&judged, ctx) {
-            Ok(judged) => judged,
+        let work = match self.judge_again(&judged, ctx) {
+            Ok(work) => work,
             Err(status) => {
                 ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                 return self.finish(slot, status);
             }
         };
-        let operation = match work {
-            Some(Work::Write(extent, durable)) => Operation::Write { extent, buffer, durable },
-            Some(Work::Compare(extent)) => Operation::Compare { extent, buffer },
+        let (volume, operation) = match work {
+            Some((volume, Work::Write(extent, durable))) => {
+                (volume, Operation::Write { extent, buffer, durable })
+            }
+            Some((volume, Work::Compare(extent))) => {
+                (volume, Operation::Compare { extent, buffer })
+            }
             _ => {
                 let mut data = vec![0; length as usize];
                 ctx.memory.read(&buffer, 0, &mut data);
                 ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
-                return match work {
-                    Some(_) => self.discard_granted(slot, &judged.command, volume, &data, ctx),
-                    None => self.control_granted(slot, &judged.command, &data, ctx),
+                return match judged {
+                    Judged::Io(judged) => self.discard_granted(slot, &judged, &data, ctx),
+                    Judged::Control(command) => {
+                        self.ask_controllers(Some(slot), &command, &data, ctx);
+                    }
                 };
             }
         };
-        *self.slots.state(slot) = State::Below(Below::one(Kind::Transfer));
+        *self.slots.state(slot) = CommandState::InFlight(InFlight::one(Kind::Transfer));
         self.submit(slot, volume, operation, ctx);
     }
 
     fn discard_granted(
         &mut self,
         slot: u16,
-        command: &Command,
-        volume: VolumeId,
+        judged: &JudgedIo,
         data: &[u8],
         ctx: &mut Context<'_>,
     ) {
-        let handle = self.queue.as_ref().expect("an I/O command came on a queue").handle;
-        let extents = match ctx.shared.namespace(handle, command.nsid()) {
-            Some(namespace) => io::ranges(command, data, namespace),
-            None => Err(Status::INVALID_NAMESPACE.with_dnr()),
-        };
+        let command = &judged.command;
+        let extents = judged
+            .namespace_again(ctx)
+            .and_then(|namespace| Ok((namespace.volume, io::ranges(command, data, namespace)?)));
         match extents {
-            Ok(extents) => self.discard(Some(slot), command, volume, extents, ctx),
+            Ok((volume, extents)) => self.discard(Some(slot), command, volume, extents, ctx),
             Err(status) => self.finish(slot, status),
         }
     }
 
-    /// An admin or Fabrics command: to the controllers, once its data are there. One that has room for data of the reply stops
+    /// An admin or Fabrics command: to the controllers, once its data are there. One that takes data of the reply stops
     /// the stream while too much of those is unsent: replies are not counted in the pool.
     fn start_control(
         &mut self,
@@ -330,8 +341,8 @@ impl Connection {
     ) -> Result<bool, Status> {
         io::check_pointer(command)?;
         let sgl = command.sgl();
-        if room(command) > 0 && self.outbox.is_crowded() {
-            self.crowded = true;
+        if host_length(command) > 0 && self.outbox.is_crowded() {
+            self.intake.stream = Stream::Unread;
             return Ok(false);
         }
         if check_place(command, data)? || sgl.length == 0 || direction(command) != FROM_HOST {
@@ -339,21 +350,11 @@ impl Connection {
             return Ok(true);
         }
         // Admin data from the host that did not come in the capsule, as every host may send them.
-        if sgl.length > CAPSULE_DATA_MAX || self.queue.is_none() {
+        if sgl.length > CAPSULE_DATA_MAX || self.state.queue().is_none() {
             return Err(Status::INVALID_SGL_LENGTH.with_dnr());
         }
         self.start_granted(command, 0, ctx);
         Ok(true)
-    }
-
-    fn control_granted(
-        &mut self,
-        slot: u16,
-        command: &Command,
-        data: &[u8],
-        ctx: &mut Context<'_>,
-    ) {
-        self.ask_controllers(Some(slot), command, data, ctx);
     }
 
     /// Gives a command to the controllers; `slot` is where it waited for its data, if it did.
@@ -364,23 +365,25 @@ impl Connection {
         data: &[u8],
         ctx: &mut Context<'_>,
     ) {
-        let room = room(command);
+        let host_length = host_length(command);
         let (now, key) = (ctx.now, self.key());
-        let answer = match &self.queue {
-            None => ctx.shared.connect(now, key, &self.endpoint, command, data),
-            Some(queue) if queue.queue_id == 0 => ctx.shared.admin_command(now, key, command, data),
-            Some(_) => ctx.shared.fabrics_command_on_io_queue(now, key, command),
+        let answer = match &self.state {
+            State::Admin(_) => ctx.shared.admin_command(now, key, command, data),
+            State::Io { .. } => ctx.shared.fabrics_command_on_io_queue(now, key, command),
+            _ => ctx.shared.connect(now, key, &self.endpoint, command, data),
         };
         match (answer, slot) {
-            (Answer::Now(reply), None) => self.deliver(reply, room, ctx),
+            (Answer::Now(reply), None) => self.deliver(reply, host_length, ctx),
             (Answer::Now(reply), Some(slot)) => {
                 self.slots.remove(slot);
-                self.deliver(reply, room, ctx);
+                self.deliver(reply, host_length, ctx);
             }
             (Answer::Later, None) => {
-                self.occupy(command, State::Admin(room));
+                self.occupy(command, CommandState::Controllers(host_length));
             }
-            (Answer::Later, Some(slot)) => *self.slots.state(slot) = State::Admin(room),
+            (Answer::Later, Some(slot)) => {
+                *self.slots.state(slot) = CommandState::Controllers(host_length)
+            }
         }
     }
 
@@ -389,23 +392,22 @@ impl Connection {
         let Some(slot) = self.slots.find(reply.command_id).filter(|_| self.is_open()) else {
             return;
         };
-        let State::Admin(room) = *self.slots.state(slot) else {
+        let CommandState::Controllers(host_length) = *self.slots.state(slot) else {
             panic!("the controllers answer command {}, which they have not", reply.command_id);
         };
         self.slots.remove(slot);
         if !reply.discarded {
-            self.deliver(reply, room, ctx);
+            self.deliver(reply, host_length, ctx);
         }
     }
 
     /// Sends a reply of the controllers, its data first.
-    fn deliver(&mut self, reply: Reply, room: u32, ctx: &mut Context<'_>) {
+    fn deliver(&mut self, reply: Reply, host_length: u32, ctx: &mut Context<'_>) {
         if let Some(queue) = reply.queue {
-            self.queue = Some(queue);
             self.registrant = ctx.shared.registrant(queue.handle);
-            self.sq_head = 0;
+            self.state = State::of(queue);
         }
-        let fits = reply.data.len() <= room;
+        let fits = reply.data.len() <= host_length;
         let status = if fits { reply.status } else { Status::INVALID_SGL_LENGTH.with_dnr() };
         if fits && !reply.data.is_empty() {
             self.counters.data_out += u64::from(reply.data.len());
@@ -419,7 +421,7 @@ impl Connection {
 }
 
 /// Bytes of data that the host takes as the reply of a command to the controllers.
-fn room(command: &Command) -> u32 {
+fn host_length(command: &Command) -> u32 {
     let sgl = command.sgl();
     let to_host = direction(command) == TO_HOST && sgl.kind == SglKind::TRANSPORT;
     if to_host { sgl.length } else { 0 }

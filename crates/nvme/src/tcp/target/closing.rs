@@ -1,21 +1,22 @@
 //! How a connection ends: why, what is dropped, what is awaited; and the time limits.
 //!
-//! From the moment it ends nothing new goes below. Commands that wait for memory or data are dropped and their memory is
-//! given back; what is below is awaited; replies that were gathered, and a C2HTermReq, leave first where there is still
+//! From the moment it ends no request is submitted. Commands that wait for memory or data are dropped
+//! and their memory is given back; what is in flight is awaited; replies that were gathered, and a C2HTermReq, leave first where there is still
 //! somebody to read them. Units: moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
 
 use core::fmt;
 use core::time::Duration;
 
 use block::Instant;
-use block::limits::{DATA_AFTER_R2T, HANDSHAKE, LAST_SEND_PROGRESS, PDU_COMPLETE};
+use block::limits::{LAST_SEND_PROGRESS, SEND_PROGRESS};
 use contract::{Direct, Loss, SendBatch, SessionEnd};
 use wire::nvme::Status;
 use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
 
-use super::slots::State;
-use super::{Connection, Context, Fused, Phase};
+use super::slots::CommandState;
+use super::{Connection, Context, Fused, State};
 use crate::controllers::CloseReason;
+use crate::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE};
 use crate::tcp::pdu_stream::Violation;
 
 /// After so long without a command the tables of a connection are given back.
@@ -77,9 +78,11 @@ impl Connection {
     /// The shard asks for its end. Replies that were gathered leave first.
     pub fn close(&mut self, end: SessionEnd, ctx: &mut Context<'_>) {
         self.end_after_send(Reason::Ended(end), ctx);
-        if end == SessionEnd::ServerStopping {
-            self.send_limit = LAST_SEND_PROGRESS;
-            self.arm(ctx.now + self.send_limit);
+        if end == SessionEnd::ServerStopping
+            && let State::Ending { send_limit, .. } = &mut self.state
+        {
+            *send_limit = LAST_SEND_PROGRESS;
+            self.arm(ctx.now + LAST_SEND_PROGRESS);
         }
     }
 
@@ -103,9 +106,7 @@ impl Connection {
         batch: Option<SendBatch>,
         ctx: &mut Context<'_>,
     ) {
-        if self.is_open() {
-            self.end_at_once(Reason::Lost(Loss::EndOfStream), ctx);
-        }
+        self.end_at_once(Reason::Lost(Loss::EndOfStream), ctx);
         if let Some(direct) = direct {
             ctx.pool.give(&mut self.transfers, ctx.memory, direct.buffer);
         }
@@ -113,10 +114,10 @@ impl Connection {
             self.take_back(batch, ctx);
         }
         self.give_unsent(ctx);
-        self.phase = Phase::Closed;
-        self.close = None;
+        if let State::Closing { reason, .. } = self.state {
+            self.state = State::Closed(reason);
+        }
         self.wake = None;
-        self.drained_maybe(ctx);
     }
 
     /// The peer broke the rules: it is told so, and the connection ends.
@@ -131,24 +132,21 @@ impl Connection {
     /// Ends once what was gathered has left.
     pub(super) fn end_after_send(&mut self, reason: Reason, ctx: &mut Context<'_>) {
         if self.is_open() {
-            self.stop(reason, ctx);
-            self.phase = Phase::Ending;
-            self.drained_maybe(ctx);
+            let (entries, send_limit) = (self.entries(), SEND_PROGRESS);
+            self.stop(State::Ending { reason, entries, send_limit }, ctx);
         }
     }
 
     /// Ends now: nothing more is sent.
     pub(super) fn end_at_once(&mut self, reason: Reason, ctx: &mut Context<'_>) {
-        if self.is_open() {
-            self.stop(reason, ctx);
+        let closing = |reason| State::Closing { reason, after_send: Some(false) };
+        match self.state {
+            State::Closing { .. } | State::Closed(_) => return,
+            State::Ending { reason, .. } => self.state = closing(reason),
+            _ => self.stop(closing(reason), ctx),
         }
-        if matches!(self.phase, Phase::Handshake | Phase::Open | Phase::Ending) {
-            self.phase = Phase::Closing;
-            self.give_unsent(ctx);
-            self.close = Some(false);
-            self.wake = None;
-            self.drained_maybe(ctx);
-        }
+        self.give_unsent(ctx);
+        self.wake = None;
     }
 
     fn give_unsent(&mut self, ctx: &mut Context<'_>) {
@@ -157,40 +155,34 @@ impl Connection {
         }
     }
 
-    /// Drops all that is not below.
-    fn stop(&mut self, reason: Reason, ctx: &mut Context<'_>) {
-        self.reason = Some(reason);
+    /// Takes nothing more from here on: drops all that is not in flight.
+    fn stop(&mut self, next: State, ctx: &mut Context<'_>) {
         self.tell_health(ctx);
         ctx.shared.connection_gone(ctx.now, self.key());
-        self.fused = Fused::None;
-        self.waiting = Default::default();
-        self.paused = None;
-        self.crowded = false;
-        self.resume = false;
-        self.begun = None;
-        self.idle_mark = None;
-        self.asked = 0;
-        self.asked_large = 0;
+        self.state = next;
         self.give_reserved(ctx);
-        for loan in self.loans.drain(..) {
+        for loan in core::mem::take(&mut self.intake).loans {
             ctx.pool.give(&mut self.transfers, ctx.memory, loan.buffer);
         }
         for slot in self.slots.numbers() {
             let transfer = match self.slots.state(slot) {
-                State::Free | State::Below(_) => continue,
-                State::Granted(grant) => core::mem::take(&mut grant.data.buffer),
-                State::Pair(pair) => {
+                CommandState::Free | CommandState::InFlight(_) => continue,
+                CommandState::Granted(grant) => core::mem::take(&mut grant.data.buffer),
+                CommandState::Pair(pair) => {
                     let expected = core::mem::take(&mut pair.expected.buffer);
                     let replacement = core::mem::take(&mut pair.replacement.buffer);
                     ctx.pool.give(&mut self.capsules, ctx.memory, expected);
                     ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
                     block::Buffer::empty()
                 }
-                State::Waiting(_) | State::Second(_) | State::Admin(_) => block::Buffer::empty(),
+                CommandState::Waiting(_)
+                | CommandState::Second(_)
+                | CommandState::Controllers(_) => block::Buffer::empty(),
             };
             ctx.pool.give(&mut self.transfers, ctx.memory, transfer);
             self.slots.remove(slot);
         }
+        self.drained_maybe(ctx);
     }
 
     /// The moment of [`poll_timeout`](Self::poll_timeout) has come: limits that have passed end the connection, the others are
@@ -202,7 +194,7 @@ impl Connection {
         }
         self.wake = None;
         if let Some(since) = self.outbox.since()
-            && self.is_over(since + self.send_limit, now)
+            && self.is_over(since + self.send_limit(), now)
         {
             return self.end_at_once(Reason::TimedOut(TimeLimit::Send), ctx);
         }
@@ -210,18 +202,18 @@ impl Connection {
             return;
         }
         // While a Connect is with the controllers the time is theirs.
-        if self.queue.is_none() {
-            let began = if self.slots.len() == 0 { self.started } else { now };
+        if let State::Handshake { since } | State::Connecting { since } = self.state {
+            let began = if self.slots.len() == 0 { since } else { now };
             if self.is_over(began + HANDSHAKE, now) {
                 return self.end_after_send(Reason::TimedOut(TimeLimit::Handshake), ctx);
             }
         }
-        if let Some(begun) = self.begun
+        if let Some(begun) = self.intake.begun
             && self.is_over(begun + PDU_COMPLETE, now)
         {
             return self.end_after_send(Reason::TimedOut(TimeLimit::Pdu), ctx);
         }
-        if self.asked > 0
+        if self.intake.asked > 0
             && let Some(since) = self.oldest_data()
             && self.is_over(since + DATA_AFTER_R2T, now)
         {
@@ -256,13 +248,10 @@ impl Connection {
 
     /// The first of a pair does not hold memory for a second that never comes.
     fn look_at_fused(&mut self, ctx: &mut Context<'_>) {
-        let Fused::Pending(slot) = self.fused else { return };
-        let State::Pair(pair) = self.slots.state(slot) else {
-            panic!("slot {slot} holds no first of a pair");
-        };
-        let limit = pair.since + DATA_AFTER_R2T;
+        let State::Io { fused: Fused::Pending(slot), .. } = self.state else { return };
+        let limit = self.slots.pair(slot).since + DATA_AFTER_R2T;
         if self.is_over(limit, ctx.now) {
-            self.fused = Fused::Refused;
+            self.note_fused(Fused::Refused);
             self.fail_first(slot, Status::FUSED_MISSING, ctx);
         }
     }
@@ -270,20 +259,20 @@ impl Connection {
     /// From the first command on, looks now and then whether there are none any more.
     #[cold]
     pub(super) fn watch_idleness(&mut self, ctx: &Context<'_>) {
-        self.idle_mark = Some(self.counters.commands);
+        self.intake.idle_mark = Some(self.counters.commands);
         self.arm(ctx.now + IDLE);
     }
 
     fn look_at_idleness(&mut self, ctx: &mut Context<'_>) {
-        let Some(mark) = self.idle_mark else { return };
+        let Some(mark) = self.intake.idle_mark else { return };
         if mark != self.counters.commands || !self.outbox.is_quiet() {
             return self.watch_idleness(ctx);
         }
         // A held Asynchronous Event Request is no reason to keep the rest.
         self.slots.shrink();
         self.outbox.shrink();
-        self.loans = Vec::new();
-        self.waiting.shrink_to_fit();
-        self.idle_mark = None;
+        self.intake.loans = Vec::new();
+        self.intake.waiting.shrink_to_fit();
+        self.intake.idle_mark = None;
     }
 }

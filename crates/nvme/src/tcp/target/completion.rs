@@ -4,8 +4,9 @@ use block::{Buffer, Completion, Failure, Loan, Operation, Outcome, VolumeId};
 use contract::SendBatch;
 use wire::nvme::Status;
 
-use super::slots::{Below, Kind, State};
-use super::{Connection, Context, Phase};
+use super::receive::Stream;
+use super::slots::{CommandState, InFlight, Kind};
+use super::{Connection, Context};
 use crate::status::{status_of, statuses_of_fused};
 
 /// The slot in the ticket of a flush that no command asked for.
@@ -25,19 +26,19 @@ impl Connection {
     /// A request came back. Its ticket must be one of this connection's.
     pub fn handle_completion(&mut self, completion: Completion, ctx: &mut Context<'_>) {
         let Completion { ticket, outcome, buffer, expected } = completion;
-        self.below -= 1;
+        self.in_flight -= 1;
         if ticket.slot == SHUTDOWN_SLOT {
             ctx.shared.flush_done(self.key(), outcome);
             return self.drained_maybe(ctx);
         }
         let slot = ticket.slot as u16;
-        let &mut State::Below(below) = self.slots.state(slot) else {
-            panic!("a completion came for slot {slot}, which is not below");
+        let &mut CommandState::InFlight(flight) = self.slots.state(slot) else {
+            panic!("a completion came for slot {slot}, which is not in flight");
         };
-        if below.parts == 1 && below.kind == Kind::Read && self.is_open() {
+        if flight.parts == 1 && flight.kind == Kind::Read && self.is_open() {
             return self.read_done(slot, outcome, buffer, ctx);
         }
-        self.other_done(slot, below, outcome, buffer, expected.map(|buffer| *buffer), ctx);
+        self.other_done(slot, flight, outcome, buffer, expected.map(|buffer| *buffer), ctx);
     }
 
     #[inline]
@@ -55,7 +56,7 @@ impl Connection {
     pub(super) fn send_read(&mut self, command_id: u16, buffer: Buffer, ctx: &mut Context<'_>) {
         self.counters.data_out += u64::from(buffer.len());
         // SUCCESS stands for the response capsule, but would leave SQHD untold where the host counts on it.
-        let success = self.queue.as_ref().is_some_and(|queue| queue.flow_control_off);
+        let success = self.state.queue().is_some_and(|queue| queue.view.flow_control_off);
         self.outbox.push_data(command_id, buffer, success, self.digests, ctx.memory);
         if !success {
             self.answer(command_id, Status::SUCCESS);
@@ -64,7 +65,7 @@ impl Connection {
 
     /// Answers the reads whose data can be lent.
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
-        let mut loans = core::mem::take(&mut self.loans);
+        let mut loans = core::mem::take(&mut self.intake.loans);
         self.traffic.reads += loans.len() as u64;
         Loan::foresee(&loans, ctx.memory);
         for loan in loans.drain(..) {
@@ -72,36 +73,36 @@ impl Connection {
             let (command_id, buffer) = loan.lend(ctx.memory);
             self.send_read(command_id, buffer, ctx);
         }
-        self.loans = loans;
+        self.intake.loans = loans;
     }
 
     fn other_done(
         &mut self,
         slot: u16,
-        below: Below,
+        flight: InFlight,
         outcome: Outcome,
         buffer: Buffer,
         expected: Option<Buffer>,
         ctx: &mut Context<'_>,
     ) {
-        let account = match below.kind {
+        let account = match flight.kind {
             Kind::Capsule | Kind::Pair(_) => &mut self.capsules,
             Kind::Read | Kind::Transfer => &mut self.transfers,
         };
         for buffer in [Some(buffer), expected].into_iter().flatten() {
             ctx.pool.give(account, ctx.memory, buffer);
         }
-        let status = if below.status.is_success() { status_of(outcome) } else { below.status };
-        if below.parts > 1 {
-            let parts = below.parts - 1;
-            *self.slots.state(slot) = State::Below(Below { parts, status, ..below });
+        let status = if flight.status.is_success() { status_of(outcome) } else { flight.status };
+        if flight.parts > 1 {
+            let parts = flight.parts - 1;
+            *self.slots.state(slot) = CommandState::InFlight(InFlight { parts, status, ..flight });
             return;
         }
         if !self.is_open() {
             self.slots.remove(slot);
             return self.drained_maybe(ctx);
         }
-        let Kind::Pair(second) = below.kind else { return self.finish(slot, status) };
+        let Kind::Pair(second) = flight.kind else { return self.finish(slot, status) };
         let (of_first, of_second) = statuses_of_fused(outcome);
         self.finish(slot, of_first);
         self.finish(second, of_second);
@@ -122,9 +123,8 @@ impl Connection {
     pub fn handle_sent(&mut self, batch: SendBatch, ctx: &mut Context<'_>) {
         let batch = self.take_back(batch, ctx);
         self.outbox.came_back(batch);
-        if self.crowded && !self.outbox.is_crowded() {
-            self.crowded = false;
-            self.resume = true;
+        if self.intake.stream == Stream::Unread && !self.outbox.is_crowded() {
+            self.intake.stream = Stream::Resuming;
         }
     }
 
@@ -139,11 +139,10 @@ impl Connection {
         batch
     }
 
-    /// Once nothing is below any more the controllers may go on with what waits for that.
+    /// Once it takes nothing more and nothing is in flight the controllers may go on with what waits
+    /// for that. Asked when it ends and when a request came back after that, so it is told once.
     pub(super) fn drained_maybe(&mut self, ctx: &mut Context<'_>) {
-        let ending = matches!(self.phase, Phase::Ending | Phase::Closing | Phase::Closed);
-        if ending && self.below == 0 && !self.drained {
-            self.drained = true;
+        if !self.is_open() && self.in_flight == 0 {
             ctx.shared.queue_drained(ctx.now, self.key());
         }
     }

@@ -6,14 +6,15 @@
 //! answered once they came. A first whose second does not come within the time for data fails with 0x00A.
 //! Spec: NVMe base, "Fused Operations"; NVM command set, "Compare and Write".
 
-use block::{Buffer, Operation};
+use block::{Buffer, Extent, Operation, VolumeId};
 use reservation::Access;
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
 use super::capsule::check_place;
-use super::slots::{Below, Incoming, Judged, Kind, Pair, State};
-use super::{Connection, Context, Fused};
+use super::slots::{CommandState, InFlight, Incoming, JudgedIo, Kind, Pair};
+use super::{Connection, Context, Fused, State};
+use crate::controllers::QueueHandle;
 use crate::io;
 
 impl Connection {
@@ -27,31 +28,31 @@ impl Connection {
         corrupt: bool,
         ctx: &mut Context<'_>,
     ) -> bool {
-        let fused = core::mem::replace(&mut self.fused, Fused::None);
-        let is_io = !self.is_control(command);
-        let status = match (fused, command.fuse()) {
-            (Fused::Pending(first), Fuse::SECOND) if is_io => {
+        let fused = self.note_fused(Fused::None);
+        let queue = self.io_queue(command);
+        let status = match (fused, command.fuse(), queue) {
+            (Fused::Pending(first), Fuse::SECOND, Some(_)) => {
                 self.take_second(first, command, data, corrupt, ctx);
                 return true;
             }
-            (Fused::Refused, Fuse::SECOND) if is_io => Status::FUSED_FAILED,
-            (Fused::Pending(first), _) => {
+            (Fused::Refused, Fuse::SECOND, Some(_)) => Status::FUSED_FAILED,
+            (Fused::Pending(first), ..) => {
                 self.fail_first(first, Status::FUSED_MISSING, ctx);
                 return self.take_unusual(command, data, corrupt, ctx);
             }
             _ if corrupt => {
                 self.counters.corrupt += 1;
                 if command.fuse() == Fuse::FIRST {
-                    self.fused = Fused::Refused;
+                    self.note_fused(Fused::Refused);
                 }
                 Status::TRANSIENT_TRANSPORT_ERROR
             }
-            (_, Fuse::NONE) => return self.take_plain(command, data, ctx),
-            (_, Fuse::SECOND) if is_io => Status::FUSED_MISSING,
-            (_, Fuse::FIRST) if is_io => match self.take_first(command, data, ctx) {
+            (_, Fuse::NONE, _) => return self.take_plain(command, data, ctx),
+            (_, Fuse::SECOND, Some(_)) => Status::FUSED_MISSING,
+            (_, Fuse::FIRST, Some(queue)) => match self.take_first(queue, command, data, ctx) {
                 Ok(taken) => return taken,
                 Err(status) => {
-                    self.fused = Fused::Refused;
+                    self.note_fused(Fused::Refused);
                     status
                 }
             },
@@ -66,7 +67,7 @@ impl Connection {
     pub(super) fn take_conflicting(&mut self, command: &Command, ctx: &mut Context<'_>) {
         let is_first = command.fuse() == Fuse::FIRST;
         let after = if is_first { Fused::Refused } else { Fused::None };
-        let before = core::mem::replace(&mut self.fused, after);
+        let before = self.note_fused(after);
         self.refuse(command, Status::COMMAND_ID_CONFLICT.with_dnr());
         if let Fused::Pending(first) = before {
             let is_second = command.fuse() == Fuse::SECOND;
@@ -75,14 +76,23 @@ impl Connection {
         }
     }
 
+    /// Notes how the next command will see this one; returns how this one sees the last. Only I/O
+    /// queues have pairs.
+    pub(super) fn note_fused(&mut self, next: Fused) -> Fused {
+        match &mut self.state {
+            State::Io { fused, .. } => core::mem::replace(fused, next),
+            _ => Fused::None,
+        }
+    }
+
     fn take_first(
         &mut self,
+        queue: QueueHandle,
         command: &Command,
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
-        let queue = self.queue.as_ref().expect("an I/O command came on a queue");
-        let namespace = ctx.shared.command_heard(ctx.now, queue.handle, command.nsid())?;
+        let namespace = ctx.shared.command_heard(ctx.now, queue, command.nsid())?;
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         let extent = io::judge_fused_first(command, namespace)?;
@@ -94,7 +104,7 @@ impl Connection {
             return Ok(false);
         };
         let mut pair = Pair {
-            first: self.judged(command, ctx),
+            first: JudgedIo::new(command, queue, ctx),
             expected: Incoming::new(expected),
             second: None,
             replacement: Incoming::new(replacement),
@@ -104,22 +114,22 @@ impl Connection {
         if in_capsule {
             fill(&mut pair.expected, data, ctx);
         }
-        let slot = self.occupy(command, State::Pair(Box::new(pair)));
+        let slot = self.occupy(command, CommandState::Pair(Box::new(pair)));
         if !in_capsule {
             self.ask_for_data(slot, ctx);
         }
-        self.fused = Fused::Pending(slot);
-        self.arm(ctx.now + block::limits::DATA_AFTER_R2T);
+        self.note_fused(Fused::Pending(slot));
+        self.arm(ctx.now + crate::limits::DATA_AFTER_R2T);
         Ok(true)
     }
 
     /// What a pair whose data are whole concerns, if it still may.
     fn judge_pair(
         &self,
-        first: &Judged,
+        first: &JudgedIo,
         ctx: &Context<'_>,
-    ) -> Result<(block::VolumeId, block::Extent), Status> {
-        let namespace = self.namespace_again(first, ctx)?;
+    ) -> Result<(VolumeId, Extent), Status> {
+        let namespace = first.namespace_again(ctx)?;
         let extent = io::judge_fused_first(&first.command, namespace)?;
         self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
         Ok((namespace.volume, extent))
@@ -133,9 +143,7 @@ impl Connection {
         corrupt: bool,
         ctx: &mut Context<'_>,
     ) {
-        let State::Pair(pair) = self.slots.state(first) else {
-            panic!("slot {first} holds no first of a pair");
-        };
+        let pair = self.slots.pair(first);
         let place = io::check_pointer(command)
             .and_then(|()| io::check_fused(&pair.first.command, command))
             .and_then(|()| {
@@ -152,7 +160,7 @@ impl Connection {
             Ok(in_capsule) => in_capsule,
             Err(status) => {
                 self.refuse(command, status);
-                let mismatch = io::check_fused(&pair_first(self, first), command);
+                let mismatch = io::check_fused(&self.slots.pair(first).first.command, command);
                 let fate = mismatch.err().unwrap_or(Status::FUSED_FAILED);
                 return self.fail_first(first, fate, ctx);
             }
@@ -160,10 +168,8 @@ impl Connection {
         if in_capsule {
             fill(&mut pair.replacement, data, ctx);
         }
-        let second = self.occupy(command, State::Second(first));
-        if let State::Pair(pair) = self.slots.state(first) {
-            pair.second = Some((second, *command));
-        }
+        let second = self.occupy(command, CommandState::Second(first));
+        self.slots.pair(first).second = Some((second, *command));
         if !in_capsule {
             self.ask_for_data(second, ctx);
         }
@@ -172,17 +178,13 @@ impl Connection {
 
     /// The first of a pair will not get its second.
     pub(super) fn fail_first(&mut self, first: u16, fate: Status, ctx: &mut Context<'_>) {
-        if let State::Pair(pair) = self.slots.state(first) {
-            pair.fate = Some(fate);
-        }
+        self.slots.pair(first).fate = Some(fate);
         self.try_pair(first, ctx);
     }
 
     /// Goes on with a pair if all that it waits for is there.
     pub(super) fn try_pair(&mut self, first: u16, ctx: &mut Context<'_>) {
-        let State::Pair(pair) = self.slots.state(first) else {
-            panic!("slot {first} holds no first of a pair");
-        };
+        let pair = self.slots.pair(first);
         if !pair.expected.is_whole() {
             return;
         }
@@ -208,26 +210,24 @@ impl Connection {
             Some(statuses) => Err(statuses),
             None => self.judge_pair(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED)),
         };
-        let (expected, replacement) = match judged {
+        let (volume, extent) = match judged {
+            Ok(judged) => judged,
             Err((of_first, of_second)) => {
                 self.dissolve(first, ctx);
                 self.finish(first, of_first);
                 return self.finish(second, of_second);
             }
-            Ok(_) => self.pair_buffers(first),
         };
-        let (volume, extent) = judged.expect("the failure was dealt with");
+        let (expected, replacement) = self.pair_buffers(first);
         let durable = write.force_unit_access() || compare.command.force_unit_access();
-        *self.slots.state(first) = State::Below(Below::one(Kind::Pair(second)));
+        *self.slots.state(first) = CommandState::InFlight(InFlight::one(Kind::Pair(second)));
         let expected = Box::new(expected);
         let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
         self.submit(first, volume, operation, ctx);
     }
 
     fn pair_buffers(&mut self, first: u16) -> (Buffer, Buffer) {
-        let State::Pair(pair) = self.slots.state(first) else {
-            panic!("slot {first} holds no first of a pair");
-        };
+        let pair = self.slots.pair(first);
         let expected = core::mem::take(&mut pair.expected.buffer);
         (expected, core::mem::take(&mut pair.replacement.buffer))
     }
@@ -237,13 +237,6 @@ impl Connection {
         let (expected, replacement) = self.pair_buffers(first);
         ctx.pool.give(&mut self.capsules, ctx.memory, expected);
         ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
-    }
-}
-
-fn pair_first(connection: &mut Connection, first: u16) -> Command {
-    match connection.slots.state(first) {
-        State::Pair(pair) => pair.first.command,
-        state => panic!("slot {first} holds no first of a pair but {state:?}"),
     }
 }
 

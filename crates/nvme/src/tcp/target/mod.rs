@@ -11,12 +11,15 @@
 //! a command without data in the line of `memory`, a capsule with data in the stream, which stops.
 //!
 //! ```text
-//!   Handshake -- ICReq, ICResp --> Open -- Connect --> Open, a queue
-//!       |                            |
-//!       +------- violation, loss, time limit, close ----> Ending -- last batch sent --> Closing
-//!                                                                                          | Closed, and
-//!                       nothing new goes below from Ending on                             Gone  nothing below
+//!   Handshake -- ICReq, ICResp --> Connecting -- Connect --> Admin or Io
+//!       |                              |                        |
+//!       +------------------------------+------------------------+
+//!       | violation, close                         loss, silence |
+//!       v                                                        v
+//!     Ending -- the last batch was sent, or cannot be -----> Closing -- closed --> Closed
 //! ```
+//! From Ending on no request is submitted; once Closed, and with none in flight, it is gone.
+//!
 //! Spec: NVMe/TCP transport, "Connection establishment" to "Error handling"; NVMe base over fabrics, "Queues".
 //! Not here: what admin and Fabrics commands mean (`controllers`), the volume, TLS.
 
@@ -45,8 +48,8 @@ use wire::nvme_tcp::Digests;
 
 use crate::controllers::health::{Failures, Origin, Traffic};
 use crate::controllers::{ConnectionEvent, Controllers, MachineKey, QueueView};
+use crate::limits::HANDSHAKE;
 pub use closing::{Reason, TimeLimit};
-use memory::Need;
 use outbox::Outbox;
 use receive::Stream;
 use slots::Slots;
@@ -68,19 +71,73 @@ impl Default for Settings {
     }
 }
 
-/// How far the connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+/// How far the connection is; see the diagram above.
+#[derive(Debug)]
+enum State {
     /// Waits for ICReq.
-    Handshake,
-    /// Takes commands.
-    Open,
-    /// Takes nothing more; the last words are on their way.
-    Ending,
-    /// The driver closes.
-    Closing,
+    Handshake { since: Instant },
+    /// Waits for Connect; `since` it was accepted.
+    Connecting { since: Instant },
+    /// The admin queue of a controller.
+    Admin(Queue),
+    /// An I/O queue.
+    Io { queue: Queue, fused: Fused },
+    /// Takes nothing more; the last words of a queue of so many entries are on their way, each batch
+    /// for so long without progress.
+    Ending { reason: Reason, entries: u16, send_limit: Duration },
+    /// The driver closes. Until it was told so: whether what was sent before is to leave first.
+    Closing { reason: Reason, after_send: Option<bool> },
     /// The driver closed.
-    Closed,
+    Closed(Reason),
+}
+
+impl State {
+    fn of(view: QueueView) -> State {
+        let queue = Queue { view, sq_head: 0 };
+        if view.queue_id == 0 {
+            State::Admin(queue)
+        } else {
+            State::Io { queue, fused: Fused::None }
+        }
+    }
+
+    #[inline]
+    fn queue(&self) -> Option<&Queue> {
+        match self {
+            State::Admin(queue) | State::Io { queue, .. } => Some(queue),
+            _ => None,
+        }
+    }
+}
+
+/// The queue that a connection is.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    view: QueueView,
+    /// SQHD: where the head of the submission queue is.
+    sq_head: u16,
+}
+
+/// What there is while commands are taken, and ends with that.
+#[derive(Debug, Default)]
+struct Intake {
+    stream: Stream,
+    /// When the PDU began that is not whole.
+    begun: Option<Instant>,
+    /// Reads whose pages can be lent, by command identifier. They have no slot: they are answered
+    /// before anything else is heard of the connection.
+    loans: Vec<Loan<u16>>,
+    /// Commands whose data were asked for and are not whole.
+    asked: u32,
+    /// Those of them whose data are worth a direct receive.
+    asked_large: u32,
+    /// Commands in line for memory, the oldest first.
+    waiting: VecDeque<u16>,
+    /// Memory taken for the capsule at the front of the stream.
+    reserved: Vec<Buffer>,
+    /// Commands counted when it was last seen whether the connection is idle; `None` while it holds
+    /// no tables.
+    idle_mark: Option<u64>,
 }
 
 /// Where a fused pair stands, as the next command sees it.
@@ -105,52 +162,23 @@ pub struct Connection {
     connection: ConnectionId,
     endpoint: Endpoint,
     settings: Settings,
-    phase: Phase,
+    state: State,
     digests: Digests,
-    queue: Option<QueueView>,
-    /// The host, once it is connected.
+    intake: Intake,
+    /// The host as reservations know it, once it is connected: requests of it outlive the queue.
     registrant: Option<Registrant>,
-    /// SQHD: where the head of the submission queue is.
-    sq_head: u16,
-    fused: Fused,
-    stream: Stream,
     slots: Slots,
-    /// Reads that were found to be loans, by command identifier. They have no slot: they are answered before anything else is heard of the connection.
-    loans: Vec<Loan<u16>>,
     /// Requests that have not come back.
-    below: u32,
-    /// Commands whose data were asked for and are not whole.
-    asked: u32,
-    /// Those of them whose data are worth a direct receive.
-    asked_large: u32,
-    /// Commands in line for memory, the oldest first.
-    waiting: VecDeque<u16>,
-    /// What the capsule at the front of the stream needs, while the stream is stopped.
-    paused: Option<Need>,
-    /// Memory taken for the capsule at the front of the stream.
-    reserved: Vec<Buffer>,
+    in_flight: u32,
     /// Memory of transfers: it may hang on the peer.
     transfers: Account,
     /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream always goes on.
     capsules: Account,
     outbox: Outbox,
-    /// Whether the stream is stopped because too much of replies' data is unsent.
-    crowded: bool,
-    /// How long a batch may be out without progress.
-    send_limit: Duration,
-    resume: bool,
-    close: Option<bool>,
-    started: Instant,
-    /// When the PDU began that is not whole.
-    begun: Option<Instant>,
     /// When to look at the time limits, at the latest.
     wake: Option<Instant>,
-    /// Commands counted when it was last seen whether the connection is idle; `None` while it holds no tables.
-    idle_mark: Option<u64>,
-    reason: Option<Reason>,
-    drained: bool,
     counters: SessionCounters,
-    /// What went below since the shard was told.
+    /// What was submitted since the shard was told.
     traffic: Traffic,
     /// Commands that failed since the controller was told.
     failures: Option<Box<Failures>>,
@@ -176,34 +204,16 @@ impl Connection {
             connection,
             endpoint,
             settings,
-            phase: Phase::Handshake,
+            state: State::Handshake { since: now },
             digests: Digests::NONE,
-            queue: None,
+            intake: Intake::default(),
             registrant: None,
-            sq_head: 0,
-            fused: Fused::None,
-            stream: Stream::Header,
             slots: Slots::default(),
-            loans: Vec::new(),
-            below: 0,
-            asked: 0,
-            asked_large: 0,
-            waiting: VecDeque::new(),
-            paused: None,
-            reserved: Vec::new(),
+            in_flight: 0,
             transfers: Account::default(),
             capsules: Account::default(),
             outbox: Outbox::default(),
-            crowded: false,
-            send_limit: limits::SEND_PROGRESS,
-            resume: false,
-            close: None,
-            started: now,
-            begun: None,
-            wake: Some(now + limits::HANDSHAKE),
-            idle_mark: None,
-            reason: None,
-            drained: false,
+            wake: Some(now + HANDSHAKE),
             counters: SessionCounters::default(),
             traffic: Traffic::default(),
             failures: None,
@@ -228,10 +238,20 @@ impl Connection {
         MachineKey { machine: self.identity.machine, generation: self.identity.generation }
     }
 
-    /// The queue that it is, once it is connected.
+    /// Commands that it may have outstanding: the entries of its queue, before Connect one.
     #[must_use]
-    pub fn queue(&self) -> Option<&QueueView> {
-        self.queue.as_ref()
+    pub fn entries(&self) -> u16 {
+        match &self.state {
+            State::Handshake { .. } | State::Connecting { .. } => 1,
+            State::Admin(queue) | State::Io { queue, .. } => queue.view.depth,
+            State::Ending { entries, .. } => *entries,
+            State::Closing { .. } | State::Closed(_) => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_io_queue(&self) -> bool {
+        matches!(self.state, State::Io { .. })
     }
 
     /// The host as reservations know it, once it is connected.
@@ -261,7 +281,7 @@ impl Connection {
     /// Commands that the host cannot have seen answered.
     #[inline]
     fn unanswered(&self) -> u32 {
-        self.slots.len() + self.loans.len() as u32 + self.outbox.answers()
+        self.slots.len() + self.intake.loans.len() as u32 + self.outbox.answers()
     }
 
     /// Bytes that it holds outside the pool for answers that have not been given to the driver.
@@ -279,27 +299,33 @@ impl Connection {
     /// Why it ends or ended.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
-        self.reason.as_ref()
+        match &self.state {
+            State::Ending { reason, .. }
+            | State::Closing { reason, .. }
+            | State::Closed(reason) => Some(reason),
+            _ => None,
+        }
     }
 
     /// Why it ends, if that is something that its peer or an operator should hear of.
     #[must_use]
     pub fn misconduct(&self) -> Option<&Reason> {
-        self.reason.as_ref().filter(|reason| {
+        self.reason().filter(|reason| {
             matches!(reason, Reason::Violation(_) | Reason::Terminated(_) | Reason::TimedOut(_))
         })
     }
 
     /// Whether it takes commands.
+    #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Handshake | Phase::Open)
+        !matches!(self.state, State::Ending { .. } | State::Closing { .. } | State::Closed(_))
     }
 
-    /// Whether the driver closed it and nothing of it is below any more: it may be forgotten.
+    /// Whether the driver closed it and no request of it is in flight: it may be forgotten.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.phase == Phase::Closed && self.below == 0
+        matches!(self.state, State::Closed(_)) && self.in_flight == 0
     }
 
     /// The controllers have something to tell.
@@ -316,11 +342,21 @@ impl Connection {
         self.tell_health(ctx);
         if self.outbox.has_to_send() {
             self.outbox.send(ctx.now);
-            self.arm(ctx.now + self.send_limit);
+            self.arm(ctx.now + self.send_limit());
         }
-        if self.phase == Phase::Ending && self.outbox.is_quiet() {
-            self.phase = Phase::Closing;
-            self.close = Some(true);
+        if let State::Ending { reason, .. } = self.state
+            && self.outbox.is_quiet()
+        {
+            self.state = State::Closing { reason, after_send: Some(true) };
+        }
+    }
+
+    /// How long a batch may be out without progress.
+    #[inline]
+    fn send_limit(&self) -> Duration {
+        match self.state {
+            State::Ending { send_limit, .. } => send_limit,
+            _ => limits::SEND_PROGRESS,
         }
     }
 
@@ -330,11 +366,17 @@ impl Connection {
         if let Some(batch) = self.outbox.take() {
             return Some(SessionEffect::Send(batch));
         }
-        if core::mem::take(&mut self.resume) {
-            return Some(SessionEffect::Resume);
+        match &mut self.state {
+            State::Closing { after_send, .. } => {
+                let after_send = after_send.take()?;
+                Some(SessionEffect::Close { after_send })
+            }
+            _ if self.intake.stream == Stream::Resuming => {
+                self.intake.stream = Stream::Header;
+                Some(SessionEffect::Resume)
+            }
+            _ => None,
         }
-        let after_send = self.close.take()?;
-        Some(SessionEffect::Close { after_send })
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all. It may come too early.
@@ -366,7 +408,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request below in the name of the command in `slot`.
+    /// Submits a request in the name of the command in `slot`.
     #[inline]
     fn submit(
         &mut self,
@@ -376,12 +418,12 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) {
         let ticket = self.identity.ticket(slot.into());
-        self.below += 1;
+        self.in_flight += 1;
         self.count(&operation);
         ctx.below.submit(volume, Request { ticket, operation });
     }
 
-    /// Counts what goes below for the health log.
+    /// Counts what is submitted for the health log.
     #[inline]
     fn count(&mut self, operation: &Operation) {
         let traffic = &mut self.traffic;
@@ -408,7 +450,7 @@ impl Connection {
     /// Tells the controllers what the turn did, for the logs of health and errors.
     #[inline]
     fn tell_health(&mut self, ctx: &mut Context<'_>) {
-        let Some(queue) = &self.queue else { return };
+        let Some(Queue { view: queue, .. }) = self.state.queue() else { return };
         if !self.traffic.is_empty() {
             ctx.shared.count_traffic(queue.handle, &self.traffic);
             self.traffic = Traffic::default();
@@ -421,7 +463,7 @@ impl Connection {
     /// A command failed, for a reason that the controllers have not seen.
     #[cold]
     fn note_failure(&mut self, origin: &Origin, status: Status) {
-        let Some(queue) = &self.queue else { return };
+        let Some(&Queue { view: queue, .. }) = self.state.queue() else { return };
         self.traffic.media_errors += u64::from(status.is_media_error());
         // Only commands of I/O queues concern blocks.
         let lba = if queue.queue_id == 0 { 0 } else { origin.lba };
@@ -453,14 +495,14 @@ impl Connection {
     /// SQHD for the next completion: each one frees an entry of the submission queue.
     #[inline]
     fn advance(&mut self) -> u16 {
-        let Some(queue) = &self.queue else { return 0 };
-        if queue.flow_control_off {
+        let (State::Admin(queue) | State::Io { queue, .. }) = &mut self.state else { return 0 };
+        if queue.view.flow_control_off {
             return Entry::SQ_HEAD_DISABLED;
         }
-        self.sq_head += 1;
-        if self.sq_head >= queue.depth {
-            self.sq_head = 0;
+        queue.sq_head += 1;
+        if queue.sq_head >= queue.view.depth {
+            queue.sq_head = 0;
         }
-        self.sq_head
+        queue.sq_head
     }
 }

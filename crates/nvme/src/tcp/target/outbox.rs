@@ -1,13 +1,13 @@
 //! What leaves: PDUs are gathered in one batch while another one is out. The memory of both is used over and over.
 
 use block::checksum::{Crc32c, crc32c};
-use block::limits::REPLY_DATA_MAX;
 use block::{Buffer, Instant, Memory, PAGE_SIZE};
 use contract::SendBatch;
 use wire::nvme::Completion;
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, PduFlags, R2T};
 
 use crate::controllers::ReplyData;
+use crate::limits::REPLY_DATA_MAX;
 
 /// The batches of a connection.
 #[derive(Debug, Default)]

@@ -6,15 +6,17 @@
 //! Spec: NVMe/TCP, "ICReq", "CapsuleCmd", "H2CData", "H2CTermReq".
 
 use block::checksum::{Crc32c, crc32c};
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, PDU_COMPLETE, TURN_BYTES, TURN_PDUS};
+use block::limits::{DIRECT_RECEIVE_MIN, TURN_BYTES};
 use contract::{Direct, Next, Receive};
 use wire::nvme::Command;
 use wire::nvme_tcp::{
     DataHeader, Digests, FatalErrorStatus, ICReq, ICResp, Payload, PduType, TermReq,
 };
 
-use super::slots::State;
-use super::{Connection, Context, Phase, Reason};
+use super::memory::Need;
+use super::slots::CommandState;
+use super::{Connection, Context, Reason, State};
+use crate::limits::{CAPSULE_DATA_MAX, PDU_COMPLETE, TURN_PDUS};
 use crate::tcp::pdu_stream::{COMMON, Frame, Front, Violation, digest_at, peek};
 
 /// Bytes received beyond what is needed while large data of the host are expected: enough for many headers, few enough that
@@ -24,14 +26,21 @@ const HEADERS_AHEAD: u32 = 4096;
 const SMALLEST: u32 = DataHeader::SIZE as u32;
 
 /// Where in a PDU the stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stream {
     /// Before a PDU.
+    #[default]
     Header,
     /// In the data of an H2CData.
     Data(Part),
     /// Before their digest.
     Digest(Part),
+    /// Before a capsule that needs memory.
+    OutOfMemory(Need),
+    /// Before a capsule that asks for data of a reply, of which too much is unsent.
+    Unread,
+    /// Before the same capsule: it is to be shown again.
+    Resuming,
 }
 
 /// The data of one H2CData PDU.
@@ -65,7 +74,7 @@ impl Connection {
     /// Bytes came. See [`contract::Machine::handle_received`].
     pub fn handle_received(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Receive {
         let receive = self.take_stream(bytes, ctx);
-        if !self.loans.is_empty() {
+        if !self.intake.loans.is_empty() {
             self.take_loans(ctx);
         }
         receive
@@ -96,21 +105,21 @@ impl Connection {
                     return Receive { consumed: bytes.len(), next: Next::Direct(direct) };
                 }
                 Step::Pause => {
-                    self.begun = None;
+                    self.intake.begun = None;
                     return Receive { consumed: at, next: Next::Pause };
                 }
                 Step::End => break,
             }
             pdus += 1;
-            if self.stream == Stream::Header {
-                self.begun = None;
+            if self.intake.stream == Stream::Header {
+                self.intake.begun = None;
             }
             if at == bytes.len() {
                 let next = self.next_at_end(ctx);
                 return Receive { consumed: at, next };
             }
             if pdus >= TURN_PDUS || at >= TURN_BYTES as usize {
-                self.begun = None;
+                self.intake.begun = None;
                 return Receive { consumed: at, next: Next::Yield };
             }
         }
@@ -123,8 +132,11 @@ impl Connection {
             ctx.pool.give(&mut self.transfers, ctx.memory, direct.buffer);
             return Next::Pause;
         }
-        let Stream::Data(mut part) = self.stream else {
-            panic!("a direct receive of {} bytes came back at {:?}", direct.length, self.stream);
+        let Stream::Data(mut part) = self.intake.stream else {
+            panic!(
+                "a direct receive of {} bytes came back at {:?}",
+                direct.length, self.intake.stream
+            );
         };
         let slot = part.slot;
         assert!(
@@ -140,8 +152,8 @@ impl Connection {
         data.buffer = direct.buffer;
         data.since = Some(ctx.now);
         self.part_is_there(part, ctx);
-        if self.stream == Stream::Header {
-            self.begun = None;
+        if self.intake.stream == Stream::Header {
+            self.intake.begun = None;
         }
         self.next_at_end(ctx)
     }
@@ -149,8 +161,8 @@ impl Connection {
     /// Something of a PDU came and it is not whole: its time runs.
     #[inline]
     fn begin(&mut self, ctx: &Context<'_>) {
-        if self.begun.is_none() {
-            self.begun = Some(ctx.now);
+        if self.intake.begun.is_none() {
+            self.intake.begun = Some(ctx.now);
             self.arm(ctx.now + PDU_COMPLETE);
         }
     }
@@ -158,7 +170,7 @@ impl Connection {
     /// How much may be received beyond what is needed.
     #[inline]
     fn at_most(&self) -> u32 {
-        if self.asked_large == 0 { u32::MAX } else { HEADERS_AHEAD }
+        if self.intake.asked_large == 0 { u32::MAX } else { HEADERS_AHEAD }
     }
 
     /// What should come next once all shown bytes are consumed.
@@ -167,9 +179,9 @@ impl Connection {
         if !self.is_open() {
             return Next::Pause;
         }
-        let at_least = match self.stream {
+        let at_least = match self.intake.stream {
             Stream::Header => {
-                if self.asked == 0 {
+                if self.intake.asked == 0 {
                     return Next::Idle;
                 }
                 SMALLEST
@@ -185,6 +197,7 @@ impl Connection {
                 self.begin(ctx);
                 Digests::SIZE as u32
             }
+            Stream::OutOfMemory(_) | Stream::Unread | Stream::Resuming => return Next::Pause,
         };
         Next::Stream { at_least, at_most: self.at_most() }
     }
@@ -201,17 +214,19 @@ impl Connection {
     /// Takes what is at the front of the stream; `bytes` is never empty.
     #[inline]
     fn step(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Result<Step, Violation> {
-        match self.stream {
+        match self.intake.stream {
             Stream::Header => self.pdu(bytes, ctx),
             Stream::Data(part) => Ok(self.data(part, bytes, ctx)),
             Stream::Digest(part) => Ok(self.digest(part, bytes, ctx)),
+            stopped => panic!("bytes were shown to a stream that is {stopped:?}"),
         }
     }
 
     #[inline]
     fn pdu(&mut self, bytes: &[u8], ctx: &mut Context<'_>) -> Result<Step, Violation> {
         let terminates = bytes[0] == PduType::H2C_TERM_REQ.0;
-        if self.phase == Phase::Handshake && bytes[0] != PduType::IC_REQ.0 && !terminates {
+        let is_first = matches!(self.state, State::Handshake { .. });
+        if is_first && bytes[0] != PduType::IC_REQ.0 && !terminates {
             return Err(Violation::sequence("the first PDU is ICReq"));
         }
         let frame = match peek(bytes, self.digests)? {
@@ -221,15 +236,17 @@ impl Connection {
         match frame.common.kind {
             PduType::CAPSULE_COMMAND => self.capsule(bytes, &frame, ctx),
             PduType::H2C_DATA => self.host_data(bytes, &frame, ctx),
-            PduType::IC_REQ if self.phase == Phase::Handshake => self.initialize(bytes),
+            PduType::IC_REQ => self.initialize(bytes),
             PduType::H2C_TERM_REQ => Ok(self.terminated(bytes, &frame, ctx)),
-            PduType::IC_REQ => Err(Violation::sequence("ICReq comes once")),
             _ => Err(Violation::sequence("a PDU that hosts do not send")),
         }
     }
 
     /// ICReq: agrees to what the host asks for, as far as it is known here.
     fn initialize(&mut self, bytes: &[u8]) -> Result<Step, Violation> {
+        let State::Handshake { since } = self.state else {
+            return Err(Violation::sequence("ICReq comes once"));
+        };
         let request = ICReq::parse(bytes).map_err(|error| Violation::field(&error))?;
         if request.format_version != 0 {
             let fes = FatalErrorStatus::UNSUPPORTED_PARAMETER;
@@ -239,7 +256,7 @@ impl Connection {
         self.outbox.align_data(request.host_data_alignment);
         // MAXR2T needs no look: one R2T is outstanding per command, and every host allows one.
         self.digests = request.digests();
-        self.phase = Phase::Open;
+        self.state = State::Connecting { since };
         let response = ICResp::new(self.digests, self.settings.max_h2c_data);
         self.outbox.push_raw(&response.emit());
         Ok(Step::Consumed(ICReq::SIZE))
@@ -263,8 +280,8 @@ impl Connection {
         frame: &Frame,
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
-        let (limit, depth) = match &self.queue {
-            Some(queue) => (queue.capsule_data_max, u32::from(queue.depth)),
+        let (limit, depth) = match self.state.queue() {
+            Some(queue) => (queue.view.capsule_data_max, u32::from(queue.view.depth)),
             None => (CAPSULE_DATA_MAX, 1),
         };
         if frame.data_length > limit {
@@ -288,10 +305,10 @@ impl Connection {
         }
         self.counters.commands += 1;
         self.counters.data_in += u64::from(frame.data_length);
-        if !self.reserved.is_empty() {
+        if !self.intake.reserved.is_empty() {
             self.give_reserved(ctx);
         }
-        if self.idle_mark.is_none() {
+        if self.intake.idle_mark.is_none() {
             self.watch_idleness(ctx);
         }
         Ok(Step::Consumed(total))
@@ -319,7 +336,7 @@ impl Connection {
         }
         let slot = header.transfer_tag;
         let command_id = match self.slots.get(slot) {
-            Some(held) if !matches!(held.state, State::Free) => held.origin.command_id,
+            Some(held) if !matches!(held.state, CommandState::Free) => held.origin.command_id,
             _ => return invalid(10, "TTAG of an R2T"),
         };
         let data = match self.slots.incoming(slot) {
@@ -341,7 +358,7 @@ impl Connection {
         }
         data.since = Some(ctx.now);
         let (start, length) = (header.offset, header.length);
-        self.stream = Stream::Data(Part { slot, start, length, left: length });
+        self.intake.stream = Stream::Data(Part { slot, start, length, left: length });
         Ok(Step::Consumed(frame.data_at as usize))
     }
 
@@ -355,7 +372,7 @@ impl Connection {
         self.counters.data_in += count as u64;
         part.left -= count as u32;
         if part.left > 0 {
-            self.stream = Stream::Data(part);
+            self.intake.stream = Stream::Data(part);
             if part.left >= DIRECT_RECEIVE_MIN {
                 return Step::Direct(self.lend(part, ctx));
             }
@@ -368,7 +385,7 @@ impl Connection {
     /// All data of a PDU came: their digest is next, or they are done.
     fn part_is_there(&mut self, part: Part, ctx: &mut Context<'_>) {
         if self.digests.data {
-            self.stream = Stream::Digest(part);
+            self.intake.stream = Stream::Digest(part);
             return;
         }
         self.part_is_done(part, ctx);
@@ -390,12 +407,12 @@ impl Connection {
     }
 
     fn part_is_done(&mut self, part: Part, ctx: &mut Context<'_>) {
-        self.stream = Stream::Header;
+        self.intake.stream = Stream::Header;
         let data = self.slots.incoming(part.slot).expect("a part has a place");
         data.received += part.length;
         if data.is_whole() {
-            self.asked -= 1;
-            self.asked_large -= u32::from(data.length >= DIRECT_RECEIVE_MIN);
+            self.intake.asked -= 1;
+            self.intake.asked_large -= u32::from(data.length >= DIRECT_RECEIVE_MIN);
             self.data_is_whole(part.slot, ctx);
         }
     }

@@ -1,4 +1,4 @@
-//! The commands that a connection has outstanding: a slot each, found by slot number from below (the ticket) and
+//! The commands that a connection has outstanding: a slot each, found by slot number from completions (the ticket) and
 //! from the host's data (TTAG). Whether a CID is in use: a few commands are looked through, more have a bit for each CID.
 //!
 //! Slots grow to the most that were outstanding at once; they and the bits (8 KiB) are given back while idle, so that
@@ -7,27 +7,29 @@
 use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
 
+use super::Context;
+use crate::controllers::QueueHandle;
 use crate::controllers::health::Origin;
-use crate::subsystem::NamespaceIdentity;
+use crate::subsystem::{Namespace, NamespaceIdentity};
 
 /// An outstanding command.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// What the error log would say of it.
     pub(super) origin: Origin,
-    pub(super) state: State,
+    pub(super) state: CommandState,
 }
 
 /// Where a command stands.
 ///
 /// ```text
-///            Waiting -- memory --> Granted -- all data --> Below --> answered
+///            Waiting -- memory --> Granted -- all data --> InFlight --> answered
 ///               `-- (a read) --------------------------------^
 ///  capsule -----'-- Pair, Second -- both whole --------------'
-///            `- Admin --> answered
+///            `- Controllers --> answered
 /// ```
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum CommandState {
     /// Nobody's.
     Free,
     /// In line for memory. A read goes below then; a write asks for its data.
@@ -40,18 +42,52 @@ pub(super) enum State {
     /// The second of a fused pair; its data are kept by the first, in this slot.
     Second(u16),
     /// With the volume.
-    Below(Below),
-    /// With the controllers, which answer later. Room that the host has for data.
-    Admin(u32),
+    InFlight(InFlight),
+    /// With the controllers, which answer later; the host takes so many bytes of data.
+    Controllers(u32),
 }
 
-/// A command that was judged and has to wait: when it starts it is judged anew, and is for the same
-/// namespace or for none.
+/// A command that was judged and has to wait: when it starts it is judged anew.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judged {
+pub(super) enum Judged {
+    /// For the controllers.
+    Control(Command),
+    Io(JudgedIo),
+}
+
+/// An I/O command that was judged and has to wait. It is for the same namespace or for none: another
+/// one that has its NSID by now is none of the command's business.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JudgedIo {
     pub(super) command: Command,
-    /// The namespace that it was judged against; `None` for a control command.
-    pub(super) namespace: Option<NamespaceIdentity>,
+    queue: QueueHandle,
+    namespace: Option<NamespaceIdentity>,
+}
+
+impl Judged {
+    pub(super) fn command(&self) -> &Command {
+        match self {
+            Judged::Control(command) | Judged::Io(JudgedIo { command, .. }) => command,
+        }
+    }
+}
+
+impl JudgedIo {
+    pub(super) fn new(command: &Command, queue: QueueHandle, ctx: &Context<'_>) -> JudgedIo {
+        let found = ctx.shared.namespace(queue, command.nsid());
+        JudgedIo { command: *command, queue, namespace: found.map(Namespace::identity) }
+    }
+
+    /// The namespace, if it may still be used.
+    pub(super) fn namespace_again<'a>(
+        &self,
+        ctx: &'a Context<'_>,
+    ) -> Result<&'a Namespace, Status> {
+        ctx.shared.io_allowed(self.queue)?;
+        let found = ctx.shared.namespace(self.queue, self.command.nsid());
+        let same = found.filter(|namespace| Some(namespace.identity()) == self.namespace);
+        same.ok_or(Status::INVALID_NAMESPACE.with_dnr())
+    }
 }
 
 /// A command whose data come from the host when asked.
@@ -93,7 +129,7 @@ impl Incoming {
 #[derive(Debug)]
 pub(super) struct Pair {
     /// The compare.
-    pub(super) first: Judged,
+    pub(super) first: JudgedIo,
     /// What it expects.
     pub(super) expected: Incoming,
     /// The write's slot and the write, once it came.
@@ -108,7 +144,7 @@ pub(super) struct Pair {
 
 /// A command that the volume works on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Below {
+pub(super) struct InFlight {
     /// Requests that have not come back.
     pub(super) parts: u16,
     /// What its answer does.
@@ -117,7 +153,15 @@ pub(super) struct Below {
     pub(super) status: Status,
 }
 
-/// What the completion of a command that was below does.
+impl InFlight {
+    /// One request, nothing of which has come back.
+    #[inline]
+    pub(super) fn one(kind: Kind) -> InFlight {
+        InFlight { parts: 1, kind, status: Status::SUCCESS }
+    }
+}
+
+/// What the completion of a command that was in flight does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Sends the buffer to the host.
@@ -159,14 +203,14 @@ impl Slots {
     #[inline]
     fn position(&self, command_id: u16) -> Option<usize> {
         let is_it = |slot: &Slot| {
-            slot.origin.command_id == command_id && !matches!(slot.state, State::Free)
+            slot.origin.command_id == command_id && !matches!(slot.state, CommandState::Free)
         };
         self.entries.iter().position(is_it)
     }
 
     /// Gives the command a slot. Its CID must not be in use.
     #[inline]
-    pub(super) fn insert(&mut self, origin: Origin, state: State) -> u16 {
+    pub(super) fn insert(&mut self, origin: Origin, state: CommandState) -> u16 {
         let command_id = origin.command_id;
         debug_assert!(!self.holds(command_id), "CID {command_id:#x} is in use");
         let slot = Slot { origin, state };
@@ -192,7 +236,7 @@ impl Slots {
     #[cold]
     fn take_bits(&mut self) {
         self.in_use = vec![0; CID_WORDS];
-        for slot in self.entries.iter().filter(|slot| !matches!(slot.state, State::Free)) {
+        for slot in self.entries.iter().filter(|slot| !matches!(slot.state, CommandState::Free)) {
             let (word, bit) = place(slot.origin.command_id);
             self.in_use[word] |= bit;
         }
@@ -202,8 +246,8 @@ impl Slots {
     #[inline]
     pub(super) fn remove(&mut self, slot: u16) -> u16 {
         let entry = &mut self.entries[usize::from(slot)];
-        assert!(!matches!(entry.state, State::Free), "slot {slot} was freed twice");
-        entry.state = State::Free;
+        assert!(!matches!(entry.state, CommandState::Free), "slot {slot} was freed twice");
+        entry.state = CommandState::Free;
         let command_id = entry.origin.command_id;
         let (word, bit) = place(command_id);
         if let Some(word) = self.in_use.get_mut(word) {
@@ -229,8 +273,16 @@ impl Slots {
     }
 
     #[inline]
-    pub(super) fn state(&mut self, slot: u16) -> &mut State {
+    pub(super) fn state(&mut self, slot: u16) -> &mut CommandState {
         &mut self.entries[usize::from(slot)].state
+    }
+
+    /// The fused pair whose first is in `slot`.
+    pub(super) fn pair(&mut self, slot: u16) -> &mut Pair {
+        match self.state(slot) {
+            CommandState::Pair(pair) => pair,
+            state => panic!("slot {slot} holds no first of a pair but {state:?}"),
+        }
     }
 
     /// A slot by a number that came from outside.
@@ -243,14 +295,14 @@ impl Slots {
     #[inline]
     pub(super) fn incoming(&mut self, slot: u16) -> Option<&mut Incoming> {
         let data = match self.entries.get(usize::from(slot))?.state {
-            State::Granted(_) | State::Pair(_) => slot,
-            State::Second(first) => first,
+            CommandState::Granted(_) | CommandState::Pair(_) => slot,
+            CommandState::Second(first) => first,
             _ => return None,
         };
         let of_second = data != slot;
         match &mut self.entries[usize::from(data)].state {
-            State::Granted(grant) => Some(&mut grant.data),
-            State::Pair(pair) => {
+            CommandState::Granted(grant) => Some(&mut grant.data),
+            CommandState::Pair(pair) => {
                 Some(if of_second { &mut pair.replacement } else { &mut pair.expected })
             }
             _ => None,
@@ -268,7 +320,7 @@ impl Slots {
             *self = Slots::default();
             return;
         }
-        let last = self.entries.iter().rposition(|slot| !matches!(slot.state, State::Free));
+        let last = self.entries.iter().rposition(|slot| !matches!(slot.state, CommandState::Free));
         self.entries.truncate(last.map_or(0, |last| last + 1));
         let left = self.entries.len();
         self.free.retain(|slot| usize::from(*slot) < left);
@@ -304,11 +356,11 @@ mod tests {
     fn a_cid_is_in_use_until_its_command_is_answered() {
         let mut slots = Slots::default();
         assert!(!slots.holds(7));
-        let a = slots.insert(origin(7), State::Admin(0));
+        let a = slots.insert(origin(7), CommandState::Controllers(0));
         assert!(slots.holds(7) && !slots.holds(6) && !slots.holds(71));
         assert_eq!(slots.remove(a), 7);
         assert!(!slots.holds(7));
-        slots.insert(origin(7), State::Admin(0));
+        slots.insert(origin(7), CommandState::Controllers(0));
         assert_eq!(slots.len(), 1);
     }
 
@@ -316,8 +368,8 @@ mod tests {
     #[should_panic(expected = "is in use")]
     fn two_commands_with_one_cid_are_a_bug() {
         let mut slots = Slots::default();
-        slots.insert(origin(7), State::Admin(0));
-        slots.insert(origin(7), State::Admin(0));
+        slots.insert(origin(7), CommandState::Controllers(0));
+        slots.insert(origin(7), CommandState::Controllers(0));
     }
 
     #[test]
@@ -332,7 +384,10 @@ mod tests {
                 slots.remove(slot);
                 assert_eq!(slots.find(command_id), None);
             } else {
-                held.insert(command_id, slots.insert(origin(command_id), State::Admin(0)));
+                held.insert(
+                    command_id,
+                    slots.insert(origin(command_id), CommandState::Controllers(0)),
+                );
             }
             assert_eq!(slots.len() as usize, held.len());
             for (command_id, slot) in &held {
@@ -344,9 +399,9 @@ mod tests {
     #[test]
     fn an_event_request_that_is_held_keeps_its_slot_alone() {
         let mut slots = Slots::default();
-        let held = slots.insert(origin(3), State::Admin(0));
+        let held = slots.insert(origin(3), CommandState::Controllers(0));
         let others: Vec<u16> =
-            (10..90).map(|id| slots.insert(origin(id), State::Admin(0))).collect();
+            (10..90).map(|id| slots.insert(origin(id), CommandState::Controllers(0))).collect();
         assert!(!slots.in_use.is_empty());
         others.into_iter().for_each(|slot| {
             slots.remove(slot);
@@ -355,7 +410,7 @@ mod tests {
         assert!(slots.in_use.is_empty() && slots.entries.len() == 1 && slots.free.is_empty());
         assert!(slots.holds(3) && !slots.holds(10));
         assert_eq!(slots.find(3), Some(held));
-        let next = slots.insert(origin(10), State::Admin(0));
+        let next = slots.insert(origin(10), CommandState::Controllers(0));
         assert_ne!(next, held);
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use ::aoe::export::{BUFFERS_DEFAULT, BUFFERS_MAX, BUFFERS_MIN};
+use ::aoe::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, BUFFERS_MIN};
 use toml::Spanned;
 use wire::aoe::Address;
 use wire::ethernet::MacAddress;

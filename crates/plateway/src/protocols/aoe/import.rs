@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ::aoe::initiator::{Settings, WINDOW_MAX};
+use ::aoe::initiator::Settings;
+use ::aoe::limits::WINDOW_MAX;
 use contract::LinkId;
 use shard::ImportSettings;
 

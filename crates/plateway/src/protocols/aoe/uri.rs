@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use ::aoe::initiator::WINDOW_MAX;
+use ::aoe::limits::WINDOW_MAX;
 use wire::aoe::Address;
 
 use crate::config::uri::{Encoded, Parser, UriError, VLANS, check_interface, options};

@@ -3,7 +3,7 @@
 //! A host connects to a subsystem and then sees all of its namespaces (NVMe Base 2.0, 3.1.2), so
 //! the exports of one subsystem must name the same hosts.
 
-use block::limits::NAMESPACES_MAX;
+use ::nvme::limits::NAMESPACES_MAX;
 use shard::Protocol;
 use toml::Spanned;
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use block::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
+use ::nvme::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 
 use super::nqn::{Nqn, NqnError};
 use crate::config::address::HostPort;

@@ -1,7 +1,7 @@
 //! What a raw host asks on its I/O queues, and what it makes of the answers.
 
 use contract::Machine;
-use nvme::io::COMPARE_AND_WRITE_MAX;
+use nvme::limits::COMPARE_AND_WRITE_MAX;
 use testkit::oracle::{Content, Oracle, WriteId};
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Completion, Status};

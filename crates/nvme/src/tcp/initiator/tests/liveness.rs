@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use block::Outcome;
-use block::limits::{QUEUE_QUIET, QUEUE_SILENT, SILENCE_AGAIN};
 use wire::nvme_tcp::Digests;
 
 use super::pair::{Pair, settings};
+use crate::limits::{QUEUE_QUIET, QUEUE_SILENT, SILENCE_AGAIN};
 use crate::tcp::initiator::InitiatorNews;
 
 /// What a reset and a reconnect take beside the silence itself.

@@ -453,7 +453,7 @@ impl Pair {
 
     /// I/O commands that the target has heard on the connections there are.
     pub(super) fn commands_heard(&self) -> u64 {
-        let of_io = |wire: &&Wire| wire.machine.queue().is_some_and(|queue| queue.queue_id != 0);
+        let of_io = |wire: &&Wire| wire.machine.is_io_queue();
         self.wires.iter().filter(of_io).map(|wire| wire.machine.counters().commands).sum()
     }
 

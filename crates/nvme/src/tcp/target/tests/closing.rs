@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use block::limits::{DATA_AFTER_R2T, PDU_COMPLETE, SEND_PROGRESS};
+use block::limits::SEND_PROGRESS;
 use contract::Loss;
 use wire::nvme::fabrics::Configuration;
 use wire::nvme::{Command, Status};
@@ -11,6 +11,7 @@ use wire::nvme_tcp::Digests;
 use super::transfer::IO;
 use super::world::{World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
+use crate::limits::{DATA_AFTER_R2T, PDU_COMPLETE};
 use crate::tcp::target::{Reason, TimeLimit};
 
 const JUST_BEFORE: Duration = Duration::from_nanos(1);

@@ -1,13 +1,13 @@
 //! 27: fused compare and write, and all the ways in which a pair is none.
 
 use block::Failure;
-use block::limits::DATA_AFTER_R2T;
 use wire::nvme::command::{Fuse, SglDescriptor};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::transfer::IO;
 use super::world::{World, capsule, pattern};
+use crate::limits::DATA_AFTER_R2T;
 
 fn compare(lba: u64) -> Command {
     Command::compare(1, lba, 1, 512).with_fuse(Fuse::FIRST).with_command_id(1)

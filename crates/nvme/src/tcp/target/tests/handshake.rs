@@ -1,12 +1,12 @@
 //! ICReq, ICResp, the first command, and what comes before its time.
 
-use block::limits::HANDSHAKE;
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{ConnectData, FabricsType};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq, PduType, TermReq};
 
 use super::world::{Said, World, capsule};
+use crate::limits::HANDSHAKE;
 use crate::tcp::target::{Reason, Settings};
 
 pub(super) const ALL: [Digests; 4] = [

@@ -75,7 +75,7 @@ fn what_waits_for_memory_is_not_for_another_volume() {
 #[test]
 fn a_capsule_that_stopped_the_stream_is_not_for_another_volume() {
     let mut world = World::connected(Digests::NONE);
-    let held = hog(&mut world, Class::Capsule, 4096);
+    let held = hog(&mut world, Class::Immediate, 4096);
     world.command_with(IO, Command::write(1, 0, 8, 4096), &pattern(4096, 1));
     assert!(world.links[IO].pipe.is_paused());
     swap(&mut world);

@@ -31,7 +31,7 @@ pub(super) fn give(world: &mut World, held: Vec<(Account, Buffer)>) {
 fn a_capsule_without_memory_stops_the_stream_and_nothing_of_it_is_lost() {
     for digests in super::handshake::ALL {
         let mut world = World::connected(digests);
-        let held = hog(&mut world, Class::Capsule, 4096);
+        let held = hog(&mut world, Class::Immediate, 4096);
         let data = pattern(4096, 8);
         world.command_with(IO, Command::write(1, 0, 8, 4096).with_command_id(1), &data);
         world.command(IO, Command::flush(1).with_command_id(2));
@@ -126,7 +126,7 @@ fn a_capsule_gets_memory_while_transfers_hold_all_that_the_connection_may_have()
 fn who_waits_for_memory_may_be_closed() {
     for capsule in [false, true] {
         let mut world = World::connected(Digests::NONE);
-        let class = if capsule { Class::Capsule } else { Class::Transfer };
+        let class = if capsule { Class::Immediate } else { Class::Transfer };
         let held = hog(&mut world, class, 4096);
         if capsule {
             world.command_with(IO, Command::write(1, 0, 1, 512), &[1; 512]);

@@ -1,13 +1,14 @@
 //! How data move: in capsules, by R2T, with digests, in pieces of every size.
 
 use block::checksum::crc32c;
-use block::limits::{CAPSULE_DATA_MAX, DIRECT_RECEIVE_MIN, TRANSFER_MAX, TURN_PDUS};
+use block::limits::{DIRECT_RECEIVE_MIN, TRANSFER_MAX};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CommonHeader, Digests, ICReq, PduFlags};
 
 use super::handshake::ALL;
 use super::world::{Said, VOLUME, World, capsule, host_data, pattern};
+use crate::limits::{CAPSULE_DATA_MAX, TURN_PDUS};
 use crate::tcp::target::Settings;
 
 pub(super) const IO: usize = 1;

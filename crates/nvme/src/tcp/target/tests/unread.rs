@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use block::limits::{LAST_SEND_PROGRESS, REPLY_DATA_MAX, TRANSFER_MAX};
+use block::limits::{LAST_SEND_PROGRESS, TRANSFER_MAX};
 use contract::SessionEnd;
 use wire::nvme::fabrics::{Configuration, Register};
 use wire::nvme::identify::Cns;
@@ -13,6 +13,7 @@ use wire::nvme_tcp::{Digests, FatalErrorStatus};
 use super::handshake::ALL;
 use super::transfer::{ADMIN, IO};
 use super::world::{SUBSYSTEM, Said, World, capsule};
+use crate::limits::REPLY_DATA_MAX;
 
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Entries of the queues here.
