@@ -46,7 +46,7 @@ impl Play {
         settings.window = 1 + u16::from(choices.byte() & 0x1f);
         let mut initiator = Initiator::new(settings, u64::from(choices.byte()));
         for link in links {
-            initiator.link_up(serving.now, link, facts(1, link));
+            initiator.link_up(serving.shard.now, link, facts(1, link));
         }
         Play {
             serving,
@@ -62,7 +62,7 @@ impl Play {
     }
 
     fn now(&self) -> Instant {
-        self.serving.now
+        self.serving.shard.now
     }
 
     fn ask(&mut self, choices: &mut Choices<'_>) {
@@ -135,7 +135,7 @@ impl Play {
 
     fn give_back(&mut self, which: usize) -> bool {
         let Some(batch) = self.out.remove(which) else { return false };
-        self.initiator.handle_sent(self.serving.now, batch);
+        self.initiator.handle_sent(self.serving.shard.now, batch);
         true
     }
 
@@ -152,7 +152,7 @@ impl Play {
         if let Ok(frame) = opened
             && frame.ether_type == EtherType::AOE
         {
-            self.initiator.handle_frame(self.serving.now, &frame, &mut self.memory);
+            self.initiator.handle_frame(self.serving.shard.now, &frame, &mut self.memory);
         }
         true
     }
@@ -191,7 +191,7 @@ impl Play {
                 }
             }
             8 | 9 => {
-                let which = choices.below(self.serving.held.len().max(1));
+                let which = choices.below(self.serving.shard.below.held.len().max(1));
                 let wish = choices.of(&WISHES);
                 self.serving.answer(which, wish, choices.flag());
             }
@@ -205,7 +205,7 @@ impl Play {
             }
             12 => {
                 let millis = [0, 1, 30, 250, 1000, 11_000, 61_000][choices.below(7)];
-                self.serving.now = self.serving.now + Duration::from_millis(millis);
+                self.serving.shard.now = self.serving.shard.now + Duration::from_millis(millis);
             }
             13 => {
                 let link = LinkId(choices.below(LINKS as usize) as u32);
@@ -248,7 +248,7 @@ impl Play {
             let times = [self.initiator.poll_timeout(), self.serving.target.poll_timeout()];
             let Some(at) = times.into_iter().flatten().min() else { return };
             let least = self.now() + Duration::from_micros(1);
-            self.serving.now = at.max(least);
+            self.serving.shard.now = at.max(least);
         }
     }
 

@@ -149,7 +149,7 @@ impl Play {
                 self.serving.come(link, &bytes);
             }
             7..=9 => {
-                let which = choices.below(self.serving.held.len().max(1));
+                let which = choices.below(self.serving.shard.below.held.len().max(1));
                 let wish = choices.of(&WISHES);
                 self.serving.answer(which, wish, choices.flag());
             }
@@ -159,7 +159,7 @@ impl Play {
             }
             11 => {
                 let millis = [0, 1, 20, 999, 1000, 6000, 60_000][choices.below(7)];
-                self.serving.now = self.serving.now + Duration::from_millis(millis);
+                self.serving.shard.now = self.serving.shard.now + Duration::from_millis(millis);
             }
             12 => {
                 let stores = choices.flag();

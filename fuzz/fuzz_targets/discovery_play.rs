@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     let address = "127.0.0.1:4420".parse().expect("an address");
     let digests = Digests::from_bits(way & 3);
     let limit = Duration::from_secs(5);
-    let discovery = Discovery::new(target.now, address, nqn(HOST), [7; 16], digests, limit);
+    let discovery = Discovery::new(target.shard.now, address, nqn(HOST), [7; 16], digests, limit);
     let mut play = Play {
         target,
         discovery,
@@ -62,7 +62,7 @@ impl Play {
     fn export(&mut self, number: u8) {
         let name = format!("nqn.2026-11.net.plateway:more-{number}");
         let subsystem = Subsystem::new(nqn(&name), Hosts::Any);
-        self.target.controllers.set_subsystem(self.target.now, subsystem);
+        self.target.shard.shared.set_subsystem(self.target.shard.now, subsystem);
         self.target.settle();
     }
 
@@ -114,7 +114,7 @@ impl Play {
     }
 
     fn settle(&mut self) {
-        self.discovery.settle(self.target.now);
+        self.discovery.settle(self.target.shard.now);
         while let Some(effect) = self.discovery.poll_effect() {
             match effect {
                 StreamEffect::Connect { .. } => self.asked = true,
@@ -129,15 +129,13 @@ impl Play {
 
     fn arrive(&mut self, count: usize) -> bool {
         let pipe = &mut self.peers[0].pipe;
-        let moved = count.min(pipe.coming.len()) > 0;
-        pipe.arrive(count);
-        let (discovery, now) = (&mut self.discovery, self.target.now);
-        let shown = pipe.show(&mut self.memory, |shown, _| match shown {
+        let (discovery, now) = (&mut self.discovery, self.target.shard.now);
+        let moved = pipe.come(count, &mut self.memory, |shown, _| match shown {
             Shown::Bytes(bytes) => discovery.handle_received(now, bytes),
             Shown::Direct(direct) => panic!("{direct:?}"),
         });
         self.settle();
-        moved || shown
+        moved
     }
 
     fn leave(&mut self) -> bool {
@@ -149,19 +147,14 @@ impl Play {
     }
 
     fn lose(&mut self) {
-        let pipe = &mut self.peers[0].pipe;
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if self.peers[0].pipe.lose() {
             self.discovery.handle_lost(Loss::EndOfStream);
             self.settle();
         }
     }
 
     fn shut(&mut self) -> bool {
-        let pipe = &mut self.peers[0].pipe;
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
+        let Some((direct, batch)) = self.peers[0].pipe.try_shut() else { return false };
         assert!(direct.is_none(), "it receives nothing directly");
         self.discovery.handle_closed(batch);
         self.settle();
@@ -170,7 +163,7 @@ impl Play {
 
     fn pass(&mut self, time: Duration) {
         self.target.pass(time);
-        let now = self.target.now;
+        let now = self.target.shard.now;
         if self.discovery.poll_timeout().is_some_and(|at| at <= now) {
             self.discovery.handle_timeout(now);
         }

@@ -84,7 +84,7 @@ impl Play {
             12 => drop(self.target.arrive(link, usize::from(choices.word()))),
             13 => drop(self.target.leave(link)),
             14 | 15 => {
-                let which = choices.below(self.target.held.len().max(1));
+                let which = choices.below(self.target.shard.below.held.len().max(1));
                 self.target.answer(which, choices.of(&WISHES), what & 0x20 != 0);
             }
             16 => drop(peer::carry(&mut self.peers[link], &mut self.target, link)),
@@ -100,9 +100,9 @@ impl Play {
             }
             27 => {
                 let size = if what & 0x20 == 0 { SIZE } else { SIZE / 2 };
-                let now = self.target.now;
+                let now = self.target.shard.now;
                 let namespace = namespace(DISK, size);
-                self.target.controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace);
+                self.target.shard.shared.set_namespace(now, &nqn(SUBSYSTEM), namespace);
                 self.target.settle();
             }
             28 if what & 0xe0 == 0xe0 => self.initiator.drain(),
@@ -143,12 +143,12 @@ impl Play {
             Ticket { machine: MachineId(9), generation: 1, slot: self.next, shard: ShardId(0) };
         self.visits.insert(self.next, reads);
         self.next += 1;
-        self.initiator.handle_request(self.target.now, Request { ticket, operation });
+        self.initiator.handle_request(self.target.shard.now, Request { ticket, operation });
     }
 
     fn connect(&mut self, well: bool) {
         let Some(token) = self.asked.pop_front() else { return };
-        let now = self.target.now;
+        let now = self.target.shard.now;
         if well && self.peers.len() < CONNECTIONS_MAX {
             let link = peer::connect(&mut self.peers, &mut self.target);
             self.initiator.handle_connected(now, token, peer::id(link));
@@ -159,7 +159,7 @@ impl Play {
     }
 
     fn settle(&mut self) {
-        self.initiator.settle(self.target.now, &mut self.memory);
+        self.initiator.settle(self.target.shard.now, &mut self.memory);
         while let Some(effect) = self.initiator.poll_effect() {
             match effect {
                 StreamEffect::Connect { token, .. } => self.asked.push_back(token),
@@ -192,23 +192,21 @@ impl Play {
 
     fn arrive(&mut self, link: usize, count: usize) -> bool {
         let pipe = &mut self.peers[link].pipe;
-        let moved = count.min(pipe.coming.len()) > 0;
-        pipe.arrive(count);
-        let (initiator, now, id) = (&mut self.initiator, self.target.now, peer::id(link));
-        let shown = pipe.show(&mut self.memory, |shown, memory| match shown {
+        let (initiator, now, id) = (&mut self.initiator, self.target.shard.now, peer::id(link));
+        let moved = pipe.come(count, &mut self.memory, |shown, memory| match shown {
             Shown::Bytes(bytes) => initiator.handle_received(now, id, bytes, memory),
             Shown::Direct(direct) => {
                 Receive { consumed: 0, next: initiator.handle_direct(now, id, direct, memory) }
             }
         });
         self.settle();
-        moved || shown
+        moved
     }
 
     fn leave(&mut self, link: usize) -> bool {
         let Some((bytes, batch)) = self.peers[link].pipe.leave(&self.memory) else { return false };
         self.target.links[link].pipe.coming.extend(bytes);
-        let (now, id) = (self.target.now, peer::id(link));
+        let (now, id) = (self.target.shard.now, peer::id(link));
         self.initiator.handle_progress(now, id);
         self.initiator.handle_sent(now, id, batch, &mut self.memory);
         self.settle();
@@ -216,28 +214,23 @@ impl Play {
     }
 
     fn lose(&mut self, link: usize, reset: bool) {
-        let pipe = &mut self.peers[link].pipe;
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if self.peers[link].pipe.lose() {
             let loss = if reset { Loss::Error(104) } else { Loss::EndOfStream };
-            self.initiator.handle_lost(self.target.now, peer::id(link), loss);
+            self.initiator.handle_lost(self.target.shard.now, peer::id(link), loss);
             self.settle();
         }
     }
 
     fn shut(&mut self, link: usize) -> bool {
-        let pipe = &mut self.peers[link].pipe;
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
-        self.initiator.handle_closed(self.target.now, peer::id(link), direct, batch);
+        let Some((direct, batch)) = self.peers[link].pipe.try_shut() else { return false };
+        self.initiator.handle_closed(self.target.shard.now, peer::id(link), direct, batch);
         self.settle();
         true
     }
 
     fn pass(&mut self, time: Duration) {
         self.target.pass(time);
-        let now = self.target.now;
+        let now = self.target.shard.now;
         if self.initiator.poll_timeout().is_some_and(|at| at <= now) {
             self.initiator.handle_timeout(now);
             self.settle();
@@ -278,9 +271,9 @@ impl Play {
                 return;
             }
             let next = self.initiator.poll_timeout().into_iter();
-            let next = next.chain(self.target.controllers.poll_timeout()).min();
+            let next = next.chain(self.target.shard.shared.poll_timeout()).min();
             let Some(at) = next else { return };
-            self.pass(at.since(self.target.now).max(Duration::from_millis(1)));
+            self.pass(at.since(self.target.shard.now).max(Duration::from_millis(1)));
         }
     }
 

@@ -469,11 +469,9 @@ impl Play {
 
     fn arrive(&mut self, link: usize, count: usize) -> bool {
         let Link { shard, id, pipe, .. } = &mut self.links[link];
-        let moved = count.min(pipe.coming.len()) > 0;
-        pipe.arrive(count);
         let (now, id, shard) = (self.now, *id, *shard);
         let Node { shard: machine, memory } = &mut self.nodes[shard];
-        let shown = pipe.show(memory, |shown, memory| match shown {
+        let moved = pipe.come(count, memory, |shown, memory| match shown {
             Shown::Bytes(bytes) => machine.handle_received(now, id, bytes, memory),
             Shown::Direct(direct) => {
                 let next = machine.handle_direct(now, id, direct, memory);
@@ -481,7 +479,7 @@ impl Play {
             }
         });
         self.settle(shard);
-        moved || shown
+        moved
     }
 
     fn leave(&mut self, link: usize) -> bool {
@@ -499,7 +497,7 @@ impl Play {
     fn lose(&mut self, link: usize) {
         let Link { shard, id, pipe, .. } = &mut self.links[link];
         let (shard, connection) = (*shard, *id);
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if pipe.lose() {
             self.tell(shard, Event::Lost { connection, loss: Loss::EndOfStream });
         }
     }
@@ -507,10 +505,7 @@ impl Play {
     fn shut(&mut self, link: usize) -> bool {
         let Link { shard, id, pipe, .. } = &mut self.links[link];
         let (shard, connection) = (*shard, *id);
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
+        let Some((direct, batch)) = pipe.try_shut() else { return false };
         self.tell(shard, Event::Closed { connection, direct, batch });
         true
     }

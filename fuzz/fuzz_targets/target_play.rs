@@ -13,6 +13,7 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{WISHES, fill};
 use plateway_fuzz::host::{Host, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::target::{Target, namespace, subsystem};
+use testkit::ShardStub;
 
 const LINKS: usize = 5;
 const PAUSES: [u64; 6] = [1, 100, 1_000, 2_500, 11_000, 31_000];
@@ -60,7 +61,7 @@ impl Play {
             12 | 13 => drop(self.target.arrive(link, usize::from(choices.byte()))),
             14 => drop(self.target.arrive(link, usize::from(choices.word()))),
             15..=17 => {
-                let which = choices.below(self.target.held.len().max(1));
+                let which = choices.below(self.target.shard.below.held.len().max(1));
                 let wish = choices.of(&WISHES);
                 self.target.answer(which, wish, what & 1 == 0);
             }
@@ -100,7 +101,7 @@ impl Play {
     }
 
     fn configure(&mut self, choices: &mut Choices<'_>) {
-        let Target { now, controllers, .. } = &mut self.target;
+        let ShardStub { now, shared: controllers, .. } = &mut self.target.shard;
         let now = *now;
         match choices.byte() % 6 {
             0 => controllers.set_subsystem(now, subsystem()),
@@ -147,10 +148,10 @@ impl Play {
                 link.pipe.is_open() && host.is_connecting() && !host.is_answered()
             };
             let waiting = self.target.links.iter().zip(&self.hosts).any(connecting);
-            match self.target.controllers.poll_timeout() {
+            match self.target.shard.shared.poll_timeout() {
                 Some(at) if waiting && waits < 32 => {
                     waits += 1;
-                    self.target.pass(at.since(self.target.now));
+                    self.target.pass(at.since(self.target.shard.now));
                 }
                 _ => break,
             }

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use aoe::control::Control;
 use aoe::export::{Export, ExportId};
 use aoe::target::{Ask, Context, Target, TargetEffect};
-use block::{ByteCount, Instant, MachineId, Pool, Request, ShardId, VolumeId};
+use block::{ByteCount, Instant, MachineId, ShardId, VolumeId};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
+use reservation::Reservation;
 use reservation::replica::{Outbox, Replicas};
-use reservation::{InForce, Reservation};
-use testkit::Pages;
+use testkit::ShardStub;
 use wire::aoe::Address;
 
 use crate::content::{SIZE, Wish, carry_out};
@@ -36,24 +36,16 @@ pub struct Serving {
     /// The machine.
     pub target: Target,
     links: Links,
-    /// The present.
-    pub now: Instant,
-    /// The pages.
-    pub memory: Pages,
-    /// The budget.
-    pub pool: Pool,
-    /// Requests that the volumes have.
-    pub held: VecDeque<(VolumeId, Request)>,
+    /// What it works with: below are the requests that the volumes have.
+    pub shard: ShardStub<()>,
     /// Batches that are out.
     pub out: VecDeque<FrameBatch>,
     /// Frames that left and nobody has taken yet.
     pub sent: VecDeque<(LinkId, Vec<u8>)>,
     /// Whether what is written must be the pattern of its place.
     pub strict: bool,
-    requests: Vec<(VolumeId, Request)>,
     controls: Replicas<Control>,
     reservations: Replicas<Reservation>,
-    in_force: InForce,
 }
 
 impl Serving {
@@ -62,17 +54,12 @@ impl Serving {
         let mut serving = Serving {
             target: Target::new(MachineId(4), ShardId(0)),
             links: Links::default(),
-            now: Instant(1_000_000_000),
-            memory: Pages::default(),
-            pool: Pool::new(pages),
-            held: VecDeque::new(),
+            shard: ShardStub::new(Instant(1_000_000_000), pages, ()),
             out: VecDeque::new(),
             sent: VecDeque::new(),
             strict: false,
-            requests: Vec::new(),
             controls: Replicas::new(ShardId(0), 1),
             reservations: Replicas::new(ShardId(0), 1),
-            in_force: InForce::default(),
         };
         for link in 0..LINKS {
             serving.links.set(LinkId(link), Some(facts(9, LinkId(link))));
@@ -105,7 +92,7 @@ impl Serving {
         if self.target.is_gone(id) {
             self.controls.add(id.0, Control::default());
             self.reservations.add(id.0, Reservation::default());
-            self.in_force.set(VolumeId(id.0), Reservation::default());
+            self.shard.reservations.set(VolumeId(id.0), Reservation::default());
             let added = self.target.add_export(id, Self::export(id), Control::default());
             assert_eq!(added, Ok(()));
         }
@@ -113,17 +100,7 @@ impl Serving {
 
     /// Calls the target.
     pub fn with<R>(&mut self, act: impl FnOnce(&mut Target, &mut Context<'_>) -> R) -> R {
-        let mut ctx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            pool: &mut self.pool,
-            below: &mut self.requests,
-            reservations: &self.in_force,
-            shared: &mut (),
-        };
-        let result = act(&mut self.target, &mut ctx);
-        self.held.extend(self.requests.drain(..));
-        result
+        act(&mut self.target, &mut self.shard.context())
     }
 
     /// A frame comes.
@@ -136,12 +113,12 @@ impl Serving {
 
     /// The end of a turn. Batches stay out until [`give_back`](Self::give_back).
     pub fn settle(&mut self) {
-        if self.target.poll_timeout().is_some_and(|at| at <= self.now) {
-            self.target.handle_timeout(self.now);
+        if self.target.poll_timeout().is_some_and(|at| at <= self.shard.now) {
+            self.target.handle_timeout(self.shard.now);
         }
         self.with(|target, ctx| target.settle(ctx));
         while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
-            self.sent.extend(batch.to_frames(&self.memory));
+            self.sent.extend(batch.to_frames(&self.shard.memory));
             self.out.push_back(batch);
         }
         while self.target.poll_notice().is_some() {}
@@ -156,8 +133,8 @@ impl Serving {
 
     /// A volume answers. Returns whether one had something.
     pub fn answer(&mut self, which: usize, wish: Wish, lease: bool) -> bool {
-        let Some((volume, request)) = self.held.remove(which) else { return false };
-        let (strict, memory) = (self.strict, &mut self.memory);
+        let Some((volume, request)) = self.shard.below.held.remove(which) else { return false };
+        let (strict, memory) = (self.strict, &mut self.shard.memory);
         let completion = carry_out(volume.0, SIZE, request, wish, lease, strict, memory);
         self.with(|target, ctx| target.handle_completion(completion, ctx));
         true
@@ -190,10 +167,10 @@ impl Serving {
             } else if let Some((key, version, value)) = reservations.install.pop() {
                 self.with(Target::take_loans);
                 // Every ticket that is below has somebody behind it, or is the target's own.
-                for (_, request) in &self.held {
+                for (_, request) in &self.shard.below.held {
                     let _ = self.target.registrant(request.ticket);
                 }
-                self.in_force.set(VolumeId(key), value);
+                self.shard.reservations.set(VolumeId(key), value);
                 self.reservations.installed(key, version, &mut reservations);
             } else {
                 break;
@@ -219,6 +196,6 @@ impl Serving {
     pub fn end(mut self) {
         while self.go_on() {}
         assert_eq!(self.target.in_flight(), 0, "commands are stuck");
-        assert_eq!((self.pool.used(), self.memory.held()), (0, 0), "pages are lost");
+        assert_eq!((self.shard.pool.used(), self.shard.memory.held()), (0, 0), "pages are lost");
     }
 }

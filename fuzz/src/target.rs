@@ -1,14 +1,13 @@
 //! Serving connections under a driver, with the controllers of one shard and volumes that answer when they are told to.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use block::{BlockCount, BlockSize, Instant, MachineId, Pool, Request, ShardId, VolumeId};
-use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionEffect, SessionIdentity};
+use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
+use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionIdentity};
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use nvme::tcp::target::{Connection, Context, Settings};
-use testkit::Pages;
+use testkit::ShardStub;
 use testkit::pipe::{Pipe, Shown};
 
 use crate::content::{Wish, carry_out};
@@ -28,21 +27,12 @@ pub struct Link {
 /// Connections of one shard.
 #[derive(Debug)]
 pub struct Target {
-    /// The present.
-    pub now: Instant,
-    /// The pages.
-    pub memory: Pages,
-    /// The budget.
-    pub pool: Pool,
-    /// The control side.
-    pub controllers: Controllers,
+    /// What it works with: controllers are what connections share.
+    pub shard: ShardStub<Controllers>,
     /// The connections.
     pub links: Vec<Link>,
-    /// Requests that the volumes have.
-    pub held: VecDeque<(VolumeId, Request)>,
     /// Whether what hosts write must be the pattern of its place.
     pub strict: bool,
-    requests: Vec<(VolumeId, Request)>,
     settings: Settings,
 }
 
@@ -83,14 +73,9 @@ impl Target {
         controllers.set_subsystem(now, subsystem());
         controllers.configuration_complete();
         Target {
-            now,
-            memory: Pages::default(),
-            pool: Pool::new(pages),
-            controllers,
+            shard: ShardStub::new(now, pages, controllers),
             links: Vec::new(),
-            held: VecDeque::new(),
             strict: true,
-            requests: Vec::new(),
             settings: Settings { max_h2c_data },
         }
     }
@@ -101,7 +86,7 @@ impl Target {
         let identity =
             SessionIdentity { machine: MachineId(index), generation: 3, shard: ShardId(0) };
         let id = ConnectionId { slot: index, generation: 0 };
-        let connection = Connection::new(self.now, identity, id, endpoint(), self.settings);
+        let connection = Connection::new(self.shard.now, identity, id, endpoint(), self.settings);
         self.links.push(Link { connection, pipe: Pipe::default(), said: Vec::new() });
         self.links.len() - 1
     }
@@ -111,17 +96,7 @@ impl Target {
         link: usize,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> R {
-        let mut ctx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            pool: &mut self.pool,
-            shared: &mut self.controllers,
-            below: &mut self.requests,
-            reservations: &Default::default(),
-        };
-        let result = act(&mut self.links[link].connection, &mut ctx);
-        self.held.extend(self.requests.drain(..));
-        result
+        act(&mut self.links[link].connection, &mut self.shard.context())
     }
 
     /// `count` bytes that were sent to the connection arrive and are shown. Returns whether anything was.
@@ -129,25 +104,12 @@ impl Target {
         let Link { connection, pipe, .. } = &mut self.links[link];
         let moved = count.min(pipe.coming.len()) > 0;
         pipe.arrive(count);
-        let (now, pool) = (self.now, &mut self.pool);
-        let (controllers, requests) = (&mut self.controllers, &mut self.requests);
-        let shown = pipe.show(&mut self.memory, |shown, memory| {
-            let mut ctx = Context {
-                now,
-                memory,
-                pool: &mut *pool,
-                shared: &mut *controllers,
-                below: &mut *requests,
-                reservations: &Default::default(),
-            };
-            match shown {
-                Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),
-                Shown::Direct(direct) => {
-                    Receive { consumed: 0, next: connection.handle_direct(direct, &mut ctx) }
-                }
+        let shown = self.shard.show(pipe, |shown, ctx| match shown {
+            Shown::Bytes(bytes) => connection.handle_received(bytes, ctx),
+            Shown::Direct(direct) => {
+                Receive { consumed: 0, next: connection.handle_direct(direct, ctx) }
             }
         });
-        self.held.extend(self.requests.drain(..));
         self.settle();
         moved || shown
     }
@@ -163,12 +125,7 @@ impl Target {
                 self.with(link, |connection, ctx| connection.settle(ctx));
                 while let Some(effect) = self.links[link].connection.poll_effect() {
                     moved = true;
-                    let pipe = &mut self.links[link].pipe;
-                    match effect {
-                        SessionEffect::Send(batch) => pipe.send(batch),
-                        SessionEffect::Resume => pipe.resume(),
-                        SessionEffect::Close { after_send } => pipe.end(after_send),
-                    }
+                    self.links[link].pipe.handle(effect);
                 }
             }
             if !moved {
@@ -179,30 +136,21 @@ impl Target {
 
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, reply)) = self.controllers.poll_reply() {
+        while let Some((key, event)) = self.shard.shared.poll_event() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_reply(reply, ctx));
+            self.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            moved = true;
-            let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
-        }
-        while let Some(flush) = self.controllers.poll_flush() {
-            moved = true;
-            let link = flush.key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_flush(flush.volume, ctx));
-        }
-        assert!(self.controllers.poll_message().is_none(), "one shard writes to nobody");
+        assert!(self.shard.shared.poll_message().is_none(), "one shard writes to nobody");
         moved
     }
 
     /// A volume answers one of the requests that it has.
     pub fn answer(&mut self, which: usize, wish: Wish, lease: bool) {
-        let Some((volume, request)) = self.held.remove(which) else { return };
+        let Some((volume, request)) = self.shard.below.held.remove(which) else { return };
         let strict = self.strict;
-        let completion = carry_out(volume.0, SIZE, request, wish, lease, strict, &mut self.memory);
+        let completion =
+            carry_out(volume.0, SIZE, request, wish, lease, strict, &mut self.shard.memory);
         let link = completion.ticket.machine.0 as usize;
         assert_eq!(completion.ticket.generation, 3, "the ticket comes back");
         self.with(link, |connection, ctx| connection.handle_completion(completion, ctx));
@@ -212,7 +160,7 @@ impl Target {
     /// The batch that is out leaves. Returns whether there was one.
     pub fn leave(&mut self, link: usize) -> bool {
         let Link { pipe, said, .. } = &mut self.links[link];
-        let Some((bytes, batch)) = pipe.leave(&self.memory) else { return false };
+        let Some((bytes, batch)) = pipe.leave(&self.shard.memory) else { return false };
         said.extend(bytes);
         self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
         self.settle();
@@ -222,15 +170,14 @@ impl Target {
     /// Some of the batch that is out has left.
     pub fn progress(&mut self, link: usize) {
         if self.links[link].pipe.is_sending() && self.links[link].pipe.is_open() {
-            let now = self.now;
+            let now = self.shard.now;
             self.with(link, |connection, _| connection.handle_progress(now));
         }
     }
 
     /// The connection carries nothing more.
     pub fn lose(&mut self, link: usize, loss: Loss) {
-        let pipe = &mut self.links[link].pipe;
-        if pipe.is_open() && !core::mem::replace(&mut pipe.lost, true) {
+        if self.links[link].pipe.lose() {
             self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
             self.settle();
         }
@@ -238,11 +185,7 @@ impl Target {
 
     /// The driver closes what it was asked to. Returns whether it did.
     pub fn shut(&mut self, link: usize) -> bool {
-        let pipe = &mut self.links[link].pipe;
-        if pipe.close.is_none() || pipe.closed {
-            return false;
-        }
-        let (direct, batch) = pipe.shut();
+        let Some((direct, batch)) = self.links[link].pipe.try_shut() else { return false };
         self.with(link, |connection, ctx| connection.handle_closed(direct, batch, ctx));
         self.settle();
         true
@@ -260,17 +203,17 @@ impl Target {
 
     /// Time passes, and whoever wanted to be woken is.
     pub fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
-        let now = self.now;
+        self.shard.now = self.shard.now + time;
+        let now = self.shard.now;
         for link in 0..self.links.len() {
             let due = self.links[link].connection.poll_timeout().is_some_and(|at| at <= now);
             if due && !self.links[link].pipe.closed {
                 self.with(link, |connection, ctx| connection.handle_timeout(ctx));
             }
         }
-        if self.controllers.poll_timeout().is_some_and(|at| at <= now) {
-            self.controllers.handle_timeout(now);
-            let next = self.controllers.poll_timeout();
+        if self.shard.shared.poll_timeout().is_some_and(|at| at <= now) {
+            self.shard.shared.handle_timeout(now);
+            let next = self.shard.shared.poll_timeout();
             assert!(next.is_none_or(|at| at > now), "it wants to be woken in the past");
         }
         self.settle();
@@ -283,7 +226,7 @@ impl Target {
             moved |= self.arrive(link, usize::MAX);
             moved |= self.leave(link);
         }
-        while !self.held.is_empty() {
+        while !self.shard.below.held.is_empty() {
             moved = true;
             self.answer(0, Wish::Honest, false);
         }
@@ -307,7 +250,7 @@ impl Target {
         for link in 0..self.links.len() {
             self.lose(link, Loss::EndOfStream);
         }
-        while !self.held.is_empty() {
+        while !self.shard.below.held.is_empty() {
             self.answer(0, Wish::Honest, false);
         }
         for link in 0..self.links.len() {
@@ -317,7 +260,7 @@ impl Target {
                 assert!(self.shut(link), "link {link} does not close");
             }
         }
-        while !self.held.is_empty() {
+        while !self.shard.below.held.is_empty() {
             self.answer(0, Wish::Honest, false);
         }
         for (index, link) in self.links.iter().enumerate() {
@@ -325,8 +268,8 @@ impl Target {
             assert_eq!(link.connection.pages(), 0, "link {index} holds pages");
             assert_eq!(link.connection.outstanding(), 0, "link {index} has commands");
         }
-        assert_eq!(self.pool.used(), 0, "pages are lost to the pool");
-        assert_eq!(self.memory.held(), 0, "pages are lost to the memory");
-        assert_eq!(self.controllers.queue_count(), 0, "queues are left");
+        assert_eq!(self.shard.pool.used(), 0, "pages are lost to the pool");
+        assert_eq!(self.shard.memory.held(), 0, "pages are lost to the memory");
+        assert_eq!(self.shard.shared.queue_count(), 0, "queues are left");
     }
 }

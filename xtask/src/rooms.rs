@@ -56,7 +56,7 @@ const ROOMS: &[Room] = &[
         "reactor",
         &["block", "contract", "crc-fast", "io-uring", "libc", "rustix", "socket2"],
     ),
-    Room::impure("testkit", &["block", "contract", "wire"]),
+    Room::impure("testkit", &["block", "contract", "reservation", "wire"]),
     Room::impure(
         "sim",
         &["aoe", "block", "contract", "nvme", "reservation", "shard", "testkit", "volume", "wire"],

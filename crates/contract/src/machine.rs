@@ -19,6 +19,7 @@ use crate::link::{FrameBatch, InFrame, LinkFacts, LinkId};
 /// 5. [`poll_timeout`](Machine::poll_timeout), and sleep until then or until something happens.
 ///
 /// Requests and effects may also be taken between events (the driver does so to ask disks early); they are complete only after `settle`.
+/// What a machine has no use for (connections, links, disks, time) it leaves out.
 pub trait Machine {
     /// What shards and the control thread send each other.
     type Mail: Send + fmt::Debug + 'static;
@@ -30,39 +31,45 @@ pub trait Machine {
     /// direct receive is under way, or while paused.
     fn handle_received(
         &mut self,
-        now: Instant,
+        _now: Instant,
         connection: ConnectionId,
-        bytes: &[u8],
-        memory: &mut dyn Memory,
-    ) -> Receive;
+        _bytes: &[u8],
+        _memory: &mut dyn Memory,
+    ) -> Receive {
+        unreachable!("bytes came on {connection}, and the machine has no connections")
+    }
 
     /// A direct receive is complete: all its bytes are in the buffer. Says what should come next.
     fn handle_direct(
         &mut self,
-        now: Instant,
+        _now: Instant,
         connection: ConnectionId,
-        direct: Direct,
-        memory: &mut dyn Memory,
-    ) -> Next;
+        _direct: Direct,
+        _memory: &mut dyn Memory,
+    ) -> Next {
+        unreachable!("{connection} received directly, which the machine never wanted")
+    }
 
     /// A frame came on a link that is up. It is lent for this call.
-    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory);
+    fn handle_frame(&mut self, _now: Instant, _frame: InFrame<'_>, _memory: &mut dyn Memory) {}
 
     /// The moment that `poll_timeout` named has come.
-    fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory);
+    fn handle_timeout(&mut self, _now: Instant, _memory: &mut dyn Memory) {}
 
     /// The end of a turn: whatever was touched makes up its mind.
-    fn settle(&mut self, now: Instant, memory: &mut dyn Memory);
+    fn settle(&mut self, _now: Instant, _memory: &mut dyn Memory) {}
 
     /// Appends what disks are to be asked to `asks`, in order, and keeps none of it. For each exactly one [`Event::Completed`] comes, maybe at once.
     /// They come in bulk because there are many: a machine that gathers them in a `Vec` of its own swaps it with an empty `asks`.
-    fn take_requests(&mut self, asks: &mut Vec<Ask>);
+    fn take_requests(&mut self, _asks: &mut Vec<Ask>) {}
 
     /// What else is to be done next.
     fn poll_effect(&mut self) -> Option<Effect<Self::Mail>>;
 
     /// When `handle_timeout` wants to be called, if at all. `None` costs nothing while idle.
-    fn poll_timeout(&self) -> Option<Instant>;
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// What can happen to a machine, apart from received bytes.

@@ -145,7 +145,6 @@ fn a_remote_disk_is_measured_verified_and_its_target_asked_for_its_cpu() {
     assert_eq!(report["verify"]["wrong"], 0);
     assert_eq!(report["errors"], 0);
     assert!(report["cpu_us_per_io"]["target"].is_number(), "{report:#}");
-    server.stop();
 }
 
 #[test]

@@ -159,7 +159,6 @@ fn a_copy_goes_to_a_target_and_back_and_discovery_finds_it() {
         assert!(output.status.success(), "{from} to {to}: {}", text(&output.stderr));
     }
     assert!(fs::read(directory.path().join("b")).unwrap() == data);
-    server.stop();
 }
 
 #[test]

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use block::{Buffer, Extent, MachineId, Memory, Operation, Request, ShardId, Ticket};
 use contract::{
-    Ask, ConnectionId, Counters, Direct, DiskId, Effect, Event, InFrame, ListenerId, Machine, Next,
-    Receive, SendBatch,
+    Ask, ConnectionId, Counters, DiskId, Effect, Event, ListenerId, Machine, Next, Receive,
+    SendBatch,
 };
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
@@ -126,8 +126,6 @@ impl Machine for Blocks {
         }
     }
 
-    fn handle_frame(&mut self, _: block::Instant, _: InFrame<'_>, _: &mut dyn Memory) {}
-
     fn handle_received(
         &mut self,
         _: block::Instant,
@@ -163,18 +161,6 @@ impl Machine for Blocks {
             .with_least(bytes.len() - at)
     }
 
-    fn handle_direct(
-        &mut self,
-        _: block::Instant,
-        _: ConnectionId,
-        _: Direct,
-        _: &mut dyn Memory,
-    ) -> Next {
-        unreachable!("nothing is received directly")
-    }
-
-    fn handle_timeout(&mut self, _: block::Instant, _: &mut dyn Memory) {}
-
     fn settle(&mut self, _: block::Instant, _: &mut dyn Memory) {
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
@@ -196,10 +182,6 @@ impl Machine for Blocks {
 
     fn poll_effect(&mut self) -> Option<Effect<()>> {
         self.effects.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<block::Instant> {
-        None
     }
 }
 

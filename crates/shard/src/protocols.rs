@@ -82,15 +82,7 @@ pub enum StoredValue {
 /// What a session hears of the rest of its protocol.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
-    Nvme(ControllerEvent),
-}
-
-/// What NVMe's controllers want of a connection.
-#[derive(Debug)]
-pub(crate) enum ControllerEvent {
-    Reply(controllers::Reply),
-    Close(controllers::CloseReason),
-    Flush(VolumeId),
+    Nvme(controllers::ConnectionEvent),
 }
 
 /// What sessions work with during a call.
@@ -186,12 +178,7 @@ impl Session {
 
     pub(crate) fn handle_event(&mut self, event: SessionEvent, context: &mut Context<'_>) {
         let (Session::NvmeTcp(machine), SessionEvent::Nvme(event)) = (self, event);
-        let context = &mut context.of(|protocols| &mut protocols.nvme);
-        match event {
-            ControllerEvent::Reply(reply) => machine.handle_reply(reply, context),
-            ControllerEvent::Close(reason) => machine.handle_close(reason, context),
-            ControllerEvent::Flush(volume) => machine.handle_flush(volume, context),
-        }
+        machine.handle_event(event, &mut context.of(|protocols| &mut protocols.nvme));
     }
 
     /// What is below is finished, then it closes.
@@ -341,14 +328,7 @@ impl Protocols {
 
     /// What a session is to hear. It may be gone.
     pub(crate) fn poll_event(&mut self) -> Option<(Slot, SessionEvent)> {
-        let (key, event) = if let Some((key, reply)) = self.nvme.poll_reply() {
-            (key, ControllerEvent::Reply(reply))
-        } else if let Some((key, reason)) = self.nvme.poll_close() {
-            (key, ControllerEvent::Close(reason))
-        } else {
-            let flush = self.nvme.poll_flush()?;
-            (flush.key, ControllerEvent::Flush(flush.volume))
-        };
+        let (key, event) = self.nvme.poll_event()?;
         let slot = Slot { index: key.machine.0, generation: key.generation };
         Some((slot, SessionEvent::Nvme(event)))
     }

@@ -3,11 +3,11 @@
 //! - `suite`: the driver contract, as scenes that run against every driver.
 //! - `pages`: memory that watches its pages; `volumes`: volumes that answer when they are told to.
 //! - `oracle`: what each block of a volume may hold.
-//! - `pipe`: the driver's side of one connection; `pseudowire`: virtual links.
+//! - `shard`: what a shard gives its targets; `pipe`: the driver's side of one connection; `pseudowire`: virtual links.
 //! - `aoe`: a station that asks over AoE.
 //! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out.
 //!
-//! It shares no logic with what it tests: of the product it knows `block`, `contract` and `wire` alone, so a machine's own unit tests
+//! It shares no logic with what it tests: of the product it knows `block`, `contract`, `reservation` and `wire` alone, so a machine's own unit tests
 //! can use it. What does not live here: whatever draws from a seed, threads, sockets.
 
 pub mod aoe;
@@ -16,10 +16,12 @@ pub mod oracle;
 pub mod pages;
 pub mod pipe;
 pub mod pseudowire;
+pub mod shard;
 pub mod suite;
 pub mod volumes;
 
 pub use pages::Pages;
 pub use pipe::Pipe;
 pub use pseudowire::Pseudowire;
+pub use shard::ShardStub;
 pub use volumes::{Below, perform};

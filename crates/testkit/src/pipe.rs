@@ -3,7 +3,7 @@
 
 use crate::Pages;
 use block::Memory;
-use contract::{Direct, Next, Receive, SendBatch, SendSegment};
+use contract::{Direct, Next, Receive, SendBatch, SendSegment, SessionEffect};
 
 /// One connection, seen from one of its ends.
 #[derive(Debug)]
@@ -86,6 +86,18 @@ impl Pipe {
     /// Whether the machine wants nothing shown.
     pub fn is_paused(&self) -> bool {
         matches!(self.want, Want::Pause)
+    }
+
+    /// `count` bytes arrive, if there are so many, and what arrived is shown. Returns whether anything moved.
+    pub fn come(
+        &mut self,
+        count: usize,
+        memory: &mut Pages,
+        machine: impl FnMut(Shown<'_>, &mut Pages) -> Receive,
+    ) -> bool {
+        let moved = count.min(self.coming.len()) > 0;
+        self.arrive(count);
+        self.show(memory, machine) || moved
     }
 
     /// Shows what arrived, as often as the machine wants it within a turn. Returns whether it was shown anything.
@@ -177,6 +189,15 @@ impl Pipe {
         yields
     }
 
+    /// The session wants something.
+    pub fn handle(&mut self, effect: SessionEffect) {
+        match effect {
+            SessionEffect::Send(batch) => self.send(batch),
+            SessionEffect::Resume => self.resume(),
+            SessionEffect::Close { after_send } => self.end(after_send),
+        }
+    }
+
     /// The machine sends.
     pub fn send(&mut self, batch: SendBatch) {
         assert!(!self.closed && self.close.is_none(), "a send after the close");
@@ -203,6 +224,16 @@ impl Pipe {
     pub fn leave(&mut self, memory: &Pages) -> Option<(Vec<u8>, SendBatch)> {
         let batch = self.out.take()?;
         Some((bytes_of(&batch, memory), batch))
+    }
+
+    /// The connection carries nothing more. Returns whether the machine is to be told.
+    pub fn lose(&mut self) -> bool {
+        self.is_open() && !core::mem::replace(&mut self.lost, true)
+    }
+
+    /// The driver closes if it was asked to.
+    pub fn try_shut(&mut self) -> Option<(Option<Direct>, Option<SendBatch>)> {
+        (self.close.is_some() && !self.closed).then(|| self.shut())
     }
 
     /// The driver closes: what was lent, for the machine.

@@ -115,6 +115,8 @@ pub enum Command {
     CountLent,
     /// Send one batch of frames, with this mark.
     SendFrames(u32, Vec<FramePart>),
+    /// Call this, which may hold the shard up.
+    Call(fn()),
 }
 
 /// A frame of a batch.
@@ -283,6 +285,7 @@ impl Scripted {
             Command::Ping(number) => self.report(Report::Pong(number)),
             Command::CountLent => self.report(Report::Lent(self.lent)),
             Command::SendFrames(token, frames) => self.send_frames(token, frames, memory),
+            Command::Call(this) => this(),
         }
     }
 
@@ -513,8 +516,6 @@ impl Machine for Scripted {
             self.report(Report::TimedOut(now < asked));
         }
     }
-
-    fn settle(&mut self, _now: Instant, _memory: &mut dyn Memory) {}
 
     fn take_requests(&mut self, asks: &mut Vec<Ask>) {
         asks.append(&mut self.asks);

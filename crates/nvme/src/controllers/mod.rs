@@ -13,14 +13,13 @@
 //!    I/O command [`Controllers::command_heard`]; [`Controllers::io_allowed`] and
 //!    [`Controllers::namespace`] for one that waited.
 //! 3. [`Controllers::connection_gone`] when the transport is lost, or the machine closes by itself;
-//!    or a close comes out of [`Controllers::poll_close`]. Either way no request is submitted from
+//!    or a close comes out of [`Controllers::poll_event`]. Either way no request is submitted from
 //!    then on.
 //! 4. [`Controllers::queue_drained`], once, when nothing of the connection is in flight any more.
 //!    The key is forgotten then.
 //!
-//! After each call the shard polls [`Controllers::poll_message`],
-//! [`poll_reply`](Controllers::poll_reply), [`poll_flush`](Controllers::poll_flush) and
-//! [`poll_close`](Controllers::poll_close) until they are empty.
+//! After each call the shard polls [`Controllers::poll_message`] and
+//! [`poll_event`](Controllers::poll_event) until they are empty.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -80,7 +79,7 @@ pub struct QueueView {
     pub discovery: bool,
 }
 
-/// An answer to a command: now, or by [`Controllers::poll_reply`].
+/// An answer to a command: now, or by [`Controllers::poll_event`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Now(Reply),
@@ -136,13 +135,18 @@ impl From<Vec<u8>> for ReplyData {
     }
 }
 
-/// A flush that a shutdown waits for: to be submitted as a request of the admin connection's
-/// machine and answered by [`Controllers::flush_done`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flush {
-    /// The admin connection in whose name it is done.
-    pub key: MachineKey,
-    pub volume: VolumeId,
+/// What a connection is to hear of its controller.
+#[derive(Debug)]
+pub enum ConnectionEvent {
+    /// To a command that was answered [`Answer::Later`].
+    Reply(Reply),
+    /// No new request of it is submitted; once nothing is in flight any more,
+    /// [`Controllers::queue_drained`] is called and it closes. Replies to what was in flight need
+    /// not be sent.
+    Close(CloseReason),
+    /// A shutdown waits for a flush of this volume: a request in the name of the admin connection,
+    /// whose end is told by [`Controllers::flush_done`].
+    Flush(VolumeId),
 }
 
 /// What is known of a controller, for `status`.
@@ -217,7 +221,7 @@ pub struct Controllers {
     messages: VecDeque<(ShardId, Message)>,
     replies: VecDeque<(MachineKey, Reply)>,
     closes: VecDeque<(MachineKey, CloseReason)>,
-    flushes: VecDeque<Flush>,
+    flushes: VecDeque<(MachineKey, VolumeId)>,
 }
 
 /// A subsystem of the configuration, its namespaces by NSID - 1.
@@ -380,21 +384,15 @@ impl Controllers {
         self.messages.pop_front()
     }
 
-    /// The next reply to a command that was answered [`Answer::Later`].
-    pub fn poll_reply(&mut self) -> Option<(MachineKey, Reply)> {
-        self.replies.pop_front()
-    }
-
-    /// The next connection to be closed: no new request of it is submitted; once nothing of it is
-    /// in flight any more, call [`Self::queue_drained`] and close it. Replies to what was in flight
-    /// need not be sent.
-    pub fn poll_close(&mut self) -> Option<(MachineKey, CloseReason)> {
-        self.closes.pop_front()
-    }
-
-    /// The next flush to be made for a shutdown.
-    pub fn poll_flush(&mut self) -> Option<Flush> {
-        self.flushes.pop_front()
+    /// What a connection is to hear. It may be gone.
+    pub fn poll_event(&mut self) -> Option<(MachineKey, ConnectionEvent)> {
+        if let Some((key, reply)) = self.replies.pop_front() {
+            Some((key, ConnectionEvent::Reply(reply)))
+        } else if let Some((key, reason)) = self.closes.pop_front() {
+            Some((key, ConnectionEvent::Close(reason)))
+        } else {
+            self.flushes.pop_front().map(|(key, volume)| (key, ConnectionEvent::Flush(volume)))
+        }
     }
 
     /// When [`Self::handle_timeout`] wants to be called, if at all.

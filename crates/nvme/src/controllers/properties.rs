@@ -13,7 +13,7 @@ use wire::nvme::fabrics::{Configuration, FabricsType, Property, Register};
 use wire::nvme::{Command, Status};
 
 use super::controller::{IoQueue, Notice, Phase};
-use super::{Answer, CloseReason, ControllerRef, Controllers, Flush, MachineKey, Reply};
+use super::{Answer, CloseReason, ControllerRef, Controllers, MachineKey, Reply};
 use crate::fabrics;
 
 /// CSTS.SHST: a shutdown is under way.
@@ -177,10 +177,10 @@ impl Controllers {
         let done = controller.flushes == 0;
         let shst = if done { SHUTDOWN_COMPLETE } else { SHUTDOWN_OCCURRING };
         controller.status = controller.status.with_shst(shst);
-        self.flushes.extend(volumes.into_iter().map(|volume| Flush { key, volume }));
+        self.flushes.extend(volumes.into_iter().map(|volume| (key, volume)));
     }
 
-    /// A flush of [`Self::poll_flush`] ended. If it failed, the shutdown never completes: CSTS says
+    /// A flush of [`super::ConnectionEvent::Flush`] ended. If it failed, the shutdown never completes: CSTS says
     /// fatal, and the host sees that its data may not be durable.
     pub fn flush_done(&mut self, key: MachineKey, outcome: Outcome) {
         let Some(queue) = self.queue_of(key).and_then(|slot| self.queues.get(slot)) else { return };

@@ -10,7 +10,9 @@ use core::time::Duration;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::{Command, Nqn, Status};
 
-use super::{Answer, CloseReason, Controllers, Flush, Host, MachineKey, Message, QueueView, Reply};
+use super::{
+    Answer, CloseReason, ConnectionEvent, Controllers, Host, MachineKey, Message, QueueView, Reply,
+};
 use crate::subsystem::{Hosts, Namespace, Subsystem};
 
 mod admin;
@@ -126,7 +128,7 @@ struct World {
     mail: BTreeMap<(u16, u16), VecDeque<Message>>,
     replies: Vec<(MachineKey, Reply)>,
     closes: Vec<(MachineKey, CloseReason)>,
-    flushes: Vec<Flush>,
+    flushes: Vec<(MachineKey, VolumeId)>,
     connections: u32,
 }
 
@@ -151,6 +153,13 @@ impl World {
         world
     }
 
+    /// The same with an enabled controller, on its admin queue.
+    fn ready_on(shards: u16) -> (World, Line, QueueView) {
+        let mut world = World::new(shards);
+        let (line, view) = world.ready(&Ask::default());
+        (world, line, view)
+    }
+
     /// A change of the configuration, told to every shard.
     fn configure(&mut self, change: impl Fn(&mut Controllers, Instant)) {
         for controllers in &mut self.shards {
@@ -165,14 +174,12 @@ impl World {
             while let Some((to, message)) = controllers.poll_message() {
                 self.mail.entry((from, to.0)).or_default().push_back(message);
             }
-            while let Some(reply) = controllers.poll_reply() {
-                self.replies.push(reply);
-            }
-            while let Some(close) = controllers.poll_close() {
-                self.closes.push(close);
-            }
-            while let Some(flush) = controllers.poll_flush() {
-                self.flushes.push(flush);
+            while let Some((key, event)) = controllers.poll_event() {
+                match event {
+                    ConnectionEvent::Reply(reply) => self.replies.push((key, reply)),
+                    ConnectionEvent::Close(reason) => self.closes.push((key, reason)),
+                    ConnectionEvent::Flush(volume) => self.flushes.push((key, volume)),
+                }
             }
         }
     }
@@ -312,9 +319,14 @@ impl World {
 
     /// The connection is lost and nothing of it is in flight.
     fn lose(&mut self, line: Line) {
+        self.cut(line);
+        self.drained(line);
+    }
+
+    /// The connection is lost.
+    fn cut(&mut self, line: Line) {
         let now = self.now;
         self.of(line).connection_gone(now, line.key);
-        self.drained(line);
     }
 
     fn drained(&mut self, line: Line) {

@@ -12,7 +12,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use rustix::process::Signal;
 use wire::aoe::{
     Address, Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, ErrorCode,
     MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand,
@@ -86,7 +85,6 @@ fn what_one_protocol_writes_the_other_reads() {
         assert!(export["writes"].as_u64() > Some(0) && export["read_bytes"].as_u64() > Some(0));
         let shown = server.ask(&["status"]);
         assert!(shown.contains("aoe exports") && shown.contains("7.0"), "{shown}");
-        server.stop();
     }
 }
 
@@ -134,7 +132,6 @@ fn exports_come_go_and_change_their_stations_by_apply() {
     let steps = apply(&base.replace("[[export]]\nvolume = \"v0\"\n", ""));
     assert_eq!(steps, "- export v0: aoe 7.4 on veth0 vlan 5\n- link veth0 vlan 5: packet\n");
     assert_eq!(server.status()["links"].as_array().map(Vec::len), Some(0));
-    server.stop();
 }
 
 #[test]
@@ -167,8 +164,6 @@ fn a_remote_disk_is_served_on_and_follows_its_size() {
     let state = status["disks"][0]["remote"].as_str().expect("a remote disk");
     assert!(state.contains("connected to 1.2") && state.contains("on veth0"), "{state}");
     assert_eq!(status["links"][0]["used_for"], "imports");
-    near.stop();
-    far.stop();
 }
 
 /// What is stored of 7.0 says.
@@ -206,8 +201,7 @@ fn what_initiators_set_survives_kill_9_and_a_damaged_file_is_left_alone() {
     let all = (b"hello".to_vec(), 1, 1);
     assert_eq!(seen(&mut station), all);
     // What was answered is durable.
-    server.signal(Signal::KILL);
-    drop(server);
+    server.kill();
     let server = lan.serve_again(home.path(), &BOTH);
     assert_eq!(seen(&mut station), all);
     assert_eq!(lan.discover(&format!("aoe://{INTERFACE}")), ["7.0 hello"]);
@@ -229,9 +223,8 @@ fn what_initiators_set_survives_kill_9_and_a_damaged_file_is_left_alone() {
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "config of another kind\n");
     fs::write(&path, good).unwrap();
-    let server = lan.serve_again(home.path(), &BOTH);
+    let _server = lan.serve_again(home.path(), &BOTH);
     assert_eq!(seen(&mut station), all);
-    server.stop();
 }
 
 #[test]
@@ -259,7 +252,6 @@ fn what_cannot_be_stored_is_refused_and_not_changed() {
     fs::rename(&aside, &state).unwrap();
     station.done(at, Command::CONFIG, &set(b"third"));
     assert_eq!(seen(&mut station).0, b"third");
-    server.stop();
 }
 
 #[test]
@@ -286,14 +278,12 @@ fn kill_9_in_the_middle_of_writes_loses_nothing_that_was_answered() {
     let wrote =
         |status: &serde_json::Value| status["aoe_exports"][0]["writes"].as_u64() > Some(100);
     server.wait_for("writes", wrote);
-    server.signal(Signal::KILL);
-    drop(server);
-    let server = lan.serve_again(home.path(), &BOTH);
+    server.kill();
+    let _server = lan.serve_again(home.path(), &BOTH);
     // The initiator sends again what was not answered, and reads everything back.
     let output = bench.wait_with_output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), flat(&output.stderr));
     assert!(text(&output.stdout).contains(" 0 wrong"), "{}", text(&output.stdout));
-    server.stop();
 }
 
 #[test]

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use block::{Memory, ShardId};
 use contract::{
-    Ask, ConnectionId, Direct, Effect, EtherType, Event, FrameBatch, InFrame, Intake, LinkId,
-    MacAddress, Machine, Next, Receive, Spread,
+    Effect, EtherType, Event, FrameBatch, InFrame, Intake, LinkId, MacAddress, Machine, Spread,
 };
 use reactor::memory::Arena;
 use reactor::{Config, Handle, LinkAccess, LinkOptions, Reactor};
@@ -116,43 +115,13 @@ impl Machine for Post {
         }
     }
 
-    fn handle_received(
-        &mut self,
-        _: block::Instant,
-        _: ConnectionId,
-        bytes: &[u8],
-        _: &mut dyn Memory,
-    ) -> Receive {
-        Receive { consumed: bytes.len(), next: Next::Idle }
-    }
-
-    fn handle_direct(
-        &mut self,
-        _: block::Instant,
-        _: ConnectionId,
-        _: Direct,
-        _: &mut dyn Memory,
-    ) -> Next {
-        Next::Idle
-    }
-
     fn handle_frame(&mut self, _: block::Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
         // The test may be over.
         let _ = self.told.send(frame.bytes.to_vec());
     }
 
-    fn handle_timeout(&mut self, _: block::Instant, _: &mut dyn Memory) {}
-
-    fn settle(&mut self, _: block::Instant, _: &mut dyn Memory) {}
-
-    fn take_requests(&mut self, _: &mut Vec<Ask>) {}
-
     fn poll_effect(&mut self) -> Option<Effect<Vec<u8>>> {
         let batch = self.batches.pop()?;
         Some(Effect::SendFrames { token: 0, batch })
-    }
-
-    fn poll_timeout(&self) -> Option<block::Instant> {
-        None
     }
 }

@@ -57,7 +57,6 @@ fn two_interfaces_carry_one_export_and_one_is_enough() {
     assert!(said.contains(" 0 wrong"), "{said}");
     let after = received(&server.status());
     assert!(after[1] > before[1] + 1000, "{before:?}, then {after:?}");
-    server.stop();
 }
 
 #[test]
@@ -80,7 +79,6 @@ fn an_interface_is_served_by_af_xdp_where_the_configuration_says_so() {
         };
         assert_eq!(server.status()["links"][0]["method"].as_str(), Some("xdp"));
         there_and_back(&lan, home.path(), &format!("aoe://{INTERFACE}/7.0"));
-        server.stop();
     }
 }
 
@@ -92,7 +90,7 @@ fn an_address_that_another_station_announces_is_told() {
     let other = home.path().join("other");
     fs::create_dir(&other).unwrap();
     let args = ["null:4MiB", "--aoe", "veth0/7.0", "--hosts", "any"];
-    let twin = Server::try_start_by(lan.plateway(&lan.initiator), &other, "twin", &args)
+    let _twin = Server::try_start_by(lan.plateway(&lan.initiator), &other, "twin", &args)
         .unwrap_or_else(|log| panic!("{log}"));
     let told = "7.0 is served here and announced by 02:00:00:00:00:02 on veth0";
     let until = Instant::now() + HANG;
@@ -100,8 +98,6 @@ fn an_address_that_another_station_announces_is_told() {
         assert!(Instant::now() < until, "{}", server.log());
         std::thread::yield_now();
     }
-    twin.stop();
-    server.stop();
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) fn plateway() -> Command {
     command
 }
 
-/// A server that runs; it is killed with this value.
+/// A server that runs; with this value it is told to end, and must do so with code 0.
 pub(crate) struct Server {
     child: Child,
     /// The line `ready: nvme ADDRESS`, without its beginning.
@@ -140,11 +140,21 @@ impl Server {
 
     /// SIGTERM, which must end it with code 0.
     pub(crate) fn stop(self) {
-        self.stop_by(Signal::TERM);
+        drop(self);
     }
 
     /// A signal, which must end it with code 0.
     pub(crate) fn stop_by(mut self, signal: Signal) {
+        self.end(signal);
+    }
+
+    /// Ends it in whatever it does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    fn end(&mut self, signal: Signal) {
         self.signal(signal);
         let status = self.child.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "{}", self.log());
@@ -159,9 +169,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if std::thread::panicking() {
+            // It may have ended.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        } else if self.child.try_wait().expect("it was started").is_none() {
+            self.end(Signal::TERM);
+        }
     }
 }
 

@@ -117,7 +117,6 @@ fn every_size_and_depth_on_64_connections_fits_the_budget() {
         assert!(most <= (256 + 64 + 32) << 10, "{most} KiB resident");
     }
     drop((controllers, queues));
-    server.stop();
 }
 
 #[test]
@@ -129,7 +128,6 @@ fn sixty_four_peers_that_never_send_or_read_leave_room_for_the_next() {
         // The target closes a peer that takes nothing for a while. A try that lasted so long shows nothing, and is repeated.
         let shown = (0..5).any(|_| room_beside_hogs(&server, address));
         assert!(shown, "with {disk} the 65th was never done before the others were closed");
-        server.stop();
     }
 }
 

@@ -55,7 +55,6 @@ fn volumes_come_and_go_beside_a_host_that_notices_nothing() {
     });
     host.check();
     drop(host);
-    server.stop();
 }
 
 #[test]
@@ -75,7 +74,6 @@ fn a_volume_that_is_read_is_removed_once_nothing_of_it_is_below() {
     });
     assert_eq!(status["memory"]["pool_used_bytes"], 0);
     assert!(names(&status, "disks").is_empty());
-    server.stop();
 }
 
 #[test]
@@ -97,7 +95,6 @@ fn a_step_that_fails_is_undone_with_those_before_it() {
     write(directory.path(), &configuration(&disks[..2], &volumes[..2]));
     server.ask(&["apply", &path]);
     assert_eq!(names(&server.status(), "volumes"), ["v0", "v1"]);
-    server.stop();
 }
 
 #[test]
@@ -118,7 +115,6 @@ fn what_takes_a_restart_or_loses_data_is_refused_and_nothing_is_done() {
     let refused = server.refuse(&["apply", &path]);
     assert!(refused.contains("plateway.toml:3:"), "{refused}");
     assert_eq!(server.status()["disks"][0]["bytes"], 8 << 20);
-    server.stop();
 }
 
 #[test]
@@ -141,7 +137,6 @@ fn a_disk_that_grows_takes_its_volume_with_it() {
     assert!(done.contains("as it is now"), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 32 << 20);
     assert_eq!(server.uuid(), uuid);
-    server.stop();
 }
 
 #[test]
@@ -158,7 +153,6 @@ fn sighup_reads_the_configuration_again_with_the_same_flags() {
     write(directory.path(), &configuration(&[("n", "null:2GiB")], &[("v0", "disks = [\"n\"]")]));
     server.signal(Signal::HUP);
     server.wait_for("the resized volume", |status| status["volumes"][0]["bytes"] == 2u64 << 30);
-    server.stop();
 }
 
 #[test]
@@ -188,7 +182,6 @@ fn a_listener_that_changes_keeps_its_sessions_and_never_closes() {
     let mut refused = std::net::TcpStream::connect(&server.address).unwrap();
     assert_eq!(std::io::Read::read(&mut refused, &mut [0]).unwrap_or(0), 0);
     assert!(queue.try_read(0).is_success());
-    server.stop();
 }
 
 #[test]
@@ -206,7 +199,6 @@ fn a_listener_changes_and_moves() {
     write(directory.path(), &config("localhost:0", ""));
     server.ask(&["apply", &path]);
     assert!(std::net::TcpStream::connect(&server.address).is_err());
-    server.stop();
 }
 
 #[test]
@@ -239,6 +231,4 @@ fn a_volume_may_lie_on_disks_of_another_server() {
     above.stop();
     let above = Server::start(directory.path(), "above", &["--config", &path]);
     assert_eq!(above.uuid(), uuid);
-    above.stop();
-    below.stop();
 }

@@ -254,5 +254,4 @@ fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
     let path = write(here, &configuration(&[], &[]));
     let server = Server::start(here, "a", &["--config", &path]);
     assert!(server.ask(&["check", &path]).contains("the server has it now"));
-    server.stop();
 }

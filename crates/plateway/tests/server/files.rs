@@ -71,7 +71,6 @@ fn a_file_that_ends_within_a_block_is_refused_wherever_it_is_opened() {
     write(here, &configuration(&[("a", uris[0])], &[("v0", SINGLE)]));
     let said = server.refuse(&["apply", &path]);
     assert!(flat(said.as_bytes()).contains("seen 8388609"), "{said}");
-    server.stop();
 }
 
 #[test]
@@ -145,7 +144,6 @@ fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
     fs::remove_file(here.join("b.img")).unwrap();
     let server = Server::start(here, "a", &["--config", &path, "--overwrite", "v0"]);
     assert_ne!(server.uuid(), uuid);
-    server.stop();
 }
 
 /// A server of one disk, and `apply` and `check` of that disk with another URI.

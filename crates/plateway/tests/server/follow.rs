@@ -42,9 +42,6 @@ fn a_volume_follows_its_remote_disk_to_the_last_host() {
     let told = above.log();
     assert!(told.contains("disk d0: 64MiB -> 256MiB, as it is now"), "{told}");
     assert!(told.contains("-> 32MiB, as it is now"), "{told}");
-    top.stop();
-    above.stop();
-    below.stop();
 }
 
 #[test]
@@ -80,6 +77,4 @@ fn a_member_that_became_too_small_is_told_and_nothing_is_cut() {
     below.ask(&["apply", &path]);
     above.wait_for("the end of it", |status| status["volumes"][0]["problem"].is_null());
     assert_eq!(above.status()["volumes"][0]["bytes"], 30 << 20);
-    above.stop();
-    below.stop();
 }

@@ -47,7 +47,6 @@ fn serve_takes_disks_of_another_set_only_when_told_and_says_what_was_on_them() {
     let server = Server::start(here, "a", &["--config", &path, "--overwrite", "new"]);
     assert_eq!(server.uuid(), new);
     assert!(!server.log().contains("gives up"), "{}", server.log());
-    server.stop();
 }
 
 #[test]
@@ -72,5 +71,4 @@ fn apply_takes_foreign_data_only_when_told_and_a_signal_never_does() {
     assert!(!told.contains("disk b"), "a blank disk gives up nothing: {told}");
     assert!(server.log().contains("disk a: --overwrite gives up"), "{}", server.log());
     assert_eq!(server.status()["volumes"][0]["bytes"], 14 << 20);
-    server.stop();
 }

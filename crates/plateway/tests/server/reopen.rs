@@ -86,7 +86,6 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     });
     assert!(recovered.is_some(), "no flush succeeds after the disk was reopened");
     assert!(server.status()["disks"][0]["protected"].is_null());
-    server.stop();
 }
 
 #[test]
@@ -96,5 +95,4 @@ fn a_disk_is_reopened_by_its_name() {
     assert!(server.ask(&["disks", "reopen", "d0"]).contains("takes writes"));
     let refused = server.refuse(&["disks", "reopen", "d7"]);
     assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
-    server.stop();
 }

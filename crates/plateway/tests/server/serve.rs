@@ -22,7 +22,6 @@ fn a_server_says_what_it_serves_and_ends_cleanly() {
     assert!(server.log().contains("driver: "), "{}", server.log());
     assert!(server.ask(&["status"]).contains("nqn.2026-11.net.plateway:v0"));
     assert!(server.ask(&["disks", "list"]).contains("ram:8MiB"));
-    server.stop();
 }
 
 #[test]
@@ -32,7 +31,6 @@ fn both_drivers_serve_and_say_why_they_were_chosen() {
     let server = Server::start(directory.path(), "a", &args);
     assert!(server.log().contains("driver: epoll (as asked for)"), "{}", server.log());
     assert_eq!(server.status()["driver"], "epoll");
-    server.stop();
 }
 
 #[test]
@@ -68,29 +66,27 @@ fn a_file_that_is_not_there_is_named() {
 #[test]
 fn two_servers_on_a_file_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let first = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
+    let _first = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
     let second = Server::try_start(directory.path(), "b", &["file:a.img"]).err().unwrap();
     assert!(second.contains("in use by another server"), "{second}");
-    first.stop();
 }
 
 #[test]
 fn two_servers_on_a_control_socket_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let first = Server::of(directory.path(), "a", "ram:8MiB");
+    let _first = Server::of(directory.path(), "a", "ram:8MiB");
     let log = directory.path().join("a.log");
     let before = fs::read_to_string(&log).unwrap();
     let second = Server::try_start(directory.path(), "a", &["ram:8MiB"]).err().unwrap();
     assert!(second.contains("control socket"), "{second}");
     assert!(!before.contains("another one"));
-    first.stop();
 }
 
 #[test]
 fn a_killed_server_leaves_nothing_in_the_way_of_the_next() {
     let directory = tempfile::tempdir().unwrap();
-    drop(Server::of(directory.path(), "a", "file:a.img?create=8MiB"));
-    Server::of(directory.path(), "a", "file:a.img?create=8MiB").stop();
+    Server::of(directory.path(), "a", "file:a.img?create=8MiB").kill();
+    Server::of(directory.path(), "a", "file:a.img?create=8MiB");
 }
 
 #[test]
@@ -98,9 +94,7 @@ fn a_restart_keeps_the_identity_of_a_file_and_never_that_of_memory() {
     let directory = tempfile::tempdir().unwrap();
     let uuid = |disk: &str| {
         let server = Server::of(directory.path(), "a", disk);
-        let uuid = server.uuid();
-        server.stop();
-        uuid
+        server.uuid()
     };
     let file = uuid("file:a.img?create=8MiB");
     assert_eq!(uuid("file:a.img?create=8MiB"), file);
@@ -130,7 +124,6 @@ fn a_stripe_is_known_by_its_labels_and_swapped_members_are_refused() {
     assert!(other.contains("131072") && other.contains("65536"), "{other}");
     let again = serve(r#"["a", "b"]"#, "64KiB").unwrap_or_else(|log| panic!("{log}"));
     assert_eq!(again.uuid(), uuid);
-    again.stop();
 }
 
 #[test]
@@ -199,5 +192,4 @@ fn an_idle_server_does_not_wake_up() {
         }
         assert!(Instant::now() < until, "an idle server wakes up in every half second");
     }
-    server.stop();
 }

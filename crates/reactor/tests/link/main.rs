@@ -6,14 +6,11 @@
 mod net;
 
 use std::io::ErrorKind;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Clock};
 
-use block::{Instant, Memory, ShardId};
-use contract::{
-    Ask, ConnectionId, Counters, Direct, Effect, EtherType, Event, InFrame, Instruction, Intake,
-    LinkFacts, LinkId, Machine, Next, Receive, Spread,
-};
+use block::ShardId;
+use contract::{Counters, EtherType, Instruction, Intake, LinkFacts, LinkId, Spread};
 use reactor::memory::Arena;
 use reactor::{
     Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats, Preference, Reactor,
@@ -49,18 +46,17 @@ const ALL_WAYS: [LinkAccess; 2] = [LinkAccess::Packet, LinkAccess::Xdp];
 
 /// Runs a test on each engine that works here, over packet sockets, on a cable of its own from `left` to `right`.
 fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
-    on_each_with(name, (&PACKET, 1), |_| Scripted::new(), test);
+    on_each_with(name, (&PACKET, 1), test);
 }
 
 /// The same, and over AF_XDP.
 fn on_all(name: &str, test: impl Fn(Bench) + Send + Sync) {
-    on_each_with(name, (&ALL_WAYS, 1), |_| Scripted::new(), test);
+    on_each_with(name, (&ALL_WAYS, 1), test);
 }
 
-fn on_each_with<M: Machine<Mail = Note> + 'static>(
+fn on_each_with(
     name: &str,
     (ways, queues): (&[LinkAccess], u32),
-    machine: impl Fn(ShardId) -> M + Clone + Send + Sync + 'static,
     test: impl Fn(Bench) + Send + Sync,
 ) {
     for driver in [Preference::Epoll, Preference::Uring] {
@@ -79,7 +75,7 @@ fn on_each_with<M: Machine<Mail = Note> + 'static>(
                 prepare_pair();
                 let arena = Arc::new(Arena::new(2).unwrap());
                 let config = Config { cpus: vec![None, None], driver, ..Config::default() };
-                let handle = Reactor::start(&config, &arena, machine.clone()).unwrap();
+                let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
                 let bench = Bench { handle, access: *access };
                 if bench.is_permitted() {
                     test(bench);
@@ -670,117 +666,31 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
 
 #[test]
 fn a_quiet_link_costs_no_turns() {
-    let ways = [LinkAccess::Packet];
-    on_each_with(
-        "a_quiet_link_costs_no_turns",
-        (&ways, 1),
-        |_| Scripted::new(),
-        |bench| {
-            bench.begin();
-            let begin = Clock::now();
-            loop {
-                let turns = || -> Vec<u64> {
-                    bench.handle.stats().iter().map(|stats| stats.turns).collect()
-                };
-                let before = turns();
-                std::thread::sleep(Duration::from_secs(1));
-                if turns() == before && bench.handle.is_asleep() {
-                    break;
-                }
-                assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
+    on_each("a_quiet_link_costs_no_turns", |bench| {
+        bench.begin();
+        let begin = Clock::now();
+        loop {
+            let turns =
+                || -> Vec<u64> { bench.handle.stats().iter().map(|stats| stats.turns).collect() };
+            let before = turns();
+            std::thread::sleep(Duration::from_secs(1));
+            if turns() == before && bench.handle.is_asleep() {
+                break;
             }
-        },
-    );
-}
-
-/// A machine whose frames wait at a gate.
-struct Gated {
-    inner: Scripted,
-    gate: Arc<Gate>,
-}
-
-#[derive(Default)]
-struct Gate {
-    closed: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn set(&self, closed: bool) {
-        *self.closed.lock().unwrap() = closed;
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) {
-        let closed = self.closed.lock().unwrap();
-        drop(self.opened.wait_while(closed, |closed| *closed).unwrap());
-    }
-}
-
-impl Machine for Gated {
-    type Mail = Note;
-
-    fn handle_event(&mut self, now: Instant, event: Event<Note>, memory: &mut dyn Memory) {
-        self.inner.handle_event(now, event, memory);
-    }
-
-    fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        if frame.link == LEFT {
-            self.gate.pass();
+            assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
         }
-        self.inner.handle_frame(now, frame, memory);
-    }
-
-    fn handle_received(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        bytes: &[u8],
-        memory: &mut dyn Memory,
-    ) -> Receive {
-        self.inner.handle_received(now, connection, bytes, memory)
-    }
-
-    fn handle_direct(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        direct: Direct,
-        memory: &mut dyn Memory,
-    ) -> Next {
-        self.inner.handle_direct(now, connection, direct, memory)
-    }
-
-    fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
-        self.inner.handle_timeout(now, memory);
-    }
-
-    fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        self.inner.settle(now, memory);
-    }
-
-    fn take_requests(&mut self, asks: &mut Vec<Ask>) {
-        self.inner.take_requests(asks);
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect<Note>> {
-        self.inner.poll_effect()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.inner.poll_timeout()
-    }
+    });
 }
 
 #[test]
 fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
     let name = "frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers";
-    let gate = Arc::new(Gate::default());
-    let doors = gate.clone();
-    let machine = move |_| Gated { inner: Scripted::new(), gate: doors.clone() };
-    on_each_with(name, (&ALL_WAYS, 1), machine, |bench| {
+    static GATE: Mutex<()> = Mutex::new(());
+    on_all(name, |bench| {
         bench.begin();
-        gate.set(true);
+        let closed = GATE.lock().unwrap();
+        let wait = Command::Call(|| drop(GATE.lock().unwrap()));
+        bench.handle.send(ON_LEFT, Note::Command(wait));
         let begin = Clock::now();
         let before = bench.counted(LEFT);
         // Nobody takes them: sooner or later the ring is full.
@@ -790,7 +700,7 @@ fn frames_beyond_the_ring_are_dropped_and_counted_and_the_link_recovers() {
             assert_eq!(bench.next(), (ON_RIGHT, Report::FramesSent(1, 500)));
             assert!(begin.elapsed() < HANG, "nothing is dropped: {:#?}", bench.stats());
         }
-        gate.set(false);
+        drop(closed);
         // What the ring held is shown, the rest is counted, and what comes then is heard.
         let mark = frame(LEFT_MAC, RIGHT_MAC, &[2; 46]);
         let (mut shown, mut heard) = (0, false);
@@ -861,7 +771,7 @@ fn frames_that_find_no_room_wait_for_it() {
 
 /// What AF_XDP does in its own way.
 fn on_xdp(name: &str, queues: u32, test: impl Fn(Bench) + Send + Sync) {
-    on_each_with(name, (&[LinkAccess::Xdp], queues), |_| Scripted::new(), test);
+    on_each_with(name, (&[LinkAccess::Xdp], queues), test);
 }
 
 #[test]

@@ -156,8 +156,7 @@ fn a_stranger_to_a_reservation_may_identify_and_query_alone() {
 
 #[test]
 fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(B, 1, 0, 1, 1));
     world.come(&write(B, 2, 0, 2, 1));
     world.come(&write(A, 3, 5, 3, 1));
@@ -249,7 +248,7 @@ fn a_stored_reservation_holds_from_the_start() {
     let export = crate::Export::new(ADDRESS, &[LINK], block::VolumeId(0), size);
     let control = "config 61 mask".parse().unwrap();
     world.target.add_export(EXPORT, export.clone(), control).unwrap();
-    world.in_force.set(export.volume, by_mac(&[A]));
+    world.shard.reservations.set(export.volume, by_mac(&[A]));
     world.run();
     world.sent.clear();
     assert_eq!(world.answer(&read(B, 1, 0, 1))[14..16], [0x1c, 6]);

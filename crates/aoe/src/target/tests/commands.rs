@@ -165,8 +165,7 @@ fn identify_says_size_and_identity() {
 
 #[test]
 fn what_needs_no_volume_is_answered_at_once() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     let ask = |world: &mut World, op, feature, lba: u64, count| {
         let mut bytes = ata(A, 1, op, lba, count, &[]);
         (bytes[25], bytes[24]) = (feature, 0);
@@ -312,8 +311,7 @@ fn thousands_of_exports_answer_for_themselves() {
 
 #[test]
 fn a_removed_export_is_silent_and_gone_once_all_is_back() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(A, 1, 0, 9, 1));
     world.come(&write(A, 2, 0, 8, 1));
     world.run();

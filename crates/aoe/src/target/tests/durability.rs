@@ -3,9 +3,10 @@
 use block::{Failure, Operation, Outcome};
 
 use super::world::*;
+use crate::Export;
 
-fn volatile() -> World {
-    World::with(9000, |export| export.cache_volatile = true)
+fn volatile(export: &mut Export) {
+    export.cache_volatile = true;
 }
 
 fn is_flush(world: &World, at: usize) -> bool {
@@ -14,7 +15,7 @@ fn is_flush(world: &World, at: usize) -> bool {
 
 #[test]
 fn a_write_that_is_answered_survives_a_power_cut() {
-    let mut world = volatile();
+    let mut world = World::with(9000, volatile);
     for tag in 0..50u32 {
         for more in 0..=tag % 4 {
             world.come(&write(A, tag * 8 + more, u64::from(tag * 8 + more), 7, 1));
@@ -31,8 +32,7 @@ fn a_write_that_is_answered_survives_a_power_cut() {
 
 #[test]
 fn one_flush_makes_all_writes_durable_that_were_done_before() {
-    let mut world = volatile();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(volatile);
     for tag in 0..8 {
         world.come(&write(A, tag, u64::from(tag), 1, 1));
     }
@@ -57,9 +57,7 @@ fn one_flush_makes_all_writes_durable_that_were_done_before() {
     assert_eq!(world.take().len(), 4);
     world.answer_below(0, Outcome::Done);
     world.answer_below(0, Outcome::Done);
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     assert_eq!(world.take().len(), 2);
     assert!(world.disks[0].flushes <= 4);
     world.is_clean();
@@ -67,8 +65,7 @@ fn one_flush_makes_all_writes_durable_that_were_done_before() {
 
 #[test]
 fn the_a_flag_does_not_make_an_answer_come_early() {
-    let mut world = volatile();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(volatile);
     world.come(&read(A, 9, 500, 1));
     let mut bytes = write(A, 1, 0, 1, 1);
     bytes[24] |= 0x02;
@@ -81,23 +78,21 @@ fn the_a_flag_does_not_make_an_answer_come_early() {
 
 #[test]
 fn no_memory_is_held_for_durability() {
-    let mut world = volatile();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(volatile);
     world.come(&write(A, 1, 0, 1, 17));
     world.come(&write(A, 2, 20, 1, 17));
     world.run();
     world.answer_below(1, Outcome::Done);
     world.answer_below(0, Outcome::Done);
     assert!(is_flush(&world, 0));
-    assert_eq!(world.pool.used(), 0);
+    assert_eq!(world.shard.pool.used(), 0);
     // The write that waits for its flush, which is no command.
     assert_eq!(world.target.in_flight(), 1);
 }
 
 #[test]
 fn a_failed_flush_fails_the_writes_that_it_covers() {
-    let mut world = volatile();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(volatile);
     for tag in 0..3 {
         world.come(&write(A, tag, u64::from(tag), 1, 1));
     }
@@ -113,9 +108,7 @@ fn a_failed_flush_fails_the_writes_that_it_covers() {
     // And they are no repeats when they come again.
     world.mood = Mood::Honest;
     world.run();
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     world.take();
     assert_eq!(registers(&world.answer(&write(A, 1, 1, 1, 1))), (0x40, 0, 0));
     assert_eq!(world.target.counters().repeated_answered, 0);
@@ -123,8 +116,7 @@ fn a_failed_flush_fails_the_writes_that_it_covers() {
 
 #[test]
 fn a_copy_of_a_write_that_waits_for_its_flush_is_dropped_and_a_newer_write_goes_on() {
-    let mut world = volatile();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(volatile);
     world.come(&read(A, 9, 500, 1));
     world.come(&write(A, 1, 0, 1, 1));
     world.run();

@@ -144,7 +144,7 @@ fn changed_bytes_never_panic() {
         }
         if round % 100 == 0 {
             world.target.install_control(EXPORT, Default::default());
-            world.in_force.set(block::VolumeId(0), Default::default());
+            world.shard.reservations.set(block::VolumeId(0), Default::default());
         }
     }
     world.run();

@@ -21,8 +21,7 @@ fn trim(tag: u32, lba: u64) -> Vec<u8> {
 
 #[test]
 fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     for bytes in [
         write(A, 1, 10, 1, 4),
         write(A, 2, 12, 2, 4),
@@ -39,9 +38,7 @@ fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
     world.answer_below(0, Outcome::Done);
     assert_eq!((tags(world.take()), world.below.len()), (vec![1], 3));
     world.mood = Mood::Honest;
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     let frames = world.take();
     let read_of = |tag| frames.iter().find(|frame| tag_of(frame) == tag).unwrap()[36];
     assert_eq!((read_of(3), read_of(6)), (2, 2));
@@ -51,8 +48,7 @@ fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
 
 #[test]
 fn reads_do_not_wait_for_reads() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     for tag in 0..4 {
         world.come(&read(A, tag, 10, 4));
     }
@@ -62,8 +58,7 @@ fn reads_do_not_wait_for_reads() {
 
 #[test]
 fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     for tag in 1..=10 {
         world.come(&write(A, tag, 10, tag as u8, 1));
     }
@@ -79,8 +74,7 @@ fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() 
 
 #[test]
 fn a_copy_of_a_write_in_flight_is_dropped() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(A, 1, 10, 1, 1));
     world.come(&write(A, 2, 10, 2, 1));
     world.come(&write(A, 1, 10, 1, 1));
@@ -239,9 +233,7 @@ fn commands_beyond_the_buffer_count_are_dropped_and_later_ones_are_not() {
     assert_eq!(world.below.len(), 4);
     assert_eq!(world.target.drops().over_buffers, 16);
     assert_eq!(world.target.traffic(EXPORT).unwrap().over_buffers, 16);
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     assert_eq!(world.take().len(), 4);
     world.mood = Mood::Honest;
     assert_eq!(world.answer(&read(A, 50, 0, 1)).len(), 548);
@@ -251,7 +243,7 @@ fn commands_beyond_the_buffer_count_are_dropped_and_later_ones_are_not() {
 #[test]
 fn a_window_of_full_frames_fits_the_smallest_pool() {
     let mut world = World::new();
-    world.pool = block::Pool::new(block::limits::POOL_PAGES_MIN);
+    world.shard.pool = block::Pool::new(block::limits::POOL_PAGES_MIN);
     world.mood = Mood::Slow;
     for tag in 0..32u32 {
         world.come(&read(A, tag, u64::from(tag) * 13 % 900, 17));
@@ -265,16 +257,14 @@ fn a_window_of_full_frames_fits_the_smallest_pool() {
 #[test]
 fn a_command_that_finds_no_memory_is_dropped() {
     let mut world = World::with(9000, |export| export.buffers = 64);
-    world.pool = block::Pool::new(8);
+    world.shard.pool = block::Pool::new(8);
     world.mood = Mood::Slow;
     for tag in 0..20 {
         world.come(&write(A, tag, u64::from(tag) * 17, 1, 17));
     }
     world.run();
     assert!(world.target.drops().no_memory > 10);
-    while !world.below.is_empty() {
-        world.answer_below(0, Outcome::Done);
-    }
+    world.answer_all();
     world.take();
     world.mood = Mood::Honest;
     world.answer(&write(A, 50, 0, 1, 17));
@@ -283,8 +273,7 @@ fn a_command_that_finds_no_memory_is_dropped() {
 
 #[test]
 fn what_waited_for_seconds_is_not_carried_out() {
-    let mut world = World::new();
-    world.mood = Mood::Slow;
+    let mut world = World::slow(|_| {});
     world.come(&write(A, 1, 10, 1, 1));
     world.come(&write(A, 2, 10, 2, 1));
     world.come(&read(A, 3, 10, 1));
@@ -329,7 +318,7 @@ fn many_frames_of_a_turn_are_each_answered() {
 fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     let mut world = World::new();
     let disk: Vec<u8> = (0..SECTORS * 512).map(|at| (at / 512) as u8).collect();
-    world.memory.lends = vec![disk];
+    world.shard.memory.lends = vec![disk];
     world.mood = Mood::Slow;
     for tag in 0..70 {
         world.come(&read(A, tag, u64::from(tag), 1));
@@ -343,7 +332,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     assert!(world.below.is_empty());
     assert_eq!(world.target.traffic(EXPORT).unwrap().reads, 70);
     // Behind a write in flight of the same source a read waits, and then asks.
-    world.requests.lands = false;
+    world.shard.below.lands = false;
     world.come(&write(A, 100, 5, 9, 1));
     world.come(&read(A, 101, 5, 1));
     world.come(&read(B, 102, 5, 1));
@@ -359,7 +348,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
 #[test]
 fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
     let mut world = World::new();
-    world.memory.lends = vec![vec![0; SECTORS as usize * 512]];
+    world.shard.memory.lends = vec![vec![0; SECTORS as usize * 512]];
     world.mood = Mood::Slow;
     world.come(&read(A, 1, 5, 2));
     world.come(&write(A, 2, 5, 9, 2));
@@ -380,6 +369,6 @@ fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
     world.come(&write(A, 2, 5, 9, 2));
     world.run();
     assert_eq!(tags(world.take()), [4]);
-    assert_eq!(world.memory.lends[0][6 * 512..7 * 512], [7; 512]);
+    assert_eq!(world.shard.memory.lends[0][6 * 512..7 * 512], [7; 512]);
     world.is_clean();
 }

@@ -1,15 +1,14 @@
 //! A target with links, volumes in memory and agreements of one shard, and what it sends.
 
 use block::{
-    ByteCount, Extent, Failure, Instant, MachineId, Operation, Outcome, Pool, Request, ShardId,
-    VolumeId,
+    ByteCount, Extent, Failure, Instant, MachineId, Operation, Outcome, Request, ShardId, VolumeId,
 };
 use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
 use reservation::replica::{Outbox, Replicas};
-use reservation::{InForce, Registrant, Reservation, Value};
+use reservation::{Registrant, Reservation, Value};
 use std::collections::VecDeque;
-use testkit::{Below, Pages, perform};
+use testkit::{ShardStub, perform};
 use wire::aoe::Address;
 use wire::ethernet::{EtherType, MacAddress};
 
@@ -49,18 +48,14 @@ pub(super) struct Disk {
 pub(super) struct World {
     pub(super) target: Target,
     pub(super) links: Links,
-    pub(super) now: Instant,
-    pub(super) memory: Pages,
-    pub(super) pool: Pool,
-    /// What the target asked for in this turn.
-    pub(super) requests: Below,
+    /// Below it is what the target asked for in this turn.
+    pub(super) shard: ShardStub<()>,
     pub(super) disks: Vec<Disk>,
     pub(super) mood: Mood,
     pub(super) below: VecDeque<(VolumeId, Request)>,
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
     pub(super) controls: Replicas<Control>,
     pub(super) reservations: Replicas<Reservation>,
-    pub(super) in_force: InForce,
     /// Reservations that are in force while something that they forbid is below.
     draining: Vec<(u32, u64)>,
     pub(super) stores: bool,
@@ -123,21 +118,26 @@ impl World {
         world
     }
 
+    /// The same, whose volumes answer when they are told to, with another export.
+    pub(super) fn slow(change: impl FnOnce(&mut Export)) -> World {
+        let mut world = World::with(9000, change);
+        world.mood = Mood::Slow;
+        world
+    }
+
     pub(super) fn empty() -> World {
+        let mut shard = ShardStub::new(Instant(1_000_000_000), 4096, ());
+        shard.below.lands = true;
         World {
             target: Target::new(MachineId(5), ShardId(0)),
             links: Links::default(),
-            now: Instant(1_000_000_000),
-            memory: Pages::default(),
-            pool: Pool::new(4096),
-            requests: Below { lands: true, ..Below::default() },
+            shard,
             disks: Vec::new(),
             mood: Mood::Honest,
             below: VecDeque::new(),
             sent: Vec::new(),
             controls: Replicas::new(ShardId(0), 1),
             reservations: Replicas::new(ShardId(0), 1),
-            in_force: InForce::default(),
             draining: Vec::new(),
             stores: true,
             stored: Vec::new(),
@@ -170,15 +170,7 @@ impl World {
         &mut self,
         act: impl FnOnce(&mut Target, &mut Context<'_>) -> R,
     ) -> R {
-        let mut ctx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            pool: &mut self.pool,
-            below: &mut self.requests,
-            reservations: &self.in_force,
-            shared: &mut (),
-        };
-        act(&mut self.target, &mut ctx)
+        act(&mut self.target, &mut self.shard.context())
     }
 
     /// A frame comes on the first link; nothing else happens.
@@ -218,18 +210,18 @@ impl World {
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
-        self.target.handle_timeout(self.now);
+        self.shard.now = self.shard.now + time;
+        self.target.handle_timeout(self.shard.now);
     }
 
     /// Turns until nothing is left to do; time passes where only that is waited for.
     pub(super) fn run(&mut self) {
         loop {
             self.turn();
-            if self.requests.held.is_empty() {
+            if self.shard.below.held.is_empty() {
                 let sweeps = self.target.sweeps.poll_timeout();
                 match sweeps {
-                    Some(at) => self.now = self.now.max(at),
+                    Some(at) => self.shard.now = self.shard.now.max(at),
                     None => return,
                 }
             }
@@ -237,7 +229,7 @@ impl World {
     }
 
     pub(super) fn turn(&mut self) {
-        for (volume, request) in core::mem::take(&mut self.requests.held) {
+        for (volume, request) in core::mem::take(&mut self.shard.below.held) {
             match self.mood {
                 Mood::Slow => self.below.push_back((volume, request)),
                 Mood::Honest => self.complete(volume, request, Outcome::Done),
@@ -246,7 +238,7 @@ impl World {
         }
         self.with_target(|target, ctx| target.settle(ctx));
         while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
-            self.sent.extend(batch.to_frames(&self.memory));
+            self.sent.extend(batch.to_frames(&self.shard.memory));
             self.with_target(|target, ctx| target.handle_sent(batch, ctx));
         }
         self.agree();
@@ -259,12 +251,19 @@ impl World {
         self.run();
     }
 
+    /// The same for all that is below and comes below meanwhile.
+    pub(super) fn answer_all(&mut self) {
+        while !self.below.is_empty() {
+            self.answer_below(0, Outcome::Done);
+        }
+    }
+
     fn complete(&mut self, volume: VolumeId, request: Request, outcome: Outcome) {
         let disk = &mut self.disks[volume.0 as usize];
         let range = |extent: Extent| extent.offset.0 as usize..extent.end().0 as usize;
         match &request.operation {
             Operation::Write { extent, buffer, durable: true } if outcome.is_done() => {
-                disk.durable[range(*extent)].copy_from_slice(&self.memory.bytes(buffer));
+                disk.durable[range(*extent)].copy_from_slice(&self.shard.memory.bytes(buffer));
             }
             Operation::Flush if outcome.is_done() => {
                 disk.flushes += 1;
@@ -272,7 +271,7 @@ impl World {
             }
             _ => {}
         }
-        let completion = perform(&mut disk.now, request, outcome, &mut self.memory);
+        let completion = perform(&mut disk.now, request, outcome, &mut self.shard.memory);
         self.with_target(|target, ctx| target.handle_completion(completion, ctx));
     }
 
@@ -285,7 +284,7 @@ impl World {
                 false => reservation::Access::Read,
             };
             let who = self.target.registrant(*ticket);
-            who.is_none() || self.in_force.allows(volume, who, access)
+            who.is_none() || self.shard.reservations.allows(volume, who, access)
         })
     }
 
@@ -315,7 +314,7 @@ impl World {
                 self.reservations.handle_stored(key, version, self.stores, &mut reservations);
             } else if let Some((key, version, value)) = reservations.install.pop() {
                 self.with_target(Target::take_loans);
-                self.in_force.set(VolumeId(key), value);
+                self.shard.reservations.set(VolumeId(key), value);
                 self.draining.push((key, version));
             } else if let Some(at) =
                 (0..self.draining.len()).find(|at| self.is_clear(VolumeId(self.draining[*at].0)))
@@ -347,7 +346,7 @@ impl World {
     /// Nothing is in flight, and no memory is lost.
     pub(super) fn is_clean(&self) {
         assert_eq!(self.target.in_flight(), 0);
-        assert_eq!((self.pool.used(), self.memory.held()), (0, 0));
+        assert_eq!((self.shard.pool.used(), self.shard.memory.held()), (0, 0));
     }
 
     pub(super) fn sectors(&self, lba: u64, count: u64) -> &[u8] {

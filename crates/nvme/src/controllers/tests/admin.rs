@@ -18,8 +18,7 @@ fn set(world: &mut World, line: Line, feature: u8, value: u32) -> Reply {
 
 #[test]
 fn the_number_of_queues_is_the_least_of_what_is_asked_and_there_is() {
-    let mut world = World::new(1);
-    let (line, view) = world.ready(&Ask::default());
+    let (mut world, line, view) = World::ready_on(1);
     let both = |count: u64| (count - 1) << 16 | (count - 1);
     assert_eq!(get(&mut world, line, 7, 0, 0).result, both(128));
     for (value, granted) in [(3 << 16 | 7, 4), (7 << 16 | 3, 4), (0, 1), (0xfffe_fffe, 128)] {
@@ -72,8 +71,7 @@ fn features_return_what_was_set_and_their_defaults() {
 
 #[test]
 fn nothing_is_saved_and_error_recovery_alone_is_per_namespace() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     let save = Command::set_features(0x0b, 0, 0, 0).with_cdw(10, 0x8000_000b);
     assert_eq!(world.admin(line, &save).status, Status::FEATURE_NOT_SAVEABLE.with_dnr());
     let one = Command::set_features(0x0b, 1, 0, 0);
@@ -93,8 +91,7 @@ fn nothing_is_saved_and_error_recovery_alone_is_per_namespace() {
 
 #[test]
 fn the_timestamp_goes_on_from_what_was_set() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     let command = Command::set_features(0x0e, 0, 0, 8);
     let time = wire::nvme::feature::Timestamp::new(1_700_000_000_000, true);
     assert_eq!(world.admin_with(line, &command, &time.emit()).status, Status::SUCCESS);
@@ -108,8 +105,7 @@ fn the_timestamp_goes_on_from_what_was_set() {
 
 #[test]
 fn a_log_can_be_read_in_pieces() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     let read = |world: &mut World, offset, bytes| {
         world.admin(line, &Command::get_log(LogId::COMMAND_EFFECTS, 0, offset, bytes, true))
     };
@@ -132,8 +128,7 @@ fn a_log_can_be_read_in_pieces() {
 
 #[test]
 fn the_logs_that_hosts_ask_for_are_there() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     for id in [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x12] {
         let reply = world.admin(line, &Command::get_log(LogId(id), u32::MAX, 0, 512, true));
         assert_eq!((reply.status, reply.data.len()), (Status::SUCCESS, 512), "{id:#x}");
@@ -150,8 +145,7 @@ fn the_logs_that_hosts_ask_for_are_there() {
 
 #[test]
 fn errors_are_logged_newest_first_and_bounded() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     for command_id in 1..=20 {
         let unknown = Command::new(0x42).with_command_id(command_id);
         assert_eq!(world.admin(line, &unknown).status, Status::INVALID_OPCODE.with_dnr());
@@ -171,8 +165,7 @@ fn errors_are_logged_newest_first_and_bounded() {
 
 #[test]
 fn commands_that_there_are_not_are_refused() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     for opcode in [0x00, 0x01, 0x04, 0x05, 0x0d, 0x10, 0x11, 0x14, 0x15, 0x80, 0x81, 0x84, 0xff] {
         let status = world.admin(line, &Command::new(opcode)).status;
         assert_eq!(status, Status::INVALID_OPCODE.with_dnr(), "{opcode:#x}");
@@ -191,8 +184,7 @@ fn commands_that_there_are_not_are_refused() {
 
 #[test]
 fn abort_says_that_it_did_not() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     let reply = world.admin(line, &Command::abort(1, 2));
     assert_eq!((reply.status, reply.result), (Status::SUCCESS, 1));
 }

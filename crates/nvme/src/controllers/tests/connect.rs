@@ -136,8 +136,7 @@ fn a_first_command_that_is_no_connect_is_out_of_sequence() {
 
 #[test]
 fn a_second_connect_on_a_queue_is_out_of_sequence() {
-    let mut world = World::new(1);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(1);
     let (io, _) = world.join(&Ask::io(0, view.controller, 1));
     let again = Ask::default().command();
     let status = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
@@ -164,15 +163,13 @@ fn an_io_queue_needs_a_ready_controller() {
 #[test]
 fn a_queue_number_is_used_once_and_free_again_after_draining() {
     for shards in [1, 2] {
-        let mut world = World::new(shards);
-        let (_, view) = world.ready(&Ask::default());
+        let (mut world, _, view) = World::ready_on(shards);
         let ask = Ask::io(shards - 1, view.controller, 1);
         let (io, _) = world.join(&ask);
         let status = Status::COMMAND_SEQUENCE_ERROR;
         assert_eq!(refused(&mut world, &ask).0, status.with_dnr());
         // The connection is lost, but something is still below: come again later.
-        let now = world.now;
-        world.of(io).connection_gone(now, io.key);
+        world.cut(io);
         world.settle();
         assert_eq!(refused(&mut world, &ask).0, status);
         world.drained(io);
@@ -183,8 +180,7 @@ fn a_queue_number_is_used_once_and_free_again_after_draining() {
 
 #[test]
 fn queues_beyond_the_granted_number_are_refused() {
-    let mut world = World::new(1);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(1);
     let four = Command::set_features(7, 0, 3 << 16 | 3, 0);
     assert_eq!(world.admin(admin, &four).result, 3 << 16 | 3);
     for queue_id in 1..=4 {
@@ -238,8 +234,7 @@ fn a_host_cannot_have_controllers_without_bound() {
 #[test]
 fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
     for shards in [1, 2] {
-        let mut world = World::new(shards);
-        let (admin, view) = world.ready(&Ask::default());
+        let (mut world, admin, view) = World::ready_on(shards);
         let (io, _) = world.join(&Ask::io(shards - 1, view.controller, 1));
         world.lose(admin);
         world.settle();
@@ -270,11 +265,9 @@ fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
 #[test]
 fn a_queue_that_drains_beside_a_live_controller_holds_the_next_connect_too() {
     for shards in [1, 2] {
-        let mut world = World::new(shards);
-        let (_, view) = world.ready(&Ask::default());
+        let (mut world, _, view) = World::ready_on(shards);
         let (io, _) = world.join(&Ask::io(shards - 1, view.controller, 1));
-        let now = world.now;
-        world.of(io).connection_gone(now, io.key);
+        world.cut(io);
         world.settle();
         let (line, answer) = world.start(&Ask::default());
         assert_eq!(answer, Answer::Later);

@@ -33,8 +33,7 @@ fn resize(world: &mut World, nsid: u32, blocks: u64) {
 
 #[test]
 fn more_requests_than_aerl_allows_are_refused() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     for command_id in 0..4 {
         assert_eq!(request(&mut world, line, command_id), Answer::Later);
     }
@@ -44,8 +43,7 @@ fn more_requests_than_aerl_allows_are_refused() {
 
 #[test]
 fn one_event_is_told_until_its_log_is_read() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     want(&mut world, line, NAMESPACES);
     request(&mut world, line, 10);
     request(&mut world, line, 11);
@@ -67,8 +65,7 @@ fn one_event_is_told_until_its_log_is_read() {
 
 #[test]
 fn an_event_waits_for_a_request() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     want(&mut world, line, NAMESPACES);
     resize(&mut world, 1, 4096);
     let Answer::Now(reply) = request(&mut world, line, 3) else { panic!("there is an event") };
@@ -78,8 +75,7 @@ fn an_event_waits_for_a_request() {
 
 #[test]
 fn an_event_that_is_not_wanted_is_not_told() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     request(&mut world, line, 1);
     resize(&mut world, 1, 4096);
     assert_eq!(world.take_reply(line), None);
@@ -90,8 +86,7 @@ fn an_event_that_is_not_wanted_is_not_told() {
 
 #[test]
 fn a_change_that_changes_nothing_is_no_event() {
-    let mut world = World::new(1);
-    let (line, view) = world.ready(&Ask::default());
+    let (mut world, line, view) = World::ready_on(1);
     want(&mut world, line, NAMESPACES);
     request(&mut world, line, 1);
     resize(&mut world, 1, 2048);

@@ -24,8 +24,7 @@ fn is_zero(data: &[u8]) -> bool {
 
 #[test]
 fn the_controller_says_what_hosts_demand() {
-    let mut world = World::new(1);
-    let (line, view) = world.ready(&Ask::default());
+    let (mut world, line, view) = World::ready_on(1);
     let data = identify(&mut world, line, Cns::CONTROLLER, 0).expect("a controller");
     let id = IdentifyController::parse(&data).expect("a controller");
     assert_eq!(id.cntlid, view.controller);
@@ -61,8 +60,7 @@ fn the_cache_bit_follows_the_namespaces() {
 
 #[test]
 fn a_namespace_says_its_size_and_names_alike_everywhere() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     let data = identify(&mut world, line, Cns::NAMESPACE, 1).expect("a namespace");
     let id = IdentifyNamespace::parse(&data).expect("a namespace");
     assert_eq!((id.nsze, id.ncap, id.block_bytes()), (2048, 2048, Some(512)));
@@ -84,8 +82,7 @@ fn a_namespace_says_its_size_and_names_alike_everywhere() {
 
 #[test]
 fn a_number_without_a_namespace_gives_zeros_and_an_impossible_one_an_error() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     let invalid = Err(Status::INVALID_NAMESPACE.with_dnr());
     let by_nsid = [
         Cns::NAMESPACE,
@@ -128,8 +125,7 @@ fn lists_hold_the_namespaces_beyond_the_given_one() {
 
 #[test]
 fn controllers_of_all_shards_are_listed() {
-    let mut world = World::new(2);
-    let (first, a) = world.ready(&Ask::default());
+    let (mut world, first, a) = World::ready_on(2);
     let (second, b) = world.ready(&Ask { shard: 1, ..Ask::default() });
     world.settle();
     let list = |world: &mut World, from: u16| {
@@ -151,8 +147,7 @@ fn controllers_of_all_shards_are_listed() {
 
 #[test]
 fn what_there_is_not_is_an_invalid_field() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     for cns in [0x04, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1d, 0xff] {
         let refused = identify(&mut world, line, Cns(cns), 1);
         assert_eq!(refused, Err(Status::INVALID_FIELD.with_dnr()), "{cns:#x}");

@@ -35,8 +35,7 @@ fn identify() -> Command {
 
 #[test]
 fn identify_is_answered_when_the_queues_on_other_shards_are_open() {
-    let mut world = World::new(3);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(3);
     let (near, near_view) = world.join(&Ask::io(0, view.controller, 1));
     let (far, far_view) = world.join(&Ask::io(1, view.controller, 2));
     assert!(matches!(world.start_command(admin, &identify(), &[]), Answer::Now(_)));
@@ -58,8 +57,7 @@ fn identify_is_answered_when_the_queues_on_other_shards_are_open() {
 
 #[test]
 fn a_queue_that_connects_later_knows_no_more_than_its_controller() {
-    let mut world = World::new(2);
-    let (_, view) = world.ready(&Ask::default());
+    let (mut world, _, view) = World::ready_on(2);
     replace(&mut world, 7);
     for shard in 0..2 {
         let (line, queue) = world.join(&Ask::io(shard, view.controller, shard + 1));
@@ -72,8 +70,7 @@ fn a_queue_that_connects_later_knows_no_more_than_its_controller() {
 
 #[test]
 fn an_answer_to_identify_may_come_after_its_controller() {
-    let mut world = World::new(2);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(2);
     let (far, _) = world.join(&Ask::io(1, view.controller, 1));
     replace(&mut world, 7);
     assert_eq!(world.start_command(admin, &identify(), &[]), Answer::Later);
@@ -90,8 +87,7 @@ fn an_answer_to_identify_may_come_after_its_controller() {
 fn no_queue_ever_finds_what_its_controller_was_not_told() {
     for seed in 0..400 {
         let random = &mut Random::new(seed);
-        let mut world = World::new(3);
-        let (admin, view) = world.ready(&Ask::default());
+        let (mut world, admin, view) = World::ready_on(3);
         let (mut known, mut asked) = (1, None);
         let mut queues = Vec::new();
         let mut connecting = Vec::new();

@@ -77,8 +77,7 @@ fn a_command_heard_while_the_shards_are_asked_counts() {
 
 #[test]
 fn without_kato_there_is_no_timer() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     assert_eq!(world.shards[0].poll_timeout(), None);
     let set = |value| Command::set_features(0x0f, 0, value, 0);
     assert_eq!(world.admin(line, &set(2000)).status, Status::SUCCESS);

@@ -8,8 +8,7 @@ use crate::controllers::health::{Failures, Origin, Traffic};
 
 #[test]
 fn a_connection_that_is_lost_while_its_owner_is_asked_gives_its_number_back() {
-    let mut world = World::new(2);
-    let (_, view) = world.ready(&Ask::default());
+    let (mut world, _, view) = World::ready_on(2);
     let ask = Ask::io(1, view.controller, 1);
     let (line, answer) = world.start(&ask);
     assert_eq!(answer, Answer::Later);
@@ -31,8 +30,7 @@ fn a_connection_that_is_lost_while_the_shards_are_asked_leaves_nothing() {
 
 #[test]
 fn a_reset_that_crosses_a_connect_closes_the_queue_that_it_made() {
-    let mut world = World::new(2);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(2);
     let (io, answer) = world.start(&Ask::io(1, view.controller, 1));
     assert_eq!(answer, Answer::Later);
     // The owner admits the queue, and is reset before the answer arrives.
@@ -108,8 +106,7 @@ fn random_life(seed: u64, shards: u16) -> (usize, usize) {
             9 if !open.is_empty() && random.chance(1, 2) => {
                 let index = random.below(open.len() as u64) as usize;
                 let line = open[index].line;
-                let now = world.now;
-                world.of(line).connection_gone(now, line.key);
+                world.cut(line);
                 open[index].closing = true;
                 world.collect();
             }
@@ -221,8 +218,7 @@ fn read_log(world: &mut World, line: Line, id: LogId, bytes: u32) -> Vec<u8> {
 
 #[test]
 fn health_and_errors_are_those_of_all_shards() {
-    let mut world = World::new(3);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(3);
     let (far, queue) = world.join(&Ask::io(2, view.controller, 1));
     let (near, own) = world.join(&Ask::io(0, view.controller, 2));
     let traffic = Traffic { reads: 2, read_bytes: 512_000, ..Traffic::default() };
@@ -253,8 +249,7 @@ fn health_and_errors_are_those_of_all_shards() {
 
 #[test]
 fn a_log_that_is_read_when_its_controller_ends_leaves_nothing() {
-    let mut world = World::new(2);
-    let (admin, _) = world.ready(&Ask::default());
+    let (mut world, admin, _) = World::ready_on(2);
     let command = Command::get_log(LogId::SMART, u32::MAX, 0, 512, true);
     assert_eq!(world.start_command(admin, &command, &[]), Answer::Later);
     world.lose(admin);

@@ -52,8 +52,7 @@ fn capabilities_are_those_that_hosts_need() {
 
 #[test]
 fn other_fabrics_commands_are_refused() {
-    let mut world = World::new(1);
-    let (line, view) = world.ready(&Ask::default());
+    let (mut world, line, view) = World::ready_on(1);
     let (io, _) = world.join(&Ask::io(0, view.controller, 1));
     for (kind, on_admin, on_io) in [
         (FabricsType::DISCONNECT, Status::INVALID_QUEUE_TYPE, Status::INVALID_OPCODE),
@@ -104,8 +103,7 @@ fn a_configuration_that_cannot_be_had_is_fatal_until_the_reset() {
 #[test]
 fn a_reset_is_answered_once_the_io_queues_have_drained() {
     for shards in [1, 2] {
-        let mut world = World::new(shards);
-        let (admin, view) = world.ready(&Ask::default());
+        let (mut world, admin, view) = World::ready_on(shards);
         let (here, _) = world.join(&Ask::io(0, view.controller, 1));
         let (there, there_view) = world.join(&Ask::io(shards - 1, view.controller, 2));
         let held = world.start_command(admin, &Command::async_event_request(), &[]);
@@ -140,8 +138,7 @@ fn a_reset_is_answered_once_the_io_queues_have_drained() {
 
 #[test]
 fn a_reset_without_io_queues_is_answered_at_once() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     assert_eq!(world.set_cc(line, 0).status, Status::SUCCESS);
     assert_eq!(world.csts(line), 0);
 }
@@ -158,9 +155,9 @@ fn a_shutdown_is_complete_once_every_volatile_volume_is_flushed() {
     let (line, view) = world.ready(&Ask::default());
     world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
     assert_eq!(shst(world.csts(line)), 1);
-    let volumes: Vec<VolumeId> = world.flushes.iter().map(|flush| flush.volume).collect();
+    let volumes: Vec<VolumeId> = world.flushes.iter().map(|(_, volume)| *volume).collect();
     assert_eq!(volumes, [VolumeId(1), VolumeId(2)]);
-    assert!(world.flushes.iter().all(|flush| flush.key == line.key));
+    assert!(world.flushes.iter().all(|(key, _)| *key == line.key));
     let refused = world.connect(&Ask::io(0, view.controller, 1)).1.status;
     assert_eq!(refused, Status::COMMAND_SEQUENCE_ERROR.with_dnr());
     world.of(line).flush_done(line.key, Outcome::Done);
@@ -175,8 +172,7 @@ fn a_shutdown_is_complete_once_every_volatile_volume_is_flushed() {
 
 #[test]
 fn a_shutdown_that_is_asked_for_again_is_flushed_again_but_not_at_once() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     for _ in 0..100 {
         world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
         world.set_cc(line, ENABLE);
@@ -192,8 +188,7 @@ fn a_shutdown_that_is_asked_for_again_is_flushed_again_but_not_at_once() {
 
 #[test]
 fn a_failed_flush_is_never_a_complete_shutdown() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask::default());
+    let (mut world, line, _) = World::ready_on(1);
     world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
     world.of(line).flush_done(line.key, Outcome::NotDone(Failure::MediumWrite));
     let csts = world.csts(line);
@@ -215,8 +210,7 @@ fn a_shutdown_without_a_volatile_cache_is_complete_at_once() {
 
 #[test]
 fn the_loss_of_the_admin_queue_closes_the_io_queues_everywhere() {
-    let mut world = World::new(3);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(3);
     let lines: Vec<Line> = (1..=6)
         .map(|queue_id| world.join(&Ask::io(queue_id % 3, view.controller, queue_id)).0)
         .collect();
@@ -235,8 +229,7 @@ fn the_loss_of_the_admin_queue_closes_the_io_queues_everywhere() {
 
 #[test]
 fn the_loss_of_an_io_queue_leaves_the_controller() {
-    let mut world = World::new(2);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(2);
     let (io, _) = world.join(&Ask::io(1, view.controller, 1));
     world.lose(io);
     world.settle();
@@ -247,8 +240,7 @@ fn the_loss_of_an_io_queue_leaves_the_controller() {
 
 #[test]
 fn a_disk_that_does_not_come_back_fails_the_controllers_of_its_subsystem() {
-    let mut world = World::new(2);
-    let (admin, view) = world.ready(&Ask::default());
+    let (mut world, admin, view) = World::ready_on(2);
     let (io, _) = world.join(&Ask::io(1, view.controller, 1));
     // The queue's shard notices, and not the controller's.
     let now = world.now;
@@ -265,8 +257,7 @@ fn a_disk_that_does_not_come_back_fails_the_controllers_of_its_subsystem() {
 
 #[test]
 fn a_removed_host_is_closed_and_others_notice_nothing() {
-    let mut world = World::new(2);
-    let (out, _) = world.ready(&Ask::default());
+    let (mut world, out, _) = World::ready_on(2);
     let (stays, _) = world.ready(&Ask { shard: 1, host: host(2), ..Ask::default() });
     world.configure(|controllers, now| {
         controllers.set_hosts(now, &nqn(SUBSYSTEM), Hosts::List(vec![host(2).nqn]));

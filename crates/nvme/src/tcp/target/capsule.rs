@@ -391,7 +391,7 @@ impl Connection {
 
     /// The controllers answer a command that they took before. One for a command that is gone is
     /// dropped.
-    pub fn handle_reply(&mut self, reply: Reply, ctx: &mut Context<'_>) {
+    pub(super) fn handle_reply(&mut self, reply: Reply, ctx: &mut Context<'_>) {
         let Some(slot) = self.slots.find(reply.command_id).filter(|_| self.is_open()) else {
             return;
         };

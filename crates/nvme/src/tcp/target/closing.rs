@@ -89,7 +89,7 @@ impl Connection {
 
     /// The controllers ask for its end. Replies that were gathered leave first, unless the host is
     /// silent anyway.
-    pub fn handle_close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
+    pub(super) fn handle_close(&mut self, reason: CloseReason, ctx: &mut Context<'_>) {
         match reason {
             CloseReason::KeepAliveExpired => self.end_at_once(Reason::Asked(reason), ctx),
             _ => self.end_after_send(Reason::Asked(reason), ctx),

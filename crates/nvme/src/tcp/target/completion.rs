@@ -16,7 +16,7 @@ const SHUTDOWN_SLOT: u32 = u32::MAX;
 impl Connection {
     /// The controllers want a volume flushed for a shutdown that came on this admin queue; they are
     /// told the outcome.
-    pub fn handle_flush(&mut self, volume: VolumeId, ctx: &mut Context<'_>) {
+    pub(super) fn handle_flush(&mut self, volume: VolumeId, ctx: &mut Context<'_>) {
         if self.is_open() {
             self.submit(SHUTDOWN_SLOT, volume, Operation::Flush, ctx);
         } else {

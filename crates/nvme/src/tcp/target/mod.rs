@@ -51,7 +51,7 @@ use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::health::{Failures, Origin, Traffic};
-use crate::controllers::{Controllers, MachineKey, QueueView};
+use crate::controllers::{ConnectionEvent, Controllers, MachineKey, QueueView};
 use crate::limits::HANDSHAKE;
 pub use closing::{Reason, TimeLimit};
 use outbox::Outbox;
@@ -332,6 +332,15 @@ impl Connection {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.state, State::Closed(_)) && self.in_flight == 0
+    }
+
+    /// The controllers have something to tell.
+    pub fn handle_event(&mut self, event: ConnectionEvent, ctx: &mut Context<'_>) {
+        match event {
+            ConnectionEvent::Reply(reply) => self.handle_reply(reply, ctx),
+            ConnectionEvent::Close(reason) => self.handle_close(reason, ctx),
+            ConnectionEvent::Flush(volume) => self.handle_flush(volume, ctx),
+        }
     }
 
     /// The end of a turn: replies that were gathered leave, if nothing is out.

@@ -12,10 +12,7 @@ use std::time::{Duration, Instant};
 use ::aoe::filter;
 use ::aoe::initiator::{Discovery, Found};
 use block::Memory;
-use contract::{
-    Ask, ConnectionId, Direct, Effect, EtherType, Event, InFrame, LinkFacts, LinkId, Links,
-    Machine, Next, Receive,
-};
+use contract::{Effect, EtherType, Event, InFrame, LinkFacts, LinkId, Links, Machine};
 use indicatif::{ProgressBar, ProgressStyle};
 use reactor::memory::Arena;
 use reactor::{Config, LinkAccess, LinkOptions, Reactor};
@@ -193,34 +190,12 @@ impl Machine for Search {
         }
     }
 
-    fn handle_received(
-        &mut self,
-        _: block::Instant,
-        _: ConnectionId,
-        bytes: &[u8],
-        _: &mut dyn Memory,
-    ) -> Receive {
-        Receive { consumed: bytes.len(), next: Next::Idle }
-    }
-
-    fn handle_direct(
-        &mut self,
-        _: block::Instant,
-        _: ConnectionId,
-        _: Direct,
-        _: &mut dyn Memory,
-    ) -> Next {
-        Next::Idle
-    }
-
     fn handle_frame(&mut self, _: block::Instant, frame: InFrame<'_>, _: &mut dyn Memory) {
         let frame = self.up.open(&frame).filter(|frame| frame.ether_type == EtherType::AOE);
         if let (Some(frame), Some(discovery)) = (frame, &mut self.discovery) {
             discovery.handle_frame(&frame);
         }
     }
-
-    fn handle_timeout(&mut self, _: block::Instant, _: &mut dyn Memory) {}
 
     fn settle(&mut self, now: block::Instant, _: &mut dyn Memory) {
         let Some(discovery) = self.discovery.as_mut().filter(|_| !self.over) else { return };
@@ -231,8 +206,6 @@ impl Machine for Search {
             let _ = self.told.send(discovery.found().cloned().collect());
         }
     }
-
-    fn take_requests(&mut self, _: &mut Vec<Ask>) {}
 
     fn poll_effect(&mut self) -> Option<Effect<()>> {
         let batch = self.discovery.as_mut()?.poll_batch()?;

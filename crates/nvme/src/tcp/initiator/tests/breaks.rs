@@ -22,7 +22,7 @@ fn slow(seed: u64) -> Pair {
 
 fn cut_all(pair: &mut Pair) -> Instant {
     (0..pair.connections()).for_each(|index| pair.cut(index));
-    pair.now
+    pair.shard.now
 }
 
 /// Turns until the initiator has noticed the break: what is asked from now on was not on the old
@@ -45,7 +45,7 @@ fn a_read_that_was_under_way_is_asked_again_at_once() {
     let (outcome, bytes) = pair.finish(1);
     assert_eq!(outcome, Outcome::Done);
     assert!(bytes == pair.disk[4096..4096 + 65_536]);
-    assert!(pair.now.since(cut_at) < QUIESCE, "a read waits for nobody");
+    assert!(pair.shard.now.since(cut_at) < QUIESCE, "a read waits for nobody");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_write_that_was_under_way_is_replayed_only_after_the_quiesce_time() {
     let_it_leave(&mut pair);
     let cut_at = cut_all(&mut pair);
     assert_eq!(pair.finish(1).0, Outcome::Done);
-    assert!(pair.now.since(cut_at) >= QUIESCE);
+    assert!(pair.shard.now.since(cut_at) >= QUIESCE);
     assert_eq!(pair.log.iter().filter(|name| **name == "write").count(), 2);
 }
 
@@ -70,11 +70,11 @@ fn a_new_write_waits_behind_one_in_doubt_that_it_overlaps_and_behind_no_other() 
     pair.write(2, 4096, &[2; 8192]);
     pair.write(3, 65_536, &[3; 4096]);
     assert_eq!(pair.finish(3).0, Outcome::Done);
-    assert!(pair.now.since(cut_at) < QUIESCE, "what does not overlap does not wait");
+    assert!(pair.shard.now.since(cut_at) < QUIESCE, "what does not overlap does not wait");
     assert!(pair.take(2).is_none());
     assert_eq!(pair.finish(2).0, Outcome::Done);
     assert_eq!(pair.finish(1).0, Outcome::Done);
-    assert!(pair.now.since(cut_at) >= QUIESCE);
+    assert!(pair.shard.now.since(cut_at) >= QUIESCE);
     assert_eq!((pair.disk[0], pair.disk[4096], pair.disk[12_287]), (1, 2, 2));
 }
 
@@ -82,10 +82,10 @@ fn a_new_write_waits_behind_one_in_doubt_that_it_overlaps_and_behind_no_other() 
 fn a_write_that_never_left_ends_not_done_at_its_deadline() {
     let mut pair = Pair::new(4, settings(Digests::NONE), false);
     pair.unreachable = true;
-    let asked_at = pair.now;
+    let asked_at = pair.shard.now;
     pair.write(1, 0, &[1; 4096]);
     assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::TimedOut));
-    assert_eq!(pair.now.since(asked_at), Duration::from_secs(60));
+    assert_eq!(pair.shard.now.since(asked_at), Duration::from_secs(60));
     assert!(pair.initiator.explain().contains("127.0.0.1:4420"));
 }
 
@@ -104,7 +104,7 @@ fn a_write_that_left_ends_unknown_and_not_before_the_quiesce_time() {
     assert_eq!(pair.finish(2).0, Outcome::NotDone(Failure::TimedOut));
     assert!(pair.take(1).is_none());
     assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::TimedOut));
-    assert!(pair.now.since(cut_at) >= QUIESCE);
+    assert!(pair.shard.now.since(cut_at) >= QUIESCE);
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn a_disk_that_never_answers_costs_the_association_and_the_write_is_unknown() {
     pair.connect();
     pair.chances.disk = Duration::from_secs(100_000);
     pair.write(1, 0, &[1; 4096]);
-    let asked_at = pair.now;
+    let asked_at = pair.shard.now;
     assert_eq!(pair.finish(1).0, Outcome::Unknown(Failure::TimedOut));
-    assert!(pair.now.since(asked_at) >= Duration::from_secs(5) + QUIESCE);
+    assert!(pair.shard.now.since(asked_at) >= Duration::from_secs(5) + QUIESCE);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn another_namespace_under_the_same_number_is_refused() {
     let mut other = namespace(false);
     other.uuid = [4; 16];
     let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any).with_namespace(other);
-    pair.controllers.set_subsystem(pair.now, subsystem);
+    pair.shard.shared.set_subsystem(pair.shard.now, subsystem);
     cut_all(&mut pair);
     pair.run_until("lost", |pair| pair.news.len() > 1);
     pair.read(1, 0, 512);
@@ -164,8 +164,10 @@ fn told_of(namespace: Option<Namespace>) -> Pair {
     pair.connect();
     while pair.turn() {}
     match namespace {
-        Some(namespace) => pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), namespace),
-        None => pair.controllers.remove_namespace(pair.now, &nqn(SUBSYSTEM), 1),
+        Some(namespace) => {
+            pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), namespace)
+        }
+        None => pair.shard.shared.remove_namespace(pair.shard.now, &nqn(SUBSYSTEM), 1),
     }
     pair.run_until("told", |pair| !pair.initiator.is_calm());
     pair
@@ -196,7 +198,7 @@ fn who_a_namespace_is_is_asked_when_nothing_is_under_way() {
     pair.write(1, 0, &[1; 65_536]);
     let_it_leave(&mut pair);
     let other = Namespace { uuid: [4; 16], ..namespace(false) };
-    pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), other);
+    pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), other);
     pair.run_until("told", |pair| !pair.initiator.is_calm());
     pair.run_until("answered", |pair| {
         let answered = !pair.done.is_empty();
@@ -226,7 +228,7 @@ fn nothing_is_sent_to_a_namespace_that_is_gone_until_it_is_back() {
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::Removed));
     assert_eq!(pair.commands_heard(), heard);
-    pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), namespace(false));
+    pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), namespace(false));
     pair.run_until("back", |pair| pair.initiator.is_calm());
     pair.read(2, 0, 512);
     assert_eq!(pair.finish(2).0, Outcome::Done);
@@ -236,7 +238,7 @@ fn nothing_is_sent_to_a_namespace_that_is_gone_until_it_is_back() {
 #[test]
 fn a_namespace_that_comes_back_while_it_is_asked_for_is_found() {
     let mut pair = told_of(None);
-    pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), namespace(false));
+    pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), namespace(false));
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::Done);
 }
@@ -249,7 +251,7 @@ fn a_namespace_that_grows_is_told_of_without_a_break() {
     for blocks in [10_000, 20_000] {
         let mut larger = namespace(false);
         larger.blocks = BlockCount(blocks);
-        pair.controllers.set_namespace(pair.now, &nqn(SUBSYSTEM), larger);
+        pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), larger);
         pair.run_until("grown", |pair| {
             pair.initiator.facts().is_some_and(|facts| facts.size.0 == blocks * 512)
         });
@@ -276,7 +278,7 @@ fn a_command_at_the_beginning_of_a_keep_alive_period_does_not_cost_the_associati
     pair.connect();
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::Done);
-    let until = pair.now + Duration::from_secs(60);
-    pair.run_until("a minute later", |pair| pair.now >= until);
+    let until = pair.shard.now + Duration::from_secs(60);
+    pair.run_until("a minute later", |pair| pair.shard.now >= until);
     assert_eq!(pair.news, [InitiatorNews::Connected]);
 }

@@ -139,7 +139,7 @@ fn run(seed: u64, quiesce: Duration) -> BTreeMap<&'static str, u32> {
     pair.chances.disk = Duration::from_millis([0, 5, 500, 2500][random.below(4) as usize]);
     pair.chances.late = Duration::from_millis([1, 500, 3000][random.below(3) as usize]);
     let mut work = Work::new();
-    let mut heals_at = pair.now;
+    let mut heals_at = pair.shard.now;
     while work.next_slot < 400 {
         if work.asked.len() < 24 && random.chance(2, 3) {
             work.ask(&mut pair, &mut random);
@@ -159,17 +159,17 @@ fn run(seed: u64, quiesce: Duration) -> BTreeMap<&'static str, u32> {
                 }
             }
             pair.unreachable = random.chance(1, 4);
-            heals_at = pair.now + Duration::from_millis(random.below(20_000));
+            heals_at = pair.shard.now + Duration::from_millis(random.below(20_000));
         }
-        if pair.now >= heals_at {
+        if pair.shard.now >= heals_at {
             pair.unreachable = false;
         }
         work.check(&mut pair, seed);
     }
     pair.unreachable = false;
-    let limit = pair.now + Duration::from_secs(3600);
+    let limit = pair.shard.now + Duration::from_secs(3600);
     while !work.asked.is_empty() {
-        assert!(pair.now < limit, "seed {seed}: {:?} never end", work.asked.keys());
+        assert!(pair.shard.now < limit, "seed {seed}: {:?} never end", work.asked.keys());
         pair.step();
         work.check(&mut pair, seed);
     }

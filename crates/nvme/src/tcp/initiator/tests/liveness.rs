@@ -36,12 +36,12 @@ fn losses(pair: &Pair) -> Vec<&str> {
 fn a_queue_that_is_silent_alone_is_noticed_within_seconds() {
     let mut pair = connected(1);
     pair.hush(1);
-    let hushed_at = pair.now;
+    let hushed_at = pair.shard.now;
     pair.read(1, 0, 4096);
     let (outcome, bytes) = pair.finish(1);
     assert_eq!(outcome, Outcome::Done);
     assert!(bytes == pair.disk[..4096]);
-    let took = pair.now.since(hushed_at);
+    let took = pair.shard.now.since(hushed_at);
     assert!(
         (QUEUE_QUIET + QUEUE_SILENT..QUEUE_QUIET + QUEUE_SILENT + REST).contains(&took),
         "{took:?}"
@@ -57,9 +57,9 @@ fn a_write_on_a_silent_queue_is_asked_again_as_soon_as_the_reset_is_answered() {
     pair.chances.disk = Duration::from_millis(1);
     while pair.turn() {}
     pair.hush(1);
-    let hushed_at = pair.now;
+    let hushed_at = pair.shard.now;
     assert_eq!(pair.finish(1).0, Outcome::Done);
-    assert!(pair.now.since(hushed_at) < QUEUE_QUIET + QUEUE_SILENT + REST, "no quiesce time");
+    assert!(pair.shard.now.since(hushed_at) < QUEUE_QUIET + QUEUE_SILENT + REST, "no quiesce time");
     assert_eq!(pair.log.iter().filter(|name| **name == "write").count(), 2);
 }
 
@@ -107,8 +107,8 @@ fn a_sign_of_life_has_room_beside_a_full_queue() {
 fn an_idle_queue_is_not_listened_to() {
     let mut pair = connected(6);
     (1..3).for_each(|index| pair.hush(index));
-    let until = pair.now + Duration::from_secs(600);
-    pair.run_until("ten minutes later", move |pair| pair.now >= until);
+    let until = pair.shard.now + Duration::from_secs(600);
+    pair.run_until("ten minutes later", move |pair| pair.shard.now >= until);
     assert!(losses(&pair).is_empty(), "{:?}", pair.news);
 }
 
@@ -119,9 +119,12 @@ fn when_all_is_silent_writes_wait_for_the_quiesce_time() {
     pair.write(1, 0, &[1; 4096]);
     while pair.turn() {}
     (0..3).for_each(|index| pair.hush(index));
-    let hushed_at = pair.now;
+    let hushed_at = pair.shard.now;
     assert_eq!(pair.finish(1).0, Outcome::Done);
-    assert!(pair.now.since(hushed_at) >= Duration::from_secs(10), "nobody said that it is dead");
+    assert!(
+        pair.shard.now.since(hushed_at) >= Duration::from_secs(10),
+        "nobody said that it is dead"
+    );
 }
 
 #[test]
@@ -130,18 +133,18 @@ fn silences_one_after_the_other_are_met_with_more_patience_for_a_while() {
     let notice = |pair: &mut Pair, slot| {
         // Old connections may linger in front of those of the association.
         pair.hush(pair.connections() - 2);
-        let hushed_at = pair.now;
+        let hushed_at = pair.shard.now;
         pair.read(slot, 0, 512);
         assert_eq!(pair.finish(slot).0, Outcome::Done);
         while pair.turn() {}
-        pair.now.since(hushed_at)
+        pair.shard.now.since(hushed_at)
     };
     let usual = QUEUE_QUIET + QUEUE_SILENT;
     assert!(notice(&mut pair, 1) < usual + REST);
     assert!(notice(&mut pair, 2) < usual + REST, "the first repetition raises the patience");
     let third = notice(&mut pair, 3);
     assert!((usual * 2..usual * 2 + REST).contains(&third), "{third:?} {:?}", losses(&pair));
-    let until = pair.now + SILENCE_AGAIN * 5;
-    pair.run_until("some time later", move |pair| pair.now >= until);
+    let until = pair.shard.now + SILENCE_AGAIN * 5;
+    pair.run_until("some time later", move |pair| pair.shard.now >= until);
     assert!(notice(&mut pair, 4) < usual + REST);
 }

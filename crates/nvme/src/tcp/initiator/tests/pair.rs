@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use block::random::Random;
 use block::{
     BlockCount, BlockSize, Buffer, Completion, Extent, Instant, MachineId, Memory, Operation,
-    Outcome, Pool, Request, ShardId, Ticket, VolumeId, limits,
+    Outcome, Request, ShardId, Ticket, VolumeId, limits,
 };
 use contract::{
     ConnectionId, Endpoint, ListenerId, Loss, Receive, SendBatch, SessionEffect, SessionIdentity,
@@ -16,7 +16,7 @@ use contract::{
 };
 pub(super) use testkit::nvme::nqn;
 use testkit::pipe::{Pipe, Shown, bytes_of};
-use testkit::{Pages, perform};
+use testkit::{Pages, ShardStub, perform};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
@@ -107,14 +107,10 @@ pub(super) struct Chances {
 
 /// Both and all between.
 pub(super) struct Pair {
-    pub(super) now: Instant,
+    pub(super) shard: ShardStub<Controllers>,
     pub(super) random: Random,
     pub(super) chances: Chances,
-    pub(super) memory: Pages,
     pub(super) initiator: Initiator,
-    pub(super) controllers: Controllers,
-    pool: Pool,
-    requests: Vec<(VolumeId, Request)>,
     pending: Vec<Pending>,
     wires: Vec<Wire>,
     asked: VecDeque<u32>,
@@ -141,18 +137,14 @@ impl Pair {
         let mut random = Random::new(seed);
         let initiator = Initiator::new(settings, false, random.next_u64());
         Pair {
-            now,
+            shard: ShardStub::new(now, limits::POOL_PAGES_MIN, controllers),
             random,
             chances: Chances {
                 bytes: usize::MAX,
                 disk: Duration::ZERO,
                 late: Duration::from_secs(1),
             },
-            memory: Pages::default(),
             initiator,
-            controllers,
-            pool: Pool::new(limits::POOL_PAGES_MIN),
-            requests: Vec::new(),
             pending: Vec::new(),
             wires: Vec::new(),
             asked: VecDeque::new(),
@@ -170,13 +162,13 @@ impl Pair {
     /// A buffer with these bytes for an extent that begins at `offset`.
     pub(super) fn filled(&mut self, offset: u64, bytes: &[u8]) -> Buffer {
         let mut buffer = Buffer::reserved(bytes.len() as u32, (offset % 4096) as u32);
-        self.memory.write(&mut buffer, 0, bytes);
+        self.shard.memory.write(&mut buffer, 0, bytes);
         buffer
     }
 
     pub(super) fn ask(&mut self, slot: u32, operation: Operation) {
         let ticket = Ticket { machine: MachineId(1), generation: 0, slot, shard: ShardId(0) };
-        self.initiator.handle_request(self.now, Request { ticket, operation });
+        self.initiator.handle_request(self.shard.now, Request { ticket, operation });
     }
 
     pub(super) fn write(&mut self, slot: u32, offset: u64, bytes: &[u8]) {
@@ -196,29 +188,33 @@ impl Pair {
         let Completion { outcome, buffer, .. } = self.done.remove(at);
         let mut bytes = vec![0; buffer.len() as usize];
         if !buffer.is_reserved() {
-            self.memory.read(&buffer, 0, &mut bytes);
+            self.shard.memory.read(&buffer, 0, &mut bytes);
         }
-        self.memory.release(buffer);
+        self.shard.memory.release(buffer);
         Some((outcome, bytes))
     }
 
     /// Runs until a request is done, time passing as needed; at most an hour of it.
     pub(super) fn finish(&mut self, slot: u32) -> (Outcome, Vec<u8>) {
-        let limit = self.now + Duration::from_secs(3600);
+        let limit = self.shard.now + Duration::from_secs(3600);
         loop {
             if let Some(done) = self.take(slot) {
                 return done;
             }
-            assert!(self.now < limit, "request {slot} never ends: {}", self.initiator.state());
+            assert!(
+                self.shard.now < limit,
+                "request {slot} never ends: {}",
+                self.initiator.state()
+            );
             self.step();
         }
     }
 
     /// Runs until `until` holds.
     pub(super) fn run_until(&mut self, what: &str, until: impl Fn(&Pair) -> bool) {
-        let limit = self.now + Duration::from_secs(3600);
+        let limit = self.shard.now + Duration::from_secs(3600);
         while !until(self) {
-            assert!(self.now < limit, "never {what}: {}", self.initiator.state());
+            assert!(self.shard.now < limit, "never {what}: {}", self.initiator.state());
             self.step();
         }
     }
@@ -232,14 +228,14 @@ impl Pair {
         if self.turn() {
             return;
         }
-        if self.initiator.poll_timeout().is_some_and(|at| at <= self.now) {
+        if self.initiator.poll_timeout().is_some_and(|at| at <= self.shard.now) {
             self.overdue += 1;
             assert!(self.overdue < 10, "what is due is never done");
         } else {
             self.overdue = 0;
-            self.now = self.next_moment();
+            self.shard.now = self.next_moment();
         }
-        self.initiator.handle_timeout(self.now);
+        self.initiator.handle_timeout(self.shard.now);
         self.timeouts();
     }
 
@@ -248,24 +244,24 @@ impl Pair {
             self.wires.iter().filter_map(|wire| wire.cut.filter(|_| !wire.target.pipe.closed));
         let late = self.wires.iter().filter(|wire| wire.cut.is_some()).map(|wire| wire.late_at);
         let machines = self.wires.iter().filter(|wire| !wire.target.pipe.closed);
-        [self.initiator.poll_timeout(), self.controllers.poll_timeout()]
+        [self.initiator.poll_timeout(), self.shard.shared.poll_timeout()]
             .into_iter()
             .flatten()
             .chain(self.pending.iter().map(|pending| pending.due))
             .chain(cuts)
             .chain(late)
             .chain(machines.filter_map(|wire| wire.machine.poll_timeout()))
-            .filter(|at| *at > self.now)
+            .filter(|at| *at > self.shard.now)
             .min()
-            .unwrap_or(self.now + Duration::from_millis(1))
+            .unwrap_or(self.shard.now + Duration::from_millis(1))
     }
 
     fn timeouts(&mut self) {
-        if self.controllers.poll_timeout().is_some_and(|at| at <= self.now) {
-            self.controllers.handle_timeout(self.now);
+        if self.shard.shared.poll_timeout().is_some_and(|at| at <= self.shard.now) {
+            self.shard.shared.handle_timeout(self.shard.now);
         }
         for index in 0..self.wires.len() {
-            if self.wires[index].machine.poll_timeout().is_some_and(|at| at <= self.now) {
+            if self.wires[index].machine.poll_timeout().is_some_and(|at| at <= self.shard.now) {
                 self.with(index, |machine, ctx| machine.handle_timeout(ctx));
             }
         }
@@ -276,15 +272,7 @@ impl Pair {
         wire: usize,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> R {
-        let mut ctx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            pool: &mut self.pool,
-            shared: &mut self.controllers,
-            below: &mut self.requests,
-            reservations: &Default::default(),
-        };
-        act(&mut self.wires[wire].machine, &mut ctx)
+        act(&mut self.wires[wire].machine, &mut self.shard.context())
     }
 
     /// Everything that can move does, in an order that chance decides; whether anything moved.
@@ -319,19 +307,19 @@ impl Pair {
         while let Some(token) = self.asked.pop_front() {
             moved = true;
             if self.unreachable {
-                self.initiator.handle_connect_failed(self.now, token, 111);
+                self.initiator.handle_connect_failed(self.shard.now, token, 111);
             } else {
                 self.accept(token);
             }
         }
-        self.initiator.settle(self.now, &mut self.memory);
+        self.initiator.settle(self.shard.now, &mut self.shard.memory);
         while let Some(effect) = self.initiator.poll_effect() {
             moved = true;
             match effect {
                 StreamEffect::Connect { token, .. } => self.asked.push_back(token),
                 StreamEffect::Send { connection, batch } => {
                     let wire = self.wire_of(connection);
-                    self.wires[wire].host.send(batch, &self.memory);
+                    self.wires[wire].host.send(batch, &self.shard.memory);
                 }
                 StreamEffect::Close { connection, after_send } => {
                     let wire = self.wire_of(connection);
@@ -365,14 +353,14 @@ impl Pair {
         self.wires.push(Wire {
             host: Side::default(),
             target: Side::default(),
-            machine: Connection::new(self.now, identity, id, endpoint, self.target_settings),
+            machine: Connection::new(self.shard.now, identity, id, endpoint, self.target_settings),
             to_target: VecDeque::new(),
             to_host: VecDeque::new(),
             cut: None,
-            late_at: self.now,
+            late_at: self.shard.now,
             silent: false,
         });
-        self.initiator.handle_connected(self.now, token, id);
+        self.initiator.handle_connected(self.shard.now, token, id);
     }
 
     fn chunk(random: &mut Random, bytes: usize, there: usize) -> usize {
@@ -382,7 +370,7 @@ impl Pair {
 
     /// Bytes leave the sides and travel the pipes.
     fn move_bytes(&mut self, index: usize) -> bool {
-        let (now, bytes) = (self.now, self.chances.bytes);
+        let (now, bytes) = (self.shard.now, self.chances.bytes);
         let random = &mut self.random;
         let wire = &mut self.wires[index];
         let mut moved = false;
@@ -419,7 +407,7 @@ impl Pair {
         let id = self.host_id(index);
         let [host, target] = sent;
         if let Some(batch) = host {
-            self.initiator.handle_sent(now, id, batch, &mut self.memory);
+            self.initiator.handle_sent(now, id, batch, &mut self.shard.memory);
         }
         if let Some(batch) = target {
             self.with(index, |machine, ctx| machine.handle_sent(batch, ctx));
@@ -428,8 +416,8 @@ impl Pair {
     }
 
     fn receive_host(&mut self, index: usize) -> bool {
-        let (now, id, initiator) = (self.now, self.host_id(index), &mut self.initiator);
-        self.wires[index].host.pipe.show(&mut self.memory, |shown, memory| match shown {
+        let (now, id, initiator) = (self.shard.now, self.host_id(index), &mut self.initiator);
+        self.wires[index].host.pipe.show(&mut self.shard.memory, |shown, memory| match shown {
             Shown::Bytes(bytes) => initiator.handle_received(now, id, bytes, memory),
             Shown::Direct(direct) => {
                 Receive { consumed: 0, next: initiator.handle_direct(now, id, direct, memory) }
@@ -439,20 +427,10 @@ impl Pair {
 
     fn receive_target(&mut self, index: usize) -> bool {
         let Wire { target, machine, .. } = &mut self.wires[index];
-        target.pipe.show(&mut self.memory, |shown, memory| {
-            let mut ctx = Context {
-                now: self.now,
-                memory,
-                pool: &mut self.pool,
-                shared: &mut self.controllers,
-                below: &mut self.requests,
-                reservations: &Default::default(),
-            };
-            match shown {
-                Shown::Bytes(bytes) => machine.handle_received(bytes, &mut ctx),
-                Shown::Direct(direct) => {
-                    Receive { consumed: 0, next: machine.handle_direct(direct, &mut ctx) }
-                }
+        self.shard.show(&mut target.pipe, |shown, ctx| match shown {
+            Shown::Bytes(bytes) => machine.handle_received(bytes, ctx),
+            Shown::Direct(direct) => {
+                Receive { consumed: 0, next: machine.handle_direct(direct, ctx) }
             }
         })
     }
@@ -465,8 +443,8 @@ impl Pair {
         let wire = &mut self.wires[index];
         if wire.cut.is_none() {
             wire.to_target.append(&mut wire.host.leaving);
-            wire.cut = Some(self.now + Duration::from_nanos(late));
-            wire.late_at = self.now + Duration::from_nanos(self.random.below(late + 1));
+            wire.cut = Some(self.shard.now + Duration::from_nanos(late));
+            wire.late_at = self.shard.now + Duration::from_nanos(self.random.below(late + 1));
         }
     }
 
@@ -487,7 +465,7 @@ impl Pair {
 
     /// Losses are told and closes carried out.
     fn losses(&mut self, index: usize) -> bool {
-        let (now, id) = (self.now, self.host_id(index));
+        let (now, id) = (self.shard.now, self.host_id(index));
         let wire = &mut self.wires[index];
         let mut moved = false;
         if wire.host.closes(wire.cut.is_some()) {
@@ -499,8 +477,7 @@ impl Pair {
         }
         let host = &mut wire.host;
         let end = wire.cut.is_some() || (host.other_gone && wire.to_host.is_empty());
-        if end && host.pipe.is_open() && !host.pipe.lost {
-            host.pipe.lost = true;
+        if end && host.pipe.lose() {
             moved = true;
             self.initiator.handle_lost(now, id, Loss::EndOfStream);
         }
@@ -517,8 +494,7 @@ impl Pair {
             self.with(index, |machine, ctx| machine.handle_closed(direct, batch, ctx));
             return true;
         }
-        if gone && target.pipe.is_open() && !target.pipe.lost {
-            target.pipe.lost = true;
+        if gone && target.pipe.lose() {
             self.with(index, |machine, ctx| machine.handle_lost(Loss::EndOfStream, ctx));
             moved = true;
         }
@@ -540,7 +516,7 @@ impl Pair {
             moved = true;
             let side = &mut self.wires[index].target;
             match effect {
-                SessionEffect::Send(batch) => side.send(batch, &self.memory),
+                SessionEffect::Send(batch) => side.send(batch, &self.shard.memory),
                 SessionEffect::Resume => side.pipe.resume(),
                 SessionEffect::Close { after_send } => side.pipe.end(after_send),
             }
@@ -550,19 +526,20 @@ impl Pair {
 
     fn serve(&mut self) -> bool {
         let mut moved = false;
-        for (_, request) in core::mem::take(&mut self.requests) {
+        for (_, request) in core::mem::take(&mut self.shard.below.held) {
             moved = true;
             let wait = self.random.below(self.chances.disk.as_nanos() as u64 + 1);
-            self.pending.push(Pending { due: self.now + Duration::from_nanos(wait), request });
+            self.pending
+                .push(Pending { due: self.shard.now + Duration::from_nanos(wait), request });
         }
-        while let Some(at) = self.pending.iter().position(|pending| pending.due <= self.now) {
+        while let Some(at) = self.pending.iter().position(|pending| pending.due <= self.shard.now) {
             moved = true;
             let Pending { request, .. } = self.pending.swap_remove(at);
             let machine = request.ticket.machine.0;
             self.log.push(request.operation.name());
-            let completion = perform(&mut self.disk, request, Outcome::Done, &mut self.memory);
-            let find = |wire: &Wire| wire.machine.id().slot == machine;
-            let index = self.wires.iter().position(find).expect("a connection waits for it");
+            let completion =
+                perform(&mut self.disk, request, Outcome::Done, &mut self.shard.memory);
+            let index = self.wire_at(machine).expect("a connection waits for it");
             self.with(index, |machine, ctx| machine.handle_completion(completion, ctx));
         }
         moved
@@ -570,22 +547,10 @@ impl Pair {
 
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, reply)) = self.controllers.poll_reply() {
+        while let Some((key, event)) = self.shard.shared.poll_event() {
             moved = true;
             if let Some(index) = self.wire_at(key.machine.0) {
-                self.with(index, |machine, ctx| machine.handle_reply(reply, ctx));
-            }
-        }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            moved = true;
-            if let Some(index) = self.wire_at(key.machine.0) {
-                self.with(index, |machine, ctx| machine.handle_close(reason, ctx));
-            }
-        }
-        while let Some(flush) = self.controllers.poll_flush() {
-            moved = true;
-            if let Some(index) = self.wire_at(flush.key.machine.0) {
-                self.with(index, |machine, ctx| machine.handle_flush(flush.volume, ctx));
+                self.with(index, |machine, ctx| machine.handle_event(event, ctx));
             }
         }
         moved
@@ -597,6 +562,6 @@ impl Pair {
 
     /// Pages that neither side has given back.
     pub(super) fn pages_held(&self) -> usize {
-        self.memory.held()
+        self.shard.memory.held()
     }
 }

@@ -146,8 +146,8 @@ fn more_requests_than_slots_wait_their_turn_and_all_end_once() {
 fn an_idle_association_is_kept_alive() {
     let mut pair = Pair::new(7, settings(Digests::NONE), false);
     pair.connect();
-    let until = pair.now + core::time::Duration::from_secs(120);
-    pair.run_until("later", |pair| pair.now >= until);
+    let until = pair.shard.now + core::time::Duration::from_secs(120);
+    pair.run_until("later", |pair| pair.shard.now >= until);
     assert_eq!(pair.news.len(), 1, "{:?}", pair.news);
     let buffer = Buffer::reserved(512, 0);
     pair.ask(1, Operation::Read { extent: Extent::new(0, 512), buffer });

@@ -38,14 +38,12 @@ fn states() -> Vec<Reach> {
             world.said(IO);
         }),
         ("data half there", |world| {
-            world.command(IO, Command::write(1, 0, 16, 8192));
-            let r2t = world.said_one(IO).r2t();
+            let r2t = world.ask(IO, Command::write(1, 0, 16, 8192)).r2t();
             let pdu = host_data(&r2t, 0, &pattern(8192, 0), true, world.links[IO].digests);
             world.send(IO, &pdu[..5000]);
         }),
         ("a direct receive", |world| {
-            world.command(IO, Command::write(1, 0, 256, 131_072));
-            let r2t = world.said_one(IO).r2t();
+            let r2t = world.ask(IO, Command::write(1, 0, 256, 131_072)).r2t();
             let pdu = host_data(&r2t, 0, &pattern(131_072, 0), true, world.links[IO].digests);
             world.send(IO, &pdu[..70_000]);
         }),
@@ -87,16 +85,15 @@ fn a_loss_in_every_state_gives_all_memory_back() {
         for (name, reach) in states() {
             let mut world = World::connected(digests);
             reach(&mut world);
-            let before = world.log.len() + world.below.held.len();
+            let before = world.log.len() + world.shard.below.held.len();
             world.with(IO, |connection, ctx| connection.handle_lost(Loss::Error(104), ctx));
             world.run();
             assert_eq!(world.links[IO].pipe.close, Some(false), "{name}");
             assert_eq!(
-                world.log.len() + world.below.held.len(),
+                world.log.len() + world.shard.below.held.len(),
                 before,
                 "{name}: something new went below"
             );
-            world.end();
         }
     }
 }
@@ -113,7 +110,6 @@ fn a_close_by_the_controllers_in_every_state_gives_all_memory_back() {
             let after_send = reason == CloseReason::Reset;
             assert_eq!(world.links[IO].pipe.close, Some(after_send), "{name}");
             assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Asked(reason)));
-            world.end();
         }
     }
 }
@@ -129,7 +125,6 @@ fn a_violation_in_every_state_gives_all_memory_back() {
         // In the midst of data the bytes are data, and in the midst of a header they are a command.
         let is_stream = ["data half there", "a direct receive", "half a header"].contains(&name);
         assert!(is_stream || world.links[IO].pipe.close == Some(true), "{name}");
-        world.end();
     }
 }
 
@@ -145,12 +140,11 @@ fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_draine
     assert!(world.links[IO].pipe.close.is_some(), "the reset closes the I/O queue");
     world.closed(IO);
     assert!(!world.links[IO].connection.is_gone(), "a write is below");
-    assert_eq!(world.controllers.queue_count(), 2);
+    assert_eq!(world.shard.shared.queue_count(), 2);
     world.release_requests();
     world.run();
     assert!(world.links[IO].connection.is_gone());
-    assert_eq!(world.controllers.queue_count(), 1);
-    world.end();
+    assert_eq!(world.shard.shared.queue_count(), 1);
 }
 
 /// 17: a host that is silent for its keep-alive time loses its controller, and not before.
@@ -168,7 +162,6 @@ fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
         let reason = Reason::Asked(CloseReason::KeepAliveExpired);
         assert_eq!(link.connection.reason(), Some(&reason));
     }
-    world.end();
 }
 
 /// 43: traffic on an I/O queue keeps the controller alive.
@@ -183,7 +176,6 @@ fn io_commands_keep_a_controller_alive() {
         world.command(IO, Command::read(1, 0, 1, 512));
     }
     assert!(world.links.iter().all(|link| link.pipe.close.is_none()));
-    world.end();
 }
 
 /// 18: the loss of the admin queue closes its I/O queues.
@@ -193,7 +185,6 @@ fn the_loss_of_the_admin_queue_closes_the_io_queues() {
     world.with(0, |connection, ctx| connection.handle_lost(Loss::EndOfStream, ctx));
     world.run();
     assert!(world.links[IO].pipe.close.is_some());
-    world.end();
 }
 
 #[test]
@@ -204,7 +195,6 @@ fn a_refused_connect_is_answered_and_then_the_connection_closes() {
     assert_eq!(entry.status.code(), Status::CONNECT_INVALID_PARAMETERS.0);
     assert_eq!(world.links[link].pipe.close, Some(true));
     assert_eq!(world.links[link].connection.reason(), Some(&Reason::Answered));
-    world.end();
 }
 
 #[test]
@@ -212,7 +202,6 @@ fn held_admin_commands_are_dropped_with_their_connection() {
     let mut world = World::connected(Digests::NONE);
     world.command(0, Command::async_event_request().with_command_id(1));
     assert_eq!(world.links[0].connection.outstanding(), 1);
-    world.end();
 }
 
 #[test]
@@ -221,8 +210,7 @@ fn a_shutdown_flushes_the_volumes_in_the_name_of_the_admin_queue() {
     world.hold_requests = true;
     let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4).with_shn(1);
     world.command(0, Command::property_set(0x14, cc.0).with_command_id(1));
-    assert!(!world.below.held.is_empty());
-    world.end();
+    assert!(!world.shard.below.held.is_empty());
 }
 
 fn timed_out(world: &mut World, limit: Duration, which: TimeLimit) {
@@ -239,7 +227,6 @@ fn a_pdu_once_begun_must_be_completed() {
     let pdu = capsule(Command::flush(1), &[], Digests::NONE);
     world.send(IO, &pdu[..30]);
     timed_out(&mut world, PDU_COMPLETE, TimeLimit::Pdu);
-    world.end();
 }
 
 #[test]
@@ -253,20 +240,17 @@ fn a_pdu_that_is_cut_by_every_receive_is_no_slow_pdu() {
         world.send(IO, &next);
     }
     assert_eq!(world.links[IO].pipe.close, None);
-    world.end();
 }
 
 #[test]
 fn data_that_were_asked_for_must_come() {
     let mut world = World::connected(Digests::NONE);
-    world.command(IO, Command::write(1, 0, 64, 32_768).with_command_id(1));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::write(1, 0, 64, 32_768).with_command_id(1)).r2t();
     world.pass(IO, DATA_AFTER_R2T - JUST_BEFORE);
     // Progress counts.
     let piece = host_data(&r2t, 0, &pattern(4096, 0), false, Digests::NONE);
     world.send(IO, &piece);
     timed_out(&mut world, DATA_AFTER_R2T, TimeLimit::Data);
-    world.end();
 }
 
 #[test]
@@ -281,7 +265,6 @@ fn progress_of_one_command_does_not_excuse_another() {
         world.send(IO, &bytes);
     }
     timed_out(&mut world, DATA_AFTER_R2T / 4, TimeLimit::Data);
-    world.end();
 }
 
 #[test]
@@ -290,11 +273,10 @@ fn a_host_that_does_not_read_is_closed_unless_it_reads_a_little() {
     world.links[IO].hold_sends = true;
     world.command(IO, Command::read(1, 0, 8, 4096));
     world.pass(IO, SEND_PROGRESS - JUST_BEFORE);
-    let now = world.now;
+    let now = world.shard.now;
     world.links[IO].connection.handle_progress(now);
     timed_out(&mut world, SEND_PROGRESS, TimeLimit::Send);
     assert_eq!(world.links[IO].pipe.close, Some(false));
-    world.end();
 }
 
 #[test]
@@ -305,7 +287,6 @@ fn last_words_that_are_not_read_do_not_keep_a_connection() {
     assert_eq!(world.links[IO].pipe.close, None, "the last words are out");
     world.pass(IO, SEND_PROGRESS);
     assert_eq!(world.links[IO].pipe.close, Some(false));
-    world.end();
 }
 
 #[test]
@@ -321,5 +302,4 @@ fn a_queue_that_is_idle_gives_its_tables_back() {
     world.command(IO, Command::read(1, 0, 8, 4096));
     assert_eq!(world.said(IO).len(), 2, "and takes commands again");
     assert!(world.links[IO].connection.poll_timeout().is_some());
-    world.end();
 }

@@ -28,7 +28,6 @@ fn status_with(command: Command, data: &[u8]) -> Status {
     let said = world.said(IO);
     let status = said.last().expect("an answer").status();
     assert!(status.is_success() || world.log.is_empty(), "refused commands go nowhere");
-    world.end();
     status
 }
 
@@ -69,7 +68,6 @@ fn the_sgl_is_as_long_as_the_blocks() {
     let bytes = super::world::capsule(Command::write(1, 0, 1, 512), &data[..512], Digests::NONE);
     world.send(IO, &bytes);
     assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_SGL_LENGTH));
-    world.end();
 }
 
 #[test]
@@ -125,14 +123,12 @@ fn what_the_volume_could_not_do_is_a_status_of_the_command() {
         (Failure::Internal, Status::INTERNAL_ERROR),
     ] {
         world.fail_next = Some(why);
-        world.command(IO, Command::read(1, 0, 1, 512));
-        assert_eq!(world.said_one(IO).status(), expected);
+        assert_eq!(world.ask(IO, Command::read(1, 0, 1, 512)).status(), expected);
     }
     world.fail_next = Some(Failure::NoSpace);
     world.command_with(IO, Command::write(1, 0, 1, 512), &[1; 512]);
     assert_eq!(world.said_one(IO).status(), dnr(Status::CAPACITY_EXCEEDED));
     assert_eq!(world.links[IO].connection.counters().failed, 3);
-    world.end();
 }
 
 /// 26: deallocated ranges, in the capsule or asked for, and zeroes read as zeros.
@@ -154,16 +150,13 @@ fn discards_and_zeroes_read_as_zeros() {
     let mut all = range(200, 4).to_vec();
     all.resize(4096, 0);
     let command = Command::dataset_management(1, 1, true).with_sgl(SglDescriptor::transport(4096));
-    world.command(IO, command);
-    let r2t = world.said_one(IO).r2t();
-    world.grant(IO, &r2t, &all, 4096);
-    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    let r2t = world.ask(IO, command).r2t();
+    assert_eq!(world.granted(IO, &r2t, &all, 4096).status(), Status::SUCCESS);
     assert!(world.volumes[0][102_400..104_448].iter().all(|byte| *byte == 0));
     world.command(IO, Command::write_zeroes(1, 1000, 65_536 / 512, false));
     assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
     assert!(world.volumes[0][512_000..512_000 + 65_536].iter().all(|byte| *byte == 0));
     assert_eq!(world.log, ["discard", "discard", "write zeroes"]);
-    world.end();
 }
 
 #[test]
@@ -181,7 +174,6 @@ fn dataset_management_checks_all_ranges_and_hints_change_nothing() {
     world.command_with(IO, Command::dataset_management(1, 1, false), &[0; 16]);
     assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
     assert!(world.log.is_empty());
-    world.end();
 }
 
 /// 27: compare, with data in the capsule and asked for.
@@ -191,38 +183,29 @@ fn compare_tells_equal_from_different() {
     let same = world.volumes[0][..16_384].to_vec();
     world.command_with(IO, Command::compare(1, 0, 8, 4096), &same[..4096]);
     assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
-    world.command(IO, Command::compare(1, 0, 32, 16_384));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::compare(1, 0, 32, 16_384)).r2t();
     let mut other = same.clone();
     other[16_000] ^= 1;
-    world.grant(IO, &r2t, &other, 4096);
-    assert_eq!(world.said_one(IO).status(), Status::COMPARE_FAILURE);
-    world.end();
+    assert_eq!(world.granted(IO, &r2t, &other, 4096).status(), Status::COMPARE_FAILURE);
 }
 
 /// 28: verify goes to the media; copy is not offered.
 #[test]
 fn verify_goes_to_the_volume() {
     let mut world = World::connected(Digests::NONE);
-    world.command(IO, Command::verify(1, 0, 65_536 / 512));
-    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert_eq!(world.ask(IO, Command::verify(1, 0, 65_536 / 512)).status(), Status::SUCCESS);
     world.fail_next = Some(Failure::MediumRead);
-    world.command(IO, Command::verify(1, 0, 1));
-    assert_eq!(world.said_one(IO).status(), Status::UNRECOVERED_READ_ERROR);
+    assert_eq!(world.ask(IO, Command::verify(1, 0, 1)).status(), Status::UNRECOVERED_READ_ERROR);
     assert_eq!(world.log, ["verify", "verify"]);
-    world.end();
 }
 
 #[test]
 fn a_flush_of_all_namespaces_flushes_each_and_fails_if_one_fails() {
     let mut world = World::connected(Digests::NONE);
-    world.command(IO, Command::flush(NSID_ALL));
-    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert_eq!(world.ask(IO, Command::flush(NSID_ALL)).status(), Status::SUCCESS);
     assert_eq!(world.log, ["flush"; 3]);
     world.fail_next = Some(Failure::MediumWrite);
-    world.command(IO, Command::flush(NSID_ALL));
-    assert_eq!(world.said_one(IO).status(), Status::WRITE_FAULT);
-    world.end();
+    assert_eq!(world.ask(IO, Command::flush(NSID_ALL)).status(), Status::WRITE_FAULT);
 }
 
 #[test]
@@ -231,9 +214,8 @@ fn fua_reaches_the_volume() {
     world.hold_requests = true;
     let command = Command::write(1, 0, 1, 512).with_force_unit_access(true);
     world.command_with(IO, command, &[1; 512]);
-    let (_, request) = &world.below.held[0];
+    let (_, request) = &world.shard.below.held[0];
     assert!(matches!(request.operation, block::Operation::Write { durable: true, .. }));
-    world.end();
 }
 
 #[test]
@@ -249,7 +231,6 @@ fn a_cid_in_use_is_a_conflict_and_free_again_after_the_answer() {
     assert_eq!(world.said(IO).len(), 2);
     world.command(IO, Command::read(1, 8, 1, 512).with_command_id(7));
     assert_eq!(world.said(IO).len(), 2);
-    world.end();
 }
 
 #[test]
@@ -259,7 +240,7 @@ fn commands_complete_in_the_order_of_the_volume() {
     for command_id in 0..4 {
         world.command(IO, Command::read(1, 0, 1, 512).with_command_id(command_id));
     }
-    world.below.held.make_contiguous().reverse();
+    world.shard.below.held.make_contiguous().reverse();
     world.release_requests();
     world.run();
     let order: Vec<u16> = world
@@ -271,25 +252,21 @@ fn commands_complete_in_the_order_of_the_volume() {
         })
         .collect();
     assert_eq!(order, [3, 2, 1, 0]);
-    world.end();
 }
 
 #[test]
 fn a_namespace_that_goes_while_data_come_is_not_written() {
     let mut world = World::connected(Digests::NONE);
-    world.command(IO, Command::write(1, 0, 32, 16_384));
-    let r2t = world.said_one(IO).r2t();
-    let now = world.now;
-    world.controllers.remove_namespace(now, &nqn(super::world::SUBSYSTEM), 1);
+    let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384)).r2t();
+    let now = world.shard.now;
+    world.shard.shared.remove_namespace(now, &nqn(super::world::SUBSYSTEM), 1);
     world.grant(IO, &r2t, &pattern(16_384, 0), 16_384);
     assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_NAMESPACE));
     assert!(world.log.is_empty());
     let mut protected = namespace(1, 0, true);
     protected.blocks.0 = 8;
-    world.controllers.set_namespace(now, &nqn(super::world::SUBSYSTEM), protected);
-    world.command(IO, Command::read(1, 8, 1, 512));
-    assert_eq!(world.said_one(IO).status(), dnr(Status::LBA_OUT_OF_RANGE));
-    world.end();
+    world.shard.shared.set_namespace(now, &nqn(super::world::SUBSYSTEM), protected);
+    assert_eq!(world.ask(IO, Command::read(1, 8, 1, 512)).status(), dnr(Status::LBA_OUT_OF_RANGE));
 }
 
 #[test]
@@ -310,9 +287,7 @@ fn admin_data_leave_before_their_response() {
         assert_eq!((header.length, data.len()), (4096, 4096));
         assert!(header.is_last() && !header.is_success() && entry.status.is_success());
         let short = Command::identify(Cns::CONTROLLER, 0).with_sgl(SglDescriptor::transport(512));
-        world.command(0, short);
-        assert_eq!(world.said_one(0).status(), dnr(Status::INVALID_SGL_LENGTH));
-        world.end();
+        assert_eq!(world.ask(0, short).status(), dnr(Status::INVALID_SGL_LENGTH));
     }
 }
 
@@ -320,15 +295,11 @@ fn admin_data_leave_before_their_response() {
 fn admin_data_of_the_host_may_be_asked_for() {
     let mut world = World::connected(Digests::NONE);
     // Set Features, Timestamp: 8 bytes from the host.
-    world.command(0, Command::set_features(0x0e, 0, 0, 8).with_command_id(3));
-    let r2t = world.said_one(0).r2t();
-    world.grant(0, &r2t, &[1, 2, 3, 4, 5, 6, 0, 0], 8);
-    let entry = world.said_one(0).response();
+    let r2t = world.ask(0, Command::set_features(0x0e, 0, 0, 8).with_command_id(3)).r2t();
+    let entry = world.granted(0, &r2t, &[1, 2, 3, 4, 5, 6, 0, 0], 8).response();
     assert_eq!(entry.command_id, 3);
     let large = Command::set_features(0x0e, 0, 0, 8193);
-    world.command(0, large);
-    assert_eq!(world.said_one(0).status(), dnr(Status::INVALID_SGL_LENGTH));
-    world.end();
+    assert_eq!(world.ask(0, large).status(), dnr(Status::INVALID_SGL_LENGTH));
 }
 
 #[test]
@@ -379,7 +350,6 @@ fn failed_io_is_in_the_error_log() {
     ];
     assert_eq!(entries.iter().map(facts).collect::<Vec<_>>(), expected);
     assert_eq!((smart.error_entries, smart.media_errors), (3, 1));
-    world.end();
 }
 
 #[test]
@@ -396,5 +366,4 @@ fn health_counts_what_hosts_read_and_wrote() {
     assert_eq!((smart.host_reads, smart.host_writes), (4, 1));
     // 3 * 1024 + 1 blocks, and one: in thousands, rounded up.
     assert_eq!((smart.data_units_read, smart.data_units_written), (4, 1));
-    world.end();
 }

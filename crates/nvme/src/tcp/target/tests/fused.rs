@@ -38,7 +38,6 @@ fn a_pair_is_one_request() {
         assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
         assert_eq!(current(&world), new);
         assert_eq!(world.log, ["compare and write"]);
-        world.end();
     }
 }
 
@@ -54,7 +53,6 @@ fn a_miscompare_fails_both_and_writes_nothing() {
     world.command_with(IO, compare(1), &before);
     world.command_with(IO, write(1), &before);
     assert_eq!(statuses(&mut world), [(1, Status::FUSED_FAILED), (2, Status::WRITE_FAULT)]);
-    world.end();
 }
 
 #[test]
@@ -80,7 +78,6 @@ fn data_of_a_pair_may_be_asked_for() {
         }
         assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
         assert_eq!(current(&world), new);
-        world.end();
     }
 }
 
@@ -89,7 +86,6 @@ fn a_second_without_a_first_is_missing_its_mate() {
     let mut world = World::connected(Digests::NONE);
     world.command_with(IO, write(1), &pattern(512, 0));
     assert_eq!(statuses(&mut world), [(2, Status::FUSED_MISSING)]);
-    world.end();
 }
 
 #[test]
@@ -102,8 +98,7 @@ fn a_first_that_is_followed_by_another_command_is_missing_its_mate() {
     world.command_with(IO, write(1), &data);
     assert_eq!(statuses(&mut world), [(2, Status::FUSED_MISSING)], "too late");
     // A first whose data are on their way is answered once they came.
-    world.command(IO, compare(1));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, compare(1)).r2t();
     world.command(IO, Command::flush(1).with_command_id(3));
     assert_eq!(statuses(&mut world), [(3, Status::SUCCESS)]);
     world.grant(IO, &r2t, &data, 512);
@@ -114,7 +109,6 @@ fn a_first_that_is_followed_by_another_command_is_missing_its_mate() {
     assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
     world.command_with(IO, write(1), &data);
     assert_eq!(statuses(&mut world), [(5, Status::SUCCESS), (2, Status::SUCCESS)]);
-    world.end();
 }
 
 #[test]
@@ -129,7 +123,6 @@ fn the_two_concern_the_same_blocks() {
         world.command_with(IO, second, &data);
         assert_eq!(statuses(&mut world), [(2, invalid), (1, invalid)]);
         assert!(world.log.is_empty());
-        world.end();
     }
 }
 
@@ -158,7 +151,6 @@ fn if_the_first_is_refused_so_is_the_second() {
         world.command_with(IO, write(1), &data);
         assert_eq!(statuses(&mut world), [(1, status), (2, Status::FUSED_FAILED)]);
     }
-    world.end();
 }
 
 #[test]
@@ -181,7 +173,6 @@ fn corrupt_data_of_either_fail_both() {
         assert_eq!(found[which].1, Status::TRANSIENT_TRANSPORT_ERROR);
         assert_eq!(found[1 - which].1, Status::FUSED_FAILED);
         assert!(world.log.is_empty());
-        world.end();
     }
 }
 
@@ -195,7 +186,6 @@ fn a_first_does_not_hold_memory_for_a_second_that_never_comes() {
     assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
     assert_eq!(world.links[IO].connection.pages(), 0);
     assert_eq!(world.links[IO].pipe.close, None);
-    world.end();
 }
 
 #[test]
@@ -209,8 +199,7 @@ fn a_cid_in_use_breaks_the_pair_at_once() {
     ] {
         let mut world = World::connected(Digests::NONE);
         let before = current(&world);
-        world.command(IO, Command::write(1, 8, 1, 512).with_command_id(7));
-        let r2t = world.said_one(IO).r2t();
+        let r2t = world.ask(IO, Command::write(1, 8, 1, 512).with_command_id(7)).r2t();
         world.command_with(IO, compare(1), &before);
         let second = Command::write(1, 1, 1, 512).with_fuse(fuse).with_command_id(command_id);
         world.command_with(IO, second, &pattern(512, 9));
@@ -218,7 +207,6 @@ fn a_cid_in_use_breaks_the_pair_at_once() {
         assert_eq!(current(&world), before);
         world.grant(IO, &r2t, &pattern(512, 2), 512);
         assert_eq!(statuses(&mut world), [(7, Status::SUCCESS)]);
-        world.end();
     }
 }
 
@@ -226,8 +214,7 @@ fn a_cid_in_use_breaks_the_pair_at_once() {
 fn a_first_whose_cid_is_in_use_fails_its_second() {
     let mut world = World::connected(Digests::NONE);
     let before = current(&world);
-    world.command(IO, Command::write(1, 8, 1, 512).with_command_id(1));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::write(1, 8, 1, 512).with_command_id(1)).r2t();
     world.command_with(IO, compare(1), &before);
     world.command_with(IO, write(1), &pattern(512, 9));
     let conflict = Status::COMMAND_ID_CONFLICT.with_dnr();
@@ -235,5 +222,4 @@ fn a_first_whose_cid_is_in_use_fails_its_second() {
     assert_eq!(current(&world), before);
     world.grant(IO, &r2t, &pattern(512, 2), 512);
     assert_eq!(statuses(&mut world), [(1, Status::SUCCESS)]);
-    world.end();
 }

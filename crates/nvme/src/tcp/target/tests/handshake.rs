@@ -29,7 +29,6 @@ fn icresp_mirrors_the_digests_in_one_write() {
         assert_eq!(response.controller_data_alignment, 0);
         assert_eq!(response.max_h2c_data, Settings::default().max_h2c_data);
         assert_eq!(world.links[link].batches, [128]);
-        world.end();
     }
 }
 
@@ -40,7 +39,6 @@ fn refused(bytes: &[u8]) -> (u16, u32) {
     let term = world.said_one(link).term();
     assert_eq!(world.links[link].pipe.close, Some(true));
     assert!(matches!(world.links[link].connection.reason(), Some(Reason::Violation(_))));
-    world.end();
     (term.fes.0, term.fei)
 }
 
@@ -76,18 +74,15 @@ fn icreq_comes_once() {
     let link = world.greet(Digests::NONE);
     world.send(link, &ICReq::new(Digests::NONE, 0).emit());
     assert_eq!(world.said_one(link).term().fes.0, 2);
-    world.end();
 }
 
 #[test]
 fn the_first_command_is_connect() {
     let mut world = World::new();
     let link = world.greet(Digests::NONE);
-    world.command(link, Command::read(1, 0, 1, 512).with_command_id(4));
-    let entry = world.said_one(link).response();
+    let entry = world.ask(link, Command::read(1, 0, 1, 512).with_command_id(4)).response();
     assert_eq!(entry.command_id, 4);
     assert_eq!(entry.status.without_hints(), Status::COMMAND_SEQUENCE_ERROR);
-    world.end();
 }
 
 /// 16: before CC.EN only Fabrics commands are answered.
@@ -103,7 +98,6 @@ fn commands_before_the_controller_is_enabled_are_a_sequence_error() {
     let io = world.greet(Digests::NONE);
     let entry = world.connect(io, 1, controller, 31, false);
     assert_eq!(entry.status.code(), Status::COMMAND_SEQUENCE_ERROR.0, "{entry}");
-    world.end();
 }
 
 #[test]
@@ -112,9 +106,7 @@ fn a_connect_whose_data_are_not_in_the_capsule_is_refused() {
     let link = world.greet(Digests::NONE);
     let command = Command::fabrics(FabricsType::CONNECT)
         .with_sgl(SglDescriptor::transport(ConnectData::SIZE as u32));
-    world.command(link, command);
-    assert_eq!(world.said_one(link).status().code(), Status::INVALID_SGL_LENGTH.0);
-    world.end();
+    assert_eq!(world.ask(link, command).status().code(), Status::INVALID_SGL_LENGTH.0);
 }
 
 #[test]
@@ -130,7 +122,6 @@ fn who_does_not_introduce_himself_in_time_is_closed() {
         assert!(world.links[link].connection.poll_timeout().is_some());
         world.pass(link, core::time::Duration::from_nanos(1));
         assert!(world.links[link].pipe.close.is_some());
-        world.end();
     }
 }
 
@@ -144,7 +135,6 @@ fn a_connected_queue_that_is_idle_asks_for_no_wakening() {
         assert_eq!(world.links[link].connection.poll_timeout(), None);
         assert_eq!(world.links[link].pipe.close, None);
     }
-    world.end();
 }
 
 /// A host that gives up before it began is not told that it broke a rule.
@@ -159,5 +149,4 @@ fn a_termreq_before_icreq_just_ends_the_connection() {
     assert!(world.said(link).is_empty());
     let reason = world.links[link].connection.reason();
     assert_eq!(reason, Some(&Reason::Terminated(FatalErrorStatus::SEQUENCE_ERROR)));
-    world.end();
 }

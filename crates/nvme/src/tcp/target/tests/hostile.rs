@@ -19,8 +19,7 @@ fn ends_with(make: impl Fn(&R2T) -> Vec<u8>) -> (u16, u32) {
     world.settings = Settings { max_h2c_data: 8192 };
     let (_, controller) = world.connect_admin(Digests::NONE);
     world.connect_io(Digests::NONE, controller, 1, 63, false);
-    world.command(IO, Command::write(1, 0, 32, 16_384).with_command_id(3));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(3)).r2t();
     let bytes = make(&r2t);
     world.send(IO, &bytes);
     let term = world.said_one(IO).term();
@@ -28,7 +27,6 @@ fn ends_with(make: impl Fn(&R2T) -> Vec<u8>) -> (u16, u32) {
     let header = usize::from(bytes[2]).clamp(8, bytes.len());
     assert_eq!(term.offending_header(), &bytes[..header.min(128)], "the header is sent back");
     assert!(world.log.is_empty());
-    world.end();
     (term.fes.0, term.fei)
 }
 
@@ -59,13 +57,11 @@ fn h2cdata_beyond_its_r2t_are_out_of_range() {
     world.settings = Settings { max_h2c_data: 8192 };
     let (_, controller) = world.connect_admin(Digests::NONE);
     world.connect_io(Digests::NONE, controller, 1, 63, false);
-    world.command(IO, Command::write(1, 0, 20, 10_240));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::write(1, 0, 20, 10_240)).r2t();
     world.send(IO, &host_data(&r2t, 0, &pattern(8192, 0), false, Digests::NONE));
     world.send(IO, &host_data(&r2t, 8192, &pattern(2052, 0), true, Digests::NONE));
     assert_eq!(world.said_one(IO).term().fes.0, 4);
     assert!(world.log.is_empty());
-    world.end();
 }
 
 #[test]
@@ -77,7 +73,6 @@ fn data_for_a_command_that_did_not_ask_are_refused() {
     let r2t = R2T::new(1, 0, 0, 4096, digests);
     world.send(IO, &host_data(&r2t, 0, &pattern(4096, 0), true, digests));
     assert_eq!(world.said_one(IO).term().fes, FatalErrorStatus::INVALID_HEADER_FIELD);
-    world.end();
 }
 
 #[test]
@@ -85,12 +80,10 @@ fn data_after_the_last_are_refused() {
     let digests = Digests::NONE;
     let mut world = World::connected(digests);
     world.hold_requests = true;
-    world.command(IO, Command::write(1, 0, 8, 4096));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::write(1, 0, 8, 4096)).r2t();
     world.grant(IO, &r2t, &pattern(4096, 0), 4096);
     world.send(IO, &host_data(&r2t, 0, &pattern(4096, 0), true, digests));
-    assert_eq!((world.said_one(IO).term().fes.0, world.below.held.len()), (1, 1));
-    world.end();
+    assert_eq!((world.said_one(IO).term().fes.0, world.shard.below.held.len()), (1, 1));
 }
 
 /// 4: a wrong header digest is fatal, with the digest received.
@@ -105,7 +98,6 @@ fn a_wrong_header_digest_is_fatal() {
     let term = world.said_one(IO).term();
     assert_eq!((term.fes, term.fei), (FatalErrorStatus::HEADER_DIGEST_ERROR, received));
     assert!(world.log.is_empty());
-    world.end();
 }
 
 #[test]
@@ -137,7 +129,6 @@ fn pdus_that_hosts_do_not_send_are_sequence_errors() {
         bytes.resize(common.length as usize, 0);
         world.send(IO, &bytes);
         assert_eq!(world.said_one(IO).term().fes, FatalErrorStatus::SEQUENCE_ERROR, "{kind}");
-        world.end();
     }
 }
 
@@ -151,7 +142,6 @@ fn more_commands_than_the_queue_has_entries_are_a_sequence_error() {
     assert!(world.links[IO].pipe.close.is_none());
     world.command(IO, Command::flush(1).with_command_id(8));
     assert_eq!(world.said_one(IO).term().fes, FatalErrorStatus::SEQUENCE_ERROR);
-    world.end();
 }
 
 #[test]
@@ -169,14 +159,13 @@ fn a_host_that_terminates_is_closed_at_once() {
         assert!(world.said(IO).is_empty());
         assert_eq!(world.links[IO].pipe.close, Some(false));
         assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Terminated(fes)));
-        world.end();
     }
 }
 
 #[test]
 fn a_host_that_terminates_is_lent_nothing_any_more() {
     let mut world = World::connected(Digests::NONE);
-    world.below.lends = true;
+    world.shard.below.lends = true;
     let mut bytes = capsule(Command::read(1, 0, 8, 4096), &[], Digests::NONE);
     let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
     let mut term = [0; TermReq::SIZE_MAX];
@@ -187,7 +176,6 @@ fn a_host_that_terminates_is_lent_nothing_any_more() {
     world.send(IO, &bytes);
     assert!(world.said(IO).is_empty());
     assert_eq!(world.links[IO].connection.reason(), Some(&Reason::Terminated(fes)));
-    world.end();
 }
 
 #[test]
@@ -202,7 +190,6 @@ fn padding_before_the_data_is_skipped() {
     world.send(IO, &bytes);
     assert!(world.said_one(IO).status().is_success());
     assert_eq!(world.volumes[0][..512], pattern(512, 6));
-    world.end();
 }
 
 /// 40: whatever comes, nothing panics, and all memory is back in the end.
@@ -235,7 +222,6 @@ fn garbage_of_many_kinds_never_does_harm() {
                 world.run();
             }
         }
-        world.end();
     }
 }
 

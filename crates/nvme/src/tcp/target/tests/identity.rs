@@ -19,8 +19,8 @@ fn gone() -> Status {
 
 /// Puts this under number 1.
 fn put(world: &mut World, namespace: Namespace) {
-    let now = world.now;
-    world.controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace);
+    let now = world.shard.now;
+    world.shard.shared.set_namespace(now, &nqn(SUBSYSTEM), namespace);
 }
 
 /// Puts the blocks of volume 2 under number 1, where those of volume 0 are.
@@ -30,8 +30,8 @@ fn swap(world: &mut World) {
 
 /// The same, as `apply` does it.
 fn replace(world: &mut World) {
-    let now = world.now;
-    world.controllers.remove_namespace(now, &nqn(SUBSYSTEM), 1);
+    let now = world.shard.now;
+    world.shard.shared.remove_namespace(now, &nqn(SUBSYSTEM), 1);
     swap(world);
 }
 
@@ -44,26 +44,20 @@ fn statuses(world: &mut World) -> Vec<(u16, Status)> {
 fn a_granted_write_is_not_for_another_volume() {
     for change in [swap, replace] {
         let mut world = World::connected(Digests::NONE);
-        world.command(IO, Command::write(1, 0, 32, 16_384));
-        let r2t = world.said_one(IO).r2t();
+        let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384)).r2t();
         change(&mut world);
-        world.grant(IO, &r2t, &pattern(16_384, 1), 16_384);
-        assert_eq!(world.said_one(IO).status(), gone());
+        assert_eq!(world.granted(IO, &r2t, &pattern(16_384, 1), 16_384).status(), gone());
         assert!(world.log.is_empty());
-        world.end();
     }
 }
 
 #[test]
 fn a_granted_deallocation_is_not_for_blocks_of_another_size() {
     let mut world = World::connected(Digests::NONE);
-    world.command(IO, Command::dataset_management(1, 1, true));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::dataset_management(1, 1, true)).r2t();
     put(&mut world, Namespace { block_size: BlockSize::B4096, ..namespace(1, 0, false) });
     let data = vec![0; r2t.length as usize];
-    world.grant(IO, &r2t, &data, data.len());
-    assert_eq!(world.said_one(IO).status(), gone());
-    world.end();
+    assert_eq!(world.granted(IO, &r2t, &data, data.len()).status(), gone());
 }
 
 #[test]
@@ -77,7 +71,6 @@ fn what_waits_for_memory_is_not_for_another_volume() {
     world.wake(IO);
     assert_eq!(statuses(&mut world), [(1, gone()), (2, gone())]);
     assert!(world.log.is_empty());
-    world.end();
 }
 
 #[test]
@@ -91,7 +84,6 @@ fn a_capsule_that_stopped_the_stream_is_not_for_another_volume() {
     world.wake(IO);
     assert_eq!(world.said_one(IO).status(), gone());
     assert!(world.log.is_empty());
-    world.end();
 }
 
 #[test]
@@ -108,17 +100,14 @@ fn a_fused_pair_is_not_for_another_volume() {
         world.command_with(IO, write, &pattern(512, 1));
         assert_eq!(statuses(&mut world), [(1, gone()), (2, Status::FUSED_FAILED)]);
         assert!(world.log.is_empty());
-        world.end();
         // Or both are there, and the data of the second are on their way.
         let mut world = World::connected(Digests::NONE);
         world.command_with(IO, compare, &expected);
-        world.command(IO, write);
-        let r2t = world.said_one(IO).r2t();
+        let r2t = world.ask(IO, write).r2t();
         change(&mut world);
         world.grant(IO, &r2t, &pattern(512, 1), 512);
         assert_eq!(statuses(&mut world), [(1, gone()), (2, Status::FUSED_FAILED)]);
         assert!(world.log.is_empty());
-        world.end();
     }
 }
 
@@ -142,18 +131,15 @@ fn a_controller_uses_another_volume_once_it_has_identified_it() {
         world.log.clear();
         world.command(ADMIN, Command::identify(Cns::NAMESPACE, 1));
         assert!(matches!(world.said(ADMIN)[..], [Said::Data(..), Said::Response(_)]));
-        world.command_with(IO, write, &[7; 512]);
-        assert!(world.said_one(IO).status().is_success());
+        assert!(world.ask_with(IO, write, &[7; 512]).status().is_success());
         assert_eq!(world.volumes[2][..512], [7; 512]);
-        world.end();
     }
 }
 
 #[test]
 fn a_volume_that_comes_back_under_a_new_number_is_the_same() {
     let mut world = World::connected(Digests::NONE);
-    world.command(IO, Command::write(1, 0, 32, 16_384).with_command_id(1));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(1)).r2t();
     // A removal that is undone, and a swap that is.
     replace(&mut world);
     put(&mut world, Namespace { volume: VolumeId(2), ..namespace(1, 0, false) });
@@ -162,5 +148,4 @@ fn a_volume_that_comes_back_under_a_new_number_is_the_same() {
     world.command_with(IO, Command::write(1, 40, 1, 512).with_command_id(2), &[9; 512]);
     assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
     assert_eq!(world.volumes[2][..16_384], data);
-    world.end();
 }

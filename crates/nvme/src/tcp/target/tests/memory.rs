@@ -13,7 +13,7 @@ pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account,
     let mut held = Vec::new();
     loop {
         let mut account = Account::default();
-        match world.pool.take(&mut account, class, length, 0) {
+        match world.shard.pool.take(&mut account, class, length, 0) {
             Some(buffer) => held.push((account, buffer)),
             None => return held,
         }
@@ -22,8 +22,8 @@ pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account,
 
 pub(super) fn give(world: &mut World, held: Vec<(Account, Buffer)>) {
     for (mut account, buffer) in held {
-        let memory: &mut dyn Memory = &mut world.memory;
-        world.pool.give(&mut account, memory, buffer);
+        let memory: &mut dyn Memory = &mut world.shard.memory;
+        world.shard.pool.give(&mut account, memory, buffer);
     }
 }
 
@@ -44,7 +44,6 @@ fn a_capsule_without_memory_stops_the_stream_and_nothing_of_it_is_lost() {
         assert_eq!(said.len(), 2, "{said:?}");
         assert_eq!((said[0].response().command_id, said[1].response().command_id), (1, 2));
         assert_eq!(world.volumes[0][..4096], data);
-        world.end();
     }
 }
 
@@ -72,7 +71,6 @@ fn reads_wait_in_line_while_the_stream_goes_on() {
     });
     world.grant(IO, &r2t.expect("an R2T"), &pattern(32_768, 0), 32_768);
     assert!(world.said_one(IO).status().is_success());
-    world.end();
 }
 
 #[test]
@@ -92,7 +90,6 @@ fn a_large_transfer_does_not_starve_behind_small_ones() {
     let said = world.said(IO);
     assert_eq!(said[1].response().command_id, 1);
     assert_eq!(said[3].response().command_id, 2);
-    world.end();
 }
 
 /// A stopped stream must not wait for memory that hangs on data further back in the same stream.
@@ -124,7 +121,6 @@ fn a_capsule_gets_memory_while_transfers_hold_all_that_the_connection_may_have()
         }
     }
     assert_eq!(done, 64);
-    world.end();
 }
 
 #[test]
@@ -147,6 +143,5 @@ fn who_waits_for_memory_may_be_closed() {
             });
             world.run();
         }
-        world.end();
     }
 }

@@ -1,12 +1,13 @@
 //! What a reservation of the volume refuses a host, and that whoever waited is asked again. The
 //! host has no commands for reservations: others made it.
 
-use block::{Account, Class, VolumeId};
+use block::{Class, VolumeId};
 use reservation::Reservation;
 use wire::nvme::command::{DsmRange, Fuse, NSID_ALL};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
+use super::memory::{give, hog};
 use super::transfer::IO;
 use super::world::{World, pattern};
 
@@ -21,7 +22,7 @@ fn held(kind: &str, holder: &str, registrants: &[&str]) -> Reservation {
 }
 
 fn reserve(world: &mut World, reservation: Reservation) {
-    world.reservations.set(VolumeId(0), reservation);
+    world.shard.reservations.set(VolumeId(0), reservation);
 }
 
 /// The statuses of one command of each kind: those that read, and those that change something.
@@ -77,7 +78,6 @@ fn a_host_is_refused_what_the_kind_of_reservation_says() {
         reserve(&mut world, Reservation::default());
         let (reads, writes) = outcomes(&mut world);
         assert!(done(&reads) && done(&writes), "once it is free");
-        world.end();
     }
 }
 
@@ -86,51 +86,36 @@ fn no_memory_is_lent_to_a_host_that_may_not_read() {
     let mut world = World::connected(Digests::NONE);
     reserve(&mut world, held("exclusive-access-all", "all", &[OTHER]));
     // It would panic: there is nothing to lend.
-    world.below.lends = true;
-    world.command(IO, Command::read(1, 0, 8, 4096));
-    assert_eq!(world.said_one(IO).status(), CONFLICT);
-    world.end();
+    world.shard.below.lends = true;
+    assert_eq!(world.ask(IO, Command::read(1, 0, 8, 4096)).status(), CONFLICT);
 }
 
 #[test]
 fn a_write_whose_data_come_after_the_reservation_is_refused() {
     let mut world = World::connected(Digests::NONE);
     let before = world.volumes[0].clone();
-    world.command(IO, Command::write(1, 0, 32, 16_384).with_command_id(1));
-    let granted = world.said_one(IO).r2t();
+    let granted = world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(1)).r2t();
     let range = DsmRange { attributes: 0, blocks: 1, lba: 4 }.emit();
-    world.command(IO, Command::dataset_management(1, 1, true).with_command_id(2));
-    let ranges = world.said_one(IO).r2t();
+    let ranges = world.ask(IO, Command::dataset_management(1, 1, true).with_command_id(2)).r2t();
     reserve(&mut world, held("exclusive-access-all", "all", &[OTHER]));
     for (r2t, data) in [(granted, &pattern(16_384, 1)[..]), (ranges, &range)] {
-        world.grant(IO, &r2t, data, 16_384);
-        assert_eq!(world.said_one(IO).status(), CONFLICT);
+        assert_eq!(world.granted(IO, &r2t, data, 16_384).status(), CONFLICT);
     }
     assert!(world.log.is_empty() && world.volumes[0] == before);
-    world.end();
 }
 
 #[test]
 fn who_waits_for_memory_is_judged_when_there_is_some() {
     let mut world = World::connected(Digests::NONE);
-    let mut all = Vec::new();
-    while let Some((buffer, account)) = {
-        let mut account = Account::default();
-        world.pool.take(&mut account, Class::Transfer, 4096, 0).map(|buffer| (buffer, account))
-    } {
-        all.push((buffer, account));
-    }
+    let held_pages = hog(&mut world, Class::Transfer, 4096);
     world.command(IO, Command::read(1, 0, 8, 4096).with_command_id(1));
     world.command(IO, Command::write(1, 0, 64, 32_768).with_command_id(2));
     assert!(world.said(IO).is_empty());
     reserve(&mut world, held("exclusive-access-all", "all", &[OTHER]));
-    for (buffer, mut account) in all {
-        world.pool.give(&mut account, &mut world.memory, buffer);
-    }
+    give(&mut world, held_pages);
     assert!(!world.wake(IO));
     let said = world.said(IO);
     assert_eq!(said.iter().map(|said| said.status()).collect::<Vec<_>>(), [CONFLICT, CONFLICT]);
-    world.end();
 }
 
 #[test]
@@ -150,5 +135,4 @@ fn a_fused_pair_is_a_write_and_is_judged_when_it_is_whole() {
         world.command_with(IO, compare, &current);
     }
     assert!(world.log.is_empty() && world.volumes[0][512..1024] == current[..]);
-    world.end();
 }

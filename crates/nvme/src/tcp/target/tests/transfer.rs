@@ -40,7 +40,6 @@ fn a_read_is_one_c2hdata_and_a_response() {
             assert!(header.is_last() && !header.is_success());
             assert_eq!((entry.command_id, entry.status), (command_id, Status::SUCCESS));
         }
-        world.end();
     }
 }
 
@@ -53,14 +52,12 @@ fn success_stands_for_the_response_only_without_flow_control() {
         world.command(IO, read(8, 4096).with_command_id(1));
         let Said::Data(header, _) = world.said_one(IO) else { panic!("no data") };
         assert!(header.common.flags.contains(PduFlags::LAST | PduFlags::SUCCESS));
-        world.command(IO, Command::flush(1).with_command_id(2));
-        assert_eq!(world.said_one(IO).response().sq_head, 0xffff);
+        assert_eq!(world.ask(IO, Command::flush(1).with_command_id(2)).response().sq_head, 0xffff);
         world.command(IO, read(VOLUME as u64, 512).with_command_id(3));
         assert!(
             !world.said_one(IO).status().is_success(),
             "a failed read has a response and no data"
         );
-        world.end();
     }
 }
 
@@ -74,7 +71,6 @@ fn sqhd_advances_with_each_completion_and_wraps() {
         let said = world.said(IO);
         assert_eq!(said[1].response().sq_head, expected);
     }
-    world.end();
 }
 
 /// 6: in-capsule data of 512, 4096 and 8192 bytes; one block more must not come in a capsule.
@@ -84,14 +80,11 @@ fn writes_in_capsules_up_to_the_limit() {
         let mut world = World::connected(digests);
         for bytes in [512, 4096, CAPSULE_DATA_MAX] {
             let data = pattern(bytes as usize, bytes as usize);
-            world.command_with(IO, write(17, bytes), &data);
-            assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+            assert_eq!(world.ask_with(IO, write(17, bytes), &data).status(), Status::SUCCESS);
             assert_eq!(world.volumes[0][17 * 512..][..data.len()], data);
         }
         let more = CAPSULE_DATA_MAX + 512;
-        world.command_with(IO, write(17, more), &pattern(more as usize, 0));
-        assert_eq!(world.said_one(IO).term().fes.0, 5);
-        world.end();
+        assert_eq!(world.ask_with(IO, write(17, more), &pattern(more as usize, 0)).term().fes.0, 5);
     }
 }
 
@@ -112,7 +105,6 @@ fn a_wrong_data_digest_in_a_capsule_is_a_transient_transport_error() {
     world.command(IO, read(0, 512));
     assert_eq!(world.said(IO).len(), 2, "the connection stays");
     assert_eq!(world.links[IO].connection.counters().corrupt, 1);
-    world.end();
 }
 
 #[test]
@@ -120,8 +112,7 @@ fn a_wrong_data_digest_of_h2cdata_is_a_transient_transport_error_once_all_came()
     let digests = Digests { header: false, data: true };
     let mut world = World::connected(digests);
     let before = world.volumes[0].clone();
-    world.command(IO, write(0, 65_536));
-    let r2t = world.said_one(IO).r2t();
+    let r2t = world.ask(IO, write(0, 65_536)).r2t();
     let data = pattern(65_536, 2);
     let mut first = host_data(&r2t, 0, &data[..32_768], false, digests);
     first[30_000] ^= 4;
@@ -130,7 +121,6 @@ fn a_wrong_data_digest_of_h2cdata_is_a_transient_transport_error_once_all_came()
     world.send(IO, &host_data(&r2t, 32_768, &data[32_768..], true, digests));
     assert_eq!(world.said_one(IO).status(), Status::TRANSIENT_TRANSPORT_ERROR);
     assert!(world.volumes[0] == before);
-    world.end();
 }
 
 /// 7, 9: one R2T for the whole; data in one PDU or in many, from one byte to MAXH2CDATA.
@@ -145,14 +135,11 @@ fn a_large_write_is_asked_for_with_one_r2t() {
             (TRANSFER_MAX, TRANSFER_MAX as usize),
         ] {
             let mut world = World::connected(digests);
-            world.command(IO, write(9, bytes).with_command_id(77));
-            let r2t = world.said_one(IO).r2t();
+            let r2t = world.ask(IO, write(9, bytes).with_command_id(77)).r2t();
             assert_eq!((r2t.command_id, r2t.offset, r2t.length), (77, 0, bytes));
             let data = pattern(bytes as usize, chunk);
-            world.grant(IO, &r2t, &data, chunk);
-            assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+            assert_eq!(world.granted(IO, &r2t, &data, chunk).status(), Status::SUCCESS);
             assert!(world.volumes[0][9 * 512..][..data.len()] == data[..]);
-            world.end();
         }
     }
 }
@@ -162,8 +149,7 @@ fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
     let mut world = World::connected(Digests { header: true, data: true });
     for (bytes, directs) in [(TRANSFER_MAX, 1), (DIRECT_RECEIVE_MIN, 0)] {
         world.links[IO].pipe.directs = 0;
-        world.command(IO, write(0, bytes));
-        let r2t = world.said_one(IO).r2t();
+        let r2t = world.ask(IO, write(0, bytes)).r2t();
         let data = pattern(bytes as usize, 3);
         let pdu = host_data(&r2t, 0, &data, true, world.links[IO].digests);
         let (head, rest) = pdu.split_at(1000);
@@ -173,7 +159,6 @@ fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
         assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
         assert!(world.volumes[0][..data.len()] == data[..]);
     }
-    world.end();
 }
 
 #[test]
@@ -194,7 +179,6 @@ fn data_of_different_commands_interleave() {
     assert_eq!(world.said(IO).len(), 2);
     assert!(world.volumes[0][..16_384] == left[..]);
     assert!(world.volumes[0][51_200..][..16_384] == right[..]);
-    world.end();
 }
 
 fn conversation(digests: Digests) -> (World, Vec<u8>, Vec<u8>) {
@@ -229,13 +213,11 @@ fn the_replies_do_not_depend_on_how_the_stream_is_cut() {
         let whole = world.said(IO);
         assert_eq!(whole.len(), 8, "{whole:?}");
         assert!(world.volumes[0][102_400..][..data.len()] == data[..]);
-        world.end();
         for cut in [1, 2, 7, 23, 71, 1000, 16_385, 20_000] {
             let (mut world, bytes, _) = conversation(digests);
             world.links[IO].cut = cut;
             world.send(IO, &bytes);
             assert!(world.said(IO) == whole, "cut into pieces of {cut} with {digests:?}");
-            world.end();
         }
     }
 }
@@ -246,7 +228,6 @@ fn every_cut_in_two_gives_the_same_replies() {
     let (mut world, bytes, _) = conversation(digests);
     world.send(IO, &bytes);
     let whole = world.said(IO);
-    world.end();
     // Every byte of the first headers and of the digests at the seams; then here and there.
     let seams =
         (0..300).chain((300..bytes.len()).step_by(997)).chain(bytes.len() - 300..bytes.len());
@@ -256,7 +237,6 @@ fn every_cut_in_two_gives_the_same_replies() {
         world.send(IO, head);
         world.send(IO, tail);
         assert!(world.said(IO) == whole, "cut at {cut}");
-        world.end();
     }
 }
 
@@ -278,7 +258,6 @@ fn replies_gather_while_a_batch_is_out() {
     assert_eq!(world.said(IO).len(), 40);
     assert_eq!(world.links[IO].batches.len(), 2, "one that was out, one with all the rest");
     assert_eq!(world.links[IO].connection.pages(), 0);
-    world.end();
 }
 
 #[test]
@@ -290,7 +269,6 @@ fn the_data_digest_covers_what_leaves() {
     // The reader has compared the digest on the wire with the data on the wire; these are the
     // volume's.
     assert_eq!(crc32c(data), crc32c(&world.volumes[0][512..8704]));
-    world.end();
 }
 
 #[test]
@@ -301,7 +279,6 @@ fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
     world.send(IO, &one.repeat(count));
     assert_eq!(world.said(IO).len(), count);
     assert_eq!(world.links[IO].pipe.yields, 2);
-    world.end();
 }
 
 /// 45: data lie where HPDA asks for them: right behind the header for 0.
@@ -336,6 +313,5 @@ fn data_begin_at_a_multiple_of_what_hpda_says() {
             assert_eq!(sent[data_at + 1024..][..4], crc32c(data).to_le_bytes());
         }
         assert_eq!(sent.len(), common.length as usize + header, "and the response");
-        world.end();
     }
 }

@@ -30,8 +30,7 @@ fn admin_queue(world: &mut World, subsystem: &str, digests: Digests) -> (usize, 
     let entry = world.connect_to(link, subsystem, 0, 0xffff, DEPTH as u16 - 1, false);
     assert!(entry.status.is_success(), "{entry}");
     let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
-    world.command(link, Command::property_set(Register::CC.0, cc.0));
-    assert!(world.said_one(link).status().is_success());
+    assert!(world.ask(link, Command::property_set(Register::CC.0, cc.0)).status().is_success());
     (link, entry.result as u16)
 }
 
@@ -87,7 +86,6 @@ fn replies_with_data_stop_the_stream_until_they_have_left() {
         let expected: Vec<_> = (0..100).map(|id| (id, Status::SUCCESS, bytes)).collect();
         assert_eq!(answers(&world.said(link)), expected, "{command}");
         assert!(!world.links[link].pipe.is_paused());
-        world.end();
     }
 }
 
@@ -100,7 +98,6 @@ fn a_host_that_never_reads_is_closed_with_its_stream_stopped() {
     assert!(world.links[link].pipe.is_paused());
     world.pass(link, Duration::from_secs(31));
     assert_eq!(world.links[link].pipe.close, Some(false));
-    world.end();
 }
 
 #[test]
@@ -120,7 +117,6 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
             world.send(link, &[0x0b; 8]);
         }
         stop(&mut world, link);
-        world.end();
     }
     // Whoever reads in that time gets all that was gathered.
     let mut world = World::new();
@@ -133,7 +129,6 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
     world.pass(link, LAST_SEND_PROGRESS * 3 / 4);
     world.release_sends(link);
     assert_eq!((world.said(link).len(), world.links[link].pipe.close), (60, Some(true)));
-    world.end();
 }
 
 #[test]
@@ -155,7 +150,6 @@ fn unseen_answers_count_as_commands_outstanding() {
         let fes = said.pop().expect("the last words").term().fes;
         assert_eq!(fes, FatalErrorStatus::SEQUENCE_ERROR, "{command}");
         assert_eq!(said.len(), usize::from(first) + DEPTH as usize, "what was taken is answered");
-        world.end();
     }
 }
 
@@ -169,7 +163,6 @@ fn reads_whose_data_are_the_answer_count_as_well() {
     world.release_sends(IO);
     let fes = world.said(IO).pop().expect("the last words").term().fes;
     assert_eq!(fes, FatalErrorStatus::SEQUENCE_ERROR);
-    world.end();
 }
 
 #[test]
@@ -181,15 +174,14 @@ fn a_host_that_reads_has_its_whole_queue_again_and_again() {
         world.release_sends(link);
         assert_eq!(world.said(link).len(), DEPTH as usize);
     }
-    world.end();
 }
 
 #[test]
 fn reads_that_are_lent_count_while_nothing_has_left() {
     for flow_control_off in [false, true] {
         let mut world = World::connected_with(Digests::NONE, 7, flow_control_off);
-        world.below.lends = true;
-        world.memory.lends = vec![vec![7; 512]];
+        world.shard.below.lends = true;
+        world.shard.memory.lends = vec![vec![7; 512]];
         let read = capsule(Command::read(1, 0, 1, 512), &[], Digests::NONE);
         world.send(IO, &read.repeat(8));
         let pdus_each = if flow_control_off { 1 } else { 2 };
@@ -198,7 +190,6 @@ fn reads_that_are_lent_count_while_nothing_has_left() {
         let mut said = world.said(IO);
         let fes = said.pop().expect("the last words").term().fes;
         assert_eq!((said.len(), fes), (8 * pdus_each, FatalErrorStatus::SEQUENCE_ERROR));
-        world.end();
     }
 }
 
@@ -220,6 +211,5 @@ fn a_long_log_is_read_whole_and_ends_in_zeros() {
             assert!(bytes < 2048 || name.starts_with(SUBSYSTEM.as_bytes()));
             assert!(data.iter().skip(2048).all(|byte| *byte == 0));
         }
-        world.end();
     }
 }

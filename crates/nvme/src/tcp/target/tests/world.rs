@@ -4,16 +4,13 @@
 use std::sync::OnceLock;
 
 use block::{
-    BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, Pool, ShardId, VolumeId, limits,
+    BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, ShardId, VolumeId, limits,
 };
-use contract::{
-    ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionEffect, SessionIdentity,
-};
-use reservation::InForce;
+use contract::{ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionIdentity};
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
 use testkit::pipe::{Pipe, Shown};
-use testkit::{Below, Pages, perform};
+use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion as Entry};
@@ -49,12 +46,7 @@ pub(super) fn pattern(length: usize, seed: usize) -> Vec<u8> {
 
 /// All of it.
 pub(super) struct World {
-    pub(super) now: Instant,
-    pub(super) memory: Pages,
-    pub(super) pool: Pool,
-    pub(super) controllers: Controllers,
-    pub(super) reservations: InForce,
-    pub(super) below: Below,
+    pub(super) shard: ShardStub<Controllers>,
     pub(super) links: Vec<Link>,
     pub(super) volumes: Vec<Vec<u8>>,
     /// Whether requests wait until the test lets them go.
@@ -101,12 +93,7 @@ impl World {
         let content =
             CONTENT.get_or_init(|| (0..VOLUME).map(|i| (i / 512 * 7 + i) as u8).collect());
         World {
-            now,
-            memory: Pages::default(),
-            pool: Pool::new(limits::POOL_PAGES_MIN),
-            controllers,
-            reservations: InForce::default(),
-            below: Below::default(),
+            shard: ShardStub::new(now, limits::POOL_PAGES_MIN, controllers),
             links: Vec::new(),
             volumes: vec![content.clone(), vec![0; VOLUME], vec![0; VOLUME]],
             hold_requests: false,
@@ -126,7 +113,7 @@ impl World {
         let id = ConnectionId { slot: index as u32, generation: 0 };
         let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
         self.links.push(Link {
-            connection: Connection::new(self.now, identity, id, endpoint, self.settings),
+            connection: Connection::new(self.shard.now, identity, id, endpoint, self.settings),
             pipe: Pipe::default(),
             sent: Vec::new(),
             batches: Vec::new(),
@@ -142,15 +129,7 @@ impl World {
         link: usize,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> R {
-        let mut ctx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            pool: &mut self.pool,
-            shared: &mut self.controllers,
-            below: &mut self.below,
-            reservations: &self.reservations,
-        };
-        act(&mut self.links[link].connection, &mut ctx)
+        act(&mut self.links[link].connection, &mut self.shard.context())
     }
 
     /// Sends bytes of the host; all there is to do is done.
@@ -181,20 +160,10 @@ impl World {
 
     fn receive(&mut self, link: usize) -> bool {
         let Link { connection, pipe, .. } = &mut self.links[link];
-        pipe.show(&mut self.memory, |shown, memory| {
-            let mut ctx = Context {
-                now: self.now,
-                memory,
-                pool: &mut self.pool,
-                shared: &mut self.controllers,
-                below: &mut self.below,
-                reservations: &self.reservations,
-            };
-            match shown {
-                Shown::Bytes(bytes) => connection.handle_received(bytes, &mut ctx),
-                Shown::Direct(direct) => {
-                    Receive { consumed: 0, next: connection.handle_direct(direct, &mut ctx) }
-                }
+        self.shard.show(pipe, |shown, ctx| match shown {
+            Shown::Bytes(bytes) => connection.handle_received(bytes, ctx),
+            Shown::Direct(direct) => {
+                Receive { consumed: 0, next: connection.handle_direct(direct, ctx) }
             }
         })
     }
@@ -207,16 +176,9 @@ impl World {
         let mut moved = false;
         while let Some(effect) = self.links[link].connection.poll_effect() {
             moved = true;
-            let Link { pipe, hold_sends, .. } = &mut self.links[link];
-            match effect {
-                SessionEffect::Send(batch) => {
-                    pipe.send(batch);
-                    if !*hold_sends {
-                        self.finish_send(link);
-                    }
-                }
-                SessionEffect::Resume => pipe.resume(),
-                SessionEffect::Close { after_send } => pipe.end(after_send),
+            self.links[link].pipe.handle(effect);
+            if !self.links[link].hold_sends {
+                self.finish_send(link);
             }
         }
         moved
@@ -225,7 +187,7 @@ impl World {
     /// The batch that is out leaves.
     pub(super) fn finish_send(&mut self, link: usize) {
         let Link { pipe, sent, batches, .. } = &mut self.links[link];
-        let Some((bytes, batch)) = pipe.leave(&self.memory) else { return };
+        let Some((bytes, batch)) = pipe.leave(&self.shard.memory) else { return };
         sent.extend_from_slice(&bytes);
         batches.push(bytes.len());
         self.with(link, |connection, ctx| connection.handle_sent(batch, ctx));
@@ -252,7 +214,7 @@ impl World {
     }
 
     fn serve(&mut self) -> bool {
-        let moved = !self.hold_requests && !self.below.held.is_empty();
+        let moved = !self.hold_requests && !self.shard.below.held.is_empty();
         if moved {
             self.release_requests();
         }
@@ -261,12 +223,12 @@ impl World {
 
     /// Carries out all requests that are held.
     pub(super) fn release_requests(&mut self) {
-        for _ in 0..self.below.held.len() {
-            let (at, request) = self.below.held.pop_front().expect("it was counted");
+        for _ in 0..self.shard.below.held.len() {
+            let (at, request) = self.shard.below.held.pop_front().expect("it was counted");
             self.log.push(request.operation.name());
             let bytes = &mut self.volumes[at.0 as usize];
             let outcome = self.fail_next.take().map_or(Outcome::Done, Outcome::NotDone);
-            let completion = perform(bytes, request, outcome, &mut self.memory);
+            let completion = perform(bytes, request, outcome, &mut self.shard.memory);
             let link = completion.ticket.machine.0 as usize;
             assert_eq!(completion.ticket.generation, 3);
             self.with(link, |connection, ctx| connection.handle_completion(completion, ctx));
@@ -276,20 +238,10 @@ impl World {
     /// What the controllers have to say, as their shard would carry it.
     fn control(&mut self) -> bool {
         let mut moved = false;
-        while let Some((key, reply)) = self.controllers.poll_reply() {
+        while let Some((key, event)) = self.shard.shared.poll_event() {
             moved = true;
             let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_reply(reply, ctx));
-        }
-        while let Some((key, reason)) = self.controllers.poll_close() {
-            moved = true;
-            let link = key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_close(reason, ctx));
-        }
-        while let Some(flush) = self.controllers.poll_flush() {
-            moved = true;
-            let link = flush.key.machine.0 as usize;
-            self.with(link, |connection, ctx| connection.handle_flush(flush.volume, ctx));
+            self.with(link, |connection, ctx| connection.handle_event(event, ctx));
         }
         moved
     }
@@ -303,20 +255,20 @@ impl World {
 
     /// Time passes until the machine's own limits are looked at.
     pub(super) fn pass(&mut self, link: usize, time: core::time::Duration) {
-        self.now = self.now + time;
+        self.shard.now = self.shard.now + time;
         self.with(link, |connection, ctx| connection.handle_timeout(ctx));
         self.run();
     }
 
     /// Time passes, and the controllers look at their keep-alive timers whenever they want to.
     pub(super) fn pass_for_controllers(&mut self, time: core::time::Duration) {
-        let end = self.now + time;
-        while let Some(at) = self.controllers.poll_timeout().filter(|at| *at <= end) {
-            self.now = at.max(self.now);
-            self.controllers.handle_timeout(self.now);
+        let end = self.shard.now + time;
+        while let Some(at) = self.shard.shared.poll_timeout().filter(|at| *at <= end) {
+            self.shard.now = at.max(self.shard.now);
+            self.shard.shared.handle_timeout(self.shard.now);
             self.run();
         }
-        self.now = end;
+        self.shard.now = end;
     }
 
     /// All that the target said since the last call.
@@ -353,6 +305,24 @@ impl World {
         self.send(link, &capsule);
     }
 
+    /// Sends a command; the one thing that is said to it.
+    pub(super) fn ask(&mut self, link: usize, command: Command) -> Said {
+        self.command(link, command);
+        self.said_one(link)
+    }
+
+    /// The same, with data in its capsule.
+    pub(super) fn ask_with(&mut self, link: usize, command: Command, data: &[u8]) -> Said {
+        self.command_with(link, command, data);
+        self.said_one(link)
+    }
+
+    /// Sends data for an R2T, `chunk` bytes a PDU; the one thing that is said to them.
+    pub(super) fn granted(&mut self, link: usize, r2t: &R2T, data: &[u8], chunk: usize) -> Said {
+        self.grant(link, r2t, data, chunk);
+        self.said_one(link)
+    }
+
     /// Sends data for an R2T, `chunk` bytes a PDU.
     pub(super) fn grant(&mut self, link: usize, r2t: &R2T, data: &[u8], chunk: usize) {
         assert_eq!(r2t.length as usize, data.len());
@@ -385,8 +355,8 @@ impl World {
         let entry = self.connect(link, 0, 0xffff, 31, false);
         assert!(entry.status.is_success(), "{entry}");
         let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
-        self.command(link, Command::property_set(0x14, cc.0).with_command_id(9));
-        assert!(self.said_one(link).status().is_success());
+        let enable = Command::property_set(0x14, cc.0).with_command_id(9);
+        assert!(self.ask(link, enable).status().is_success());
         (link, entry.result as u16)
     }
 
@@ -425,8 +395,7 @@ impl World {
             subsystem: nqn(subsystem),
             host: nqn(HOST),
         };
-        self.command_with(link, connect.to_command(), &data.emit());
-        self.said_one(link).response()
+        self.ask_with(link, connect.to_command(), &data.emit()).response()
     }
 
     /// A world with an admin queue (link 0) and an I/O queue (link 1).
@@ -454,12 +423,16 @@ impl World {
         assert!(entry.status.is_success(), "{entry}");
         link
     }
+}
 
-    /// Closes everything in every state and sees that nothing is left.
-    pub(super) fn end(mut self) {
+/// Closes everything in every state and sees that nothing is left.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         for link in 0..self.links.len() {
-            if self.links[link].pipe.is_open() {
-                self.links[link].pipe.lost = true;
+            if self.links[link].pipe.lose() {
                 let loss = contract::Loss::EndOfStream;
                 self.with(link, |connection, ctx| connection.handle_lost(loss, ctx));
                 self.run();
@@ -478,8 +451,8 @@ impl World {
             assert_eq!(self.links[link].connection.pages(), 0, "link {link} holds pages");
             assert_eq!(self.links[link].connection.outstanding(), 0);
         }
-        assert_eq!(self.pool.used(), 0, "pages are lost to the pool");
-        assert_eq!(self.memory.held(), 0, "pages are lost to the memory");
-        assert_eq!(self.controllers.queue_count(), 0, "queues are left");
+        assert_eq!(self.shard.pool.used(), 0, "pages are lost to the pool");
+        assert_eq!(self.shard.memory.held(), 0, "pages are lost to the memory");
+        assert_eq!(self.shard.shared.queue_count(), 0, "queues are left");
     }
 }

@@ -1,0 +1,52 @@
+//! What a shard gives the targets on it: the time, pages and a budget, volumes below, reservations, and what the machines of a protocol share.
+
+use block::{Instant, Pool};
+use contract::{Receive, TargetContext};
+use reservation::InForce;
+
+use crate::pipe::{Pipe, Shown};
+use crate::{Below, Pages};
+
+/// A shard as its targets see it; `S` is what they share.
+#[derive(Debug)]
+pub struct ShardStub<S> {
+    pub now: Instant,
+    pub memory: Pages,
+    pub pool: Pool,
+    pub below: Below,
+    pub reservations: InForce,
+    pub shared: S,
+}
+
+impl<S> ShardStub<S> {
+    /// One with a budget of `pages`.
+    pub fn new(now: Instant, pages: u32, shared: S) -> ShardStub<S> {
+        ShardStub {
+            now,
+            memory: Pages::default(),
+            pool: Pool::new(pages),
+            below: Below::default(),
+            reservations: InForce::default(),
+            shared,
+        }
+    }
+
+    /// For a call of a target.
+    pub fn context(&mut self) -> TargetContext<'_, S> {
+        let ShardStub { now, memory, pool, below, reservations, shared } = self;
+        TargetContext { now: *now, memory, pool, below, reservations, shared }
+    }
+
+    /// Shows a session what arrived for it, as [`Pipe::show`] does.
+    pub fn show(
+        &mut self,
+        pipe: &mut Pipe,
+        mut session: impl FnMut(Shown<'_>, &mut TargetContext<'_, S>) -> Receive,
+    ) -> bool {
+        let ShardStub { now, memory, pool, below, reservations, shared } = self;
+        pipe.show(memory, |shown, memory| {
+            let now = *now;
+            session(shown, &mut TargetContext { now, memory, pool, below, reservations, shared })
+        })
+    }
+}
