@@ -282,10 +282,7 @@ mod tests {
         let status = serde_json::to_value(&status).expect("JSON");
         let counters = ["reads", "writes", "flushes", "read_bytes", "write_bytes", "errors"];
         for (at, keys) in [
-            (
-                "",
-                &["accepted", "misbehaved", "refused", "misfits", "aoe_counters", "aoe_drops"][..],
-            ),
+            ("", &["accepted", "misbehaved", "refused", "misfits"][..]),
             (
                 "/memory",
                 &["pool_bytes", "pool_used_bytes", "pool_used_max_bytes", "waits", "waiting"],

@@ -93,3 +93,18 @@ impl Status {
         [("aoe exports", exports)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay() {
+        let status = Status { aoe_exports: vec![Export::default()], ..Status::default() };
+        let status = serde_json::to_value(&status).expect("JSON");
+        assert!(status.get("aoe_counters").is_some() && status.get("aoe_drops").is_some());
+        for key in ["reads", "writes", "read_bytes", "write_bytes", "over_buffers"] {
+            assert!(status["aoe_exports"][0].get(key).is_some(), "{key} is gone: {status}");
+        }
+    }
+}
