@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use aoe::control::Control;
 use aoe::export::{Export, ExportId};
-use aoe::target::{Ask, Context, Target, TargetEffect};
+use aoe::server::{Ask, Context, Target, TargetEffect};
 use block::{ByteCount, Instant, MachineId, ShardId, VolumeId};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
 use reservation::Reservation;

@@ -6,7 +6,7 @@ use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
 use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionIdentity};
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
-use nvme::tcp::target::{Connection, Context, Settings};
+use nvme::tcp::server::{Connection, Context, Settings};
 use testkit::ShardStub;
 use testkit::pipe::{Pipe, Shown};
 

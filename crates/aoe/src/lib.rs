@@ -16,10 +16,10 @@ pub mod initiator;
 pub mod limits;
 mod outbox;
 mod received;
-pub mod target;
+pub mod server;
 
 pub use control::Control;
 pub use export::{Export, ExportId, Hosts};
 pub use initiator::Initiator;
 pub use received::answer_of;
-pub use target::Target;
+pub use server::Target;

@@ -35,7 +35,7 @@ pub trait Memory {
     /// A hint, for what can be lent: fetches what lending needs. Who lends many extents calls
     /// [`can_lend`](Self::can_lend) for all, this for all, and then [`lend`](Self::lend) for all:
     /// so the cache misses overlap.
-    fn foresee_loan(&self, disk: DiskId, extent: Extent) {
+    fn prefetch_loan(&self, disk: DiskId, extent: Extent) {
         let _ = (disk, extent);
     }
 
@@ -47,7 +47,7 @@ pub trait Memory {
 
     /// A hint, for what can be lent: fetches what [`land`](Self::land) needs, to be overwritten.
     /// The earlier it is given, the less is waited for.
-    fn foresee_landing(&self, disk: DiskId, extent: Extent) {
+    fn prefetch_landing(&self, disk: DiskId, extent: Extent) {
         let _ = (disk, extent);
     }
 
@@ -86,8 +86,8 @@ pub struct Loan<T> {
 
 impl<T> Loan<T> {
     /// Has what lending needs fetched, for all of them.
-    pub fn foresee(loans: &[Loan<T>], memory: &dyn Memory) {
-        loans.iter().for_each(|loan| memory.foresee_loan(loan.disk, loan.extent));
+    pub fn prefetch(loans: &[Loan<T>], memory: &dyn Memory) {
+        loans.iter().for_each(|loan| memory.prefetch_loan(loan.disk, loan.extent));
     }
 
     /// Who asked, and the buffer with its leases.

@@ -5,7 +5,7 @@
 //! `discovery` and `fabrics`), and what shards tell each other (`message`); I/O commands as
 //! requests to volumes (`io`) and outcomes as statuses (`status`); the connections themselves
 //! (`tcp`). What deliberately does not: sockets, clocks, threads, disks, and the layout of
-//! structures (room `wire`). Read `controllers` first, then `tcp::target`.
+//! structures (room `wire`). Read `controllers` first, then `tcp::server`.
 
 mod admin;
 pub mod controllers;

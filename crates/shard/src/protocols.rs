@@ -10,7 +10,7 @@
 
 mod aoe;
 
-use ::aoe::target::TargetEffect;
+use ::aoe::server::TargetEffect;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, ShardId, Slot, Ticket, VolumeId};
 use contract::{
@@ -19,7 +19,7 @@ use contract::{
 };
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
-use nvme::tcp::target as nvme_tcp;
+use nvme::tcp::server as nvme_tcp;
 use reservation::{Registrant, Reservation, replica};
 use wire::nvme::Nqn;
 

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{
-    Account, Buffer, Class, Completion, Extent, Instant, Memory, Operation, Outcome, Random,
-    Request, ShardId, Ticket, VolumeId,
+    Account, Buffer, Class, Completion, Extent, Failure, Instant, Memory, Operation, Outcome,
+    Random, Request, ShardId, Ticket, VolumeId,
 };
 use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
@@ -192,6 +192,8 @@ pub struct Client {
     pub done: u64,
     /// Requests that ended otherwise.
     pub failed: u64,
+    /// Of these, those that were refused as protected or reserved.
+    pub refused: u64,
     /// How the last of them ended, apart from compares that found something else.
     pub last_failure: Option<Outcome>,
 }
@@ -215,6 +217,7 @@ impl Client {
             log: Vec::new(),
             done: 0,
             failed: 0,
+            refused: 0,
             last_failure: None,
         }
     }
@@ -408,6 +411,8 @@ impl Client {
             self.done += 1;
         } else {
             self.failed += 1;
+            let refusal = Outcome::NotDone(Failure::WriteProtected);
+            self.refused += u64::from(completion.outcome == refusal);
             if !matches!(completion.outcome, Outcome::Miscompare(_)) {
                 self.last_failure = Some(completion.outcome);
             }

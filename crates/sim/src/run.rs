@@ -117,9 +117,9 @@ pub struct Activity {
     /// What raw hosts did.
     pub raw: Deeds,
     /// What the AoE target did.
-    pub aoe: aoe::target::TargetCounters,
+    pub aoe: aoe::server::TargetCounters,
     /// Frames that the AoE target dropped.
-    pub drops: aoe::target::Drops,
+    pub drops: aoe::server::Drops,
     /// What became of frames.
     pub fates: Fates,
 }
@@ -131,6 +131,11 @@ counters! {
         done: Operations,
         /// Those that ended otherwise.
         failed: Operations,
+        /// Of these, those that were refused since somebody else may use the volume, or nobody may
+        /// write.
+        refused: Operations,
+        /// Times that a station shut hosts of other protocols out.
+        fences: Events,
         /// Payloads that a target received straight into their buffers: H2CData after an R2T.
         direct_in: Events,
         /// The same for clients: C2HData of a read.
@@ -389,11 +394,13 @@ impl Run {
                     self.did.counts.direct_out += direct;
                     self.did.counts.done += client.done;
                     self.did.counts.failed += client.failed;
+                    self.did.counts.refused += client.refused;
                 }
                 None => self.did.counts.direct_in += direct,
             }
         }
         self.did.shards = self.setup.shards;
+        self.did.counts.fences = self.lan.fences;
         self.did.counts.garbage = self.garbage.sent;
         self.did.mishaps = self.world.mishaps;
         self.did.counts.logs = self.watchers.iter().map(|watcher| watcher.reads).sum();

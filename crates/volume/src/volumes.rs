@@ -470,7 +470,7 @@ impl Volumes {
         if !outcome.is_done() {
             self.note_failure(now, &flight, outcome, out);
         }
-        self.land(now, flight, outcome, buffer, out)
+        self.end_flight(now, flight, outcome, buffer, out)
     }
 
     fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome, out: &mut Outbox) {
@@ -501,7 +501,7 @@ impl Volumes {
 
     /// A flight has come back: says what whoever waits for it is to be told.
     #[inline]
-    fn land(
+    fn end_flight(
         &mut self,
         now: Instant,
         flight: Flight,

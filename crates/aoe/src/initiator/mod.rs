@@ -1,5 +1,5 @@
 //! The initiator: a remote shelf.slot that answers block requests like a disk. The mirror of
-//! [`target`](crate::target).
+//! [`server`](crate::server).
 //!
 //! In: requests, frames (lent for the call), batches that were sent, what links are, the present.
 //! Out: completions, batches, news. Pure: no socket, no clock. Order of calls: `handle_*` for

@@ -6,4 +6,4 @@
 
 pub mod initiator;
 pub mod pdu_stream;
-pub mod target;
+pub mod server;

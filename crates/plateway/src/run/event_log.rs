@@ -192,7 +192,7 @@ mod tests {
     fn an_address_that_is_used_twice_is_told_with_its_interface() {
         let mut event_log = EventLog::default();
         event_log.name_link(LinkId(3), "eth1 vlan 5");
-        let notice = aoe::target::Notice::AddressTwice {
+        let notice = aoe::server::Notice::AddressTwice {
             link: LinkId(3),
             address: wire::aoe::Address::new(7, 0),
             by: wire::ethernet::MacAddress([2, 0, 0, 0, 0, 9]),

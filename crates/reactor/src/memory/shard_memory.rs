@@ -340,7 +340,7 @@ impl Memory for ShardMemory {
     }
 
     #[inline]
-    fn foresee_loan(&self, disk: DiskId, extent: Extent) {
+    fn prefetch_loan(&self, disk: DiskId, extent: Extent) {
         if let Some(disk) = self.lender(disk) {
             disk.prefetch_pages(extent, true);
         }
@@ -352,7 +352,7 @@ impl Memory for ShardMemory {
     }
 
     #[inline]
-    fn foresee_landing(&self, disk: DiskId, extent: Extent) {
+    fn prefetch_landing(&self, disk: DiskId, extent: Extent) {
         if let Some(disk) = self.lender(disk) {
             disk.prefetch_landing(extent);
         }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use aoe::target::{Ask, Context, Drops, Target, TargetCounters, Traffic};
+use aoe::server::{Ask, Context, Drops, Target, TargetCounters, Traffic};
 use aoe::{Control, ExportId};
 use block::{ShardId, VolumeId};
 use reservation::replica::{Message, Outbox, Replicas};

@@ -1,5 +1,5 @@
 //! The initiator: a remote NVMe/TCP namespace that answers block requests like a disk. The mirror
-//! of [`target`](super::target).
+//! of [`server`](super::server).
 //!
 //! In: requests, what the driver tells of connections, received bytes, the present. Out:
 //! completions, [`StreamEffect`]s, [`InitiatorNews`]. Pure: no socket, no clock. Order of calls:

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ::aoe::ExportId;
-use ::aoe::target::Traffic;
+use ::aoe::server::Traffic;
 use comfy_table::Table;
 use contract::Counters;
 use serde::{Deserialize, Serialize};

@@ -22,8 +22,8 @@ use wire::nvme_tcp::Digests;
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
 use crate::tcp::initiator::{Initiator, InitiatorNews, Settings};
-use crate::tcp::target;
-use crate::tcp::target::{Connection, Context};
+use crate::tcp::server;
+use crate::tcp::server::{Connection, Context};
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.
@@ -119,7 +119,7 @@ pub(super) struct Pair {
     pub(super) log: Vec<&'static str>,
     pub(super) done: Vec<Completion>,
     pub(super) news: Vec<InitiatorNews>,
-    pub(super) target_settings: target::Settings,
+    pub(super) target_settings: server::Settings,
     next_slot: u32,
     /// Turns in a row in which the initiator had something due.
     overdue: u32,
@@ -152,7 +152,7 @@ impl Pair {
             log: Vec::new(),
             done: Vec::new(),
             news: Vec::new(),
-            target_settings: target::Settings::default(),
+            target_settings: server::Settings::default(),
             next_slot: 0,
             overdue: 0,
             unreachable: false,

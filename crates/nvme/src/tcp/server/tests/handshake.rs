@@ -7,7 +7,7 @@ use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq, PduType, TermReq};
 
 use super::world::{Said, World, capsule};
 use crate::limits::HANDSHAKE;
-use crate::tcp::target::{Reason, Settings};
+use crate::tcp::server::{Reason, Settings};
 
 pub(super) const ALL: [Digests; 4] = [
     Digests { header: false, data: false },

@@ -18,7 +18,7 @@ use wire::nvme_tcp::{Digests, ICReq, R2T};
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
-use crate::tcp::target::{Connection, Context, Settings};
+use crate::tcp::server::{Connection, Context, Settings};
 
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";

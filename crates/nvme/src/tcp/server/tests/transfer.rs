@@ -9,7 +9,7 @@ use wire::nvme_tcp::{CommonHeader, Digests, ICReq, PduFlags};
 use super::handshake::ALL;
 use super::world::{Said, VOLUME, World, capsule, host_data, pattern};
 use crate::limits::{CAPSULE_DATA_MAX, TURN_PDUS};
-use crate::tcp::target::Settings;
+use crate::tcp::server::Settings;
 
 pub(super) const IO: usize = 1;
 /// The admin queue of such a world.

@@ -237,7 +237,7 @@ impl Target {
         let landing = ctx.below.find_landing(volume, extent, ctx.memory);
         if let Some((disk, place)) = landing {
             // What it needs is fetched while the payload is looked at.
-            ctx.memory.foresee_landing(disk, place);
+            ctx.memory.prefetch_landing(disk, place);
         }
         let mut judged = asked.judged(Kind::Write, (first, end), payload);
         let Some(overlap) = self.admit(&judged) else { return };

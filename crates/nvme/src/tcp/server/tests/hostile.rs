@@ -10,7 +10,7 @@ use wire::nvme_tcp::{
 
 use super::transfer::IO;
 use super::world::{World, capsule, host_data, pattern, seal};
-use crate::tcp::target::{Reason, Settings};
+use crate::tcp::server::{Reason, Settings};
 
 /// FES and FEI with which `bytes` end a queue that has a write of 16 KiB granted, whose R2T is
 /// given.

@@ -14,7 +14,7 @@ use wire::ethernet::{EtherType, MacAddress};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
-use crate::target::{Ask, Context, Notice, Target, TargetEffect};
+use crate::server::{Ask, Context, Notice, Target, TargetEffect};
 
 pub(super) const LINK: LinkId = LinkId(0);
 pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];

@@ -70,7 +70,7 @@ impl Connection {
     pub(super) fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.intake.loans);
         self.traffic.reads += loans.len() as u64;
-        Loan::foresee(&loans, ctx.memory);
+        Loan::prefetch(&loans, ctx.memory);
         for loan in loans.drain(..) {
             self.traffic.read_bytes += loan.extent.length.0;
             let (command_id, buffer) = loan.lend(ctx.memory);

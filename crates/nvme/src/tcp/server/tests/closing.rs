@@ -13,7 +13,7 @@ use super::transfer::IO;
 use super::world::{World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
 use crate::limits::{DATA_AFTER_R2T, PDU_COMPLETE};
-use crate::tcp::target::{Reason, TimeLimit};
+use crate::tcp::server::{Reason, TimeLimit};
 
 const JUST_BEFORE: Duration = Duration::from_nanos(1);
 

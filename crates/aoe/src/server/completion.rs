@@ -94,7 +94,7 @@ impl Target {
     #[inline]
     pub fn take_loans(&mut self, ctx: &mut Context<'_>) {
         let mut loans = core::mem::take(&mut self.loans);
-        Loan::foresee(&loans, ctx.memory);
+        Loan::prefetch(&loans, ctx.memory);
         for loan in loans.drain(..) {
             let (reader, buffer) = loan.lend(ctx.memory);
             self.send_read(reader, buffer, ctx);
