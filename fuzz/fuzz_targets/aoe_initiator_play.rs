@@ -1,7 +1,9 @@
-//! The AoE initiator and a target, over an Ethernet that loses, repeats, reorders and changes frames.
+//! The AoE initiator and a target, over an Ethernet that loses, repeats, reorders and changes
+//! frames.
 //!
-//! Checked: each request is answered once, whatever happens; what is read and written is the right data, unless frames were changed; no two overlapping writes are on
-//! the wire at once; nothing is stuck or lost in the end.
+//! Checked: each request is answered once, whatever happens; what is read and written is the right
+//! data, unless frames were changed; no two overlapping writes are on the wire at once; nothing is
+//! stuck or lost in the end.
 #![no_main]
 
 use core::time::Duration;

@@ -1,7 +1,9 @@
-//! Stations that send good, bad and repeated frames to AoE exports, whose volumes answer later and as they like.
+//! Stations that send good, bad and repeated frames to AoE exports, whose volumes answer later and
+//! as they like.
 //!
-//! Checked: no more answers than frames but for announcements and wildcard queries; each answer is a response of ours that fits its link, with a tag that was asked;
-//! nobody who is not a host is answered; nothing is stuck or lost in the end.
+//! Checked: no more answers than frames but for announcements and wildcard queries; each answer is
+//! a response of ours that fits its link, with a tag that was asked; nobody who is not a host is
+//! answered; nothing is stuck or lost in the end.
 #![no_main]
 
 use core::time::Duration;

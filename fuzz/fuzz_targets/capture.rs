@@ -1,7 +1,8 @@
-//! Captures, and the way down through each packet: link, VLAN, then AoE or IP, TCP, NVMe/TCP, as `plateway dissect` goes.
+//! Captures, and the way down through each packet: link, VLAN, then AoE or IP, TCP, NVMe/TCP, as
+//! `plateway dissect` goes.
 //!
-//! The first byte is the size of the pieces in which the rest is fed to the reader that takes pieces; it must find
-//! the same packets as the one that sees the whole capture.
+//! The first byte is the size of the pieces in which the rest is fed to the reader that takes
+//! pieces; it must find the same packets as the one that sees the whole capture.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

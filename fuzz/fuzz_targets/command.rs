@@ -1,4 +1,5 @@
-//! Submission queue entries with their data, and completions: what a target reads of a command, on either kind of queue.
+//! Submission queue entries with their data, and completions: what a target reads of a command, on
+//! either kind of queue.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,8 @@
-//! Discovery over a connection to a target that is honest until its bytes are tampered with, or PDUs are put between them.
+//! Discovery over a connection to a target that is honest until its bytes are tampered with, or
+//! PDUs are put between them.
 //!
-//! Checked: it ends with one result within its time limit, closes, and is gone; an untouched one finds what is there.
+//! Checked: it ends with one result within its time limit, closes, and is gone; an untouched one
+//! finds what is there.
 #![no_main]
 
 use core::time::Duration;

@@ -1,4 +1,5 @@
-//! AoE messages and what they carry, as a frame behind its Ethernet header; and the texts of addresses.
+//! AoE messages and what they carry, as a frame behind its Ethernet header; and the texts of
+//! addresses.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

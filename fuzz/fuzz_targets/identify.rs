@@ -9,7 +9,8 @@ use wire::nvme::identify::{
 };
 
 fuzz_target!(|input: &[u8]| {
-    // Most inputs are short; what is missing of a structure reads as zeros, so that all fields are reached.
+    // Most inputs are short; what is missing of a structure reads as zeros, so that all fields are
+    // reached.
     let mut page = input.to_vec();
     page.resize(4096, 0);
     contract!(IdentifyController, &page);

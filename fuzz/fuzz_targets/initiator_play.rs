@@ -1,7 +1,9 @@
-//! The initiator over connections to a target that is honest until its bytes are tampered with, or PDUs are put between them.
+//! The initiator over connections to a target that is honest until its bytes are tampered with, or
+//! PDUs are put between them.
 //!
-//! Checked: each request is answered once, with the right bytes while nobody has tampered; all are answered within their deadline once
-//! the network is well again; closed, it is gone, and no page is lost.
+//! Checked: each request is answered once, with the right bytes while nobody has tampered; all are
+//! answered within their deadline once the network is well again; closed, it is gone, and no page
+//! is lost.
 #![no_main]
 
 use core::time::Duration;

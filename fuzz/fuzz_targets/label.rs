@@ -1,7 +1,7 @@
 //! Labels as a disk may hold them, and whether a volume of up to four disks is assembled.
 //!
-//! The input is cut into what the disks hold; a field of a good label may be changed and its checksum made right again, so that more than
-//! the checksum is searched.
+//! The input is cut into what the disks hold; a field of a good label may be changed and its
+//! checksum made right again, so that more than the checksum is searched.
 #![no_main]
 
 use block::checksum::crc32c;

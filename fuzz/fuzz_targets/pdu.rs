@@ -1,4 +1,5 @@
-//! NVMe/TCP PDUs: a stream of bytes is cut into PDUs by their own lengths, as a receiver does, and each is parsed.
+//! NVMe/TCP PDUs: a stream of bytes is cut into PDUs by their own lengths, as a receiver does, and
+//! each is parsed.
 //!
 //! The first byte says which digests were negotiated (bit 0 header, bit 1 data).
 #![no_main]
@@ -17,7 +18,8 @@ fuzz_target!(|input: &[u8]| {
         one_line(&header);
         let payload = header.check(digests);
         if let Ok(payload) = payload {
-            // What a receiver relies on: header, then data, then the end, in this order and none beyond PLEN.
+            // What a receiver relies on: header, then data, then the end, in this order and none
+            // beyond PLEN.
             assert!(payload.offset >= u32::from(header.header_length));
             assert!(
                 u64::from(payload.offset) + u64::from(payload.length) <= u64::from(header.length)

@@ -1,7 +1,8 @@
-//! Hosts, honest ones and others, on connections of the target, while volumes answer later and as they like.
+//! Hosts, honest ones and others, on connections of the target, while volumes answer later and as
+//! they like.
 //!
-//! Checked: `plateway_fuzz::host` (one answer to each command, the right bytes), what volumes are asked, nothing stuck and
-//! nothing lost at the end.
+//! Checked: `plateway_fuzz::host` (one answer to each command, the right bytes), what volumes are
+//! asked, nothing stuck and nothing lost at the end.
 #![no_main]
 
 use core::time::Duration;
@@ -27,7 +28,8 @@ struct Play {
 fuzz_target!(|input: &[u8]| {
     let mut choices = Choices::new(input);
     let way = choices.byte();
-    // Half of the least that a shard is given: what a capsule needs still fits in the part that is left to capsules.
+    // Half of the least that a shard is given: what a capsule needs still fits in the part that is
+    // left to capsules.
     let pages = if way & 1 == 0 { POOL_PAGES_MIN } else { POOL_PAGES_MIN / 2 };
     let max_h2c_data = if way & 2 == 0 { 1 << 20 } else { 4096 };
     let mut play =

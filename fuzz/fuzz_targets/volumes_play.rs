@@ -1,7 +1,9 @@
-//! The volumes of one to three shards, over disks that answer when they are told to, fail, and lose their power at the end.
+//! The volumes of one to three shards, over disks that answer when they are told to, fail, and lose
+//! their power at the end.
 //!
-//! Checked: each request is answered once; what reads return and what survives the power cut is what the simulator's oracle
-//! allows; two compare-and-writes never replace the same content of a block; no page is lost.
+//! Checked: each request is answered once; what reads return and what survives the power cut is
+//! what the simulator's oracle allows; two compare-and-writes never replace the same content of a
+//! block; no page is lost.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -198,7 +200,8 @@ impl Play {
         } else if self.removed.iter().all(|removed| *removed)
             && self.volumes.iter().all(|volumes| volumes.is_drained(VOLUME))
         {
-            // Held everywhere and drained everywhere: only then is it forgotten, and may come again.
+            // Held everywhere and drained everywhere: only then is it forgotten, and may come
+            // again.
             for (shard, volumes) in self.volumes.iter_mut().enumerate() {
                 volumes.forget_volume(VOLUME);
                 volumes.add_volume(VOLUME, self.layout.clone());
@@ -384,7 +387,8 @@ impl Play {
                     self.oracle.end(end, id, first, count, done, done && durable);
                 }
                 if done {
-                    // Patterns are never written twice: who replaces one is the only one. Zeros may come again.
+                    // Patterns are never written twice: who replaces one is the only one. Zeros may
+                    // come again.
                     let fresh = expected == 0 || self.swapped.insert((first, expected));
                     assert!(fresh, "two compare-and-writes replaced {expected} in block {first}");
                     self.seen.insert(first, id);

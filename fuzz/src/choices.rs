@@ -1,4 +1,5 @@
-//! An input as a list of choices, one or a few bytes each. After its end every choice is 0, so each target makes 0 the plainest one.
+//! An input as a list of choices, one or a few bytes each. After its end every choice is 0, so each
+//! target makes 0 the plainest one.
 
 /// What is left of an input.
 #[derive(Clone, Debug)]

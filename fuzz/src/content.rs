@@ -1,6 +1,8 @@
-//! What disks hold and what hosts write: bytes that say where they belong, so that whoever gets another's notices.
+//! What disks hold and what hosts write: bytes that say where they belong, so that whoever gets
+//! another's notices.
 //!
-//! Nothing is stored: a disk reads as the pattern of its place, and a write must bring the pattern of written data for its place.
+//! Nothing is stored: a disk reads as the pattern of its place, and a write must bring the pattern
+//! of written data for its place.
 
 use std::sync::OnceLock;
 
@@ -58,7 +60,8 @@ pub const WISHES: [Wish; 8] = [
     Wish::Unknown(Failure::TimedOut),
 ];
 
-/// Answers a request to disk `disk`, of `size` bytes. With `strict` what is written must be what hosts write.
+/// Answers a request to disk `disk`, of `size` bytes. With `strict` what is written must be what
+/// hosts write.
 pub fn carry_out(
     disk: u32,
     size: u64,

@@ -1,4 +1,5 @@
-//! An AoE target with volumes that answer when they are told to, agreements of one shard, and batches of frames as bytes.
+//! An AoE target with volumes that answer when they are told to, agreements of one shard, and
+//! batches of frames as bytes.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
-//! An NVMe/TCP host: says what an input chooses and knows what it may hear. While nobody has tampered with its bytes it insists on
-//! one answer to each command, on whole data in order, and on the bytes that were asked for; afterwards only on PDUs that parse.
+//! An NVMe/TCP host: says what an input chooses and knows what it may hear. While nobody has
+//! tampered with its bytes it insists on one answer to each command, on whole data in order, and on
+//! the bytes that were asked for; afterwards only on PDUs that parse.
 
 use std::collections::VecDeque;
 
@@ -104,8 +105,8 @@ impl Host {
         self.connecting && !self.connected
     }
 
-    /// The next thing that it says: a greeting, a Connect, what enables the controller, then commands; nothing while it waits for
-    /// an answer that it needs.
+    /// The next thing that it says: a greeting, a Connect, what enables the controller, then
+    /// commands; nothing while it waits for an answer that it needs.
     pub fn speak(&mut self, choices: &mut Choices<'_>, fill: Fill<'_>) -> Vec<u8> {
         if self.line.is_over() || self.line.asked.len() >= self.depth {
             return Vec::new();
@@ -352,7 +353,8 @@ impl Host {
     }
 }
 
-/// Tampers with bytes on their way: one is changed, some are cut out, some are put in. Returns whether anything was done.
+/// Tampers with bytes on their way: one is changed, some are cut out, some are put in. Returns
+/// whether anything was done.
 pub fn tamper(bytes: &mut Vec<u8>, choices: &mut Choices<'_>) -> bool {
     let way = choices.byte();
     if bytes.is_empty() {

@@ -1,13 +1,15 @@
 //! What the fuzz targets share.
 //!
-//! A parser's contract, which every target checks for every structure: it never panics; what it accepts can be
-//! shown; and what it understood survives being written and read again (reserved bytes may differ, meaning may not).
+//! A parser's contract, which every target checks for every structure: it never panics; what it
+//! accepts can be shown; and what it understood survives being written and read again (reserved
+//! bytes may differ, meaning may not).
 //!
-//! A machine's contract, which the targets named `*_play` check while an input chooses what happens next ([`Choices`]): it never
-//! panics; every request and every command is answered once; no buffer is lost; each byte is the one that was asked for.
-//! What such a target needs around the machine is in `testkit` and here: [`host`] is an
-//! NVMe/TCP host that knows what it may hear, [`target`] serving connections with volumes that answer later, [`peer`] what lies
-//! between those and a machine that asks. [`ether`] is an AoE target with its volumes, and batches of frames as bytes.
+//! A machine's contract, which the targets named `*_play` check while an input chooses what happens
+//! next ([`Choices`]): it never panics; every request and every command is answered once; no buffer
+//! is lost; each byte is the one that was asked for. What such a target needs around the machine is
+//! in `testkit` and here: [`host`] is an NVMe/TCP host that knows what it may hear, [`target`]
+//! serving connections with volumes that answer later, [`peer`] what lies between those and a
+//! machine that asks. [`ether`] is an AoE target with its volumes, and batches of frames as bytes.
 #![forbid(unsafe_code)]
 
 pub mod choices;
@@ -19,7 +21,8 @@ pub mod target;
 
 pub use choices::Choices;
 
-/// Checks the contract of a structure with `parse`, `emit` and `Debug` on these bytes; evaluates to the parsed value, if any.
+/// Checks the contract of a structure with `parse`, `emit` and `Debug` on these bytes; evaluates to
+/// the parsed value, if any.
 #[macro_export]
 macro_rules! contract {
     ($type:ty, $bytes:expr) => {{

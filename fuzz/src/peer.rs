@@ -1,5 +1,6 @@
-//! Connections between a machine that asks (an initiator, a discovery) and the serving ones of [`Target`](crate::target::Target): bytes are
-//! carried, or tampered with, cut and lost, as an input chooses.
+//! Connections between a machine that asks (an initiator, a discovery) and the serving ones of
+//! [`Target`](crate::target::Target): bytes are carried, or tampered with, cut and lost, as an
+//! input chooses.
 
 use contract::{ConnectionId, Loss};
 use testkit::Pipe;
@@ -36,7 +37,8 @@ pub fn connect(peers: &mut Vec<Peer>, target: &mut Target) -> usize {
     peers.len() - 1
 }
 
-/// Carries what the serving end said, and tells it when the asking end is gone. Returns whether there was something.
+/// Carries what the serving end said, and tells it when the asking end is gone. Returns whether
+/// there was something.
 pub fn carry(peer: &mut Peer, target: &mut Target, link: usize) -> bool {
     let said = core::mem::take(&mut target.links[link].said);
     let moved = !said.is_empty();

@@ -1,4 +1,5 @@
-//! Serving connections under a driver, with the controllers of one shard and volumes that answer when they are told to.
+//! Serving connections under a driver, with the controllers of one shard and volumes that answer
+//! when they are told to.
 
 use core::time::Duration;
 
@@ -99,7 +100,8 @@ impl Target {
         act(&mut self.links[link].connection, &mut self.shard.context())
     }
 
-    /// `count` bytes that were sent to the connection arrive and are shown. Returns whether anything was.
+    /// `count` bytes that were sent to the connection arrive and are shown. Returns whether
+    /// anything was.
     pub fn arrive(&mut self, link: usize, count: usize) -> bool {
         let Link { connection, pipe, .. } = &mut self.links[link];
         let moved = count.min(pipe.coming.len()) > 0;

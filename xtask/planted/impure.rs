@@ -1,5 +1,6 @@
-//! What a pure crate may not say, a line each: `cargo xtask deps-check` gives this to clippy with the settings of the
-//! pure crates and expects an error on every line that is marked. It is no part of any crate.
+//! What a pure crate may not say, a line each: `cargo xtask deps-check` gives this to clippy with
+//! the settings of the pure crates and expects an error on every line that is marked. It is no part
+//! of any crate.
 
 use std::collections::HashMap; // refused
 use std::collections::{BTreeMap, HashSet}; // refused

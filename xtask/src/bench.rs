@@ -2,10 +2,11 @@
 //!
 //! The target is pinned to one CPU and the load to another. A case has two sides (or one side and a
 //! limit); within a round the sides run one after the other, the order turning each round, and the
-//! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs` and, of
-//! AoE, in `bench/aoe.rs`, processes and their configurations in `bench/process.rs`, the namespaces of AoE
-//! in `bench/lan.rs`, the table and the JSON in `bench/report.rs`; `bench/against.rs` compares two commits. A benchmark, not a test: figures below what is wanted are shown and change no
-//! exit code. Times: seconds unless named otherwise.
+//! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs`
+//! and, of AoE, in `bench/aoe.rs`, processes and their configurations in `bench/process.rs`, the
+//! namespaces of AoE in `bench/lan.rs`, the table and the JSON in `bench/report.rs`;
+//! `bench/against.rs` compares two commits. A benchmark, not a test: figures below what is wanted
+//! are shown and change no exit code. Times: seconds unless named otherwise.
 
 mod against;
 mod aoe;
@@ -52,7 +53,8 @@ pub(crate) struct Options {
     /// Binary to measure, in place of building one.
     #[arg(long)]
     plateway: Option<std::path::PathBuf>,
-    /// Compare this tree with a commit, cell by cell and with the commit again as control, in place of the ceiling.
+    /// Compare this tree with a commit, cell by cell and with the commit again as control, in place
+    /// of the ceiling.
     #[arg(long, value_name = "COMMIT")]
     against: Option<String>,
     /// With --against: how long restless cells are measured again.
@@ -126,7 +128,8 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// After so long a server without connections has cleared up: memory is given back within a second, and a disk that was asked is looked after for five.
+/// After so long a server without connections has cleared up: memory is given back within a second,
+/// and a disk that was asked is looked after for five.
 const CLEARED_UP: std::time::Duration = std::time::Duration::from_secs(6);
 
 /// Measures one case.

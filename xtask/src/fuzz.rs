@@ -1,12 +1,14 @@
-//! Coverage-guided fuzzing: builds the targets of `fuzz/`, replays the stored corpora, then searches.
+//! Coverage-guided fuzzing: builds the targets of `fuzz/`, replays the stored corpora, then
+//! searches.
 //!
-//! cargo-fuzz is not needed. What it adds to a build are compiler flags, given here, which the stable compiler
-//! takes; the engine is libFuzzer from the `libfuzzer-sys` crate. No address sanitizer: it would need nightly flags, and
-//! all that is fuzzed forbids unsafe code.
+//! cargo-fuzz is not needed. What it adds to a build are compiler flags, given here, which the
+//! stable compiler takes; the engine is libFuzzer from the `libfuzzer-sys` crate. No address
+//! sanitizer: it would need nightly flags, and all that is fuzzed forbids unsafe code.
 //!
-//! In `make test` the search is bounded by executions from a fixed seed and not by time, so that a slow machine
-//! does the same work. New inputs go to `target/fuzz-work` and never by themselves into the repository;
-//! `--grow` copies those that reach new code. A crash leaves its input there and fails the chore.
+//! In `make test` the search is bounded by executions from a fixed seed and not by time, so that a
+//! slow machine does the same work. New inputs go to `target/fuzz-work` and never by themselves
+//! into the repository; `--grow` copies those that reach new code. A crash leaves its input there
+//! and fails the chore.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -25,8 +27,9 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// libFuzzer's limits: one input that runs this long has hung (generous: the machine may be loaded), and
-/// one that takes this much memory has been tricked into allocating what a peer asked for.
+/// libFuzzer's limits: one input that runs this long has hung (generous: the machine may be
+/// loaded), and one that takes this much memory has been tricked into allocating what a peer asked
+/// for.
 const LIMITS: [&str; 2] = ["-timeout=600", "-rss_limit_mb=2048"];
 
 /// How long and what to fuzz.
@@ -35,7 +38,8 @@ pub(crate) struct Options {
     /// Search each target for this many seconds, from a new seed each time.
     #[arg(long, conflicts_with = "runs")]
     seconds: Option<u64>,
-    /// Search each target for this many executions, from seed 1; fewer where one costs more (`cost` in fuzz/Cargo.toml).
+    /// Search each target for this many executions, from seed 1; fewer where one costs more (`cost`
+    /// in fuzz/Cargo.toml).
     #[arg(long, default_value_t = 20_000)]
     runs: u64,
     /// Only these targets (names with commas between them).
@@ -102,14 +106,16 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     Ok(passed)
 }
 
-/// Replays one target's inputs, searches, and prints its line of the table; whether nothing crashed.
+/// Replays one target's inputs, searches, and prints its line of the table; whether nothing
+/// crashed.
 fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
     let began = Instant::now();
     let stored = fs::read_dir(&target.stored)
         .with_context(|| format!("fuzz target {} has no stored corpus", target.name))?
         .count();
     ensure!(stored > 0, "the corpus {} is empty", target.stored.display());
-    // What is stored runs alone first, so that the table's replay does not depend on what was found here before.
+    // What is stored runs alone first, so that the table's replay does not depend on what was found
+    // here before.
     let mut replay = libfuzzer(tree, target);
     replay.arg("-runs=0").arg(&target.stored);
     let mut ended = logged(&mut replay, &target.log)?;
@@ -117,11 +123,13 @@ fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
         let mut search = libfuzzer(tree, target);
         match options.seconds {
             Some(seconds) => search.arg(format!("-max_total_time={seconds}")),
-            // From the stored inputs alone: with those found before, the same seed would go another way.
+            // From the stored inputs alone: with those found before, the same seed would go another
+            // way.
             None => {
                 fs::remove_dir_all(&target.found)?;
                 fs::create_dir_all(&target.found)?;
-                // Without -reload=0 it would look for other processes' finds whenever a second has passed.
+                // Without -reload=0 it would look for other processes' finds whenever a second has
+                // passed.
                 search
                     .args(["-seed=1", "-reload=0"])
                     .arg(format!("-runs={}", options.runs / target.cost))
@@ -144,7 +152,8 @@ fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
     }
     if options.grow {
         let mut merge = libfuzzer(tree, target);
-        // The fewest files that reach every edge; how often an edge was taken would keep ten times as many.
+        // The fewest files that reach every edge; how often an edge was taken would keep ten times
+        // as many.
         merge
             .args(["-set_cover_merge=1", "-use_counters=0"])
             .arg(&target.stored)
@@ -156,7 +165,8 @@ fn search(tree: &Tree, target: &Target, options: &Options) -> Result<bool> {
 
 /// A call of a target's program with the limits, statistics at its end, and a place for crashes.
 fn libfuzzer(tree: &Tree, target: &Target) -> Command {
-    // libFuzzer tells comparisons apart by their addresses: at fixed ones the same seed searches the same way.
+    // libFuzzer tells comparisons apart by their addresses: at fixed ones the same seed searches
+    // the same way.
     let mut command = if fixed_addresses(tree) {
         let mut setarch = tree.command("setarch");
         setarch.arg("-R").arg(&target.program);
@@ -171,8 +181,8 @@ fn libfuzzer(tree: &Tree, target: &Target) -> Command {
     command
 }
 
-/// Whether a process may ask for fixed addresses: some containers refuse it, and then a search differs a little
-/// from run to run.
+/// Whether a process may ask for fixed addresses: some containers refuse it, and then a search
+/// differs a little from run to run.
 fn fixed_addresses(tree: &Tree) -> bool {
     tree.command("setarch")
         .args(["-R", "true"])
@@ -241,7 +251,8 @@ fn build(tree: &Tree, only: &[String]) -> Result<Vec<Target>> {
             names.join(", ")
         );
     }
-    // A folder of its own: other flags than the workspace's would have both rebuild everything each time.
+    // A folder of its own: other flags than the workspace's would have both rebuild everything each
+    // time.
     let built = tree.target.join("fuzz");
     let mut command =
         tree.cargo(&["build", "--quiet", "--release", "--manifest-path", "fuzz/Cargo.toml"]);

@@ -1,9 +1,10 @@
 //! The chores of the repository: `cargo xtask help`, or `make` for the short list.
 //!
-//! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks the walls
-//! between the crates, `release` builds the static binary and proves that it is static, `fuzz` runs the fuzz
-//! targets, `bench` measures, `interop` hands over to the guests in `interop/`. Nothing here is part of the product, so this
-//! may use the clock, files and processes freely; errors are `anyhow` and end the program with code 1.
+//! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks
+//! the walls between the crates, `release` builds the static binary and proves that it is static,
+//! `fuzz` runs the fuzz targets, `bench` measures, `interop` hands over to the guests in
+//! `interop/`. Nothing here is part of the product, so this may use the clock, files and processes
+//! freely; errors are `anyhow` and end the program with code 1.
 
 mod bench;
 mod fuzz;
@@ -34,7 +35,8 @@ enum Chore {
     Test(test::Options),
     /// Formatting, clippy with warnings denied, and the walls between the rooms.
     Lint,
-    /// Check which crate may use which, and that pure crates have no I/O, clock, threads or hash order.
+    /// Check which crate may use which, and that pure crates have no I/O, clock, threads or hash
+    /// order.
     DepsCheck,
     /// Build the static release binary and print its path.
     Release,
@@ -67,7 +69,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does one chore; `false` means that it ran and found something wrong, which it has already printed.
+/// Does one chore; `false` means that it ran and found something wrong, which it has already
+/// printed.
 fn run(chore: Chore) -> Result<bool> {
     let tree = Tree::find()?;
     match chore {

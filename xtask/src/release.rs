@@ -1,9 +1,10 @@
 //! The release binary: built static, and proved to be.
 //!
-//! The C library is linked in (`crt-static`), so one file runs on any Linux of its architecture. The flag is
-//! passed together with an explicit `--target`: cargo then gives it to what runs on the target only, and not
-//! to proc-macro crates and build scripts, which the GNU targets cannot link statically.
-//! Spec: System V ABI, "Program Header": a dynamic program names its interpreter in a PT_INTERP segment.
+//! The C library is linked in (`crt-static`), so one file runs on any Linux of its architecture.
+//! The flag is passed together with an explicit `--target`: cargo then gives it to what runs on the
+//! target only, and not to proc-macro crates and build scripts, which the GNU targets cannot link
+//! statically. Spec: System V ABI, "Program Header": a dynamic program names its interpreter in a
+//! PT_INTERP segment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,8 @@ fn field<const N: usize>(elf: &[u8], offset: usize) -> Result<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// An ELF file of a header and program headers with these types; segment data (for PT_INTERP) at its end.
+    /// An ELF file of a header and program headers with these types; segment data (for PT_INTERP)
+    /// at its end.
     fn elf(types: &[u32]) -> Vec<u8> {
         let loader = b"/lib64/ld.so\0";
         let end = 64 + 56 * types.len();

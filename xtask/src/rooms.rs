@@ -1,11 +1,12 @@
-//! The walls between the rooms: which crate may use which, who is pure, and where unsafe code may live.
+//! The walls between the rooms: which crate may use which, who is pure, and where unsafe code may
+//! live.
 //!
-//! ARCHITECTURE.md draws the picture; the table here is what holds it. Dependencies are read from `cargo
-//! metadata`. Purity (no clock, thread, file, socket or hash order) is refused by clippy, which a pure crate
-//! gives one list of names by its `clippy.toml`, a link to `crates/pure.toml`; unsafe code is refused by the
-//! workspace's lints, which two rooms alone do not take over. What is left to check here is that these links
-//! and lints are in place, that clippy still refuses what we planted, and that the rooms above the protocols
-//! name them where the table says and nowhere else.
+//! ARCHITECTURE.md draws the picture; the table here is what holds it. Dependencies are read from
+//! `cargo metadata`. Purity (no clock, thread, file, socket or hash order) is refused by clippy,
+//! which a pure crate gives one list of names by its `clippy.toml`, a link to `crates/pure.toml`;
+//! unsafe code is refused by the workspace's lints, which two rooms alone do not take over. What is
+//! left to check here is that these links and lints are in place, that clippy still refuses what we
+//! planted, and that the rooms above the protocols name them where the table says and nowhere else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -119,7 +120,8 @@ pub(crate) fn check(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// A pure room without the list, or a room that may not be unsafe and does not take over the lints that say so.
+/// A pure room without the list, or a room that may not be unsafe and does not take over the lints
+/// that say so.
 fn settings_breaches(tree: &Tree, room: &Room, folder: &Path) -> Result<Vec<String>> {
     let mut breaches = Vec::new();
     let read = |path: &Path| {
@@ -141,7 +143,8 @@ fn settings_breaches(tree: &Tree, room: &Room, folder: &Path) -> Result<Vec<Stri
     Ok(breaches)
 }
 
-/// Lines that clippy refuses and should not, or should and does not, with the settings of a pure crate.
+/// Lines that clippy refuses and should not, or should and does not, with the settings of a pure
+/// crate.
 fn planted_breaches(tree: &Tree) -> Result<Vec<String>> {
     let (file, mark) = PLANTED;
     let text = fs::read_to_string(tree.root.join(file)).context(file)?;
@@ -209,8 +212,8 @@ fn is_test(name: &str) -> bool {
     last == "tests" || last.ends_with("tests.rs")
 }
 
-/// The lines before the tests of a file in which a protocol's crate or module is named, under its own
-/// name or to get another one.
+/// The lines before the tests of a file in which a protocol's crate or module is named, under its
+/// own name or to get another one.
 fn lines_that_name(text: &str) -> impl Iterator<Item = (usize, &'static str)> {
     let code = text.split_once("#[cfg(test)]\nmod ").map_or(text, |(code, _)| code);
     (1..).zip(code.lines()).filter_map(|(number, line)| {
@@ -237,7 +240,8 @@ struct Dependency {
     for_tests: bool,
 }
 
-/// Every dependency of every crate below `crates/`; a crate without any appears once with an empty `to`.
+/// Every dependency of every crate below `crates/`; a crate without any appears once with an empty
+/// `to`.
 fn dependencies(tree: &Tree) -> Result<Vec<Dependency>> {
     let output = tree
         .cargo(&["metadata", "--no-deps", "--format-version", "1", "--offline"])

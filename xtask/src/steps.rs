@@ -1,8 +1,9 @@
 //! What `make test` runs, cheap before dear: one table, read from top to bottom.
 //!
-//! To add a step, add a row. A step is a command or a check written here in Rust; what it proves is said in
-//! one line, since that is what a reader of the summary wants to know. `needs` names a step without which
-//! this one cannot say anything: if that failed, this one is not run and counts as failed too.
+//! To add a step, add a row. A step is a command or a check written here in Rust; what it proves is
+//! said in one line, since that is what a reader of the summary wants to know. `needs` names a step
+//! without which this one cannot say anything: if that failed, this one is not run and counts as
+//! failed too.
 
 use std::process::Command;
 
@@ -31,14 +32,15 @@ pub(crate) enum Run {
     Check(&'static str, fn(&Tree) -> Result<bool>),
 }
 
-/// The code with which a command says that this machine does not permit what it would do; `interop/run` ends so
-/// where it may not make the network that AoE needs.
+/// The code with which a command says that this machine does not permit what it would do;
+/// `interop/run` ends so where it may not make the network that AoE needs.
 pub(crate) const NOT_PERMITTED: i32 = 77;
 
 /// The steps of `make lint`.
 pub(crate) const LINT: &[&str] = &["format", "format-fuzz", "rooms", "clippy", "clippy-fuzz"];
 
-/// Executions of each fuzz target in `make test`, after its corpus was replayed: a few seconds each.
+/// Executions of each fuzz target in `make test`, after its corpus was replayed: a few seconds
+/// each.
 const FUZZ_RUNS: u64 = 20_000;
 
 /// Every step, in the order in which they run.

@@ -1,7 +1,9 @@
-//! Walks the table of [`crate::steps`]: one step after the other, going on after a failure, a summary last.
+//! Walks the table of [`crate::steps`]: one step after the other, going on after a failure, a
+//! summary last.
 //!
-//! What a step prints goes through unchanged, so that each crate's `test result:` line can be seen and counted.
-//! There is no time limit on a step: each hangs only if something is broken, and then the last header says where.
+//! What a step prints goes through unchanged, so that each crate's `test result:` line can be seen
+//! and counted. There is no time limit on a step: each hangs only if something is broken, and then
+//! the last header says where.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,8 +34,8 @@ impl Options {
         Self { only: names.iter().map(|name| (*name).to_owned()).collect(), ..Self::default() }
     }
 
-    /// The steps that are left, in the table's order, with the steps that they need; an unknown name is an
-    /// error, since a misspelt `--only` that runs nothing would look like a pass.
+    /// The steps that are left, in the table's order, with the steps that they need; an unknown
+    /// name is an error, since a misspelt `--only` that runs nothing would look like a pass.
     fn choose(&self) -> Result<Vec<&'static Step>> {
         for name in self.only.iter().chain(&self.skip) {
             let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();

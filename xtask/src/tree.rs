@@ -1,4 +1,5 @@
-//! Where things are: the repository, the target directory, the host's target triple; and how to start a command there.
+//! Where things are: the repository, the target directory, the host's target triple; and how to
+//! start a command there.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Finds the repository from where xtask was compiled, so that the working directory does not matter.
+    /// Finds the repository from where xtask was compiled, so that the working directory does not
+    /// matter.
     pub(crate) fn find() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
@@ -39,8 +41,8 @@ impl Tree {
         Ok(Self { root, target, host })
     }
 
-    /// A command that runs in the repository's root with the target directory settled for all that it starts.
-    /// A relative program with a slash is taken from the root.
+    /// A command that runs in the repository's root with the target directory settled for all that
+    /// it starts. A relative program with a slash is taken from the root.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let program = Path::new(program.as_ref());
         let mut command = if program.components().count() > 1 {
@@ -60,8 +62,8 @@ impl Tree {
     }
 }
 
-/// Runs a command with our own input and output; the code it ended with, none if a signal ended it. An error if it
-/// could not start.
+/// Runs a command with our own input and output; the code it ended with, none if a signal ended it.
+/// An error if it could not start.
 pub(crate) fn exit_code(command: &mut Command) -> Result<Option<i32>> {
     let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
     Ok(status.code())
@@ -72,7 +74,8 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(exit_code(command)? == Some(0))
 }
 
-/// Runs a command with our own input and output and makes anything but code 0 an error that names it.
+/// Runs a command with our own input and output and makes anything but code 0 an error that names
+/// it.
 pub(crate) fn must_succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
     if !status.success() {

@@ -25,7 +25,8 @@ pub struct Control {
 /// A change that an initiator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Store a config string, of at most [`CONFIG_MAX`] bytes: by set, if there is none or this one; by force, whatever there is.
+    /// Store a config string, of at most [`CONFIG_MAX`] bytes: by set, if there is none or this
+    /// one; by force, whatever there is.
     Config {
         /// SET or FORCE.
         command: ConfigCommand,

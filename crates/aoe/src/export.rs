@@ -1,7 +1,8 @@
-//! What is exported: volumes at shelf.slot, on which links, and to whom. Plain values that the configuration makes; each shard holds a copy.
+//! What is exported: volumes at shelf.slot, on which links, and to whom. Plain values that the
+//! configuration makes; each shard holds a copy.
 //!
-//! Units: sectors of 512 bytes; the physical block in bytes. What initiators see of a volume's identity is derived from its UUID, so that it survives
-//! restarts and is the same on every link.
+//! Units: sectors of 512 bytes; the physical block in bytes. What initiators see of a volume's
+//! identity is derived from its UUID, so that it survives restarts and is the same on every link.
 
 use block::{ByteCount, VolumeId};
 use contract::LinkId;
@@ -17,7 +18,8 @@ pub const MODEL: &str = "Plateway";
 /// The firmware version in answers to queries: anything but what is known of others would do.
 pub const FIRMWARE: u16 = 0x5057;
 
-/// An export, named by whoever configured it; every shard knows it by the same number. Small numbers.
+/// An export, named by whoever configured it; every shard knows it by the same number. Small
+/// numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExportId(pub u32);
 
@@ -45,7 +47,8 @@ pub struct Export {
     pub sectors: u64,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Whether a completed write may be lost with the power until it is flushed. Then writes are flushed before they are answered.
+    /// Whether a completed write may be lost with the power until it is flushed. Then writes are
+    /// flushed before they are answered.
     pub cache_volatile: bool,
     /// Whether the volume gives space back.
     pub discards: bool,
@@ -58,7 +61,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// An export of `size` bytes of a volume, to everybody, with usual settings. What is no whole sector at the end is left out.
+    /// An export of `size` bytes of a volume, to everybody, with usual settings. What is no whole
+    /// sector at the end is left out.
     #[must_use]
     pub fn new(address: Address, links: &[LinkId], volume: VolumeId, size: ByteCount) -> Export {
         Export {
@@ -77,7 +81,8 @@ impl Export {
     }
 }
 
-/// What IDENTIFY DEVICE says of a volume. The serial number is made of the first ten bytes of its UUID.
+/// What IDENTIFY DEVICE says of a volume. The serial number is made of the first ten bytes of its
+/// UUID.
 pub(crate) fn identify(
     uuid: &[u8; 16],
     sectors: u64,

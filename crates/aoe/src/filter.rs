@@ -1,8 +1,11 @@
-//! Which frames which shard takes: programs that the kernel runs before a frame is copied for us, as values of the contract.
+//! Which frames which shard takes: programs that the kernel runs before a frame is copied for us,
+//! as values of the contract.
 //!
-//! A serving link takes requests, and announcements of others (they tell that an address is used twice), spread over the shards by source and address; an importing
-//! link takes responses, each shard those of its own tag partition. Frames that are too short to be AoE come through, so that the machine counts them. The programs
-//! look at frames from their destination address on, without a VLAN tag, which the kernel has taken off.
+//! A serving link takes requests, and announcements of others (they tell that an address is used
+//! twice), spread over the shards by source and address; an importing link takes responses, each
+//! shard those of its own tag partition. Frames that are too short to be AoE come through, so that
+//! the machine counts them. The programs look at frames from their destination address on, without
+//! a VLAN tag, which the kernel has taken off.
 
 use block::ShardId;
 use contract::{EtherType, Instruction, Intake, Spread};

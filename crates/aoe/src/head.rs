@@ -1,4 +1,5 @@
-//! The head of a message: AoE header and ATA registers. That of an answer is made when the request comes and sent when it is done.
+//! The head of a message: AoE header and ATA registers. That of an answer is made when the request
+//! comes and sent when it is done.
 
 use block::{Failure, Outcome};
 use contract::Station;
@@ -71,7 +72,8 @@ impl Head {
     }
 }
 
-/// What the registers say of an outcome that is not *done*. Never the E flag: initiators retry that for minutes, and end at this at once.
+/// What the registers say of an outcome that is not *done*. Never the E flag: initiators retry that
+/// for minutes, and end at this at once.
 pub(crate) fn registers(outcome: Outcome) -> (Status, ErrorBits) {
     let failure = match outcome {
         Outcome::Done => return (Status::GOOD, ErrorBits(0)),

@@ -1,4 +1,5 @@
-//! ATA over Ethernet: a target that serves volumes at shelf.slot, and an initiator that makes such a target a disk.
+//! ATA over Ethernet: a target that serves volumes at shelf.slot, and an initiator that makes such
+//! a target a disk.
 //!
 //! Both are pure machines: frames in (lent for one call), block requests and frames out; no socket,
 //! clock or thread. What lives here: what the commands mean, who may send them, which frames wait

@@ -1,4 +1,5 @@
-//! Frames on their way out: gathered during a turn, handed out as a batch, and the memory of batches used over and over.
+//! Frames on their way out: gathered during a turn, handed out as a batch, and the memory of
+//! batches used over and over.
 
 use std::collections::VecDeque;
 
@@ -31,7 +32,8 @@ impl Outbox {
         &mut self.gathering
     }
 
-    /// The end of a turn: what was gathered is ready. Returns whether that was so: not if there was nothing, or too many batches are out.
+    /// The end of a turn: what was gathered is ready. Returns whether that was so: not if there was
+    /// nothing, or too many batches are out.
     #[inline]
     pub(crate) fn hand_out(&mut self) -> bool {
         if self.gathering.is_empty() || self.out >= BATCHES_OUT_MAX {
@@ -54,7 +56,8 @@ impl Outbox {
         self.ready.pop_front()
     }
 
-    /// Keeps the memory of a batch that came back, whose buffers were taken out. What was gathered meanwhile is ready then.
+    /// Keeps the memory of a batch that came back, whose buffers were taken out. What was gathered
+    /// meanwhile is ready then.
     #[inline]
     pub(crate) fn take_back(&mut self, mut batch: FrameBatch) {
         batch.clear();

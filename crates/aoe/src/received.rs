@@ -25,7 +25,8 @@ impl<'a> Received<'a> {
     }
 }
 
-/// Of a response or announcement, which initiators want to hear: whose it is, and to which tag. `None` for requests, and what is too short.
+/// Of a response or announcement, which initiators want to hear: whose it is, and to which tag.
+/// `None` for requests, and what is too short.
 #[inline]
 #[must_use]
 pub fn answer_of(frame: &OpenedFrame<'_>) -> Option<(Address, u32)> {

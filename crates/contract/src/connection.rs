@@ -1,20 +1,23 @@
 //! Connections: how bytes come in and go out.
 //!
-//! **Receiving.** The driver receives what there is into a large buffer of its own and shows it to the machine
-//! ([`Machine::handle_received`](crate::Machine::handle_received)), which says how much it consumed and what should come
-//! [`Next`]. What was not consumed is shown again, in front of what came after. A large payload goes straight into
-//! its block buffer: the machine takes what has already arrived and asks for the rest with [`Next::Direct`].
+//! **Receiving.** The driver receives what there is into a large buffer of its own and shows it to
+//! the machine ([`Machine::handle_received`](crate::Machine::handle_received)), which says how much
+//! it consumed and what should come [`Next`]. What was not consumed is shown again, in front of
+//! what came after. A large payload goes straight into its block buffer: the machine takes what has
+//! already arrived and asks for the rest with [`Next::Direct`].
 //!
-//! **Sending.** A machine gives one [`SendBatch`] at a time per connection: headers in the batch's own bytes, data where they lie.
-//! The driver sends it with as few system calls as it can, reads data when a segment leaves and not before, and returns the
-//! batch when the last byte is with the transport, or with the loss of the connection. While a batch is out the machine fills the next.
+//! **Sending.** A machine gives one [`SendBatch`] at a time per connection: headers in the batch's
+//! own bytes, data where they lie. The driver sends it with as few system calls as it can, reads
+//! data when a segment leaves and not before, and returns the batch when the last byte is with the
+//! transport, or with the loss of the connection. While a batch is out the machine fills the next.
 
 use core::fmt;
 use std::net::SocketAddr;
 
 use block::Buffer;
 
-/// A connection of a shard, named by its driver: a slot and the slot's generation, so that what is late finds nothing.
+/// A connection of a shard, named by its driver: a slot and the slot's generation, so that what is
+/// late finds nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     /// The driver's slot; small numbers, used again.
@@ -56,8 +59,9 @@ pub struct Receive {
 /// What a machine wants of a connection's stream next.
 #[derive(Debug)]
 pub enum Next {
-    /// More of the stream. Show it once at least `at_least` bytes (1 or more, counting those that were not consumed) are
-    /// there, and receive at most `at_most` beyond those at once, so that a payload that could be received directly is not swallowed.
+    /// More of the stream. Show it once at least `at_least` bytes (1 or more, counting those that
+    /// were not consumed) are there, and receive at most `at_most` beyond those at once, so that a
+    /// payload that could be received directly is not swallowed.
     Stream {
         /// Bytes without which the machine cannot go on.
         at_least: u32,
@@ -66,12 +70,14 @@ pub enum Next {
     },
     /// The next bytes of the stream belong in this buffer. All shown bytes must have been consumed.
     Direct(Direct),
-    /// The budget of the turn is used up: show the rest again in a later turn, after the other connections.
+    /// The budget of the turn is used up: show the rest again in a later turn, after the other
+    /// connections.
     Yield,
-    /// Show nothing more until [`Effect::Resume`](crate::Effect::Resume): something has to come back from below first.
-    /// Loss of the connection is still told.
+    /// Show nothing more until [`Effect::Resume`](crate::Effect::Resume): something has to come
+    /// back from below first. Loss of the connection is still told.
     Pause,
-    /// As `Stream` from 1 byte on, and nothing is under way: everything shown was consumed. The driver may take the receive buffer away.
+    /// As `Stream` from 1 byte on, and nothing is under way: everything shown was consumed. The
+    /// driver may take the receive buffer away.
     Idle,
 }
 
@@ -90,7 +96,8 @@ pub struct Direct {
 
 /// What one send carries: headers in `head`, data in `buffers`, in the order of `segments`.
 ///
-/// Machines keep two of them per connection and use their memory over and over; `Default` is an empty one.
+/// Machines keep two of them per connection and use their memory over and over; `Default` is an
+/// empty one.
 #[derive(Debug, Default)]
 pub struct SendBatch {
     /// The bytes of headers, small replies and digests.
@@ -122,7 +129,8 @@ pub enum SendSegment {
         /// Its bytes.
         length: u32,
     },
-    /// So many zeros, which lie nowhere: what a peer asks for behind the end of something costs no memory.
+    /// So many zeros, which lie nowhere: what a peer asks for behind the end of something costs no
+    /// memory.
     Zeros {
         /// Their number.
         length: u32,
@@ -155,7 +163,8 @@ impl SendBatch {
         self.segments.push(SendSegment::Head { start, length: added });
     }
 
-    /// Takes a buffer in, to be sent in part or whole by [`push_data`](Self::push_data); returns its index.
+    /// Takes a buffer in, to be sent in part or whole by [`push_data`](Self::push_data); returns
+    /// its index.
     #[inline]
     pub fn push_buffer(&mut self, buffer: Buffer) -> u32 {
         self.buffers.push(buffer);
@@ -187,8 +196,9 @@ impl SendBatch {
     }
 }
 
-/// Where `added` more bytes of a head of `length` begin, and their number. A segment counts in 32 bits, and so no head is
-/// longer than that: a machine that lets it grow so far has bounded nothing.
+/// Where `added` more bytes of a head of `length` begin, and their number. A segment counts in 32
+/// bits, and so no head is longer than that: a machine that lets it grow so far has bounded
+/// nothing.
 #[inline]
 fn head_run(length: usize, added: usize) -> (u32, u32) {
     let end = length + added;

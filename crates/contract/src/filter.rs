@@ -1,9 +1,11 @@
 //! Classic BPF programs: the instructions that filters of links are made of, and what they mean.
 //!
-//! The kernel runs such programs for packet sockets; where it does not (AF_XDP, the simulator), [`run`] does. In: a program and a frame from its
-//! destination address on. Out: what the program returns: bytes to take (0: none), or the number of a shard. As in the kernel, a load beyond the
-//! frame's end returns 0. Numbers are big-endian, as on the wire. Errors: an instruction that is not known here returns 0; [`is_sound`] tells before.
-//! Reference: `linux/filter.h`, McCanne and Jacobson, "The BSD Packet Filter".
+//! The kernel runs such programs for packet sockets; where it does not (AF_XDP, the simulator),
+//! [`run`] does. In: a program and a frame from its destination address on. Out: what the program
+//! returns: bytes to take (0: none), or the number of a shard. As in the kernel, a load beyond the
+//! frame's end returns 0. Numbers are big-endian, as on the wire. Errors: an instruction that is
+//! not known here returns 0; [`is_sound`] tells before. Reference: `linux/filter.h`, McCanne and
+//! Jacobson, "The BSD Packet Filter".
 
 use crate::link::Instruction;
 
@@ -131,7 +133,8 @@ impl Instruction {
     }
 }
 
-/// Whether a program is one that [`run`] and the kernel carry out: known instructions, jumps within it, and an end.
+/// Whether a program is one that [`run`] and the kernel carry out: known instructions, jumps within
+/// it, and an end.
 pub fn is_sound(program: &[Instruction]) -> bool {
     let jumps_within = |(at, one): (usize, &Instruction)| {
         let furthest = match one.code {

@@ -1,9 +1,10 @@
 //! What a shard and the driver that runs it say to each other: events in, effects out.
 //!
-//! A *driver* (the reactor's io_uring and epoll engines, the simulator) owns sockets, disks, memory and the clock. A
-//! [`Machine`] (the shard, or a small one in a test) owns the logic. The *driver contract* (`testkit::suite`) says in code what each effect means,
-//! and runs against every driver. What does not live here: I/O, protocol meaning, the shard itself.
-//! Read [`machine`] first, then `connection`.
+//! A *driver* (the reactor's io_uring and epoll engines, the simulator) owns sockets, disks, memory
+//! and the clock. A [`Machine`] (the shard, or a small one in a test) owns the logic. The *driver
+//! contract* (`testkit::suite`) says in code what each effect means, and runs against every driver.
+//! What does not live here: I/O, protocol meaning, the shard itself. Read [`machine`] first, then
+//! `connection`.
 
 pub mod connection;
 pub mod counters;

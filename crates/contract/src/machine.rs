@@ -10,16 +10,21 @@ use crate::link::{FrameBatch, InFrame, LinkFacts, LinkId};
 
 /// One core's logic. The driver calls it in this order, over and over:
 ///
-/// 1. [`handle_event`](Machine::handle_event), [`handle_received`](Machine::handle_received), [`handle_direct`](Machine::handle_direct) and
-///    [`handle_frame`](Machine::handle_frame), for everything that happened;
-/// 2. [`handle_timeout`](Machine::handle_timeout), when the moment of [`poll_timeout`](Machine::poll_timeout) has come;
-/// 3. [`settle`](Machine::settle), once: the end of the turn, when replies are gathered into batches;
-/// 4. [`take_requests`](Machine::take_requests) and [`poll_effect`](Machine::poll_effect), until there are none; a disk that answers at once
-///    (RAM) answers in between, by 1, and then 3 and 4 come again;
+/// 1. [`handle_event`](Machine::handle_event), [`handle_received`](Machine::handle_received),
+///    [`handle_direct`](Machine::handle_direct) and [`handle_frame`](Machine::handle_frame), for
+///    everything that happened;
+/// 2. [`handle_timeout`](Machine::handle_timeout), when the moment of
+///    [`poll_timeout`](Machine::poll_timeout) has come;
+/// 3. [`settle`](Machine::settle), once: the end of the turn, when replies are gathered into
+///    batches;
+/// 4. [`take_requests`](Machine::take_requests) and [`poll_effect`](Machine::poll_effect), until
+///    there are none; a disk that answers at once (RAM) answers in between, by 1, and then 3 and 4
+///    come again;
 /// 5. [`poll_timeout`](Machine::poll_timeout), and sleep until then or until something happens.
 ///
-/// Requests and effects may also be taken between events (the driver does so to ask disks early); they are complete only after `settle`.
-/// What a machine has no use for (connections, links, disks, time) it leaves out.
+/// Requests and effects may also be taken between events (the driver does so to ask disks early);
+/// they are complete only after `settle`. What a machine has no use for (connections, links, disks,
+/// time) it leaves out.
 pub trait Machine {
     /// What shards and the control thread send each other.
     type Mail: Send + fmt::Debug + 'static;
@@ -27,8 +32,8 @@ pub trait Machine {
     /// Something happened.
     fn handle_event(&mut self, now: Instant, event: Event<Self::Mail>, memory: &mut dyn Memory);
 
-    /// Bytes came on a connection: those not consumed before, then new ones. Never called with none, for a connection that is gone, while a
-    /// direct receive is under way, or while paused.
+    /// Bytes came on a connection: those not consumed before, then new ones. Never called with
+    /// none, for a connection that is gone, while a direct receive is under way, or while paused.
     fn handle_received(
         &mut self,
         _now: Instant,
@@ -59,8 +64,9 @@ pub trait Machine {
     /// The end of a turn: whatever was touched makes up its mind.
     fn settle(&mut self, _now: Instant, _memory: &mut dyn Memory) {}
 
-    /// Appends what disks are to be asked to `asks`, in order, and keeps none of it. For each exactly one [`Event::Completed`] comes, maybe at once.
-    /// They come in bulk because there are many: a machine that gathers them in a `Vec` of its own swaps it with an empty `asks`.
+    /// Appends what disks are to be asked to `asks`, in order, and keeps none of it. For each
+    /// exactly one [`Event::Completed`] comes, maybe at once. They come in bulk because there are
+    /// many: a machine that gathers them in a `Vec` of its own swaps it with an empty `asks`.
     fn take_requests(&mut self, _asks: &mut Vec<Ask>) {}
 
     /// What else is to be done next.
@@ -75,7 +81,8 @@ pub trait Machine {
 /// What can happen to a machine, apart from received bytes.
 #[derive(Debug)]
 pub enum Event<M> {
-    /// A listener accepted a connection and gave it to this shard, for good. The driver receives as for [`Next::Idle`](crate::Next::Idle).
+    /// A listener accepted a connection and gave it to this shard, for good. The driver receives as
+    /// for [`Next::Idle`](crate::Next::Idle).
     Accepted {
         /// Its name from now on.
         connection: ConnectionId,
@@ -110,15 +117,17 @@ pub enum Event<M> {
         /// The batch, with its buffers.
         batch: SendBatch,
     },
-    /// The connection can carry nothing more (the other side closed its direction, reset, or the network failed). Told at most once, and not
-    /// after [`Effect::Close`]. The machine must still close it; batches and direct receives come back with `Closed`.
+    /// The connection can carry nothing more (the other side closed its direction, reset, or the
+    /// network failed). Told at most once, and not after [`Effect::Close`]. The machine must still
+    /// close it; batches and direct receives come back with `Closed`.
     Lost {
         /// The connection.
         connection: ConnectionId,
         /// How.
         loss: Loss,
     },
-    /// The connection is gone, as [`Effect::Close`] asked; nothing that was lent to it is used any more. Always told, exactly once, last.
+    /// The connection is gone, as [`Effect::Close`] asked; nothing that was lent to it is used any
+    /// more. Always told, exactly once, last.
     Closed {
         /// The connection.
         connection: ConnectionId,
@@ -179,27 +188,31 @@ pub enum Effect<M> {
         /// What.
         batch: SendBatch,
     },
-    /// Send frames; answered by [`Event::FramesSent`], maybe later than batches that were handed out after it.
+    /// Send frames; answered by [`Event::FramesSent`], maybe later than batches that were handed
+    /// out after it.
     SendFrames {
         /// The sender's mark.
         token: u32,
         /// What.
         batch: FrameBatch,
     },
-    /// Go on showing received bytes after [`Next::Pause`](crate::Next::Pause): first those that were not consumed.
+    /// Go on showing received bytes after [`Next::Pause`](crate::Next::Pause): first those that
+    /// were not consumed.
     Resume {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Open a connection; answered by `Connected` or `ConnectFailed`, within the driver's own time limit.
+    /// Open a connection; answered by `Connected` or `ConnectFailed`, within the driver's own time
+    /// limit.
     Connect {
         /// The asker's mark.
         token: u64,
         /// Where to.
         address: SocketAddr,
     },
-    /// Close a connection: after the batch that is out has left if `after_send` (then what still comes in is read and dropped for a moment, so that the
-    /// last words are not lost to a reset), else at once. Nothing is shown or told of it any more but `Sent` and `Closed`.
+    /// Close a connection: after the batch that is out has left if `after_send` (then what still
+    /// comes in is read and dropped for a moment, so that the last words are not lost to a reset),
+    /// else at once. Nothing is shown or told of it any more but `Sent` and `Closed`.
     Close {
         /// The connection.
         connection: ConnectionId,

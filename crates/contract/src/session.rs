@@ -1,9 +1,11 @@
-//! Sessions: what a machine that serves an accepted connection is given, and what it wants, whatever its protocol. What the other end wants, which
-//! opens its connections itself, is a [`StreamEffect`].
+//! Sessions: what a machine that serves an accepted connection is given, and what it wants,
+//! whatever its protocol. What the other end wants, which opens its connections itself, is a
+//! [`StreamEffect`].
 //!
-//! In: received bytes, completions, what became of a batch; with each call a [`TargetContext`]. Out: requests (pushed to the context at once), and by
-//! polling a [`SessionEffect`] for the session's own connection. A target without connections (one that answers frames) is given the same context.
-//! Not here: which protocols there are (the shard), what they mean (their crates).
+//! In: received bytes, completions, what became of a batch; with each call a [`TargetContext`].
+//! Out: requests (pushed to the context at once), and by polling a [`SessionEffect`] for the
+//! session's own connection. A target without connections (one that answers frames) is given the
+//! same context. Not here: which protocols there are (the shard), what they mean (their crates).
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! The copier: reads one volume and writes another, many pieces at a time, then flushes, reads both back and compares.
+//! The copier: reads one volume and writes another, many pieces at a time, then flushes, reads both
+//! back and compares.
 //!
 //! ```text
 //!   Measuring: read source -> write destination, `depth` pieces at once    Draining: flush
@@ -78,8 +79,8 @@ struct Piece {
     length: u32,
     account: Account,
     step: Step,
-    /// Of a comparison, the other buffer, which was granted with the first so that nobody holds one and waits for another: empty until the source
-    /// was read, then the source's bytes.
+    /// Of a comparison, the other buffer, which was granted with the first so that nobody holds one
+    /// and waits for another: empty until the source was read, then the source's bytes.
     other: Option<Buffer>,
     other_account: Account,
 }

@@ -1,4 +1,5 @@
-//! For tests: a desk with volumes in memory, where answers come in an order that a seed decides and time stands still unless a guest waits for it.
+//! For tests: a desk with volumes in memory, where answers come in an order that a seed decides and
+//! time stands still unless a guest waits for it.
 
 use block::{
     Account, Buffer, Class, Failure, Instant, Memory, Operation, Outcome, Pool, Random, Request,

@@ -1,14 +1,17 @@
 //! The contract between a lab machine and the shard that carries it.
 //!
-//! The shard calls [`Guest::handle_completion`] for each answer and then [`Guest::handle_turn`] once, at the end of every turn in which anything
-//! happened; requests submitted at the [`Desk`] leave when the call returns. Times are the shard clock's. A guest that is in [`Phase::Done`] has nothing in flight
-//! and no buffers, and is handed back to whoever sent it. Errors: none here; what requests came to is the guest's business.
+//! The shard calls [`Guest::handle_completion`] for each answer and then [`Guest::handle_turn`]
+//! once, at the end of every turn in which anything happened; requests submitted at the [`Desk`]
+//! leave when the call returns. Times are the shard clock's. A guest that is in [`Phase::Done`] has
+//! nothing in flight and no buffers, and is handed back to whoever sent it. Errors: none here; what
+//! requests came to is the guest's business.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use block::{Account, Buffer, Instant, Memory, Operation, Outcome};
 
-/// One of the volumes that a guest was sent to, by its number in the order in which they were named.
+/// One of the volumes that a guest was sent to, by its number in the order in which they were
+/// named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(pub u8);
 
@@ -17,7 +20,8 @@ pub trait Desk {
     /// The time of this turn.
     fn now(&self) -> Instant;
 
-    /// A reserved buffer of `length` bytes at `phase`, charged to `account`, or `None` where memory is short at present.
+    /// A reserved buffer of `length` bytes at `phase`, charged to `account`, or `None` where memory
+    /// is short at present.
     fn take(&mut self, account: &mut Account, length: u32, phase: u32) -> Option<Buffer>;
 
     /// Takes a buffer back.
@@ -41,7 +45,8 @@ pub trait Guest {
         buffer: Buffer,
     );
 
-    /// The end of a turn, or the moment of [`poll_timeout`](Self::poll_timeout): starts what may be started.
+    /// The end of a turn, or the moment of [`poll_timeout`](Self::poll_timeout): starts what may be
+    /// started.
     fn handle_turn(&mut self, desk: &mut dyn Desk);
 
     /// When it wants to be called at the latest.

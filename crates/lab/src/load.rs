@@ -1,16 +1,20 @@
 //! The load: jobs that ask a volume for blocks, and the clock that decides what counts.
 //!
-//! *Closed loop*: each job keeps `depth` requests in flight. *Open loop* (`rate`): each job has a schedule, and a request that finds no free
-//! slot leaves late; its latency counts from the scheduled start either way, so a stall of the target is seen by every request that was due in it and not
-//! only by those that happened to be in flight ("coordinated omission", Tene). Latency ends when the completion reaches the job.
+//! *Closed loop*: each job keeps `depth` requests in flight. *Open loop* (`rate`): each job has a
+//! schedule, and a request that finds no free slot leaves late; its latency counts from the
+//! scheduled start either way, so a stall of the target is seen by every request that was due in it
+//! and not only by those that happened to be in flight ("coordinated omission", Tene). Latency ends
+//! when the completion reaches the job.
 //!
 //! ```text
 //!   Warming --warm_up--> Measuring --time--> Draining --(verify: flush)--> Verifying --> Done
 //! ```
 //!
-//! With `verify` jobs keep to parts of their own and never have two requests on one block in flight, so what a read must see is known exactly; every
-//! read is checked, and at the end each block that was written is read back. Units: bytes, nanoseconds of the shard clock. Errors: the first is kept
-//! and all are counted; a load that sees little else ends early. In the steady state nothing is allocated.
+//! With `verify` jobs keep to parts of their own and never have two requests on one block in
+//! flight, so what a read must see is known exactly; every read is checked, and at the end each
+//! block that was written is read back. Units: bytes, nanoseconds of the shard clock. Errors: the
+//! first is kept and all are counted; a load that sees little else ends early. In the steady state
+//! nothing is allocated.
 
 mod ledger;
 mod tally;
@@ -96,7 +100,8 @@ struct Slot {
 }
 
 impl Load {
-    /// The jobs `first`, `first + step`, and so on of the plan, for the volume `place`. The workload's range must hold at least one block.
+    /// The jobs `first`, `first + step`, and so on of the plan, for the volume `place`. The
+    /// workload's range must hold at least one block.
     pub fn new(
         mut plan: Plan,
         place: Place,

@@ -1,6 +1,7 @@
 //! Is a disk blank? Reads its first and its last MiB and looks for a byte that is not zero.
 //!
-//! A disk that cannot be read there counts as one that holds data: what cannot be seen must not be overwritten.
+//! A disk that cannot be read there counts as one that holds data: what cannot be seen must not be
+//! overwritten.
 
 use std::sync::Arc;
 

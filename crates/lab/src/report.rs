@@ -1,7 +1,8 @@
 //! What a run came to: the same fields on a terminal and in JSON.
 //!
-//! Units are in the names: nanoseconds, bytes, microseconds of processor time. A figure that was not measured is absent, never zero.
-//! Latency is from the intended start of a request to its completion at the job; an open loop's intended start is its place in the schedule.
+//! Units are in the names: nanoseconds, bytes, microseconds of processor time. A figure that was
+//! not measured is absent, never zero. Latency is from the intended start of a request to its
+//! completion at the job; an open loop's intended start is its place in the schedule.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Data that say where and when they were written, so that what is misplaced, stale, torn or damaged is told apart.
+//! Data that say where and when they were written, so that what is misplaced, stale, torn or
+//! damaged is told apart.
 //!
 //! Every sector of 512 bytes is stamped by itself, whatever the size of the write:
 //!
@@ -7,9 +8,11 @@
 //!   | magic  | offset | generation | seed  | words that follow from the stamp |
 //! ```
 //!
-//! `offset` is the sector's own offset on the volume in bytes; `generation` counts the writes of its block from 1; `seed` is the run's.
-//! All little-endian. A block that was torn between two writes shows two generations; one that landed elsewhere shows another offset; a lost
-//! write shows the generation before. The words change with every one of the three, so no two sectors are ever alike.
+//! `offset` is the sector's own offset on the volume in bytes; `generation` counts the writes of
+//! its block from 1; `seed` is the run's. All little-endian. A block that was torn between two
+//! writes shows two generations; one that landed elsewhere shows another offset; a lost write shows
+//! the generation before. The words change with every one of the three, so no two sectors are ever
+//! alike.
 
 use core::fmt;
 

@@ -1,7 +1,8 @@
 //! Which requests a job makes: in order or at random, reads or writes, of which size and where.
 //!
-//! Units: bytes; offsets are multiples of the block size from the start of the range on. A stream is decided by its seed. A share of reads is drawn for
-//! each request, so that a mix has no period. Sequential jobs begin at the start of their part and go round in it.
+//! Units: bytes; offsets are multiples of the block size from the start of the range on. A stream
+//! is decided by its seed. A share of reads is drawn for each request, so that a mix has no period.
+//! Sequential jobs begin at the start of their part and go round in it.
 
 use block::Random;
 
@@ -29,7 +30,8 @@ impl Workload {
         self.read_percent < 100
     }
 
-    /// The blocks of job `job` of `jobs`: a part of its own where `apart` or where jobs go in order, else all of them. Parts are never empty.
+    /// The blocks of job `job` of `jobs`: a part of its own where `apart` or where jobs go in
+    /// order, else all of them. Parts are never empty.
     pub fn part(&self, job: u32, jobs: u32, apart: bool) -> Part {
         let blocks = self.blocks();
         let (job, jobs) = (u64::from(job), u64::from(jobs));

@@ -125,7 +125,8 @@ fn a_volume_of_a_configuration_is_measured_without_a_network() {
     assert_eq!(first["verify"]["wrong"], 0);
     // The labels are there now: the same volume is found again, with its data.
     let output = bench(directory.path(), &["volume:v0", "--config", &config, "--rw", "write"]);
-    // What was written at random need not be at an end of the volume, so either answer is right here; but it must be one of the two.
+    // What was written at random need not be at an end of the volume, so either answer is right
+    // here; but it must be one of the two.
     let refused = flat(&output.stderr).contains("--overwrite");
     assert!(output.status.success() || refused, "{}", text(&output.stderr));
     let said = flat(&bench(directory.path(), &["volume:v9", "--config", &config]).stderr);

@@ -1,4 +1,5 @@
-//! `plateway copy` and `plateway discover`: what is copied is the same, and what must not be overwritten stays.
+//! `plateway copy` and `plateway discover`: what is copied is the same, and what must not be
+//! overwritten stays.
 
 #[allow(unreachable_pub)]
 mod common;
@@ -163,7 +164,8 @@ fn a_copy_goes_to_a_target_and_back_and_discovery_finds_it() {
 
 #[test]
 fn discovery_where_nobody_listens_says_so() {
-    // A socket that is bound and does not listen: the port stays ours, and whoever connects is refused.
+    // A socket that is bound and does not listen: the port stays ours, and whoever connects is
+    // refused.
     let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,

@@ -1,10 +1,12 @@
-//! What an operation costs: system calls, bytes copied, allocations and processor time of a shard that answers requests
-//! of 72 bytes with 4 KiB from a RAM disk, as an NVMe/TCP target would, to a client in the same process.
+//! What an operation costs: system calls, bytes copied, allocations and processor time of a shard
+//! that answers requests of 72 bytes with 4 KiB from a RAM disk, as an NVMe/TCP target would, to a
+//! client in the same process.
 //!
 //! `cargo run --release -p reactor --example cost -- [auto|io_uring|epoll] [DEPTH] [read|write] [CONNECTIONS]`
 //!
-//! Printed: operations a second, and per operation the shard's system calls, receives, sends, bytes moved between receive
-//! buffers, allocations of the shard's thread, and its processor time in nanoseconds. The client shares the machine.
+//! Printed: operations a second, and per operation the shard's system calls, receives, sends, bytes
+//! moved between receive buffers, allocations of the shard's thread, and its processor time in
+//! nanoseconds. The client shares the machine.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,9 +1,9 @@
 //! Accepting: which connections are let in, and what happens when descriptors run out.
 //!
-//! In: what `accept` returned. Out: admitted connections, counts of refused ones, and whether to go on, to
-//! wait for the next, or to pause. Bounds: connections of the process, of one peer address, and of one
-//! listener. What is refused is closed at once. An [`Admitted`] is the place that a connection holds and
-//! gives up when it is dropped, on whatever shard.
+//! In: what `accept` returned. Out: admitted connections, counts of refused ones, and whether to go
+//! on, to wait for the next, or to pause. Bounds: connections of the process, of one peer address,
+//! and of one listener. What is refused is closed at once. An [`Admitted`] is the place that a
+//! connection holds and gives up when it is dropped, on whatever shard.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,8 @@ pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 /// What a listener grants its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// After the last activity of one of its connections, look for more for so many microseconds before sleeping; 0: sleep at once.
+    /// After the last activity of one of its connections, look for more for so many microseconds
+    /// before sleeping; 0: sleep at once.
     pub poll_us: u32,
     /// Connections that it may have at once.
     pub max_connections: u32,
@@ -179,7 +180,8 @@ fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) {
 pub(crate) enum Round {
     /// None waits, or enough were taken for a turn: watch the listener.
     Watch,
-    /// The system has no descriptor or memory left for one more: watching would only find the same one waiting.
+    /// The system has no descriptor or memory left for one more: watching would only find the same
+    /// one waiting.
     Pause,
 }
 
@@ -193,7 +195,8 @@ pub(crate) fn accept_round(
             Ok((fd, peer)) => arrived(fd, peer),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Round::Watch,
             Err(error) => match error.raw_os_error() {
-                // The connection died in the queue (accept(2) lists these): the next one may be well.
+                // The connection died in the queue (accept(2) lists these): the next one may be
+                // well.
                 Some(
                     libc::ECONNABORTED
                     | libc::EINTR

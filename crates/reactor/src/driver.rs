@@ -1,8 +1,9 @@
 //! The driver: runs one machine on one thread, over whichever engine.
 //!
-//! A turn: take what has ended, show received bytes, tell events, ask disks (those that answer at once answer there), then
-//! settle and carry effects out, until nothing follows; then wait, in one system call, until something ends, mail comes or
-//! a moment is due. Nothing ticks: without a deadline the wait has no limit.
+//! A turn: take what has ended, show received bytes, tell events, ask disks (those that answer at
+//! once answer there), then settle and carry effects out, until nothing follows; then wait, in one
+//! system call, until something ends, mail comes or a moment is due. Nothing ticks: without a
+//! deadline the wait has no limit.
 //!
 //! ```text
 //!   wait -> ends -> receiving/sending/disks -> machine -> settle -> effects -> wait
@@ -10,10 +11,11 @@
 //!                                                +-- RAM completions -+
 //! ```
 //!
-//! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and connecting), `disks`,
-//! `listening`, `links`. Here: the loop, the clock, timers and mail. Units: times on the process's clock, whose
-//! origin is the reactor's start. Invariant: what an operation of the engine points at belongs to its connection or work and stays
-//! until the operation's end has been told; a connection leaves the table only then.
+//! The parts are in files of their own, by subject: `receiving`, `sending`, `closing` (and
+//! connecting), `disks`, `listening`, `links`. Here: the loop, the clock, timers and mail. Units:
+//! times on the process's clock, whose origin is the reactor's start. Invariant: what an operation
+//! of the engine points at belongs to its connection or work and stays until the operation's end
+//! has been told; a connection leaves the table only then.
 
 mod closing;
 mod connection;
@@ -301,7 +303,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Lets the machine make up its mind, and does what it wants, until nothing more follows from it at once.
+    /// Lets the machine make up its mind, and does what it wants, until nothing more follows from
+    /// it at once.
     fn settle(&mut self) {
         for _ in 0..SETTLES_PER_TURN {
             self.flush_events();
@@ -430,7 +433,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.done.clear();
             self.take_mail();
         }
-        // A disk does not answer. What the kernel may still write to is left alone: the process is about to end.
+        // A disk does not answer. What the kernel may still write to is left alone: the process is
+        // about to end.
         std::mem::forget(self);
     }
 

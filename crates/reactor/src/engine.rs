@@ -1,9 +1,9 @@
 //! Engines: how operations on sockets and files are started, and how their ends are learnt.
 //!
-//! The driver (`driver.rs`) holds all meaning and is written once, against operations that are started and
-//! later end, exactly once each. Two engines carry them out: `uring`, where the kernel works that way
-//! itself, and `epoll`, which tries at once and waits for readiness. Results are those of the system
-//! calls: a count, or a negative error number.
+//! The driver (`driver.rs`) holds all meaning and is written once, against operations that are
+//! started and later end, exactly once each. Two engines carry them out: `uring`, where the kernel
+//! works that way itself, and `epoll`, which tries at once and waits for readiness. Results are
+//! those of the system calls: a count, or a negative error number.
 //!
 //! Pointers in an [`Op`] belong to the driver. It keeps what they point at in place and untouched
 //! until the operation's [`Done`] has been told; a cancelled operation is told too.
@@ -106,9 +106,11 @@ pub(crate) enum FileOp {
 pub(crate) enum Op {
     /// Ends when there is something to receive, be it the end of the stream.
     Readable(Socket),
-    /// Ends when the other side has closed or the connection is broken; bytes may still wait before it.
+    /// Ends when the other side has closed or the connection is broken; bytes may still wait before
+    /// it.
     Hangup(Socket),
-    /// Receives up to `length` bytes. `drained`: the receive before took all there was, so trying at once is likely vain.
+    /// Receives up to `length` bytes. `drained`: the receive before took all there was, so trying
+    /// at once is likely vain.
     Receive { socket: Socket, into: *mut u8, length: u32, drained: bool },
     /// Receives into the message's vectors.
     ReceiveMessage { socket: Socket, message: *mut libc::msghdr },
@@ -120,7 +122,8 @@ pub(crate) enum Op {
     Connect { socket: Socket, address: *const libc::sockaddr, length: libc::socklen_t },
     /// Ends when a connection waits to be accepted.
     Acceptable(RawFd),
-    /// Ends when a link's socket has frames or an error, with the events. It must have been looked at just before: what came until then is not told.
+    /// Ends when a link's socket has frames or an error, with the events. It must have been looked
+    /// at just before: what came until then is not told.
     Frames(RawFd),
     /// Ends when a link's socket has room to send, or an error.
     Room(RawFd),
@@ -151,8 +154,8 @@ impl Wait {
 
 /// One thread's way to start operations and to learn their ends.
 pub(crate) trait Engine {
-    /// Whether a receive should be started only once there is something to receive: true where trying
-    /// costs a system call, false where a receive waits by itself.
+    /// Whether a receive should be started only once there is something to receive: true where
+    /// trying costs a system call, false where a receive waits by itself.
     const POLLS_FIRST: bool;
 
     /// Whether it carries out [`Op::File`]; else the disk threads do all that files need.
@@ -169,14 +172,17 @@ pub(crate) trait Engine {
         let _ = fd;
     }
 
-    /// Starts an operation; it may begin only at the next [`submit`](Engine::submit) or [`wait`](Engine::wait).
+    /// Starts an operation; it may begin only at the next [`submit`](Engine::submit) or
+    /// [`wait`](Engine::wait).
     ///
     /// # Safety
-    /// What the operation points at stays valid, in place and untouched until its [`Done`] has been told.
+    /// What the operation points at stays valid, in place and untouched until its [`Done`] has been
+    /// told.
     unsafe fn start(&mut self, key: Key, op: Op);
 
-    /// Sends from the message's vectors at once, if that is the cheapest way and possible; returns how much left. `None`: nothing happened, a
-    /// send is to be started. Between two waits it works once at most, so that whoever always has more to send comes to wait.
+    /// Sends from the message's vectors at once, if that is the cheapest way and possible; returns
+    /// how much left. `None`: nothing happened, a send is to be started. Between two waits it works
+    /// once at most, so that whoever always has more to send comes to wait.
     ///
     /// # Safety
     /// The message and its vectors must be valid.
@@ -185,14 +191,15 @@ pub(crate) trait Engine {
         None
     }
 
-    /// Asks for an operation to end soon. It still ends once, with what it achieved or `-ECANCELED`. Files are not cancelled.
+    /// Asks for an operation to end soon. It still ends once, with what it achieved or
+    /// `-ECANCELED`. Files are not cancelled.
     fn cancel(&mut self, key: Key);
 
     /// Lets what was started begin.
     fn submit(&mut self);
 
-    /// Waits for ends, at most as long as told, and appends them to `done`. A wake-up by the shard's event
-    /// descriptor shows as [`Key::WAKE`].
+    /// Waits for ends, at most as long as told, and appends them to `done`. A wake-up by the
+    /// shard's event descriptor shows as [`Key::WAKE`].
     fn wait(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()>;
 
     /// System calls made so far.

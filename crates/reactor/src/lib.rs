@@ -1,12 +1,14 @@
 //! The reactor: runs shards on real sockets, disks and memory.
 //!
-//! One pinned thread and one [engine](EngineKind) a shard: io_uring, or epoll where the kernel or the container's profile
-//! refuses it. [`Reactor::start`] gives each thread a [`Machine`](contract::Machine) and returns a [`Handle`], through which the control
-//! thread listens, adds disks and raw Ethernet links, and exchanges mail with the machines.
+//! One pinned thread and one [engine](EngineKind) a shard: io_uring, or epoll where the kernel or
+//! the container's profile refuses it. [`Reactor::start`] gives each thread a
+//! [`Machine`](contract::Machine) and returns a [`Handle`], through which the control thread
+//! listens, adds disks and raw Ethernet links, and exchanges mail with the machines.
 //!
-//! What lives here: threads, rings, sockets, links, timers, the memory behind buffers, disks. What deliberately does not:
-//! protocols and volumes. It is the one room with system calls and unsafe code. Read `runtime` first, then `driver`,
-//! then `engine`; `memory`, `disk` and `link` stand for themselves.
+//! What lives here: threads, rings, sockets, links, timers, the memory behind buffers, disks. What
+//! deliberately does not: protocols and volumes. It is the one room with system calls and unsafe
+//! code. Read `runtime` first, then `driver`, then `engine`; `memory`, `disk` and `link` stand for
+//! themselves.
 
 mod accept;
 pub mod disk;

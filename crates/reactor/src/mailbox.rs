@@ -1,8 +1,8 @@
 //! Mailboxes: how shards and the control thread hand things to a shard.
 //!
-//! One queue a receiver, first in first out, so the order of each sender is kept. A sender writes to the
-//! receiver's event descriptor only when the receiver sleeps or is about to; a receiver that is awake
-//! looks at one flag a turn. What does not live here: who answers what.
+//! One queue a receiver, first in first out, so the order of each sender is kept. A sender writes
+//! to the receiver's event descriptor only when the receiver sleeps or is about to; a receiver that
+//! is awake looks at one flag a turn. What does not live here: who answers what.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -31,7 +31,8 @@ pub(crate) enum Delivery<M> {
     Unlisten(ListenerId, Sender<()>),
     /// A listener grants something else from now on; for shard 0, which says when that is so.
     ChangeListener(ListenerId, ListenOptions, Sender<()>),
-    /// Connections of a listener spin so long from now on. From shard 0, behind the connections that it dealt out before.
+    /// Connections of a listener spin so long from now on. From shard 0, behind the connections
+    /// that it dealt out before.
     Spin(ListenerId, Duration),
     /// A connection was closed while descriptors had run out; for shard 0.
     AcceptAgain,
@@ -143,8 +144,8 @@ impl<M: Send> LinkMailbox for Inbox<M> {
 /// Wakes whoever waits for an event descriptor.
 pub(crate) fn ring(fd: RawFd) {
     let one = 1u64;
-    // SAFETY: eight bytes are read from a local. It can only fail when the counter is full, and then
-    // the receiver has been woken already.
+    // SAFETY: eight bytes are read from a local. It can only fail when the counter is full, and
+    // then the receiver has been woken already.
     unsafe { libc::write(fd, (&raw const one).cast(), 8) };
 }
 

@@ -1,7 +1,8 @@
-//! The process and its threads: CPUs, the limit of descriptors, processor time, and how a panic ends.
+//! The process and its threads: CPUs, the limit of descriptors, processor time, and how a panic
+//! ends.
 //!
-//! Units: CPUs by the system's numbers, times as `Duration`. Errors: what an ordinary user may not do is
-//! reported to the caller, who goes on without.
+//! Units: CPUs by the system's numbers, times as `Duration`. Errors: what an ordinary user may not
+//! do is reported to the caller, who goes on without.
 
 use std::fs;
 use std::io;
@@ -40,7 +41,8 @@ pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Processor time of all threads of this process so far: shards, disk threads, and the kernel's workers of its rings.
+/// Processor time of all threads of this process so far: shards, disk threads, and the kernel's
+/// workers of its rings.
 pub fn processor_time() -> Duration {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let nanos = tasks

@@ -1,9 +1,11 @@
-//! Receive buffers: a shard's few large ones, small ones for when those are taken, and the line before them.
+//! Receive buffers: a shard's few large ones, small ones for when those are taken, and the line
+//! before them.
 //!
-//! One receive should take everything there is, so the buffers are large and few. A connection holds one only while bytes
-//! wait in it or a receive is posted. When the large ones are taken, small ones serve, which hold any command with its data; when these
-//! are taken too, connections wait in line, and those that stall within a PDU have what they hold *stowed*: moved to
-//! memory of its exact size, much less than the kernel holds for the same socket.
+//! One receive should take everything there is, so the buffers are large and few. A connection
+//! holds one only while bytes wait in it or a receive is posted. When the large ones are taken,
+//! small ones serve, which hold any command with its data; when these are taken too, connections
+//! wait in line, and those that stall within a PDU have what they hold *stowed*: moved to memory of
+//! its exact size, much less than the kernel holds for the same socket.
 //!
 //! ```text
 //!   0        start            end                  capacity
@@ -72,11 +74,13 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Room for a receive: moves what is left to the front when it is in the way. Returns the bytes moved.
+    /// Room for a receive: moves what is left to the front when it is in the way. Returns the bytes
+    /// moved.
     #[inline]
     pub(crate) fn make_room(&mut self) -> usize {
         let left = self.end - self.start;
-        // Little is moved at once, so that the whole buffer can be used; much only when the room gets short.
+        // Little is moved at once, so that the whole buffer can be used; much only when the room
+        // gets short.
         let short = self.bytes.len() - self.end < self.bytes.len() / 2;
         if self.start == 0 || !(short || left <= 4096) {
             return 0;
@@ -159,7 +163,8 @@ impl ReceivePool {
         self.taken -= 1;
     }
 
-    /// Whether connections should do without a buffer where they can: poll before they receive, stow what waits.
+    /// Whether connections should do without a buffer where they can: poll before they receive,
+    /// stow what waits.
     #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
         !self.line.is_empty()
@@ -167,7 +172,8 @@ impl ReceivePool {
                 && self.small_left + self.small_free.len() < self.reserve)
     }
 
-    /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0: it holds too much.
+    /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0:
+    /// it holds too much.
     pub(crate) fn stow(&mut self, buffer: &mut ReceiveBuffer) -> u32 {
         if buffer.is_stowed() || buffer.len() > RECEIVE_BUFFER_SMALL {
             return 0;

@@ -1,8 +1,8 @@
 //! The runtime: starts the shard threads, and the control thread's [`Handle`] to them.
 //!
-//! Units: CPUs by the system's numbers, pages of 4096 bytes. Errors: those of the system at start and when listening; a
-//! shard that panics later ends the process, after the message of the panic, because its connections and disks
-//! would be without an answer for ever.
+//! Units: CPUs by the system's numbers, pages of 4096 bytes. Errors: those of the system at start
+//! and when listening; a shard that panics later ends the process, after the message of the panic,
+//! because its connections and disks would be without an answer for ever.
 
 use std::io;
 use std::net::SocketAddr;
@@ -74,8 +74,9 @@ pub struct Handle<M: Send + 'static> {
 }
 
 impl Reactor {
-    /// Starts a thread for each shard, which makes its machine by calling `machine` with the shard's number and runs it
-    /// until [`Handle::stop`]. Raises the soft limit of descriptors to the hard one.
+    /// Starts a thread for each shard, which makes its machine by calling `machine` with the
+    /// shard's number and runs it until [`Handle::stop`]. Raises the soft limit of descriptors to
+    /// the hard one.
     pub fn start<M, F>(
         config: &Config,
         arena: &Arc<Arena>,
@@ -203,7 +204,8 @@ impl<M: Send + 'static> Handle<M> {
         self.shared.inboxes.len() as u16
     }
 
-    /// Listens at an address (port 0: any) and deals the connections out to the shards. Returns the address.
+    /// Listens at an address (port 0: any) and deals the connections out to the shards. Returns the
+    /// address.
     pub fn listen(
         &self,
         address: SocketAddr,
@@ -215,15 +217,17 @@ impl<M: Send + 'static> Handle<M> {
         Ok(local)
     }
 
-    /// Grants connections of a listener something else, without touching its socket: those that are accepted once it returns all of it, those that
-    /// stand the new `poll_us` soon. Those that are more than `max_connections` stay.
+    /// Grants connections of a listener something else, without touching its socket: those that are
+    /// accepted once it returns all of it, those that stand the new `poll_us` soon. Those that are
+    /// more than `max_connections` stay.
     pub fn change_listener(&self, id: ListenerId, options: ListenOptions) {
         let (told, done) = mpsc::channel();
         self.shared.inboxes[0].post(Delivery::ChangeListener(id, options, told));
         let _ = done.recv();
     }
 
-    /// Stops listening; returns once the socket is closed. Its connections stay: the machines close them.
+    /// Stops listening; returns once the socket is closed. Its connections stay: the machines close
+    /// them.
     pub fn unlisten(&self, id: ListenerId) {
         let (told, done) = mpsc::channel();
         self.shared.inboxes[0].post(Delivery::Unlisten(id, told));
@@ -237,8 +241,9 @@ impl<M: Send + 'static> Handle<M> {
         }
     }
 
-    /// Makes all shards forget a disk once what it was asked before has come back; requests that come later are answered with
-    /// `Removed`. Waits for that at most so long; `false`: it is still held by a request that does not come back.
+    /// Makes all shards forget a disk once what it was asked before has come back; requests that
+    /// come later are answered with `Removed`. Waits for that at most so long; `false`: it is still
+    /// held by a request that does not come back.
     pub fn remove_disk(&self, id: DiskId, limit: Duration) -> bool {
         let until = time::Instant::now() + limit;
         let (told, done) = mpsc::channel();
@@ -252,19 +257,23 @@ impl<M: Send + 'static> Handle<M> {
         })
     }
 
-    /// Takes frames of an interface and sends some there. Once its sockets are open each shard that is concerned is told that the link is up, now or when the
-    /// interface is; what is known of it is returned either way (`ring_frames` is 0 while it is down). What was asked for and cannot be is an error that
-    /// says what to do: no such interface, no Ethernet, no right. Frames may be sent and received by the shards of [`LinkOptions::spread`] alone.
+    /// Takes frames of an interface and sends some there. Once its sockets are open each shard that
+    /// is concerned is told that the link is up, now or when the interface is; what is known of it
+    /// is returned either way (`ring_frames` is 0 while it is down). What was asked for and cannot
+    /// be is an error that says what to do: no such interface, no Ethernet, no right. Frames may be
+    /// sent and received by the shards of [`LinkOptions::spread`] alone.
     pub fn add_link(&self, id: LinkId, options: &LinkOptions) -> io::Result<LinkFacts> {
         self.links.add(id, options)
     }
 
-    /// Forgets a link; returns once its sockets are closed. The machines were told that it is down, if it was up.
+    /// Forgets a link; returns once its sockets are closed. The machines were told that it is down,
+    /// if it was up.
     pub fn remove_link(&self, id: LinkId) {
         self.links.remove(id);
     }
 
-    /// What the links have carried, for each and each of its shards, in the order in which they were added.
+    /// What the links have carried, for each and each of its shards, in the order in which they
+    /// were added.
     pub fn link_stats(&self) -> Vec<LinkStats> {
         self.links.stats()
     }
@@ -290,13 +299,14 @@ impl<M: Send + 'static> Handle<M> {
         self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
     }
 
-    /// Processor time of this process so far: shards, disk threads, the kernel's workers of its rings, and all others.
+    /// Processor time of this process so far: shards, disk threads, the kernel's workers of its
+    /// rings, and all others.
     pub fn processor_time(&self) -> Duration {
         process::processor_time()
     }
 
-    /// Closes all connections without a word, waits for what is with the kernel (a few seconds at most), and ends the threads.
-    /// Whoever wants to drain asks the machines to, before.
+    /// Closes all connections without a word, waits for what is with the kernel (a few seconds at
+    /// most), and ends the threads. Whoever wants to drain asks the machines to, before.
     pub fn stop(mut self) {
         self.end();
     }

@@ -2,9 +2,9 @@
 //!
 //! Connections are blocking sockets, which io_uring needs to wait by itself; the epoll engine says
 //! MSG_DONTWAIT with each call. Buffers are bounded by `limits::SOCKET_BUFFER` where the system
-//! grants as much to an ordinary user (net.core.rmem_max, wmem_max); where it would grant less, a fixed
-//! buffer would be smaller than what the kernel's own tuning reaches, and its bound (tcp_rmem, tcp_wmem) stands.
-//! Errors: those of the system.
+//! grants as much to an ordinary user (net.core.rmem_max, wmem_max); where it would grant less, a
+//! fixed buffer would be smaller than what the kernel's own tuning reaches, and its bound
+//! (tcp_rmem, tcp_wmem) stands. Errors: those of the system.
 
 use std::io;
 use std::net::SocketAddr;
@@ -88,8 +88,8 @@ pub(crate) fn error_of(fd: RawFd) -> i32 {
     }
 }
 
-/// Bytes that a connection's socket may make the kernel hold in each direction, where this system lets us bound
-/// them; `None`: the kernel's own tuning and its bounds apply.
+/// Bytes that a connection's socket may make the kernel hold in each direction, where this system
+/// lets us bound them; `None`: the kernel's own tuning and its bounds apply.
 pub fn buffer_bound() -> Option<u32> {
     static BOUND: OnceLock<Option<u32>> = OnceLock::new();
     *BOUND.get_or_init(|| {

@@ -1,7 +1,7 @@
 //! What a shard has done, counted by its own thread and read by anybody.
 //!
-//! Units: as the names say; bytes are payload of the connections. A counter costs its thread a load and a
-//! store, never a locked instruction.
+//! Units: as the names say; bytes are payload of the connections. A counter costs its thread a load
+//! and a store, never a locked instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

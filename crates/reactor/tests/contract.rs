@@ -59,7 +59,8 @@ impl Harness for Real {
     }
 
     fn refusing_address(&mut self) -> SocketAddr {
-        // Bound, so that nobody else gets the port, and never listening. It stays so until the process ends.
+        // Bound, so that nobody else gets the port, and never listening. It stays so until the
+        // process ends.
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let socket = socket.unwrap();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -137,7 +138,8 @@ impl Harness for Real {
     }
 }
 
-/// Reads once. The kernel interrupts this thread when it takes down the ring by which io_uring was tried at start, some time after that.
+/// Reads once. The kernel interrupts this thread when it takes down the ring by which io_uring was
+/// tried at start, some time after that.
 fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<usize> {
     loop {
         match stream.read(bytes) {

@@ -1,4 +1,5 @@
-//! The runtime on both engines: disks of files, delays, limits, listeners that go, buffers that come back.
+//! The runtime on both engines: disks of files, delays, limits, listeners that go, buffers that
+//! come back.
 //!
 //! Waiting is for conditions; it has a limit only so that a hang ends.
 
@@ -220,7 +221,8 @@ fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
         peers.push(bench.connect(address));
         ids.push(bench.accepted());
         bench.handle.change_listener(ListenerId(77), few);
-        // Those that were there before spin as well, on either shard: seen by the looks of the one engine that counts them.
+        // Those that were there before spin as well, on either shard: seen by the looks of the one
+        // engine that counts them.
         if bench.handle.choice().kind != reactor::EngineKind::Epoll {
             return;
         }
@@ -298,7 +300,8 @@ fn an_idle_reactor_sleeps_without_turns() {
         let (shard, id) = bench.accepted();
         peer.write_all(b"x").unwrap();
         assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
-        // After some seconds of giving memory back there are two looks a second apart without a turn between.
+        // After some seconds of giving memory back there are two looks a second apart without a
+        // turn between.
         let begin = Instant::now();
         loop {
             let turns =

@@ -12,10 +12,12 @@
 //!     |<-- Answer --------|  when all have
 //! ```
 //!
-//! So a change is answered only when it is stored and no shard acts on the old value any more: after a reservation is answered, no command of a
-//! stranger reaches the media. Changes of one key are made one after the other, in the order in which they reach the owner. A change that alters
-//! nothing is answered at once, with the value that stands. A change that cannot be stored is not made. Whoever changes two keys at once gets no promise about
-//! their order. Mailboxes are first in, first out, which this relies on.
+//! So a change is answered only when it is stored and no shard acts on the old value any more:
+//! after a reservation is answered, no command of a stranger reaches the media. Changes of one key
+//! are made one after the other, in the order in which they reach the owner. A change that alters
+//! nothing is answered at once, with the value that stands. A change that cannot be stored is not
+//! made. Whoever changes two keys at once gets no promise about their order. Mailboxes are first
+//! in, first out, which this relies on.
 //!
 //! In: proposals, messages, what the program stored. Out: an [`Outbox`], which the caller empties.
 //! Not here: what a value means ([`Value`]).

@@ -1,6 +1,8 @@
-//! AoE through whole shards: frames in, frames out, and what two shards, the control thread and an initiator of another host agree on.
+//! AoE through whole shards: frames in, frames out, and what two shards, the control thread and an
+//! initiator of another host agree on.
 //!
-//! Each test is a small world: shards with one disk in memory that answers at once, mail that is carried in order, one Ethernet segment.
+//! Each test is a small world: shards with one disk in memory that answers at once, mail that is
+//! carried in order, one Ethernet segment.
 
 use std::collections::VecDeque;
 
@@ -428,7 +430,8 @@ fn an_import_reaches_an_export_of_another_host_and_each_shard_hears_its_own_answ
     assert!(waiting.is_empty(), "an import that has nothing to do wakes nobody: {waiting:?}");
 }
 
-/// Lets two hosts exchange frames until none is left; every shard of the client is shown every frame.
+/// Lets two hosts exchange frames until none is left; every shard of the client is shown every
+/// frame.
 fn meet(client: &mut Host, target: &mut Host) {
     for _ in 0..64 {
         let (questions, answers) =
@@ -453,7 +456,8 @@ fn what_is_for_nobody_reaches_no_protocol_and_is_counted() {
         bytes[at] = value;
         bytes
     };
-    // A label whose first byte AoE would take for version 1 and a response, and one that it would take for a request.
+    // A label whose first byte AoE would take for version 1 and a response, and one that it would
+    // take for a request.
     for label in [0x18, 0x10] {
         let mut labelled = with(13, 0x47);
         (labelled[12], labelled[14]) = (0x88, label);
@@ -483,7 +487,8 @@ fn what_is_for_nobody_reaches_no_protocol_and_is_counted() {
 }
 
 impl Host {
-    /// One with a virtual link over the real one, which is in a VLAN and whose MTU leaves room for two sectors, and one less inside.
+    /// One with a virtual link over the real one, which is in a VLAN and whose MTU leaves room for
+    /// two sectors, and one less inside.
     fn with_pipe(mac: [u8; 6]) -> Host {
         let mut host = Host::new(mac, 1);
         host.shards[0].0.set_virtual_links(host.now, Box::<Pseudowire>::default());
@@ -549,7 +554,8 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     let read = client.visited();
     assert_eq!(client.shards[0].1.bytes(&read), bytes);
     client.shards[0].1.release(read);
-    // A sector a frame, which is what the virtual link carries; from where it lies, behind what was put in front.
+    // A sector a frame, which is what the virtual link carries; from where it lies, behind what was
+    // put in front.
     for host in [&client, &target] {
         let with_data: Vec<&OutFrame> =
             host.shapes.iter().filter(|frame| frame.data_length > 0).collect();

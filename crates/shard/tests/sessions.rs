@@ -20,7 +20,8 @@ impl World {
         World { shard: Shard::new(Instant::ZERO, settings), memory: Pages::default() }
     }
 
-    /// Tells the shard something; what it wants of its driver's connections then, and whether the peer is to be heard before they close.
+    /// Tells the shard something; what it wants of its driver's connections then, and whether the
+    /// peer is to be heard before they close.
     fn tell(&mut self, event: Event<Mail>) -> Vec<(ConnectionId, bool)> {
         self.shard.handle_event(NOW, event, &mut self.memory);
         self.shard.settle(NOW, &mut self.memory);

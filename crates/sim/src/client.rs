@@ -1,6 +1,8 @@
-//! A client: a shard whose one disk is imported over the virtual network, and a visitor that works on the volume over it and writes down what it saw.
+//! A client: a shard whose one disk is imported over the virtual network, and a visitor that works
+//! on the volume over it and writes down what it saw.
 //!
-//! The shard and the initiator in it are the real ones. The visitor draws its work from a seed of its own and keeps up to `depth` requests under way.
+//! The shard and the initiator in it are the real ones. The visitor draws its work from a seed of
+//! its own and keeps up to `depth` requests under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,17 +33,20 @@ pub struct Simulated {
     pub forgets_holds: bool,
     /// A planted error: the shard says that a reservation is in force, and it is not.
     pub(crate) forgets_fences: bool,
-    /// What makes that copies of writes are not seen to be copies: a planted error, or another kind of target.
+    /// What makes that copies of writes are not seen to be copies: a planted error, or another kind
+    /// of target.
     pub(crate) disguise: Option<Disguise>,
     planted: Vec<(ShardId, Mail)>,
 }
 
-/// Gives ATA frames that come tags of their own, so that a target does not know them again, and their answers the tags that they had.
+/// Gives ATA frames that come tags of their own, so that a target does not know them again, and
+/// their answers the tags that they had.
 #[derive(Debug)]
 pub(crate) enum Disguise {
     /// Copies of writes: these came before.
     Copies(BTreeSet<Vec<u8>>, Originals),
-    /// All, and under sources of their own: as a target that knows neither order nor copies, and carries out each frame as it comes.
+    /// All, and under sources of their own: as a target that knows neither order nor copies, and
+    /// carries out each frame as it comes.
     All(Originals),
 }
 

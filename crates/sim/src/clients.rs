@@ -1,6 +1,8 @@
-//! What a control thread does on a client: every shard imports the target's namespace, a volume lies over the imports, and a visitor works on each shard's.
+//! What a control thread does on a client: every shard imports the target's namespace, a volume
+//! lies over the imports, and a visitor works on each shard's.
 //!
-//! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the volume.
+//! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the
+//! volume.
 
 use contract::{DiskFacts, DiskId};
 use reservation::Reservation;
@@ -27,7 +29,8 @@ pub(crate) struct ClientState {
 }
 
 impl ClientState {
-    /// Client number `index` on a host of its own, not started. Its shards' writes are numbered as those of writers from `first` on.
+    /// Client number `index` on a host of its own, not started. Its shards' writes are numbered as
+    /// those of writers from `first` on.
     pub(crate) fn new(host: usize, shards: u16, first: u64) -> ClientState {
         let next_ids = (first..first + u64::from(shards)).collect();
         ClientState { host, working: false, facts: Vec::new(), ready: 0, next_ids }
@@ -146,7 +149,8 @@ impl Run {
         self.world.nudge(host);
     }
 
-    /// A flush failed, since the target may have lost what it had acknowledged: somebody looks at it, and lets writes pass again.
+    /// A flush failed, since the target may have lost what it had acknowledged: somebody looks at
+    /// it, and lets writes pass again.
     fn reopen_import(&mut self, index: usize) {
         let Some(facts) = self.clients[index].facts[0].clone() else { return };
         let disk = import_disk(index);

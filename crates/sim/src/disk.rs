@@ -1,8 +1,9 @@
-//! Simulated disks: sectors with a volatile cache before them, which a power cut loses or tears; slow, failing, lying, or never answering,
-//! as the scenario and the seed say.
+//! Simulated disks: sectors with a volatile cache before them, which a power cut loses or tears;
+//! slow, failing, lying, or never answering, as the scenario and the seed say.
 //!
-//! A request takes effect at one moment between its submission and its answer, sector by sector in any order; so overlapping requests in flight leave each sector as one of
-//! them. Units: bytes; a sector has 512.
+//! A request takes effect at one moment between its submission and its answer, sector by sector in
+//! any order; so overlapping requests in flight leave each sector as one of them. Units: bytes; a
+//! sector has 512.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +26,8 @@ pub struct Behaviour {
     pub read_fails: u64,
     /// The chance that a write fails, in part.
     pub write_fails: u64,
-    /// The chance that a flush fails. As with Linux it fails once: what it should have made durable can be read until the
-    /// next power cut, but no later flush writes it, and they say done.
+    /// The chance that a flush fails. As with Linux it fails once: what it should have made durable
+    /// can be read until the next power cut, but no later flush writes it, and they say done.
     pub flush_fails: u64,
     /// The chance that a request is never answered.
     pub sticks: u64,
@@ -48,7 +49,8 @@ pub struct SimDisk {
     is_being_mended: bool,
     /// Set for good by a plant: flushes are dropped.
     pub drops_flushes: bool,
-    /// Set for good by a plant: now and then a sector is read as it was before the last write of it.
+    /// Set for good by a plant: now and then a sector is read as it was before the last write of
+    /// it.
     pub serves_stale: bool,
     previous: BTreeMap<u64, [u8; SECTOR]>,
 }
@@ -124,7 +126,8 @@ impl SimDisk {
         }
     }
 
-    /// Whether it lends its memory for reading, as a RAM disk does: one that errs has to be asked, so that it can.
+    /// Whether it lends its memory for reading, as a RAM disk does: one that errs has to be asked,
+    /// so that it can.
     pub fn lends(&self, extent: Extent) -> bool {
         let errs = self.behaviour.read_fails > 0 || self.serves_stale;
         self.behaviour.leases && !errs && extent.end().0 <= self.media.len() as u64
@@ -142,7 +145,8 @@ impl SimDisk {
         sectors(extent).flat_map(|number| self.read_sector(number)).collect()
     }
 
-    /// Carries a request out, now. The payload of a read is filled; a write's is left to rubbish by the caller.
+    /// Carries a request out, now. The payload of a read is filled; a write's is left to rubbish by
+    /// the caller.
     pub fn perform(
         &mut self,
         operation: &mut Operation,
@@ -228,8 +232,9 @@ impl SimDisk {
         Outcome::Done
     }
 
-    /// A person looks at it, and writes again what a failed flush had lost; until [`mended`](Self::mended) no flush fails,
-    /// as every shard is to take writes again without one being missed.
+    /// A person looks at it, and writes again what a failed flush had lost; until
+    /// [`mended`](Self::mended) no flush fails, as every shard is to take writes again without one
+    /// being missed.
     pub fn mend(&mut self) {
         self.is_being_mended = true;
         for (number, sector) in core::mem::take(&mut self.given_up) {

@@ -1,4 +1,5 @@
-//! The end of a run: what is under way ends, every block is looked at, everybody drains, and nothing may be left over.
+//! The end of a run: what is under way ends, every block is looked at, everybody drains, and
+//! nothing may be left over.
 
 use shard::{Mail, Order};
 
@@ -82,7 +83,8 @@ impl Run {
             let now = self.world.instant();
             let client = client_of(&mut self.world, host, 0);
             let (done, failed) = (client.done, client.failed);
-            // A connection that went silent before is noticed only now, by a request that is not answered until its deadline.
+            // A connection that went silent before is noticed only now, by a request that is not
+            // answered until its deadline.
             let again = failed < failed_before + 3;
             if !client.read_now(now, first, count) {
                 return Err("there is no memory for the last look".to_owned());

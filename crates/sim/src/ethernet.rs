@@ -1,15 +1,19 @@
-//! The virtual Ethernet: LANs that ports hang on. A port is a link of a host, with a MAC address, an MTU and the programs that say which shard takes which
-//! frame; or a station without a host, for those who send what no machine of ours does.
+//! The virtual Ethernet: LANs that ports hang on. A port is a link of a host, with a MAC address,
+//! an MTU and the programs that say which shard takes which frame; or a station without a host, for
+//! those who send what no machine of ours does.
 //!
-//! Frames may be lost, come twice, late and in another order; each goes to who has its destination address, or to all. What is over an MTU, at either end, is dropped.
-//! A frame lives less than a second, whoever holds it ([`HOLD_MAX_MS`]): that is what both AoE machines rely on (docs/faults.md).
+//! Frames may be lost, come twice, late and in another order; each goes to who has its destination
+//! address, or to all. What is over an MTU, at either end, is dropped. A frame lives less than a
+//! second, whoever holds it ([`HOLD_MAX_MS`]): that is what both AoE machines rely on
+//! (docs/faults.md).
 
 use std::collections::VecDeque;
 
 use contract::filter::run;
 use contract::{Intake, LinkFacts, LinkId, Spread, counters};
 
-/// The longest that a frame may be held back, in milliseconds. With a shard's turn and the driver it stays below a second.
+/// The longest that a frame may be held back, in milliseconds. With a shard's turn and the driver
+/// it stays below a second.
 pub const HOLD_MAX_MS: u64 = 900;
 /// Bytes of an Ethernet header, with room for a tag.
 const HEADER_MAX: usize = 18;

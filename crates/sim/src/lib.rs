@@ -1,10 +1,12 @@
-//! The simulator: whole hosts in virtual time, with faults drawn from one seed, and an oracle that knows what each block may hold.
+//! The simulator: whole hosts in virtual time, with faults drawn from one seed, and an oracle that
+//! knows what each block may hold.
 //!
-//! The hosts run the same [`shard::Shard`] that the reactor runs: targets with disks, clients whose disk is the target's namespace, imported by our initiator,
-//! raw hosts that do what our initiator never does, and peers that talk garbage.
-//! Between them lie a network that delays, splits and cuts, disks that are slow, fail, tear and forget, and mail that takes its time.
-//! Same seed, same trace. What does not live here: real sockets, files, clocks, threads.
-//! Read [`world`] first, then [`scenario`] and `testkit::oracle`.
+//! The hosts run the same [`shard::Shard`] that the reactor runs: targets with disks, clients whose
+//! disk is the target's namespace, imported by our initiator, raw hosts that do what our initiator
+//! never does, and peers that talk garbage. Between them lie a network that delays, splits and
+//! cuts, disks that are slow, fail, tear and forget, and mail that takes its time. Same seed, same
+//! trace. What does not live here: real sockets, files, clocks, threads. Read [`world`] first, then
+//! [`scenario`] and `testkit::oracle`.
 
 pub mod client;
 mod clients;

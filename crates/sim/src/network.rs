@@ -1,5 +1,6 @@
-//! The virtual network: byte streams between two ends that keep their order and nothing else. Segments leave when the sender's data are read, have any
-//! length, arrive after any delay, and may never arrive when the connection is cut.
+//! The virtual network: byte streams between two ends that keep their order and nothing else.
+//! Segments leave when the sender's data are read, have any length, arrive after any delay, and may
+//! never arrive when the connection is cut.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! A shard of a simulated host and its driver's state: sockets, what has come in, when it wants to be woken.
+//! A shard of a simulated host and its driver's state: sockets, what has come in, when it wants to
+//! be woken.
 
 use std::collections::VecDeque;
 
@@ -149,7 +150,8 @@ impl<M: Machine> Node<M> {
         self.inbox.push_back(Event::Completed(completion));
     }
 
-    /// Shows a connection's machine what has come, as often as it wants. Returns how many bytes were consumed, and whether it wants another turn.
+    /// Shows a connection's machine what has come, as often as it wants. Returns how many bytes
+    /// were consumed, and whether it wants another turn.
     pub(crate) fn show(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! What a run knows of AoE: the LANs and what the target exports there, the host that administers it, and a station that means no good.
+//! What a run knows of AoE: the LANs and what the target exports there, the host that administers
+//! it, and a station that means no good.
 
 mod controller;
 mod hostile;

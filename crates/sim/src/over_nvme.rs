@@ -1,5 +1,6 @@
-//! What a run knows of NVMe: what the target exports and to whom, raw hosts, watchers of the discovery log, peers that talk garbage,
-//! another volume that takes the volume's place, and where a client finds the target's namespace.
+//! What a run knows of NVMe: what the target exports and to whom, raw hosts, watchers of the
+//! discovery log, peers that talk garbage, another volume that takes the volume's place, and where
+//! a client finds the target's namespace.
 
 pub(crate) mod exports;
 pub mod garbage;

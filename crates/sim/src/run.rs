@@ -1,9 +1,10 @@
-//! One seed, from an empty world to a verdict: set up, trouble (`faults`), healing, and the last look at every block
-//! (`ending`).
+//! One seed, from an empty world to a verdict: set up, trouble (`faults`), healing, and the last
+//! look at every block (`ending`).
 //!
-//! It orders what a control thread would order, and tells the oracle what clients and raw hosts did.
-//! A seed fails when a read returns what it must not, when a request is not answered although the world has healed, when memory or requests are left over,
-//! when a raw host is answered what it must not be, or when any assertion of the code under test fails.
+//! It orders what a control thread would order, and tells the oracle what clients and raw hosts
+//! did. A seed fails when a read returns what it must not, when a request is not answered although
+//! the world has healed, when memory or requests are left over, when a raw host is answered what it
+//! must not be, or when any assertion of the code under test fails.
 
 use core::ops::AddAssign;
 use std::collections::BTreeSet;
@@ -39,12 +40,14 @@ pub(crate) const TARGET: usize = 0;
 const LISTENER: ListenerId = ListenerId(0);
 const NQN: &str = "nqn.2026-11.net.plateway:sim";
 pub(crate) const MILLISECOND: u64 = 1_000_000;
-/// What is under way when the world has healed must end within so long: longer than every time limit together.
+/// What is under way when the world has healed must end within so long: longer than every time
+/// limit together.
 pub(crate) const PATIENCE: u64 = 900_000 * MILLISECOND;
 
 /// The longest reply here.
 const REPLY_MAX: u32 = 4096;
-/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with digests, and their segments.
+/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with
+/// digests, and their segments.
 const ANSWER: u32 = 160;
 /// More than any seed needs.
 pub(crate) const STEPS_MAX: u64 = 1_000_000;
@@ -60,7 +63,8 @@ pub enum Plant {
     AppliesLate,
     /// A disk answers some reads from before the last write.
     ServesStale,
-    /// A shard says that it holds changes back for a compare-and-write of another shard, and does not.
+    /// A shard says that it holds changes back for a compare-and-write of another shard, and does
+    /// not.
     ForgetsHold,
     /// An AoE target does not see that a write is a copy of one that it carried out.
     ForgetsRepeats,
@@ -193,7 +197,8 @@ pub fn run_seed(seed: u64, scenario: Option<&str>, plant: Option<Plant>) -> Resu
     play(seed, scenario, plant, false).0
 }
 
-/// Runs one seed with a planted error. It is found by a failure, if the same seed passes without it.
+/// Runs one seed with a planted error. It is found by a failure, if the same seed passes without
+/// it.
 pub fn find_planted(seed: u64, scenario: &str, plant: Plant) -> Option<Failed> {
     found_by(run_seed(seed, Some(scenario), Some(plant)), || run_seed(seed, Some(scenario), None))
 }
@@ -254,7 +259,8 @@ pub(crate) struct Run {
     /// Orders to the target that were not answered.
     pub(crate) unanswered: u64,
     pub(crate) orders: u64,
-    /// A removal of the volume under way: the numbers of its orders, and how many were not answered.
+    /// A removal of the volume under way: the numbers of its orders, and how many were not
+    /// answered.
     pub(crate) replug: Option<(core::ops::RangeInclusive<u64>, usize)>,
     pub(crate) clients: Vec<ClientState>,
     pub(crate) next_fault: [u64; FAULTS],
@@ -311,7 +317,8 @@ impl Run {
             })
             .collect();
         let digests = Digests { header: setup.digests, data: setup.digests };
-        // What a watcher sees may change; that it is left or refused may not, unless the rest of the world goes wrong.
+        // What a watcher sees may change; that it is left or refused may not, unless the rest of
+        // the world goes wrong.
         let Faults { hosts_ms, subsystems_ms, .. } = setup.faults;
         let strict = setup.faults == Faults { hosts_ms, subsystems_ms, ..Faults::default() }
             && setup.behaviour.sticks == 0;
@@ -436,7 +443,8 @@ impl Run {
         self.read_control()
     }
 
-    /// What a connection holds outside the pool is bounded by its queue's depth and a constant, whoever does not read.
+    /// What a connection holds outside the pool is bounded by its queue's depth and a constant,
+    /// whoever does not read.
     fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
         let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
         for (depth, held) in node.into_iter().flat_map(|node| node.machine.shard().unsent()) {

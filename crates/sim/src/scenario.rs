@@ -1,4 +1,5 @@
-//! Scenarios: what kind of world a seed draws. Each is a small set of ranges; the seed fills in the rest.
+//! Scenarios: what kind of world a seed draws. Each is a small set of ranges; the seed fills in the
+//! rest.
 
 use block::Random;
 
@@ -89,7 +90,8 @@ pub struct Lan {
     pub window: u16,
     /// Commands that the export holds.
     pub buffers: u16,
-    /// Clients that are started again rest until their frames are dead, and use their tags again; else they start at once, with others.
+    /// Clients that are started again rest until their frames are dead, and use their tags again;
+    /// else they start at once, with others.
     pub same_tags: bool,
     /// A target that died is down for so long, in milliseconds.
     pub down_ms: u64,
@@ -127,7 +129,8 @@ impl Lan {
         }
     }
 
-    /// A target that dies forgets what it carried out. So it stays down until frames to it are dead, or one writer alone, who knows that, sees no copies but his own.
+    /// A target that dies forgets what it carried out. So it stays down until frames to it are
+    /// dead, or one writer alone, who knows that, sees no copies but his own.
     fn survives_kills(&mut self, random: &mut Random, is_alone: bool) {
         if is_alone && random.chance(1, 2) {
             self.weather.repeated = 0;
@@ -146,7 +149,8 @@ impl Setup {
             && self.behaviour.sticks == 0
     }
 
-    /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was not asked to.
+    /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was
+    /// not asked to.
     pub fn is_strict(&self) -> bool {
         let Faults { garbage_ms, hostile_ms, .. } = self.faults;
         let Behaviour { read_fails, write_fails, flush_fails, sticks, .. } = self.behaviour;
@@ -169,7 +173,8 @@ pub struct Faults {
     pub cut_ms: u64,
     /// A connection goes silent.
     pub silence_ms: u64,
-    /// One I/O connection of an association goes silent alone; not before half of this time is over.
+    /// One I/O connection of an association goes silent alone; not before half of this time is
+    /// over.
     pub hush_ms: u64,
     /// A bit is flipped on the wire.
     pub corrupt_ms: u64,

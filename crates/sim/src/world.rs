@@ -1,5 +1,6 @@
-//! The world: hosts, the network between them and the clock, which moves from one event to the next. It is the third way to keep the driver
-//! contract, beside io_uring and epoll: effects are performed here, later, in any order that the contract leaves open.
+//! The world: hosts, the network between them and the clock, which moves from one event to the
+//! next. It is the third way to keep the driver contract, beside io_uring and epoll: effects are
+//! performed here, later, in any order that the contract leaves open.
 //!
 //! Units: nanoseconds of virtual time. Everything drawn comes from one [`Random`].
 
@@ -125,7 +126,8 @@ pub struct World<M: Machine> {
     pub cuts: bool,
     /// Where a raw peer listens.
     pub raw_listener: Option<SocketAddr>,
-    /// Set when something came for a raw peer, or an alarm was due; whoever plays the peers takes it back.
+    /// Set when something came for a raw peer, or an alarm was due; whoever plays the peers takes
+    /// it back.
     pub raw_news: bool,
     /// The Ethernet.
     pub ethernet: Ethernet,
@@ -260,7 +262,8 @@ impl<M: Machine> World<M> {
         self.hosts[host].life == life && !self.hosts[host].nodes.is_empty()
     }
 
-    /// Lets the next thing happen. Returns whose turn it was, if it was a turn; `None` when nothing is to happen any more.
+    /// Lets the next thing happen. Returns whose turn it was, if it was a turn; `None` when nothing
+    /// is to happen any more.
     pub fn step(&mut self) -> Option<Option<(usize, usize)>> {
         let ((at, _), what) = self.queue.pop_first()?;
         assert!(at >= self.now, "time runs backwards");
@@ -405,7 +408,8 @@ impl<M: Machine> World<M> {
             return false;
         }
         let Some(loss) = open.loss else { return false };
-        // A reset may overtake what came before it; an end does not, unless the machine does not want more.
+        // A reset may overtake what came before it; an end does not, unless the machine does not
+        // want more.
         let stuck = !matches!(open.want, Want::Stream { at_least: 0..=1, .. });
         let waits = !open.received.is_empty() && open.received.len() > open.shown && !stuck;
         if waits && loss == Loss::EndOfStream {
@@ -584,7 +588,8 @@ impl<M: Machine> World<M> {
             _ => None,
         };
         let batch = open.sending.map(|sending| sending.batch);
-        // After last words, what still comes in is read and dropped; otherwise a close over unread bytes is a reset.
+        // After last words, what still comes in is read and dropped; otherwise a close over unread
+        // bytes is a reset.
         let unread = open.closing != Some(true) && !open.received.is_empty();
         let lost_data = batch.is_some() || unread;
         node.inbox.push_back(Event::Closed { connection, direct, batch });

@@ -1,4 +1,5 @@
-//! The driver contract, kept by the simulator: the scenes that io_uring and epoll are held to, in virtual time.
+//! The driver contract, kept by the simulator: the scenes that io_uring and epoll are held to, in
+//! virtual time.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Errors that are planted in disks, in the driver and between shards are found, each within 200 seeds of its scenario:
-//! by a seed that fails with the error and passes without it.
+//! Errors that are planted in disks, in the driver and between shards are found, each within 200
+//! seeds of its scenario: by a seed that fails with the error and passes without it.
 
 use sim::{Plant, find_planted};
 

@@ -1,5 +1,5 @@
-//! Seeds of every scenario pass, leave the same trace twice, and do what their scenario says: a scenario in which nothing happens finds nothing.
-//! `plateway sim` runs thousands of them.
+//! Seeds of every scenario pass, leave the same trace twice, and do what their scenario says: a
+//! scenario in which nothing happens finds nothing. `plateway sim` runs thousands of them.
 
 use sim::over_nvme::raw_host::Deeds;
 use sim::{Activity, Counts, SCENARIOS, run_seed, trace_seed};

@@ -1,7 +1,9 @@
-//! A station on an Ethernet that asks over AoE: frames made from the specification's tables, and the answers that it may hear.
+//! A station on an Ethernet that asks over AoE: frames made from the specification's tables, and
+//! the answers that it may hear.
 //!
-//! It asks one thing at a time. An answer comes from the target that was asked, says that it is one, and bears the tag of what was
-//! asked; whatever else comes is none. Not here: when to ask again, and what an answer must say.
+//! It asks one thing at a time. An answer comes from the target that was asked, says that it is
+//! one, and bears the tag of what was asked; whatever else comes is none. Not here: when to ask
+//! again, and what an answer must say.
 
 use wire::aoe::{Address, Command, Header};
 use wire::ethernet::{EtherType, MacAddress};

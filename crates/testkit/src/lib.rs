@@ -1,14 +1,17 @@
-//! What tests of machines, the simulator, the fuzz targets and tests of processes stand on: each puts its own driver around it.
+//! What tests of machines, the simulator, the fuzz targets and tests of processes stand on: each
+//! puts its own driver around it.
 //!
 //! - `suite`: the driver contract, as scenes that run against every driver.
 //! - `pages`: memory that watches its pages; `volumes`: volumes that answer when they are told to.
 //! - `oracle`: what each block of a volume may hold.
-//! - `shard`: what a shard gives its targets; `pipe`: the driver's side of one connection; `pseudowire`: virtual links.
+//! - `shard`: what a shard gives its targets; `pipe`: the driver's side of one connection;
+//!   `pseudowire`: virtual links.
 //! - `aoe`: a station that asks over AoE.
 //! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out.
 //!
-//! It shares no logic with what it tests: of the product it knows `block`, `contract`, `reservation` and `wire` alone, so a machine's own unit tests
-//! can use it. What does not live here: whatever draws from a seed, threads, sockets.
+//! It shares no logic with what it tests: of the product it knows `block`, `contract`,
+//! `reservation` and `wire` alone, so a machine's own unit tests can use it. What does not live
+//! here: whatever draws from a seed, threads, sockets.
 
 pub mod aoe;
 pub mod nvme;

@@ -1,4 +1,5 @@
-//! The host's side of NVMe/TCP: it makes PDUs, also wrong ones, and hears the target as strictly as Linux does.
+//! The host's side of NVMe/TCP: it makes PDUs, also wrong ones, and hears the target as strictly as
+//! Linux does.
 
 pub mod host;
 
@@ -87,7 +88,8 @@ pub fn hear(bytes: &[u8], digests: Digests) -> (Said, usize) {
     (said, length)
 }
 
-/// The first PDU of some bytes, its length, and how many bytes of padding were in it; `None` if it is not whole.
+/// The first PDU of some bytes, its length, and how many bytes of padding were in it; `None` if it
+/// is not whole.
 fn parse(bytes: &[u8], digests: Digests) -> Result<Option<(Said, usize, usize)>, String> {
     if bytes.len() < CommonHeader::SIZE {
         return Ok(None);

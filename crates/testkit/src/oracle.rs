@@ -1,18 +1,21 @@
 //! The oracle: what each block of a volume may hold.
 //!
-//! Every write gets a number, and fills its blocks with a pattern that names it, so a block that was read says which write it is from. A read may return a write
-//! that began before the read ended and was not *superseded* before the read began. A write is superseded by one that began after it ended and is
-//! known to have happened: it was completed as done, or somebody read it. So each block behaves as one register (linearizable), across clients, shards and kills.
+//! Every write gets a number, and fills its blocks with a pattern that names it, so a block that
+//! was read says which write it is from. A read may return a write that began before the read ended
+//! and was not *superseded* before the read began. A write is superseded by one that began after it
+//! ended and is known to have happened: it was completed as done, or somebody read it. So each
+//! block behaves as one register (linearizable), across clients, shards and kills.
 //!
-//! A compare-and-write that succeeded is one step: no other one replaced the same write, and whatever began after the replaced write had ended comes after
-//! the new one.
+//! A compare-and-write that succeeded is one step: no other one replaced the same write, and
+//! whatever began after the replaced write had ended comes after the new one.
 //!
 //! A reservation is a fence: what a host that it shuts out had under way when it was answered
 //! happened before that or never, and what it begins afterwards never happens, until the fence is
 //! lifted.
 //!
-//! A power cut takes that knowledge away from everything that was not made durable by a flush or a durable write: then older values may come back. A write
-//! whose outcome is *not done* or *unknown* may have happened and supersedes nothing; after its completion no more happens to it.
+//! A power cut takes that knowledge away from everything that was not made durable by a flush or a
+//! durable write: then older values may come back. A write whose outcome is *not done* or *unknown*
+//! may have happened and supersedes nothing; after its completion no more happens to it.
 
 use std::collections::BTreeSet;
 
@@ -41,11 +44,13 @@ struct Entry {
     /// Since when it is known to have happened.
     known: Option<u64>,
     durable: bool,
-    /// A power cut came before its answer, which may be older than the cut: then it says nothing of what is there now.
+    /// A power cut came before its answer, which may be older than the cut: then it says nothing of
+    /// what is there now.
     shaken: bool,
     /// The compare-and-write that replaced it.
     swapped: Option<WriteId>,
-    /// Of a compare-and-write: when the write that it replaced had ended. Nothing comes between the two, so what began after that comes after both.
+    /// Of a compare-and-write: when the write that it replaced had ended. Nothing comes between the
+    /// two, so what began after that comes after both.
     follows: Option<u64>,
     /// Since when its writer is shut out by a reservation: nothing of it happens after, until the
     /// fence is lifted.
@@ -125,7 +130,8 @@ impl Oracle {
         }
     }
 
-    /// A write ended: nothing more happens to it after `now`. `done` says that it happened; `durable` that it lasts.
+    /// A write ended: nothing more happens to it after `now`. `done` says that it happened;
+    /// `durable` that it lasts.
     pub fn end(
         &mut self,
         now: u64,
@@ -174,8 +180,9 @@ impl Oracle {
         }
     }
 
-    /// A compare-and-write from `start` to `end` found `expected` in the blocks from `first` on, and replaced it in one step. So no other one may have
-    /// replaced the same writes: two that did would not have been one step each.
+    /// A compare-and-write from `start` to `end` found `expected` in the blocks from `first` on,
+    /// and replaced it in one step. So no other one may have replaced the same writes: two that did
+    /// would not have been one step each.
     pub fn swapped(
         &mut self,
         (start, end): (u64, u64),
@@ -186,7 +193,8 @@ impl Oracle {
         self.check(start, end, first, expected)?;
         for (number, bytes) in (first..).zip(expected.chunks(BLOCK)) {
             let seen = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-            // One that is not over may be carried out again (docs/decisions/0006): then it is replaced twice.
+            // One that is not over may be carried out again (docs/decisions/0006): then it is
+            // replaced twice.
             let is_replaced = |entry: &&mut Entry| {
                 let over = entry.end.is_some_and(|end| end < start);
                 entry.content == Content::Pattern && entry.id == seen && over

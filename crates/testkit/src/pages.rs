@@ -1,5 +1,5 @@
-//! Memory for tests of machines: pages in a vector, watched. Using a page that was given back, giving one back twice, writing to a
-//! leased page and losing pages are caught here.
+//! Memory for tests of machines: pages in a vector, watched. Using a page that was given back,
+//! giving one back twice, writing to a leased page and losing pages are caught here.
 
 use core::fmt::Debug;
 

@@ -1,5 +1,6 @@
-//! The driver's side of one connection: what came and was not consumed, what the machine wants next, the batch that is out. It keeps
-//! the driver's half of the contract (`contract::Machine`) and checks the machine's half.
+//! The driver's side of one connection: what came and was not consumed, what the machine wants
+//! next, the batch that is out. It keeps the driver's half of the contract (`contract::Machine`)
+//! and checks the machine's half.
 
 use crate::Pages;
 use block::Memory;
@@ -88,7 +89,8 @@ impl Pipe {
         matches!(self.want, Want::Pause)
     }
 
-    /// `count` bytes arrive, if there are so many, and what arrived is shown. Returns whether anything moved.
+    /// `count` bytes arrive, if there are so many, and what arrived is shown. Returns whether
+    /// anything moved.
     pub fn come(
         &mut self,
         count: usize,
@@ -100,7 +102,8 @@ impl Pipe {
         self.show(memory, machine) || moved
     }
 
-    /// Shows what arrived, as often as the machine wants it within a turn. Returns whether it was shown anything.
+    /// Shows what arrived, as often as the machine wants it within a turn. Returns whether it was
+    /// shown anything.
     pub fn show(
         &mut self,
         memory: &mut Pages,

@@ -1,4 +1,5 @@
-//! What a shard gives the targets on it: the time, pages and a budget, volumes below, reservations, and what the machines of a protocol share.
+//! What a shard gives the targets on it: the time, pages and a budget, volumes below, reservations,
+//! and what the machines of a protocol share.
 
 use block::{Instant, Pool};
 use contract::{Receive, TargetContext};

@@ -1,11 +1,12 @@
 //! The driver contract, as scenes that run against every driver.
 //!
-//! A scene plays a [`Scripted`] machine and a peer against each other through a [`Harness`] and asserts what
-//! each effect means. A scene asserts order, content and number, never speed, so a slow machine cannot fail it. Run each of
-//! [`SCENES`] (module `scenes`) on a fresh harness.
+//! A scene plays a [`Scripted`] machine and a peer against each other through a [`Harness`] and
+//! asserts what each effect means. A scene asserts order, content and number, never speed, so a
+//! slow machine cannot fail it. Run each of [`SCENES`] (module `scenes`) on a fresh harness.
 //!
-//! The machine does what [`Command`]s say and reports everything that it is told as [`Report`]s, by mail to and from the control thread. A
-//! harness that can choose (the simulator) cuts, delays and shortens what it carries as it likes.
+//! The machine does what [`Command`]s say and reports everything that it is told as [`Report`]s, by
+//! mail to and from the control thread. A harness that can choose (the simulator) cuts, delays and
+//! shortens what it carries as it likes.
 //!
 //! Links have scenes of their own, over a [`Cable`].
 
@@ -44,7 +45,8 @@ pub enum PeerEnd {
 
 /// A driver with two shards of [`Scripted`] machines, a listener, a memory disk, and peers.
 ///
-/// Calls that wait, wait as long as it takes; a harness may give up, with a panic, after a minute or more without any news.
+/// Calls that wait, wait as long as it takes; a harness may give up, with a panic, after a minute
+/// or more without any news.
 pub trait Harness {
     /// Connects to the listener. The shard that got the connection reports `Accepted`.
     fn connect(&mut self) -> Peer;
@@ -105,7 +107,8 @@ pub enum Command {
     Connect(SocketAddr, u64),
     /// Be called after so long.
     Timer(Duration),
-    /// Write so many blocks of 512 bytes to a disk, one request each, and read each back once it is written.
+    /// Write so many blocks of 512 bytes to a disk, one request each, and read each back once it is
+    /// written.
     Blocks(DiskId, u32),
     /// Send numbers from 0 to a shard.
     Numbers(ShardId, u32),
@@ -161,8 +164,8 @@ pub enum Then {
     Pause,
     /// [`Next::Idle`].
     Idle,
-    /// A payload of `length` bytes begins: take what is there, receive the rest directly into a buffer of phase `phase`. Reports
-    /// `Payload` when it is whole.
+    /// A payload of `length` bytes begins: take what is there, receive the rest directly into a
+    /// buffer of phase `phase`. Reports `Payload` when it is whole.
     Payload {
         /// Its bytes.
         length: u32,
@@ -178,7 +181,8 @@ pub enum Part {
     Head(Vec<u8>),
     /// These bytes, from a buffer, so many times.
     Data(Vec<u8>, u32),
-    /// These bytes, from a buffer, each byte as a segment of its own after a byte of the head, which is 0xff.
+    /// These bytes, from a buffer, each byte as a segment of its own after a byte of the head,
+    /// which is 0xff.
     Crumbs(Vec<u8>),
     /// So many zeros.
     Zeros(u32),

@@ -6,7 +6,8 @@ use block::{
     Buffer, Completion, DiskId, Extent, Memory, Operation, Outcome, Request, Submit, VolumeId,
 };
 
-/// Requests that wait to be answered, in the order in which they came. Each volume lies on the disk of its number.
+/// Requests that wait to be answered, in the order in which they came. Each volume lies on the disk
+/// of its number.
 #[derive(Debug, Default)]
 pub struct Below {
     pub held: VecDeque<(VolumeId, Request)>,
@@ -41,7 +42,8 @@ impl Submit for Below {
     }
 }
 
-/// Answers a request to a volume of these bytes: carries it out if it is to be done, else does nothing with it.
+/// Answers a request to a volume of these bytes: carries it out if it is to be done, else does
+/// nothing with it.
 pub fn perform(
     volume: &mut [u8],
     mut request: Request,

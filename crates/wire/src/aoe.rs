@@ -1,14 +1,17 @@
-//! ATA over Ethernet: what follows the Ethernet header (and VLAN tag) of a frame of EtherType 0x88A2.
+//! ATA over Ethernet: what follows the Ethernet header (and VLAN tag) of a frame of EtherType
+//! 0x88A2.
 //!
 //! ```text
 //!   0  version << 4 | flags   1  error   2  shelf u16   4  slot u8   5  command   6  tag u32   10  argument
 //! ```
 //!
-//! [`Header`] is those ten bytes; the arguments of the four commands are [`AtaArgument`], [`ConfigArgument`] (a string
-//! behind it), [`MaskArgument`] ([`Directive`]s behind it) and [`ReserveArgument`] (MAC addresses behind it). [`Message`] is the whole of
-//! it, for those who want to look; a machine takes header and argument apart itself. Units: offsets count from the AoE header; sectors
-//! are 512 bytes. Errors: what ends too early. Whatever else a field holds survives, since what is acceptable is
-//! policy. Everything is big-endian, but for the LBA. Bytes behind what a structure needs are padding of the Ethernet. Spec: AoEr11.
+//! [`Header`] is those ten bytes; the arguments of the four commands are [`AtaArgument`],
+//! [`ConfigArgument`] (a string behind it), [`MaskArgument`] ([`Directive`]s behind it) and
+//! [`ReserveArgument`] (MAC addresses behind it). [`Message`] is the whole of it, for those who
+//! want to look; a machine takes header and argument apart itself. Units: offsets count from the
+//! AoE header; sectors are 512 bytes. Errors: what ends too early. Whatever else a field holds
+//! survives, since what is acceptable is policy. Everything is big-endian, but for the LBA. Bytes
+//! behind what a structure needs are padding of the Ethernet. Spec: AoEr11.
 
 mod access;
 mod argument;
@@ -33,11 +36,13 @@ pub const SECTOR: usize = 512;
 pub const VERSION: u8 = 1;
 /// Bytes of the longest config string.
 pub const CONFIG_MAX: usize = 1024;
-/// What stands before the sectors of an ATA frame, counted as initiators and targets do who compare it with the interface's MTU: the
-/// exact limit would leave the Ethernet header out, but nobody uses it.
+/// What stands before the sectors of an ATA frame, counted as initiators and targets do who compare
+/// it with the interface's MTU: the exact limit would leave the Ethernet header out, but nobody
+/// uses it.
 pub const ATA_OVERHEAD: usize = 36;
 
-/// The sectors that a frame on an interface of this MTU carries: 2 of 1500, 17 of 9000. At most 255, since a byte counts them.
+/// The sectors that a frame on an interface of this MTU carries: 2 of 1500, 17 of 9000. At most
+/// 255, since a byte counts them.
 #[must_use]
 pub const fn sectors_for_mtu(mtu: u32) -> u8 {
     let sectors = (mtu as usize).saturating_sub(ATA_OVERHEAD) / SECTOR;
@@ -138,7 +143,8 @@ impl fmt::Display for Address {
 impl core::str::FromStr for Address {
     type Err = ParseError;
 
-    /// Reads `SHELF.SLOT`; a wildcard is no address of a target. The offset of an error counts characters.
+    /// Reads `SHELF.SLOT`; a wildcard is no address of a target. The offset of an error counts
+    /// characters.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let wrong = |at: usize, words| {
             ParseError::new("shelf.slot", at, Expected::Words(words), text.len() as u64)

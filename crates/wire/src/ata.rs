@@ -1,7 +1,8 @@
-//! ATA, as far as it travels in AoE frames: commands, the status and error registers, and IDENTIFY DEVICE.
+//! ATA, as far as it travels in AoE frames: commands, the status and error registers, and IDENTIFY
+//! DEVICE.
 //!
-//! Here: what the codes are called and which way a command moves data. Not here: what a target makes of a command. Units: sectors of 512 bytes.
-//! Spec: ATA8-ACS; AoEr11, "ATA command".
+//! Here: what the codes are called and which way a command moves data. Not here: what a target
+//! makes of a command. Units: sectors of 512 bytes. Spec: ATA8-ACS; AoEr11, "ATA command".
 
 pub mod identify;
 
@@ -110,7 +111,8 @@ pub mod feature {
 /// The Features register of DATA SET MANAGEMENT: TRIM.
 pub const TRIM: u8 = 0x01;
 
-/// A range of DATA SET MANAGEMENT: 8 bytes, 48 bits of LBA and 16 of count, little-endian. A count of 0 is an unused entry.
+/// A range of DATA SET MANAGEMENT: 8 bytes, 48 bits of LBA and 16 of count, little-endian. A count
+/// of 0 is an unused entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimRange {
     /// The first sector.
@@ -164,7 +166,8 @@ impl Status {
     /// Of one that failed because the device did: DRDY, DF and ERR.
     pub const FAULT: Self = Self(0x61);
 
-    /// Whether the command was carried out, as the Linux driver sees it: neither BSY nor DF nor DRQ nor ERR.
+    /// Whether the command was carried out, as the Linux driver sees it: neither BSY nor DF nor DRQ
+    /// nor ERR.
     #[inline]
     #[must_use]
     pub const fn is_good(self) -> bool {

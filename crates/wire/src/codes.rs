@@ -1,10 +1,14 @@
-//! Codes and flags as newtypes: what is a number on the wire, has names in the standard, and must survive when nobody knows it.
+//! Codes and flags as newtypes: what is a number on the wire, has names in the standard, and must
+//! survive when nobody knows it.
 //!
-//! [`codes!`] declares a code (PDU types, opcodes, feature and log identifiers, FES ...), [`names!`] gives names to a newtype whose code is only a part of it
-//! (a [`Status`](crate::nvme::Status)), [`flags!`] declares a set of bits that is printed as letters. The value itself is always the public field: `Code(7)` in, `code.0`
-//! out; parsing and emitting go by [`Field`](crate::field::Field), so that all of them may stand in a `layout!`.
+//! [`codes!`] declares a code (PDU types, opcodes, feature and log identifiers, FES ...),
+//! [`names!`] gives names to a newtype whose code is only a part of it (a
+//! [`Status`](crate::nvme::Status)), [`flags!`] declares a set of bits that is printed as letters.
+//! The value itself is always the public field: `Code(7)` in, `code.0` out; parsing and emitting go
+//! by [`Field`](crate::field::Field), so that all of them may stand in a `layout!`.
 
-/// Named constants of a newtype, and the way back from a value to its name. `by` says which part of the newtype the names are for.
+/// Named constants of a newtype, and the way back from a value to its name. `by` says which part of
+/// the newtype the names are for.
 macro_rules! names {
     ($name:ident by |$it:ident| $code:expr; $($konst:ident = $value:literal $text:literal,)*) => {
         impl $name {
@@ -73,7 +77,8 @@ macro_rules! codes {
     };
 }
 
-/// A set of bits: a newtype over an integer, a constant and a letter for each bit. `letters` prints those that are set, in this order.
+/// A set of bits: a newtype over an integer, a constant and a letter for each bit. `letters` prints
+/// those that are set, in this order.
 macro_rules! flags {
     (
         $(#[$meta:meta])*

@@ -72,7 +72,8 @@ impl MacAddress {
 impl core::str::FromStr for MacAddress {
     type Err = ParseError;
 
-    /// Reads six numbers of two hexadecimal digits with colons or dashes between them. The offset of an error counts characters.
+    /// Reads six numbers of two hexadecimal digits with colons or dashes between them. The offset
+    /// of an error counts characters.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut mac = [0; 6];
         let bytes = text.as_bytes();
@@ -197,8 +198,8 @@ impl fmt::Display for VlanTag {
 }
 
 /// The network layer of a packet captured on `link`: its EtherType and its bytes, VLAN tags and
-/// link headers taken off. Errors: a packet that ends within them, more than
-/// [`VlanTag::DEPTH_MAX`] tags, a link type this crate does not read, an address family that is not IP.
+/// link headers taken off. Errors: a packet that ends within them, more than [`VlanTag::DEPTH_MAX`]
+/// tags, a link type this crate does not read, an address family that is not IP.
 pub fn network(link: LinkType, bytes: &[u8]) -> Result<(EtherType, &[u8]), ParseError> {
     match link {
         LinkType::ETHERNET => {

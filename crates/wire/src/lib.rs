@@ -1,9 +1,10 @@
 //! Bytes to values and back, for every wire Plateway speaks or listens to.
 //!
 //! Here: [`nvme_tcp`] (the PDUs of the TCP transport), [`nvme`] (commands, completions and the data
-//! structures they carry), [`aoe`] (what follows the Ethernet header of an AoE frame) with [`ata`] (the
-//! registers and IDENTIFY DEVICE), and what a capture needs to be read: [`pcap`], [`ethernet`], [`ip`],
-//! [`tcp`]. Read `nvme_tcp.rs` first: it is the outermost layer and the pattern of all others.
+//! structures they carry), [`aoe`] (what follows the Ethernet header of an AoE frame) with [`ata`]
+//! (the registers and IDENTIFY DEVICE), and what a capture needs to be read: [`pcap`],
+//! [`ethernet`], [`ip`], [`tcp`]. Read `nvme_tcp.rs` first: it is the outermost layer and the
+//! pattern of all others.
 //!
 //! Deliberately not here: state (a parser never remembers the previous PDU, except that a
 //! [`pcap::Stream`] keeps the bytes of an unfinished packet), I/O, digests (whoever owns the bytes

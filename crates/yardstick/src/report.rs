@@ -1,7 +1,7 @@
 //! What a client saw in its window, and the JSON that says so; the same for both protocols.
 //!
-//! Units: as each field's name says; latencies in microseconds. `target` stands there when a process was
-//! named whose CPU is to be read.
+//! Units: as each field's name says; latencies in microseconds. `target` stands there when a
+//! process was named whose CPU is to be read.
 
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,11 @@
 //! Units: nanoseconds. The CPU of a target is the sum of its threads' run time
 //! (`/proc/PID/task/*/schedstat`, first field) and of `ksoftirqd` on its CPUs; without
 //! CONFIG_IRQ_TIME_ACCOUNTING the kernel leaves the softirq that interrupts a thread inside that
-//! thread's run time, with it the softirq column of `/proc/stat` has to be added. What no thread's time has
-//! is the softirq of a CPU whose threads sleep: where frames are steered to the target's CPU (RPS) that is a
-//! good part of the work. Then [`Counted::Core`] takes everything that the CPU was not idle: the idle column
-//! is exact, since the kernel takes interrupts out of it, but every neighbour on that CPU counts too.
+//! thread's run time, with it the softirq column of `/proc/stat` has to be added. What no thread's
+//! time has is the softirq of a CPU whose threads sleep: where frames are steered to the target's
+//! CPU (RPS) that is a good part of the work. Then [`Counted::Core`] takes everything that the CPU
+//! was not idle: the idle column is exact, since the kernel takes interrupts out of it, but every
+//! neighbour on that CPU counts too.
 
 use std::fs;
 use std::time::Duration;
@@ -184,7 +185,8 @@ struct Columns {
     idle_ns: u64,
 }
 
-/// The line of a CPU; `/proc/stat` counts in hundredths of a second. Waiting for a disk is idle, too.
+/// The line of a CPU; `/proc/stat` counts in hundredths of a second. Waiting for a disk is idle,
+/// too.
 fn columns(stat: &str, cpu: usize) -> Columns {
     let name = format!("cpu{cpu} ");
     let line = stat.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_default();

@@ -1,11 +1,12 @@
 //! `cargo xtask bench --against COMMIT`: is this tree slower than that commit was?
 //!
-//! Both are built the same way, and each cell runs the commit, this tree, and the commit once more as a
-//! control, one after the other in every round, the order turning. A cell's ratio is this tree's figure by
-//! the geometric mean of the commit's two, taken within a round; the interval is that of the median of these
-//! ratios, by order statistics, so nothing is assumed of their distribution. The control is the commit by
-//! itself: where its median is not between 0.97 and 1.03 the machine was too restless to say anything,
-//! and the cell gets more rounds, until it is or the time is up. Ratios above 1 are better for every figure.
+//! Both are built the same way, and each cell runs the commit, this tree, and the commit once more
+//! as a control, one after the other in every round, the order turning. A cell's ratio is this
+//! tree's figure by the geometric mean of the commit's two, taken within a round; the interval is
+//! that of the median of these ratios, by order statistics, so nothing is assumed of their
+//! distribution. The control is the commit by itself: where its median is not between 0.97 and 1.03
+//! the machine was too restless to say anything, and the cell gets more rounds, until it is or the
+//! time is up. Ratios above 1 are better for every figure.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ const CONTROL: core::ops::RangeInclusive<f64> = 0.97..=1.03;
 const MEAN_MIN: f64 = 0.99;
 /// No cell may lie below this with its whole interval.
 const CELL_MIN: f64 = 0.97;
-/// With fewer rounds the median has no interval of 95%: of six, lowest and highest hold it in 96.9% of cases.
+/// With fewer rounds the median has no interval of 95%: of six, lowest and highest hold it in 96.9%
+/// of cases.
 const ROUNDS_MIN: usize = 6;
 /// The cells that are compared when none is named.
 const CELLS: [&str; 3] = ["4k-", "128k-", "aoe-"];
@@ -64,7 +66,8 @@ fn git(tree: &Tree, args: &[&str]) -> Result<String> {
     Ok(said(&output.stdout))
 }
 
-/// Leaves those cases that have a speed of ours to compare: the named ones, else those of [`CELLS`].
+/// Leaves those cases that have a speed of ours to compare: the named ones, else those of
+/// [`CELLS`].
 pub(super) fn choose(cases: &mut Vec<Case>, named: bool) {
     cases.retain(|case| {
         matches!(case.kind, Kind::Ratio { .. })
@@ -218,10 +221,11 @@ fn written(ratios: &[f64]) -> String {
     format!("{:.3} ({low:.3}..{high:.3})", report::median(ratios))
 }
 
-/// Between which the true median lies in at least 95% of cases; everything, if there are too few values.
+/// Between which the true median lies in at least 95% of cases; everything, if there are too few
+/// values.
 ///
-/// Each value is above the true median with probability 1/2, so how many are is binomial: the interval leaves
-/// out as many values at each end as keep both tails below 2.5%.
+/// Each value is above the true median with probability 1/2, so how many are is binomial: the
+/// interval leaves out as many values at each end as keep both tails below 2.5%.
 fn interval(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

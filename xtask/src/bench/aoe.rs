@@ -1,10 +1,11 @@
 //! AoE: its cases, and how its three kinds of servers are started.
 //!
-//! Every case has a LAN of its own ([`super::lan`]), the target pinned to one end's CPU and the load to the
-//! other's. Beside Plateway and the bare responder stands Debian's `vblade` on a file in memory, where it is
-//! installed: its figures are shown and judge only the bare responder. How the client receives is part of a
-//! case: by a ring it does least itself, but then the copy of an answer is made in the softirq that runs on
-//! the target's CPU, and of full frames that is a third of the target's work; those it takes by `recvmmsg`.
+//! Every case has a LAN of its own ([`super::lan`]), the target pinned to one end's CPU and the
+//! load to the other's. Beside Plateway and the bare responder stands Debian's `vblade` on a file
+//! in memory, where it is installed: its figures are shown and judge only the bare responder. How
+//! the client receives is part of a case: by a ring it does least itself, but then the copy of an
+//! answer is made in the softirq that runs on the target's CPU, and of full frames that is a third
+//! of the target's work; those it takes by `recvmmsg`.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,10 +1,11 @@
-//! A LAN of two stations for AoE: a pair of virtual interfaces, each end in a network namespace of its own.
+//! A LAN of two stations for AoE: a pair of virtual interfaces, each end in a network namespace of
+//! its own.
 //!
-//! In: the MTU, and where received frames are dealt with. Out: commands that run at either end. A virtual
-//! interface hands frames over on the sender's CPU; with [`Softirq::Own`] each end steers what it receives
-//! to its own CPU (RPS), as a card with a queue for that CPU would. Nothing outside the two namespaces is
-//! touched, and both end with the value; what a killed bench left behind goes when the next one begins.
-//! Errors: no right to make namespaces, said in one line.
+//! In: the MTU, and where received frames are dealt with. Out: commands that run at either end. A
+//! virtual interface hands frames over on the sender's CPU; with [`Softirq::Own`] each end steers
+//! what it receives to its own CPU (RPS), as a card with a queue for that CPU would. Nothing
+//! outside the two namespaces is touched, and both end with the value; what a killed bench left
+//! behind goes when the next one begins. Errors: no right to make namespaces, said in one line.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The names of all our namespaces begin so; then come the process, a number, and the end. Files in shared
-/// memory end with the process.
+/// The names of all our namespaces begin so; then come the process, a number, and the end. Files in
+/// shared memory end with the process.
 pub(super) const PREFIX: &str = "plateway-bench-";
 /// Where files live in memory.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
@@ -25,7 +26,8 @@ pub(super) const LOAD: &str = "aoe-load";
 /// On which CPU received frames are dealt with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Softirq {
-    /// On the sender's, as virtual interfaces do: the target's frames on the load's CPU and the other way round.
+    /// On the sender's, as virtual interfaces do: the target's frames on the load's CPU and the
+    /// other way round.
     Sender,
     /// On the receiver's own.
     Own,
@@ -112,7 +114,8 @@ fn mask(cpu: usize) -> String {
     format!("{:x}{rest}", 1_u32 << (cpu % 32))
 }
 
-/// Removes what benches left behind that have ended without doing so: namespaces, and files in shared memory.
+/// Removes what benches left behind that have ended without doing so: namespaces, and files in
+/// shared memory.
 fn remove_stale() {
     let alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
     let Ok(output) = Command::new("ip").args(["netns", "list"]).output() else {
@@ -130,7 +133,8 @@ fn remove_stale() {
     }
 }
 
-/// Those of our names among lines that begin with one (as in `ip netns list`) whose process is no longer alive.
+/// Those of our names among lines that begin with one (as in `ip netns list`) whose process is no
+/// longer alive.
 fn stale(list: &str, alive: impl Fn(u32) -> bool) -> Vec<String> {
     let names = list.lines().filter_map(|line| line.split_whitespace().next());
     names

@@ -9,8 +9,9 @@
 //! | IDENTIFY DEVICE, CHECK POWER MODE, READ NATIVE MAX, SMART, some SET FEATURES | answered at once |
 //! | anything else | ABRT |
 //!
-//! The command says which way data go, and the W flag must agree. The A flag, which would let a write be answered before it is durable, is a permission
-//! that is not used. A count of 0 is nothing, not 256. The command decides how many bits of the address count.
+//! The command says which way data go, and the W flag must agree. The A flag, which would let a
+//! write be answered before it is durable, is a permission that is not used. A count of 0 is
+//! nothing, not 256. The command decides how many bits of the address count.
 
 use block::checksum::crc32c;
 use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
@@ -162,14 +163,16 @@ impl Target {
         }
     }
 
-    /// The answer, with the registers as they were asked. Made where it is used, and not carried along.
+    /// The answer, with the registers as they were asked. Made where it is used, and not carried
+    /// along.
     #[inline]
     fn ata_reply(&self, asked: &Asked<'_>) -> Reply {
         let Reply { to, head } = self.reply(asked.received, asked.id);
         Reply { to, head: head.with_ata(&asked.argument) }
     }
 
-    /// The sectors that a command of at most `count_max` is for, from the first up to the first behind; `None` and answered if they are not to be had.
+    /// The sectors that a command of at most `count_max` is for, from the first up to the first
+    /// behind; `None` and answered if they are not to be had.
     #[inline]
     fn range(&mut self, asked: &Asked<'_>, is_write: bool, count_max: u8) -> Option<(u64, u64)> {
         let Asked { id, argument, .. } = asked;
@@ -273,7 +276,8 @@ impl Target {
         self.succeed(asked);
     }
 
-    /// Whether there is room for a command, and what it overlaps; `None` and counted if it is dropped.
+    /// Whether there is room for a command, and what it overlaps; `None` and counted if it is
+    /// dropped.
     #[inline]
     fn admit(&mut self, judged: &Judged) -> Option<Overlap> {
         let exported = self.exports[judged.id.0 as usize].as_deref_mut()?;
@@ -525,7 +529,8 @@ impl Target {
                 _ => self.fail(asked, ErrorBits::ABORT),
             },
             Opcode::FLUSH_CACHE | Opcode::FLUSH_CACHE_EXT => {
-                // It overlaps nothing: what was answered is durable, and what was not is not promised.
+                // It overlaps nothing: what was answered is durable, and what was not is not
+                // promised.
                 let judged = asked.judged(Kind::Plain, (0, 0), &[]);
                 if let Some(overlap) = self.admit(&judged) {
                     self.launch(asked, judged, overlap, Operation::Flush, ctx);
@@ -537,7 +542,8 @@ impl Target {
         }
     }
 
-    /// SMART, as much of it as says that the device is well. Answers have a sector behind them, without which aoeping shows none.
+    /// SMART, as much of it as says that the device is well. Answers have a sector behind them,
+    /// without which aoeping shows none.
     fn smart(&mut self, asked: &Asked<'_>) {
         let Asked { argument, .. } = *asked;
         let mut reply = self.ata_reply(asked);
@@ -607,8 +613,8 @@ impl Target {
 }
 
 impl super::Exported {
-    /// Whether a write is to ask for durability itself: alone on a volatile volume, that takes one step where a write and a flush take two. With company, one flush for
-    /// all is cheaper.
+    /// Whether a write is to ask for durability itself: alone on a volatile volume, that takes one
+    /// step where a write and a flush take two. With company, one flush for all is cheaper.
     #[inline]
     fn wants_durable(&self, company: usize, operation: &mut Operation) -> bool {
         let Operation::Write { durable, .. } = operation else { return false };

@@ -151,7 +151,8 @@ impl Target {
         Some(u64::from(generation) << 32 | u64::from(index))
     }
 
-    /// Who asked for a change, as the frame in which it was asked; `None` if nobody waits, or the export is gone.
+    /// Who asked for a change, as the frame in which it was asked; `None` if nobody waits, or the
+    /// export is gone.
     fn asker(&mut self, number: u64) -> Option<(Received<'static>, ExportId, What)> {
         let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
         let Pending { from, header, export, what } = self.pending.remove(slot)?;

@@ -1,9 +1,11 @@
-//! What comes back from volumes: data and registers leave, writes become durable together, what waited goes on.
+//! What comes back from volumes: data and registers leave, writes become durable together, what
+//! waited goes on.
 //!
-//! **Group commit.** Linux sends no flush, so a write is answered only once it is durable. On a volume whose cache is volatile a write that is done joins its
-//! export's group; at the end of the turn one flush begins for the whole group, unless one runs: then the next group gathers meanwhile. The volume's gate groups the
-//! flushes of several exports and shards once more. No memory and no ring slot is held for durability: a write's pages are given back when it is
-//! done.
+//! **Group commit.** Linux sends no flush, so a write is answered only once it is durable. On a
+//! volume whose cache is volatile a write that is done joins its export's group; at the end of the
+//! turn one flush begins for the whole group, unless one runs: then the next group gathers
+//! meanwhile. The volume's gate groups the flushes of several exports and shards once more. No
+//! memory and no ring slot is held for durability: a write's pages are given back when it is done.
 
 use core::time::Duration;
 
@@ -15,9 +17,11 @@ use super::{Context, Reader, Target, mark};
 use crate::export::ExportId;
 use crate::head::{Reply, registers};
 
-/// Marks the slot in the ticket of an export's flush, of which one runs at a time; the rest is the export's number.
+/// Marks the slot in the ticket of an export's flush, of which one runs at a time; the rest is the
+/// export's number.
 const FLUSH: u32 = 1 << 31;
-/// A command that waited for so long is not carried out: its initiator has asked again, or given up.
+/// A command that waited for so long is not carried out: its initiator has asked again, or given
+/// up.
 const STALE: Duration = Duration::from_secs(5);
 
 impl Target {

@@ -1,4 +1,5 @@
-//! What a target counts: each frame that came is answered, waits, or is dropped for one of these reasons.
+//! What a target counts: each frame that came is answered, waits, or is dropped for one of these
+//! reasons.
 
 use contract::counters;
 
@@ -31,7 +32,8 @@ counters! {
         repeated_refused: Frames,
         /// Waited for a frame that it overlaps for too long.
         stale: Frames,
-        /// A wildcard query or a change, while too many are under way; or one that is under way already.
+        /// A wildcard query or a change, while too many are under way; or one that is under way
+        /// already.
         busy: Frames,
         /// An answer that does not fit the link.
         too_large: Frames,

@@ -1,7 +1,8 @@
 //! Which export a frame's address names: two loads, whatever the number of exports.
 //!
-//! A link's directory is a table of shelves, each with a row of slots once an export is on it. The table is zeros that cost nothing before they are
-//! used (the system gives their pages when they are touched), a row 1 KiB.
+//! A link's directory is a table of shelves, each with a row of slots once an export is on it. The
+//! table is zeros that cost nothing before they are used (the system gives their pages when they
+//! are touched), a row 1 KiB.
 
 use wire::aoe::Address;
 

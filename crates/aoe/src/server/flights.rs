@@ -1,4 +1,5 @@
-//! Commands in flight: a slot each, found by number from below (the ticket), and what of them is looked at when another command comes.
+//! Commands in flight: a slot each, found by number from below (the ticket), and what of them is
+//! looked at when another command comes.
 
 use block::{Instant, Operation, Slot};
 use reservation::{Access, Registrant};
@@ -58,7 +59,8 @@ pub(super) enum Stage {
     Syncing,
 }
 
-/// What is looked at of a command in flight when another comes. Kept side by side, since all of an export's are looked at.
+/// What is looked at of a command in flight when another comes. Kept side by side, since all of an
+/// export's are looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     /// The first sector, and the first behind.
@@ -83,7 +85,8 @@ impl Active {
         if self.changes { Access::Write } else { Access::Read }
     }
 
-    /// Whether two commands must not be below at once: they share sectors and a source, and one of them changes data.
+    /// Whether two commands must not be below at once: they share sectors and a source, and one of
+    /// them changes data.
     #[inline]
     pub(super) fn conflicts(&self, other: &Active) -> bool {
         self.first < other.end

@@ -1,13 +1,17 @@
 //! The serving end: frames to shelf.slot in, requests to volumes out; completions in, frames out.
 //!
-//! One machine a shard, for all its links and exports. In: frames (lent for the call), completions, batches that were sent, what links are,
-//! what is exported, what was agreed on. Out: requests (pushed to the context at once), and by polling batches of frames, asks for changes, notices.
+//! One machine a shard, for all its links and exports. In: frames (lent for the call), completions,
+//! batches that were sent, what links are, what is exported, what was agreed on. Out: requests
+//! (pushed to the context at once), and by polling batches of frames, asks for changes, notices.
 //! Units: `lba` and `sectors` count 512 bytes; moments of the shard clock. Pure: no I/O, no clock.
-//! Errors: what may not be answered (too short, of a stranger, for others, beyond the buffers) is counted and dropped; what AoE refuses has the
-//! E flag; what the device cannot do is ATA status, never the E flag, which initiators take as a reason to ask again for minutes.
+//! Errors: what may not be answered (too short, of a stranger, for others, beyond the buffers) is
+//! counted and dropped; what AoE refuses has the E flag; what the device cannot do is ATA status,
+//! never the E flag, which initiators take as a reason to ask again for minutes.
 //!
-//! The way of a read: [`receive`] finds export and command; [`ata`] judges it, takes memory, makes the head of its answer and a request to the volume;
-//! [`completion`] puts head and data into the batch that `settle` hands out. Memory that can be lent (a RAM disk) is lent at once, and nothing goes below. A write's payload is copied once, out of the lent frame.
+//! The way of a read: [`receive`] finds export and command; [`ata`] judges it, takes memory, makes
+//! the head of its answer and a request to the volume; [`completion`] puts head and data into the
+//! batch that `settle` hands out. Memory that can be lent (a RAM disk) is lent at once, and nothing
+//! goes below. A write's payload is copied once, out of the lent frame.
 //!
 //! ```text
 //!   frame --> overlaps one in flight of its source? --yes--> Waiting --> that one is back --+
@@ -74,7 +78,8 @@ pub enum TargetEffect {
 /// What people should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Another station announces an address that is exported here: initiators that use both will corrupt data.
+    /// Another station announces an address that is exported here: initiators that use both will
+    /// corrupt data.
     AddressTwice {
         /// Where it was heard.
         link: LinkId,
@@ -113,7 +118,8 @@ struct Exported {
     waiting: VecDeque<Slot>,
     flush: FlushGroup,
     accounts: Accounts,
-    /// The last change of any sector, and the last one of unknown extent, as `repeats` numbers them.
+    /// The last change of any sector, and the last one of unknown extent, as `repeats` numbers
+    /// them.
     last: u32,
     wide: u32,
     removed: bool,
@@ -121,8 +127,9 @@ struct Exported {
     traffic: Traffic,
 }
 
-/// An export's accounts with the pool. One alone may hold but a share of what is free: in a small pool less than a window of large frames. Several in turn may hold that, and what
-/// they hold together is bounded by the buffer count.
+/// An export's accounts with the pool. One alone may hold but a share of what is free: in a small
+/// pool less than a window of large frames. Several in turn may hold that, and what they hold
+/// together is bounded by the buffer count.
 #[derive(Debug, Default)]
 struct Accounts {
     accounts: [Account; ACCOUNTS],
@@ -178,7 +185,8 @@ type Reader = (Reply, ExportId, u8);
 
 /// The AoE target of a shard.
 ///
-/// Calls in any order; [`settle`](Self::settle) ends a turn, then [`poll_effect`](Self::poll_effect) and its sisters until `None`.
+/// Calls in any order; [`settle`](Self::settle) ends a turn, then
+/// [`poll_effect`](Self::poll_effect) and its sisters until `None`.
 #[derive(Debug)]
 pub struct Target {
     machine: MachineId,
@@ -279,8 +287,8 @@ impl Target {
         Ok(())
     }
 
-    /// An export has other settings: size, hosts, buffers and so on. Its address, links and volume stay. It is announced again if initiators
-    /// should know.
+    /// An export has other settings: size, hosts, buffers and so on. Its address, links and volume
+    /// stay. It is announced again if initiators should know.
     pub fn renew_export(&mut self, id: ExportId, export: Export) {
         let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -303,7 +311,8 @@ impl Target {
         }
     }
 
-    /// No frame reaches the export any more; what waits is dropped, what is below is awaited. [`is_gone`](Self::is_gone) tells when nothing is left.
+    /// No frame reaches the export any more; what waits is dropped, what is below is awaited.
+    /// [`is_gone`](Self::is_gone) tells when nothing is left.
     pub fn remove_export(&mut self, id: ExportId, ctx: &mut Context<'_>) {
         self.take_loans(ctx);
         let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
@@ -419,7 +428,8 @@ impl Target {
         Instant::earliest(self.sweeps.poll_timeout(), self.repeats.poll_timeout())
     }
 
-    /// The moment of [`poll_timeout`](Self::poll_timeout) has come. What is due is done here or at the next settle.
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come. What is due is done here or at
+    /// the next settle.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.repeats.handle_timeout(now);
     }
@@ -448,7 +458,8 @@ impl Target {
 }
 
 impl Exported {
-    /// Whether frames of a station are heard: it must be a host, and in the mask if there is one. The mask never lets in who is no host.
+    /// Whether frames of a station are heard: it must be a host, and in the mask if there is one.
+    /// The mask never lets in who is no host.
     #[inline]
     fn hears(&self, source: MacAddress) -> bool {
         if !self.restricted {
@@ -490,7 +501,8 @@ mod size {
 
     #[test]
     fn thousands_of_exports_are_a_few_mebibytes() {
-        // Beside it a quiet export has its links and config, and four bytes in the directory of each link.
+        // Beside it a quiet export has its links and config, and four bytes in the directory of
+        // each link.
         assert!(size_of::<Exported>() <= 512, "{}", size_of::<Exported>());
     }
 }

@@ -1,7 +1,8 @@
 //! Queries of config strings, and announcements: who is there, what it takes, what it is called.
 //!
-//! A query for one export is answered at once. One for many (a wildcard), and announcements, go out [`BURST`] at a time, a millisecond
-//! apart, so that a forged query to thousands of exports does not fill the ring of whoever is named in it, and holds nobody up here.
+//! A query for one export is answered at once. One for many (a wildcard), and announcements, go out
+//! [`BURST`] at a time, a millisecond apart, so that a forged query to thousands of exports does
+//! not fill the ring of whoever is named in it, and holds nobody up here.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -171,7 +172,8 @@ impl Target {
         self.sweeps.next = now + PACE;
     }
 
-    /// Announces an export on a link, to all or, if not all are heard, to each who is. Returns how many frames that took.
+    /// Announces an export on a link, to all or, if not all are heard, to each who is. Returns how
+    /// many frames that took.
     fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
         let Some(exported) = self.exports[id.0 as usize].as_deref() else { return 0 };
         if id.0 % u32::from(self.shards) != u32::from(self.shard.0) % u32::from(self.shards) {

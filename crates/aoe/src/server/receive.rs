@@ -1,6 +1,7 @@
 //! Frames: which export and command they mean, and who is heard at all.
 //!
-//! The order of the checks is the order in which silence is owed: nothing is answered before the source is known to be one that the export hears.
+//! The order of the checks is the order in which silence is owed: nothing is answered before the
+//! source is known to be one that the export hears.
 
 use contract::{FrameBatch, LinkFacts, LinkId, OpenedFrame, Station};
 use wire::aoe::{Command, ErrorCode, Header, VERSION};

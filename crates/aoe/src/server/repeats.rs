@@ -44,9 +44,11 @@ const CHUNK_MASK: u32 = u32::MAX / RECORDS;
 const SETS: usize = 1 << 15;
 const WAYS: usize = 8;
 const HEADS: usize = 1 << 14;
-/// The base-2 logarithm of the sectors of a region: more than a frame carries, so a write touches at most two.
+/// The base-2 logarithm of the sectors of a region: more than a frame carries, so a write touches
+/// at most two.
 const REGION_SHIFT: u32 = 7;
-/// Writes of a region that are looked at for one repeat; behind more of them it counts as superseded.
+/// Writes of a region that are looked at for one repeat; behind more of them it counts as
+/// superseded.
 const WALK_MAX: u32 = 256;
 
 /// What tells one write from another.
@@ -121,8 +123,8 @@ impl State {
 const STATE_SHIFT: u32 = 48;
 const SOURCE: u64 = (1 << STATE_SHIFT) - 1;
 
-/// A record as words, so that a chunk is zeros that cost nothing before they are used:
-/// source and state, export and tag, LBA, shape and CRC, time, and the writes before it in its two regions.
+/// A record as words, so that a chunk is zeros that cost nothing before they are used: source and
+/// state, export and tag, LBA, shape and CRC, time, and the writes before it in its two regions.
 type Record = [u64; 6];
 
 #[derive(Debug, Default)]

@@ -30,8 +30,8 @@ pub struct FrameBatch {
     pub frames: Vec<OutFrame>,
 }
 
-/// A frame of a [`FrameBatch`]: `prefix_length` bytes of its `head`, then `head_length` others, then
-/// `data_length` bytes of one of its buffers.
+/// A frame of a [`FrameBatch`]: `prefix_length` bytes of its `head`, then `head_length` others,
+/// then `data_length` bytes of one of its buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutFrame {
     /// Where to send it.
@@ -193,7 +193,8 @@ impl FrameBatch {
         self.frames.last_mut().expect("it was just pushed")
     }
 
-    /// Takes a buffer in, for frames to name, with a mark for the machine itself; returns its number.
+    /// Takes a buffer in, for frames to name, with a mark for the machine itself; returns its
+    /// number.
     #[inline]
     pub fn push_buffer(&mut self, buffer: Buffer, mark: u32) -> u32 {
         self.buffers.push((buffer, mark));

@@ -1,13 +1,16 @@
-//! What each block of a job's part must hold: how often it was written in this run, and whether a request is on it.
+//! What each block of a job's part must hold: how often it was written in this run, and whether a
+//! request is on it.
 //!
-//! A block is written by one request at a time and never read meanwhile, so a completed write decides what the next read must return. A write that failed
-//! leaves either content: the block is not judged until it is written again.
+//! A block is written by one request at a time and never read meanwhile, so a completed write
+//! decides what the next read must return. A write that failed leaves either content: the block is
+//! not judged until it is written again.
 
 use block::Outcome;
 
 use crate::stamp::Finding;
 
-/// Blocks that all ledgers of a load cover together; the range of a verified load is cut to as many. 4 bytes and a bit each.
+/// Blocks that all ledgers of a load cover together; the range of a verified load is cut to as
+/// many. 4 bytes and a bit each.
 pub const LEDGER_BLOCKS_MAX: u64 = 1 << 24;
 
 /// The last write failed.
@@ -104,7 +107,8 @@ impl Ledger {
         Some((self.cursor - 1) as u64)
     }
 
-    /// Whether a read of `block` in run `seed` is right. `mixed`: the run also writes, so that blocks it has not written yet may hold anything.
+    /// Whether a read of `block` in run `seed` is right. `mixed`: the run also writes, so that
+    /// blocks it has not written yet may hold anything.
     pub(super) fn judge(&self, block: u64, finding: Finding, seed: u64, mixed: bool) -> Judgement {
         let entry = self.generations[block as usize];
         if entry & UNDECIDED != 0 {

@@ -1,6 +1,7 @@
 //! What a load counted: requests, bytes, latencies, errors.
 //!
-//! Units: nanoseconds, bytes. Latencies are kept in HDR histograms, three digits exact up to ten minutes; longer ones count as ten minutes.
+//! Units: nanoseconds, bytes. Latencies are kept in HDR histograms, three digits exact up to ten
+//! minutes; longer ones count as ten minutes.
 
 use std::time::Duration;
 

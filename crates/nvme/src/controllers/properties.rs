@@ -180,8 +180,8 @@ impl Controllers {
         self.flushes.extend(volumes.into_iter().map(|volume| (key, volume)));
     }
 
-    /// A flush of [`super::ConnectionEvent::Flush`] ended. If it failed, the shutdown never completes: CSTS says
-    /// fatal, and the host sees that its data may not be durable.
+    /// A flush of [`super::ConnectionEvent::Flush`] ended. If it failed, the shutdown never
+    /// completes: CSTS says fatal, and the host sees that its data may not be durable.
     pub fn flush_done(&mut self, key: MachineKey, outcome: Outcome) {
         let Some(queue) = self.queue_of(key).and_then(|slot| self.queues.get(slot)) else { return };
         let name = queue.controller;

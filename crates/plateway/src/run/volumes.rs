@@ -1,8 +1,8 @@
 //! Volumes: looked at, assembled, resized and taken apart, each as orders to all shards.
 //!
 //! A volume is quiesced before it is removed: no shard starts anything new on it, and when what is
-//! in flight has come back on all of them, it is forgotten. Errors name the object; whatever a failing step had begun
-//! is undone here before it is reported. Units: bytes.
+//! in flight has come back on all of them, it is forgotten. Errors name the object; whatever a
+//! failing step had begun is undone here before it is reported. Units: bytes.
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
-//! An Ethernet of two stations: two network namespaces with a cable between them, which are removed with the value.
+//! An Ethernet of two stations: two network namespaces with a cable between them, which are removed
+//! with the value.
 //!
-//! Namespaces take a right that not every machine gives. Where there is none, a test says so and passes.
+//! Namespaces take a right that not every machine gives. Where there is none, a test says so and
+//! passes.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -111,7 +113,8 @@ impl Lan {
             .unwrap_or_else(|log| panic!("{args:?}: {log}"))
     }
 
-    /// A server on the targets' side, where one was killed a moment ago: the kernel may still be closing what that one held.
+    /// A server on the targets' side, where one was killed a moment ago: the kernel may still be
+    /// closing what that one held.
     pub(crate) fn serve_again(&self, directory: &std::path::Path, args: &[&str]) -> Server {
         let until = Instant::now() + HANG;
         loop {

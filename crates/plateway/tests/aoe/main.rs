@@ -1,6 +1,8 @@
-//! AoE through the program, across an Ethernet of two network namespaces: served beside NVMe/TCP, found, copied to, changed by `apply`, killed and restarted.
+//! AoE through the program, across an Ethernet of two network namespaces: served beside NVMe/TCP,
+//! found, copied to, changed by `apply`, killed and restarted.
 //!
-//! Where namespaces may not be made the tests say so and pass; what needs no Ethernet is tested with the configuration.
+//! Where namespaces may not be made the tests say so and pass; what needs no Ethernet is tested
+//! with the configuration.
 
 #[path = "../common/mod.rs"]
 mod common;

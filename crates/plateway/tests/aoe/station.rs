@@ -1,6 +1,8 @@
-//! A station of the tests' own: it sends the frames that it is given and hands over every answer with their tag.
+//! A station of the tests' own: it sends the frames that it is given and hands over every answer
+//! with their tag.
 //!
-//! It stands on a reactor's shard in a network namespace, so nothing but the frames themselves is the tests'. A frame that is not answered is sent again.
+//! It stands on a reactor's shard in a network namespace, so nothing but the frames themselves is
+//! the tests'. A frame that is not answered is sent again.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! More than one wire: several interfaces to one export, AF_XDP in place of packet sockets, and an address that is served twice on one LAN.
+//! More than one wire: several interfaces to one export, AF_XDP in place of packet sockets, and an
+//! address that is served twice on one LAN.
 
 use std::fs;
 use std::time::Instant;
@@ -9,7 +10,8 @@ use crate::common::{HANG, Server, write};
 use crate::lan::{INTERFACE, Lan};
 use crate::{MIB, bytes, file};
 
-/// A volume of 16 MiB that is exported on `interfaces` (the inside of an array), and more tables before the export's.
+/// A volume of 16 MiB that is exported on `interfaces` (the inside of an array), and more tables
+/// before the export's.
 fn config(interfaces: &str, more: &str) -> String {
     format!(
         "[[disk]]\nname = \"d0\"\nuri = \"ram:16MiB\"\n\

@@ -1,8 +1,9 @@
 //! The tests' host on a socket, blocking.
 //!
-//! A [`Controller`] is an admin queue; a [`Queue`] is a connection past Connect, on which a [`Batch`] puts all its commands before it reads
-//! the first answer. Units: bytes; blocks of 512. Errors: every answer that is not the expected one panics, and so does a target that is
-//! silent for [`HANG`]. Only [`Queue::try_read`] and its like return a command's status, whatever it is.
+//! A [`Controller`] is an admin queue; a [`Queue`] is a connection past Connect, on which a
+//! [`Batch`] puts all its commands before it reads the first answer. Units: bytes; blocks of 512.
+//! Errors: every answer that is not the expected one panics, and so does a target that is silent
+//! for [`HANG`]. Only [`Queue::try_read`] and its like return a command's status, whatever it is.
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
@@ -47,8 +48,8 @@ pub(crate) struct Queue {
     pub(crate) data: Vec<u8>,
 }
 
-/// What a queue is to do: `depth` commands of `size` bytes each, one after the other through a region as long as its pattern, and again
-/// from its start.
+/// What a queue is to do: `depth` commands of `size` bytes each, one after the other through a
+/// region as long as its pattern, and again from its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     pub(crate) kind: Kind,
@@ -88,7 +89,8 @@ impl Controller {
         Queue::connect(self.address, self.host, self.id, number, ENTRIES, flow_control).0
     }
 
-    /// Asks the same `count` times and reads only the first `read` answers, each of which has `bytes` of data.
+    /// Asks the same `count` times and reads only the first `read` answers, each of which has
+    /// `bytes` of data.
     pub(crate) fn flood(&mut self, command: Command, count: u16, read: u16, bytes: usize) {
         let (host, moves) = (&mut self.admin.host, Data::In(bytes as u32));
         let capsule = |id| host.ask(id, command, (), moves, &[]);
@@ -156,7 +158,8 @@ impl Queue {
         self.socket.local_addr().expect("it was connected").to_string()
     }
 
-    /// Does all of a batch at the region from block `first` on, which holds or gets `pattern`. What is read is compared.
+    /// Does all of a batch at the region from block `first` on, which holds or gets `pattern`. What
+    /// is read is compared.
     pub(crate) fn run(&mut self, batch: Batch, first: usize, pattern: &[u8]) {
         self.submit(batch, first, pattern);
         let of = |command: u16| usize::from(command) * batch.size % pattern.len();

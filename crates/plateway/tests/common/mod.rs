@@ -1,7 +1,7 @@
 //! A server as a process of its own, in a directory of its own, on a port that the system chooses.
 //!
-//! Nothing here waits by the clock: a server is ready when it says so, and what is awaited is asked for until it is there. The limit only
-//! ends a test that hangs.
+//! Nothing here waits by the clock: a server is ready when it says so, and what is awaited is asked
+//! for until it is there. The limit only ends a test that hangs.
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
@@ -34,14 +34,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `plateway serve` with these arguments beside a control socket, a state directory and, if they name none, a small budget
-    /// below `directory`.
-    /// An error is what it said before it ended.
+    /// Starts `plateway serve` with these arguments beside a control socket, a state directory and,
+    /// if they name none, a small budget below `directory`. An error is what it said before it
+    /// ended.
     pub(crate) fn try_start(directory: &Path, name: &str, args: &[&str]) -> Result<Server, String> {
         Self::try_start_by(plateway(), directory, name, args)
     }
 
-    /// As [`try_start`](Self::try_start), with the program started by `command`, which may put it elsewhere.
+    /// As [`try_start`](Self::try_start), with the program started by `command`, which may put it
+    /// elsewhere.
     pub(crate) fn try_start_by(
         mut command: Command,
         directory: &Path,
@@ -179,7 +180,8 @@ impl Drop for Server {
     }
 }
 
-/// A host that is connected and reads until it is dropped: `plateway bench` as a process of its own.
+/// A host that is connected and reads until it is dropped: `plateway bench` as a process of its
+/// own.
 pub(crate) struct Host(Child);
 
 impl Host {
@@ -219,7 +221,8 @@ pub(crate) fn flat(bytes: &[u8]) -> String {
     text(bytes).replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A configuration: disks as (name, URI), volumes as (name, rest of the table), all exported under their names.
+/// A configuration: disks as (name, URI), volumes as (name, rest of the table), all exported under
+/// their names.
 pub(crate) fn configuration(disks: &[(&str, &str)], volumes: &[(&str, &str)]) -> String {
     let mut config = String::from("[[listener]]\nnvme = \"127.0.0.1:0\"\n");
     for (name, uri) in disks {

@@ -1,5 +1,6 @@
-//! Memory under many peers: every legal size and depth completes within the budget, and peers that keep what they hold do not keep the
-//! others from theirs. Judged by what is answered and in which order, never by how long it takes.
+//! Memory under many peers: every legal size and depth completes within the budget, and peers that
+//! keep what they hold do not keep the others from theirs. Judged by what is answered and in which
+//! order, never by how long it takes.
 
 #[path = "../common/client.rs"]
 mod client;
@@ -51,7 +52,8 @@ fn number(status: &Value, pointer: &str) -> u64 {
     status.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer}"))
 }
 
-/// Waits until nothing is lent out; checks that the budget was kept and nothing was refused or closed.
+/// Waits until nothing is lent out; checks that the budget was kept and nothing was refused or
+/// closed.
 fn settle(server: &Server) -> Value {
     let idle = |status: &Value| number(status, "/memory/pool_used_bytes") == 0;
     let status = server.wait_for("an empty pool", idle);
@@ -71,7 +73,8 @@ fn every_size_and_depth_on_64_connections_fits_the_budget() {
         .map(|one| controllers[usize::from(one % 4)].queue(one / 4 + 1, one % 8 < 4))
         .collect();
 
-    // Depth 1 with each size, and as deep as a queue goes where the data stay few enough for a test.
+    // Depth 1 with each size, and as deep as a queue goes where the data stay few enough for a
+    // test.
     let rounds = [
         (BLOCK, 1),
         (LARGEST, 1),
@@ -85,7 +88,8 @@ fn every_size_and_depth_on_64_connections_fits_the_budget() {
         thread::scope(|scope| {
             for (place, queue) in queues.iter_mut().enumerate() {
                 scope.spawn(move || {
-                    // Each connection writes a mebibyte of its own, half of them by R2T what would fit into capsules.
+                    // Each connection writes a mebibyte of its own, half of them by R2T what would
+                    // fit into capsules.
                     let first = place * LARGEST / BLOCK;
                     let pattern = pattern(LARGEST, (round << 8 | place) as u64);
                     let asked = size > IN_CAPSULE || place % 2 == 0;
@@ -125,13 +129,15 @@ fn sixty_four_peers_that_never_send_or_read_leave_room_for_the_next() {
     for disk in ["ram:64MiB", "file:disk?create=64MiB"] {
         let directory = tempfile::tempdir().expect("a directory");
         let (server, address) = serve(directory.path(), disk);
-        // The target closes a peer that takes nothing for a while. A try that lasted so long shows nothing, and is repeated.
+        // The target closes a peer that takes nothing for a while. A try that lasted so long shows
+        // nothing, and is repeated.
         let shown = (0..5).any(|_| room_beside_hogs(&server, address));
         assert!(shown, "with {disk} the 65th was never done before the others were closed");
     }
 }
 
-/// Whether all peers that never read were still connected when the one that reads and writes was done.
+/// Whether all peers that never read were still connected when the one that reads and writes was
+/// done.
 fn room_beside_hogs(server: &Server, address: SocketAddr) -> bool {
     let region = vec![0; 16 * LARGEST];
     let hogs: Vec<_> = (0..32).map(|host| Controller::connect(address, host, 1)).collect();
@@ -142,7 +148,8 @@ fn room_beside_hogs(server: &Server, address: SocketAddr) -> bool {
     }
     let connect = |_| TcpStream::connect(address).expect("the server listens");
     let silent: Vec<TcpStream> = (0..32).map(connect).collect();
-    // All have what they can get, and wait for more; or one is closed already, which ends this try below.
+    // All have what they can get, and wait for more; or one is closed already, which ends this try
+    // below.
     let waits = |status: &Value| {
         number(status, "/memory/waiting") == 32 || !queues.iter().all(|hog| connected(status, hog))
     };

@@ -1,4 +1,5 @@
-//! `plateway apply`, `check` and SIGHUP: changes beside a host that is connected, changes that are refused, and changes that fail half-way.
+//! `plateway apply`, `check` and SIGHUP: changes beside a host that is connected, changes that are
+//! refused, and changes that fail half-way.
 
 use crate::client::Controller;
 use crate::common::{Host, Server, configuration, write};

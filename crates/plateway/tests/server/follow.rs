@@ -1,4 +1,5 @@
-//! A remote disk that changes its size: what stands on it follows, through as many servers as there are.
+//! A remote disk that changes its size: what stands on it follows, through as many servers as there
+//! are.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What each command says to a mistake: which object, what was expected, what was seen, and what to type next.
+//! What each command says to a mistake: which object, what was expected, what was seen, and what to
+//! type next.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
-//! `--overwrite VOLUME`: disks that hold something are labelled only if somebody says so, and what was given up is told.
+//! `--overwrite VOLUME`: disks that hold something are labelled only if somebody says so, and what
+//! was given up is told.
 
 use std::fs;
 use std::path::Path;

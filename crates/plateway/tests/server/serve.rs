@@ -1,4 +1,5 @@
-//! `plateway serve` from the outside: how it starts, what it refuses, how it ends, and what it is known by afterwards.
+//! `plateway serve` from the outside: how it starts, what it refuses, how it ends, and what it is
+//! known by afterwards.
 
 use std::fs;
 use std::time::{Duration, Instant};

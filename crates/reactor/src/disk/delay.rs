@@ -1,5 +1,6 @@
-//! The instrument `delay:US,URI`: every answer comes a fixed time later than the disk gave it. What is asked is carried out at
-//! once; the driver holds the answer back with its own timer. It stands for a slower medium, and shows what queue depth hides.
+//! The instrument `delay:US,URI`: every answer comes a fixed time later than the disk gave it. What
+//! is asked is carried out at once; the driver holds the answer back with its own timer. It stands
+//! for a slower medium, and shows what queue depth hides.
 
 use std::time::Duration;
 

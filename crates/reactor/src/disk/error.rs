@@ -1,4 +1,5 @@
-//! Why a disk cannot be opened: each message names the object, what was expected, what was seen, and what to do.
+//! Why a disk cannot be opened: each message names the object, what was expected, what was seen,
+//! and what to do.
 
 use std::fmt;
 use std::io;

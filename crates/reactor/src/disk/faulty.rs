@@ -1,4 +1,5 @@
-//! The instrument `faulty:SEED,URI`: a disk that sometimes fails and sometimes is slow, but never lies about data.
+//! The instrument `faulty:SEED,URI`: a disk that sometimes fails and sometimes is slow, but never
+//! lies about data.
 //!
 //! | what | how often | how it ends |
 //! | --- | --- | --- |
@@ -8,8 +9,9 @@
 //! | flush | 1 in 256 | not carried out, write fault |
 //! | any | 1 in 32 | answered 1 to 50 ms later |
 //!
-//! The fate of the nth request is a function of the seed and n. With one shard and one request at a time a run repeats exactly; with more, the order in which requests
-//! come decides which of them meets which fate.
+//! The fate of the nth request is a function of the seed and n. With one shard and one request at a
+//! time a run repeats exactly; with more, the order in which requests come decides which of them
+//! meets which fate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

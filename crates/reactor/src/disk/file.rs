@@ -1,15 +1,20 @@
-//! Files and block devices: how they are opened, locked and created, and what is truthfully known of them.
+//! Files and block devices: how they are opened, locked and created, and what is truthfully known
+//! of them.
 //!
-//! **One kind of access.** Whether a file is accessed directly (O_DIRECT) or through the page cache is decided at open and never changes: mixed access to one
-//! file can read stale bytes (`docs/decisions/0003-direct-or-cached.md`). Direct access is used where the file system reports an alignment that we
-//! can keep (statx, `STATX_DIOALIGN`) or, where it reports none, where a probing read succeeds.
+//! **One kind of access.** Whether a file is accessed directly (O_DIRECT) or through the page cache
+//! is decided at open and never changes: mixed access to one file can read stale bytes
+//! (`docs/decisions/0003-direct-or-cached.md`). Direct access is used where the file system reports
+//! an alignment that we can keep (statx, `STATX_DIOALIGN`) or, where it reports none, where a
+//! probing read succeeds.
 //!
-//! **One server.** A file is held by `flock` (exclusive, or shared if it is read-only), a block device by O_EXCL, which also keeps away from mounted ones.
-//! The lock ends with the process, however it ends.
+//! **One server.** A file is held by `flock` (exclusive, or shared if it is read-only), a block
+//! device by O_EXCL, which also keeps away from mounted ones. The lock ends with the process,
+//! however it ends.
 //!
-//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's; none only for a device that is accessed directly and whose queue
-//! says "write through". Logical block: the alignment of direct access, else 512. Physical block: that of the device below (sysfs), else the logical
-//! one. Unit: bytes.
+//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's; none only for a
+//! device that is accessed directly and whose queue says "write through". Logical block: the
+//! alignment of direct access, else 512. Physical block: that of the device below (sysfs), else the
+//! logical one. Unit: bytes.
 
 use std::fs::File;
 use std::io;
@@ -39,8 +44,9 @@ pub enum Access {
 #[derive(Debug)]
 pub struct FileDisk {
     fd: OwnedFd,
-    /// The same file, opened once more for flushes. Linux tells an error of writing back once to each open file (errseq), so
-    /// a durable write that fails beside a flush does not take the error that the flush must see.
+    /// The same file, opened once more for flushes. Linux tells an error of writing back once to
+    /// each open file (errseq), so a durable write that fails beside a flush does not take the
+    /// error that the flush must see.
     flushes: OwnedFd,
     device: bool,
     access: Access,
@@ -49,7 +55,8 @@ pub struct FileDisk {
     facts: DiskFacts,
 }
 
-/// `TMPFS_MAGIC` and `RAMFS_MAGIC`: their direct access, where accepted, goes through the page cache all the same.
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC`: their direct access, where accepted, goes through the page
+/// cache all the same.
 const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 /// `_IO(0x12, 119)`.
 const BLKDISCARD: rustix::ioctl::Opcode = 0x1277;
@@ -227,7 +234,8 @@ impl FileDisk {
     /// Tells a block device that a range is of no interest. Sleeps.
     pub(super) fn discard_device(&self, extent: Extent) -> Result<(), Errno> {
         let range = [extent.offset.0, extent.length.0];
-        // SAFETY: BLKDISCARD reads two u64, the start and the length of the range, and keeps no pointer to them.
+        // SAFETY: BLKDISCARD reads two u64, the start and the length of the range, and keeps no
+        // pointer to them.
         unsafe {
             let discard = rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new(range);
             rustix::ioctl::ioctl(&self.fd, discard)
@@ -237,7 +245,8 @@ impl FileDisk {
 
 /// Opens for reading and writing, or for reading alone where writing is not allowed; says which.
 fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
-    // O_NONBLOCK, lest a FIFO keep us waiting. It goes at once: io_uring would answer EAGAIN instead of sleeping for us.
+    // O_NONBLOCK, lest a FIFO keep us waiting. It goes at once: io_uring would answer EAGAIN
+    // instead of sleeping for us.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::RUSR | Mode::WUSR;
     let opened = match rustix::fs::open(path, flags | OFlags::RDWR, mode) {
@@ -330,7 +339,8 @@ fn make_durable(path: &Path, fd: &OwnedFd) -> Result<(), OpenError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // A directory that may be searched but not read cannot be synced; whoever set it up so accepts that.
+    // A directory that may be searched but not read cannot be synced; whoever set it up so accepts
+    // that.
     if let Ok(directory) = File::open(directory) {
         match rustix::fs::fsync(&directory) {
             // Some file systems have nothing to sync in a directory.
@@ -341,7 +351,8 @@ fn make_durable(path: &Path, fd: &OwnedFd) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Decides on direct or cached access, sets the descriptor so, and says which alignment the access needs (1 if none).
+/// Decides on direct or cached access, sets the descriptor so, and says which alignment the access
+/// needs (1 if none).
 fn choose_access(fd: &OwnedFd) -> (Access, u32) {
     match try_direct(fd) {
         Some(alignment) => (Access::Direct, alignment),
@@ -355,7 +366,8 @@ fn choose_access(fd: &OwnedFd) -> (Access, u32) {
     }
 }
 
-/// The alignment of offsets and lengths that direct access needs, with O_DIRECT set; `None` where it is not to be had.
+/// The alignment of offsets and lengths that direct access needs, with O_DIRECT set; `None` where
+/// it is not to be had.
 fn try_direct(fd: &OwnedFd) -> Option<u32> {
     let system = rustix::fs::fstatfs(fd).ok()?;
     if MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)) {
@@ -365,7 +377,8 @@ fn try_direct(fd: &OwnedFd) -> Option<u32> {
         .ok()
         .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
     if let Some(stat) = reported {
-        // Pages are aligned to 4096, and within a page a payload lies as on the disk: memory is aligned as the offset is. 0 means none.
+        // Pages are aligned to 4096, and within a page a payload lies as on the disk: memory is
+        // aligned as the offset is. 0 means none.
         let fits = |alignment: u32| (1..=PAGE_SIZE).contains(&alignment);
         if !fits(stat.stx_dio_mem_align) || !fits(stat.stx_dio_offset_align) {
             return None;
@@ -383,8 +396,8 @@ fn try_direct(fd: &OwnedFd) -> Option<u32> {
     Some(alignment)
 }
 
-/// Whether a read of `length` bytes, from offset `length` to memory that is aligned to no more than `length`, is accepted. At the end of the file
-/// it is accepted, too.
+/// Whether a read of `length` bytes, from offset `length` to memory that is aligned to no more than
+/// `length`, is accepted. At the end of the file it is accepted, too.
 fn probe(fd: &OwnedFd, length: usize) -> bool {
     #[repr(align(4096))]
     struct Aligned([u8; 2 * PAGE_SIZE as usize]);
@@ -393,7 +406,8 @@ fn probe(fd: &OwnedFd, length: usize) -> bool {
     rustix::io::pread(fd, into, length as u64).is_ok()
 }
 
-/// What is written atomically on the file system of `fd`, which lies on block device `device`: that device's physical block; in memory, a page.
+/// What is written atomically on the file system of `fd`, which lies on block device `device`: that
+/// device's physical block; in memory, a page.
 pub(super) fn physical_block(fd: &OwnedFd, device: u64) -> u32 {
     let memory = rustix::fs::fstatfs(fd)
         .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)));
@@ -410,7 +424,8 @@ fn punches_holes(fd: &OwnedFd, size: u64) -> bool {
     rustix::fs::fallocate(fd, mode, behind, u64::from(PAGE_SIZE)).is_ok()
 }
 
-/// A number of the queue of the block device that `device` (or, for a partition, the disk that it is part of) names.
+/// A number of the queue of the block device that `device` (or, for a partition, the disk that it
+/// is part of) names.
 fn queue_number(device: u64, name: &str) -> Option<u32> {
     let number: u64 = queue_text(device, name)?.parse().ok()?;
     Some(u32::try_from(number).unwrap_or(u32::MAX))

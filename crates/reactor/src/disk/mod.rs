@@ -1,12 +1,15 @@
 //! Disks: what takes requests at the very bottom, and what it is truthfully like.
 //!
-//! A [`Disk`] is opened once ([`Disk::open`]) and shared by all shards. A shard gives it a request with [`Disk::submit`]. RAM and null disks
-//! answer at once; a file or block device answers with [`Work`]: system calls that the driver has the kernel carry out, through a ring one by one or on a
-//! thread all together. `delay:` and `faulty:` are instruments around any of them: they hold an answer back or change it.
+//! A [`Disk`] is opened once ([`Disk::open`]) and shared by all shards. A shard gives it a request
+//! with [`Disk::submit`]. RAM and null disks answer at once; a file or block device answers with
+//! [`Work`]: system calls that the driver has the kernel carry out, through a ring one by one or on
+//! a thread all together. `delay:` and `faulty:` are instruments around any of them: they hold an
+//! answer back or change it.
 //!
-//! Read [`ram`] for the exchange of pages, [`work`] for how a request becomes system calls, [`file`] for how facts are found.
-//! Units: bytes; times as `Duration`. Errors: [`OpenError`] names the object, what was expected and what was seen; a request's failure is its
-//! `Outcome`. Not here: who may write after a failed flush (the volume's gate), how flushes are grouped (the same).
+//! Read [`ram`] for the exchange of pages, [`work`] for how a request becomes system calls,
+//! [`file`] for how facts are found. Units: bytes; times as `Duration`. Errors: [`OpenError`] names
+//! the object, what was expected and what was seen; a request's failure is its `Outcome`. Not here:
+//! who may write after a failed flush (the volume's gate), how flushes are grouped (the same).
 
 mod delay;
 mod error;
@@ -133,7 +136,8 @@ impl OpenSpec {
 }
 
 impl Disk {
-    /// Opens a disk. It is this process's alone until it is dropped: another server that opens the same file or device is refused.
+    /// Opens a disk. It is this process's alone until it is dropped: another server that opens the
+    /// same file or device is refused.
     pub fn open(spec: &OpenSpec, arena: &Arc<Arena>) -> Result<Disk, OpenError> {
         let mut instruments = Vec::new();
         let mut spec = spec;
@@ -174,8 +178,8 @@ impl Disk {
         }
     }
 
-    /// Looks at the size again, which may have been changed from outside, and returns the facts. A disk that shrank refuses what
-    /// lies beyond its new end.
+    /// Looks at the size again, which may have been changed from outside, and returns the facts. A
+    /// disk that shrank refuses what lies beyond its new end.
     pub fn refresh(&self) -> std::io::Result<DiskFacts> {
         if let Backing::File(disk) = &self.backing {
             disk.refresh()?;
@@ -191,7 +195,8 @@ impl Disk {
         }
     }
 
-    /// The descriptor of a file or device, for registration with a ring. [`Work::fd`] is the same one.
+    /// The descriptor of a file or device, for registration with a ring. [`Work::fd`] is the same
+    /// one.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::File(disk) => Some(disk.fd()),
@@ -268,7 +273,8 @@ impl Disk {
         }
     }
 
-    /// First step for a bulk of requests: see [`RamDisk::prefetch_slot`]. Does nothing for other disks.
+    /// First step for a bulk of requests: see [`RamDisk::prefetch_slot`]. Does nothing for other
+    /// disks.
     #[inline]
     pub fn prefetch_slot(&self, operation: &Operation) {
         if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
@@ -276,7 +282,8 @@ impl Disk {
         }
     }
 
-    /// Second step for a bulk of requests: see [`RamDisk::prefetch_pages`]. Does nothing for other disks.
+    /// Second step for a bulk of requests: see [`RamDisk::prefetch_pages`]. Does nothing for other
+    /// disks.
     #[inline]
     pub fn prefetch_pages(&self, operation: &Operation) {
         if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {

@@ -1,4 +1,5 @@
-//! The null disk: takes every write and forgets it, reads zeros. It measures what everything above a disk costs.
+//! The null disk: takes every write and forgets it, reads zeros. It measures what everything above
+//! a disk costs.
 
 use block::{ByteCount, Completion, Failure, Operation, Outcome, PageId, Request};
 

@@ -1,8 +1,10 @@
 //! A look at a file or block device that changes nothing: what opening it would find.
 //!
-//! It is opened for reading alone, never made, never locked for longer than it takes to see whether somebody else has it. The facts are those
-//! that [`FileDisk`] would find, but for `discards`, which only a writer can try. Reads take the kind of access that the disk itself would have,
-//! so they are right beside a server that has it open. Unit: bytes. Errors: as for opening ([`OpenError`]).
+//! It is opened for reading alone, never made, never locked for longer than it takes to see whether
+//! somebody else has it. The facts are those that [`FileDisk`] would find, but for `discards`,
+//! which only a writer can try. Reads take the kind of access that the disk itself would have, so
+//! they are right beside a server that has it open. Unit: bytes. Errors: as for opening
+//! ([`OpenError`]).
 
 use std::ffi::OsString;
 use std::io;
@@ -137,7 +139,8 @@ impl Probe {
     }
 }
 
-/// What a file of `bytes` would be like that is made at `path`, where there is none. An error says why it cannot be made.
+/// What a file of `bytes` would be like that is made at `path`, where there is none. An error says
+/// why it cannot be made.
 pub fn unmade_file(path: &Path, bytes: u64) -> Result<(DiskFacts, Identity), OpenError> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,10 +1,13 @@
-//! RAM disks: a table of pages that is read by leasing them and written by exchanging them. No lock, no copy of whole pages.
+//! RAM disks: a table of pages that is read by leasing them and written by exchanging them. No
+//! lock, no copy of whole pages.
 //!
-//! Shared by all shards. A slot of the table holds the number of a page of the [arena](crate::memory::arena), or [`NO_PAGE`], which reads as
-//! zeros. Units: bytes; extents are multiples of 512. Outcomes: a RAM disk fails only what lies beyond its end.
+//! Shared by all shards. A slot of the table holds the number of a page of the
+//! [arena](crate::memory::arena), or [`NO_PAGE`], which reads as zeros. Units: bytes; extents are
+//! multiples of 512. Outcomes: a RAM disk fails only what lies beyond its end.
 //!
-//! **No torn block.** What a slot holds changes only by one swap or compare-exchange of a whole page, and a page that is leased never
-//! changes. So a reader sees each page, and so each block of up to 4096 bytes, as one of those that were ever installed:
+//! **No torn block.** What a slot holds changes only by one swap or compare-exchange of a whole
+//! page, and a page that is leased never changes. So a reader sees each page, and so each block of
+//! up to 4096 bytes, as one of those that were ever installed:
 //!
 //! ```text
 //!   read    slot --> page 17, lease + 1 --> in the reader's buffer until it is sent
@@ -12,16 +15,21 @@
 //!   part    page 17's other bytes are copied around the new ones in page 4, then compare-exchange 17 -> 4, or again
 //! ```
 //!
-//! Where nobody leases the page, a write of a part changes it in place ([`Arena::borrow`]), since to copy the rest of the page around it costs more than
-//! the write; so does every write that [lands](RamDisk::land) without a buffer of its own.
+//! Where nobody leases the page, a write of a part changes it in place ([`Arena::borrow`]), since
+//! to copy the rest of the page around it costs more than the write; so does every write that
+//! [lands](RamDisk::land) without a buffer of its own.
 //!
-//! A write of part of a page that somebody leases exchanges it. It leases the old page while it copies, so that neither its bytes nor its number can change meaning under
-//! the compare-exchange (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of them.
+//! A write of part of a page that somebody leases exchanges it. It leases the old page while it
+//! copies, so that neither its bytes nor its number can change meaning under the compare-exchange
+//! (no ABA). Two writers of different blocks of one page both end up in it; of one block, one of
+//! them.
 //!
-//! **Conservation.** The disk lets the arena grow by one page a slot. A written page leaves its buffer, which is then reserved: still counted by its
-//! pool, without pages. So a page in a slot is covered by the slot's part of the arena, and a buffer's part is free for the pages that
-//! it may get again. A detached page is covered by the leases that keep it, each of which stands in a counted buffer in place of a page of its own. The
-//! rest (a fresh page in hand while an old one is copied) is the shard's slack.
+//! **Conservation.** The disk lets the arena grow by one page a slot. A written page leaves its
+//! buffer, which is then reserved: still counted by its pool, without pages. So a page in a slot is
+//! covered by the slot's part of the arena, and a buffer's part is free for the pages that it may
+//! get again. A detached page is covered by the leases that keep it, each of which stands in a
+//! counted buffer in place of a page of its own. The rest (a fresh page in hand while an old one is
+//! copied) is the shard's slack.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -37,13 +45,15 @@ use crate::memory::shard_memory::{ShardMemory, difference};
 const PAGE: usize = PAGE_SIZE as usize;
 /// Pages of an extent that are fetched ahead: as many as a large frame touches.
 const PAGES_AHEAD: usize = 3;
-/// Lines of a page that are fetched to be sent: the processor's own prefetcher takes over from there.
+/// Lines of a page that are fetched to be sent: the processor's own prefetcher takes over from
+/// there.
 const LINES_TO_READ: usize = 4;
 /// Lines of a page that are fetched to be overwritten: as many misses as a core has under way.
 const LINES_TO_WRITE: usize = 16;
 /// Bytes of a line.
 const LINE: usize = 64;
-/// From this size on, pages that come out of the disk are taken to be cold: many times the second-level cache of a core.
+/// From this size on, pages that come out of the disk are taken to be cold: many times the
+/// second-level cache of a core.
 const COLD_MIN: u64 = 64 << 20;
 
 /// A disk in memory.
@@ -51,7 +61,8 @@ const COLD_MIN: u64 = 64 << 20;
 pub struct RamDisk {
     arena: Arc<Arena>,
     size: u64,
-    /// [`COLD`] if the disk is so large that a page that comes out of it is seldom in the processor's cache, else 0.
+    /// [`COLD`] if the disk is so large that a page that comes out of it is seldom in the
+    /// processor's cache, else 0.
     mark: u32,
     slots: Box<[AtomicU32]>,
 }
@@ -85,7 +96,8 @@ fn parts(extent: Extent) -> impl Iterator<Item = Part> {
 }
 
 impl RamDisk {
-    /// A disk of `size` bytes that reads as zeros. It takes no memory before it is written to, but four bytes a page.
+    /// A disk of `size` bytes that reads as zeros. It takes no memory before it is written to, but
+    /// four bytes a page.
     pub fn new(arena: &Arc<Arena>, size: ByteCount) -> Result<RamDisk, ArenaError> {
         let pages = size.0.div_ceil(PAGE as u64);
         let full = |pages: u64| ArenaError::Full {
@@ -169,21 +181,24 @@ impl RamDisk {
         }
     }
 
-    /// Fetches the table's line for the first page of `extent`. When several requests are at hand, call it for all, then
-    /// [`prefetch_pages`](Self::prefetch_pages) for all, then carry them out: their cache misses then overlap.
+    /// Fetches the table's line for the first page of `extent`. When several requests are at hand,
+    /// call it for all, then [`prefetch_pages`](Self::prefetch_pages) for all, then carry them out:
+    /// their cache misses then overlap.
     #[inline]
     pub(crate) fn prefetch_slot(&self, extent: Extent) {
         let slot = (extent.offset.0 / PAGE as u64) as usize;
         prefetch(self.slots.as_ptr().wrapping_add(slot).cast());
     }
 
-    /// Fetches the states of the first pages, and the beginnings of their data if they will be sent.
+    /// Fetches the states of the first pages, and the beginnings of their data if they will be
+    /// sent.
     #[inline]
     pub(crate) fn prefetch_pages(&self, extent: Extent, data: bool) {
         self.prefetch_parts(extent, PAGES_AHEAD, if data { LINES_TO_READ } else { 0 });
     }
 
-    /// Fetches what changing `extent` in place needs. Nothing where it goes past the cache: then the state is seldom looked at.
+    /// Fetches what changing `extent` in place needs. Nothing where it goes past the cache: then
+    /// the state is seldom looked at.
     #[inline]
     pub(crate) fn prefetch_landing(&self, extent: Extent) {
         if !self.streams() {
@@ -191,7 +206,8 @@ impl RamDisk {
         }
     }
 
-    /// Fetches the states of at most so many pages of `extent`, and at most so many lines of the part of each that it touches. What lies beyond the end is left out.
+    /// Fetches the states of at most so many pages of `extent`, and at most so many lines of the
+    /// part of each that it touches. What lies beyond the end is left out.
     #[inline]
     fn prefetch_parts(&self, extent: Extent, pages_max: usize, lines_max: usize) {
         for part in parts(extent).take(pages_max) {
@@ -209,7 +225,8 @@ impl RamDisk {
         }
     }
 
-    /// Whether a part that is changed in place goes past the cache. Not where others wait for it: it would have to arrive in memory first.
+    /// Whether a part that is changed in place goes past the cache. Not where others wait for it:
+    /// it would have to arrive in memory first.
     #[inline]
     fn streams(&self) -> bool {
         self.mark != 0 && self.arena.is_alone()
@@ -265,10 +282,12 @@ impl RamDisk {
         }
     }
 
-    /// As [`change`](Self::change), with the bytes of a buffer's page, which is free then if it was the buffer's own.
+    /// As [`change`](Self::change), with the bytes of a buffer's page, which is free then if it was
+    /// the buffer's own.
     #[inline]
     fn change_from(&self, memory: &mut ShardMemory, part: Part, given: PageId) -> bool {
-        // SAFETY: the part lies within the page, which is in the caller's buffer: private or leased, so that nobody changes it.
+        // SAFETY: the part lies within the page, which is in the caller's buffer: private or
+        // leased, so that nobody changes it.
         let bytes = unsafe {
             let from = self.arena.page(given.number()).add(part.from);
             std::slice::from_raw_parts(from, part.to - part.from)
@@ -280,7 +299,8 @@ impl RamDisk {
         changed
     }
 
-    /// Puts `bytes` into `extent`, all of which it has: in place where nobody leases the page, else by exchange.
+    /// Puts `bytes` into `extent`, all of which it has: in place where nobody leases the page, else
+    /// by exchange.
     #[inline]
     pub(crate) fn land(&self, memory: &mut ShardMemory, extent: Extent, bytes: &[u8]) {
         assert_eq!(bytes.len() as u64, extent.length.0, "what lands on {extent} is as long");
@@ -290,7 +310,8 @@ impl RamDisk {
             rest = later;
             if !self.change(memory, part, now) {
                 let fresh = memory.take_oldest_page();
-                // SAFETY: `fresh` is ours alone, nobody else can see it, and the part lies within it and is as long as `now`.
+                // SAFETY: `fresh` is ours alone, nobody else can see it, and the part lies within
+                // it and is as long as `now`.
                 unsafe {
                     let into = self.arena.page(fresh).add(part.from);
                     into.copy_from_nonoverlapping(now.as_ptr(), now.len());
@@ -305,8 +326,9 @@ impl RamDisk {
     #[inline]
     fn change(&self, memory: &mut ShardMemory, part: Part, bytes: &[u8]) -> bool {
         let Some(page) = self.arena.borrow(&self.slots[part.slot]) else { return false };
-        // SAFETY: the page is borrowed: nobody else reads or writes its bytes until the borrow ends. The part lies within it and is as long as
-        // `bytes`, which are elsewhere: a page whose bytes can be read is leased or private, and this one is neither.
+        // SAFETY: the page is borrowed: nobody else reads or writes its bytes until the borrow
+        // ends. The part lies within it and is as long as `bytes`, which are elsewhere: a page
+        // whose bytes can be read is leased or private, and this one is neither.
         unsafe {
             let into = self.arena.page(page).add(part.from);
             memory.copy(bytes, into, self.streams());
@@ -315,11 +337,13 @@ impl RamDisk {
         true
     }
 
-    /// A private page with the bytes of `part` of a leased one, which belongs to another slot and cannot be installed twice.
+    /// A private page with the bytes of `part` of a leased one, which belongs to another slot and
+    /// cannot be installed twice.
     #[cold]
     fn copy_of(&self, memory: &mut ShardMemory, part: Part, from: u32) -> u32 {
         let fresh = memory.take_page();
-        // SAFETY: `fresh` is ours alone, the caller's buffer leases `from`, and the part lies within a page.
+        // SAFETY: `fresh` is ours alone, the caller's buffer leases `from`, and the part lies
+        // within a page.
         unsafe {
             self.arena.page(fresh).add(part.from).copy_from_nonoverlapping(
                 self.arena.page(from).add(part.from),
@@ -329,8 +353,8 @@ impl RamDisk {
         fresh
     }
 
-    /// Puts private page `new`, whose bytes of `part` are the new ones, into the slot, completed by what the slot held around them. Returns what it
-    /// held, for the caller to retire.
+    /// Puts private page `new`, whose bytes of `part` are the new ones, into the slot, completed by
+    /// what the slot held around them. Returns what it held, for the caller to retire.
     #[inline]
     fn install(&self, part: Part, new: u32) -> u32 {
         let slot = &self.slots[part.slot];
@@ -339,8 +363,9 @@ impl RamDisk {
         }
         loop {
             let leased = self.arena.lease(slot);
-            // SAFETY: `new` is private and in our hands; `leased` is leased by us, or the page of zeros, and a different page because
-            // private pages are in no slot; both ranges lie within a page.
+            // SAFETY: `new` is private and in our hands; `leased` is leased by us, or the page of
+            // zeros, and a different page because private pages are in no slot; both ranges lie
+            // within a page.
             unsafe {
                 let (from, to) = (self.arena.page(leased), self.arena.page(new));
                 to.copy_from_nonoverlapping(from, part.from);
@@ -393,8 +418,8 @@ impl RamDisk {
             let expected = buffer.pages()[index];
             let page = self.arena.lease(&self.slots[part.slot]);
             let length = part.to - part.from;
-            // SAFETY: both parts lie within their pages; the first page is leased by us until below, the other is in the buffer that we borrow, so
-            // neither changes meanwhile.
+            // SAFETY: both parts lie within their pages; the first page is leased by us until
+            // below, the other is in the buffer that we borrow, so neither changes meanwhile.
             let found = unsafe {
                 difference(
                     std::slice::from_raw_parts(self.arena.page(page).add(part.from), length),
@@ -414,7 +439,8 @@ impl RamDisk {
     }
 }
 
-/// The contract of `block::Operation`: payload and extent have one length, and lie alike in their pages.
+/// The contract of `block::Operation`: payload and extent have one length, and lie alike in their
+/// pages.
 #[inline]
 fn check(extent: Extent, buffer: &Buffer) {
     assert!(

@@ -224,7 +224,8 @@ fn a_disk_that_goes_frees_its_pages_and_leaves_readers_theirs() {
     assert_eq!(bench.used(), 0);
 }
 
-/// Every page is free, in a slot, or leased: after a long random run nothing is lost or doubled, and the bytes are those of a plain array.
+/// Every page is free, in a slot, or leased: after a long random run nothing is lost or doubled,
+/// and the bytes are those of a plain array.
 #[test]
 fn a_random_run_conserves_pages_and_agrees_with_an_array() {
     let mut bench = bench(64);
@@ -288,8 +289,8 @@ fn assert_whole(block: &[u8]) {
     assert!(block[..504] == block[8..], "a torn block: {block:?}");
 }
 
-/// Writers and readers of one small disk on several threads: every block is always wholly one of those written, a lease
-/// never changes, and in the end no page is lost.
+/// Writers and readers of one small disk on several threads: every block is always wholly one of
+/// those written, a lease never changes, and in the end no page is lost.
 #[test]
 fn blocks_are_never_torn_between_threads() {
     const PAGES: u64 = 6;

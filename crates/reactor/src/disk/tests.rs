@@ -33,7 +33,8 @@ impl Directory {
         }
     }
 
-    /// One on the file system of the build, which mostly allows direct access, and one in memory, which does not, where there are such.
+    /// One on the file system of the build, which mostly allows direct access, and one in memory,
+    /// which does not, where there are such.
     pub(super) fn everywhere() -> Vec<Directory> {
         let build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let parents = [Some(std::env::temp_dir()), build, Some("/dev/shm".into())];
@@ -313,7 +314,8 @@ fn a_delay_around_a_file_counts_from_its_answer() {
     assert_eq!(finished.after, Duration::from_micros(250));
 }
 
-/// Failures come, and what a read returns as done is always what was written as done, or as denied after it was carried out.
+/// Failures come, and what a read returns as done is always what was written as done, or as denied
+/// after it was carried out.
 #[test]
 fn a_faulty_disk_fails_but_never_lies() {
     let mut memory = memory();

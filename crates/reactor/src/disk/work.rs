@@ -1,9 +1,12 @@
 //! How a request to a file or block device becomes system calls.
 //!
-//! [`Work`] owns the request and is a small machine: [`next`](Work::next) says which call it wants, the driver has it carried out and tells the result with
-//! [`done`](Work::done), until `next` says [`Call::Finished`]; then [`finish`](Work::finish) gives the completion. A ring submits the calls one by
-//! one; a thread of the disk pool calls [`run`](Work::run), which makes them all. [`Call::Blocking`] is only for such a thread: compare and verify, whose
-//! scratch memory is bounded by the number of threads, BLKDISCARD, and the bounce of an access that the kernel finds misaligned.
+//! [`Work`] owns the request and is a small machine: [`next`](Work::next) says which call it wants,
+//! the driver has it carried out and tells the result with [`done`](Work::done), until `next` says
+//! [`Call::Finished`]; then [`finish`](Work::finish) gives the completion. A ring submits the calls
+//! one by one; a thread of the disk pool calls [`run`](Work::run), which makes them all.
+//! [`Call::Blocking`] is only for such a thread: compare and verify, whose scratch memory is
+//! bounded by the number of threads, BLKDISCARD, and the bounce of an access that the kernel finds
+//! misaligned.
 //!
 //! ```text
 //!   read          preadv2 ... until all is there
@@ -13,9 +16,10 @@
 //!   write zeroes  fallocate(ZERO_RANGE or PUNCH_HOLE), or pwritev2 of zeros where refused [fdatasync if durable]
 //! ```
 //!
-//! A read that meets the end of the file within the disk's size (somebody cut the file) fails: zeros would be wrong data.
-//! Memory shared with the kernel: the iovecs point into pages of the request's buffer, which stays in `Work` until `finish`; whoever submitted a call must not
-//! drop or finish the work before the kernel's completion came.
+//! A read that meets the end of the file within the disk's size (somebody cut the file) fails:
+//! zeros would be wrong data. Memory shared with the kernel: the iovecs point into pages of the
+//! request's buffer, which stays in `Work` until `finish`; whoever submitted a call must not drop
+//! or finish the work before the kernel's completion came.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
@@ -102,8 +106,9 @@ pub struct Work {
     after: Duration,
 }
 
-// SAFETY: the iovecs point into pages that the request's buffer owns or leases (rules in `memory::arena`), or into `ZEROS`; neither
-// belongs to a thread, and the work is the only one that uses them.
+// SAFETY: the iovecs point into pages that the request's buffer owns or leases (rules in
+// `memory::arena`), or into `ZEROS`; neither belongs to a thread, and the work is the only one that
+// uses them.
 unsafe impl Send for Work {}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,7 +135,8 @@ enum Job {
     Verify,
     /// BLKDISCARD of range `index` and all after it.
     Discard,
-    /// A read or write that the kernel found misaligned, through aligned memory, from `offset` and iovec `first` on.
+    /// A read or write that the kernel found misaligned, through aligned memory, from `offset` and
+    /// iovec `first` on.
     Bounce {
         write: bool,
         durable: bool,
@@ -212,7 +218,8 @@ impl Work {
         }
     }
 
-    /// The call that is wanted next. Its iovecs stay where they are until [`done`](Self::done), also when the work moves.
+    /// The call that is wanted next. Its iovecs stay where they are until [`done`](Self::done),
+    /// also when the work moves.
     pub fn next(&self) -> Call<'_> {
         match self.stage {
             Stage::Transfer { write, durable, offset, first } => {
@@ -242,7 +249,8 @@ impl Work {
         }
     }
 
-    /// Tells the result of the call that [`next`](Self::next) wanted, as the kernel gave it: a count, or a negative error number.
+    /// Tells the result of the call that [`next`](Self::next) wanted, as the kernel gave it: a
+    /// count, or a negative error number.
     pub fn done(&mut self, result: i64) {
         let result = match result {
             0.. => Ok(result as u64),
@@ -315,7 +323,8 @@ impl Work {
         }
     }
 
-    /// Ends it early with an outcome, for a driver that cannot have its call carried out. No call may be with the kernel.
+    /// Ends it early with an outcome, for a driver that cannot have its call carried out. No call
+    /// may be with the kernel.
     pub fn abandon(&mut self, outcome: Outcome) {
         self.stage = Stage::Done(outcome);
     }
@@ -476,7 +485,8 @@ impl Work {
                 let mut at = 0;
                 for run in &self.iovecs[first..] {
                     let length = run.iov_len.min(piece - at);
-                    // SAFETY: the iovecs of a read point into private pages of the buffer that `self` owns, made by `iovecs_mut`.
+                    // SAFETY: the iovecs of a read point into private pages of the buffer that
+                    // `self` owns, made by `iovecs_mut`.
                     unsafe {
                         run.iov_base
                             .cast::<u8>()
@@ -519,8 +529,8 @@ impl<'a> Bytes<'a> {
     fn next(&mut self, most: usize) -> &'a [u8] {
         let run = self.iovecs[self.index];
         let length = (run.iov_len - self.at).min(most);
-        // SAFETY: the iovecs point into pages of the buffer of the `Work` that lends them; it is borrowed for 'a and no call that
-        // writes to them is with the kernel while a job runs.
+        // SAFETY: the iovecs point into pages of the buffer of the `Work` that lends them; it is
+        // borrowed for 'a and no call that writes to them is with the kernel while a job runs.
         let part =
             unsafe { std::slice::from_raw_parts(run.iov_base.cast::<u8>().add(self.at), length) };
         self.at += length;
@@ -598,7 +608,8 @@ impl Scratch {
 fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
     match call {
         Call::Read { offset, iovecs } => {
-            // SAFETY: IoSliceMut has the layout of iovec. The runs are private pages of the buffer that the work owns, and do not overlap.
+            // SAFETY: IoSliceMut has the layout of iovec. The runs are private pages of the buffer
+            // that the work owns, and do not overlap.
             let slices = unsafe {
                 std::slice::from_raw_parts_mut(
                     iovecs.as_ptr().cast_mut().cast::<IoSliceMut<'_>>(),
@@ -608,7 +619,8 @@ fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
             rustix::io::preadv2(fd, slices, offset, ReadWriteFlags::empty())
         }
         Call::Write { offset, iovecs, durable } => {
-            // SAFETY: IoSlice has the layout of iovec. The runs are pages of the buffer that the work owns, or zeros, and nobody changes them.
+            // SAFETY: IoSlice has the layout of iovec. The runs are pages of the buffer that the
+            // work owns, or zeros, and nobody changes them.
             let slices = unsafe {
                 std::slice::from_raw_parts(iovecs.as_ptr().cast::<IoSlice<'_>>(), iovecs.len())
             };
@@ -624,7 +636,8 @@ fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
     }
 }
 
-/// What an error number says about a request. Nothing comes later, and each block is as before or as asked: hence *not done*.
+/// What an error number says about a request. Nothing comes later, and each block is as before or
+/// as asked: hence *not done*.
 fn failed(write: bool, errno: Errno) -> Stage {
     let medium = if write { Failure::MediumWrite } else { Failure::MediumRead };
     Stage::Done(Outcome::NotDone(match errno {

@@ -1,8 +1,9 @@
 //! How connections begin and end: accepted, connected, closed.
 //!
-//! A descriptor is closed only after its last operation has ended, and `Closed` is told then, exactly once,
-//! with all that was lent. After last words (`after_send`) our direction is shut and what still comes is dropped for
-//! a moment: closing a socket with unread bytes would send a reset that can overtake the words.
+//! A descriptor is closed only after its last operation has ended, and `Closed` is told then,
+//! exactly once, with all that was lent. After last words (`after_send`) our direction is shut and
+//! what still comes is dropped for a moment: closing a socket with unread bytes would send a reset
+//! that can overtake the words.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -260,7 +261,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let mut connection = self.connections.remove(slot).expect("it was just looked at");
         self.engine.detach(connection.socket(slot));
         if connection.outgoing.is_some() {
-            // Cut off within a batch: the kernel is not to keep the rest for a peer that may never read it.
+            // Cut off within a batch: the kernel is not to keep the rest for a peer that may never
+            // read it.
             sockets::reset_when_closed(&connection.fd);
         }
         let direct = connection.direct.take().map(|receive| {

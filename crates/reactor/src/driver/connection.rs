@@ -52,9 +52,11 @@ pub(super) enum Phase {
     Connecting { token: u64, _address: Box<SockAddr> },
     /// In use.
     Open,
-    /// The machine has closed it; the batch that is out leaves first. So much of it had left when it was last looked at.
+    /// The machine has closed it; the batch that is out leaves first. So much of it had left when
+    /// it was last looked at.
     Flushing { sent: u64 },
-    /// The machine has closed it and all has left; what comes is dropped, at most so many bytes more and not longer than until then.
+    /// The machine has closed it and all has left; what comes is dropped, at most so many bytes
+    /// more and not longer than until then.
     Lingering { left: u32, until: Instant },
     /// It goes as soon as nothing is out any more.
     Gone,
@@ -172,7 +174,8 @@ impl Message {
         Box::new(Message { header, vectors: Vec::new() })
     }
 
-    /// The header, naming the vectors as they are now. Valid until the vectors change or the message goes.
+    /// The header, naming the vectors as they are now. Valid until the vectors change or the
+    /// message goes.
     #[inline]
     pub(super) fn header(&mut self) -> *mut msghdr {
         self.header.msg_iov = self.vectors.as_mut_ptr();

@@ -1,7 +1,8 @@
 //! Disks: requests that are answered at once, by the kernel, or later.
 //!
-//! A machine's requests come in bulk. Those to RAM and null disks are answered where they are asked: no queue lies between the disk
-//! and the machine, and the cache misses of the whole bulk overlap. Those to files start on the ring, or go to the disk threads.
+//! A machine's requests come in bulk. Those to RAM and null disks are answered where they are
+//! asked: no queue lies between the disk and the machine, and the cache misses of the whole bulk
+//! overlap. Those to files start on the ring, or go to the disk threads.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use crate::stats::add;
 
 /// So many calls to files are gathered before they are handed to the kernel within a turn.
 const FILES_AT_ONCE: u32 = 8;
-/// Requests whose cache misses overlap: their slots, states and first lines fit the first-level cache.
+/// Requests whose cache misses overlap: their slots, states and first lines fit the first-level
+/// cache.
 const OVERLAP: usize = 32;
 /// The largest number that a disk may have.
 const DISKS_MAX: usize = 1 << 16;
@@ -85,7 +87,8 @@ impl Disks {
         }
     }
 
-    /// Fetches what the requests will touch: the tables' lines for all, then what they point at for all.
+    /// Fetches what the requests will touch: the tables' lines for all, then what they point at for
+    /// all.
     fn prefetch(&self, asks: &[Ask]) {
         for part in asks.chunks(OVERLAP) {
             for (id, request) in part {
@@ -121,7 +124,8 @@ impl Disks {
 }
 
 impl<M: Machine, E: Engine> Driver<M, E> {
-    /// Asks the disks what the machine wants asked. Returns whether one answered at once: then the machine has been told.
+    /// Asks the disks what the machine wants asked. Returns whether one answered at once: then the
+    /// machine has been told.
     pub(super) fn ask_disks(&mut self) -> bool {
         let mut asks = std::mem::take(&mut self.disks.asks);
         self.machine.take_requests(&mut asks);
@@ -135,7 +139,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
         let mut answered = false;
         for (id, request) in asks.drain(..) {
-            // Not a clone of the disk: its count is shared by all shards, and this is the path of every request.
+            // Not a clone of the disk: its count is shared by all shards, and this is the path of
+            // every request.
             let submitted = match self.disks.open(id) {
                 Some(disk) => disk.submit(&mut self.memory, request),
                 None => Submitted::Done(request.complete(Outcome::NotDone(Failure::Removed))),
@@ -173,8 +178,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         match op {
             FileStep::Call(op) => {
                 let op = Op::File { fd: work.fd().as_raw_fd(), op };
-                // SAFETY: the iovecs and what they point at belong to the work, which stays in the table and is
-                // left alone until the call has ended; it also keeps the file open.
+                // SAFETY: the iovecs and what they point at belong to the work, which stays in the
+                // table and is left alone until the call has ended; it also keeps the file open.
                 unsafe { self.engine.start(Self::key(Kind::File, slot), op) };
                 self.disks.unsubmitted += 1;
                 if self.disks.unsubmitted >= FILES_AT_ONCE {

@@ -1,8 +1,11 @@
 //! Whether to look a little longer before a link is watched.
 //!
-//! To sleep and be woken costs some 2 us of CPU on each side of a virtual link, so with a window of 8 a shard that sleeps whenever it has caught up pays that for every few
-//! frames. Looking for about as long costs no more than it may save; but who asks rarely, or has asked all that its window allows, does not come in that time. So what looking brought is
-//! remembered: in vain, it is left out and tried now and then. A link that is quiet costs nothing, since only one that has had frames is looked at.
+//! To sleep and be woken costs some 2 us of CPU on each side of a virtual link, so with a window of
+//! 8 a shard that sleeps whenever it has caught up pays that for every few frames. Looking for
+//! about as long costs no more than it may save; but who asks rarely, or has asked all that its
+//! window allows, does not come in that time. So what looking brought is remembered: in vain, it is
+//! left out and tried now and then. A link that is quiet costs nothing, since only one that has had
+//! frames is looked at.
 
 /// Looks before a link is watched, a pause of the processor before each (40 ns on a Xeon).
 const LOOKS: u32 = 40;

@@ -1,15 +1,19 @@
 //! Links: shows the frames that came, sends batches of frames, and sleeps on what is quiet.
 //!
-//! **Receiving.** A link whose descriptor became ready is *awake*. Each turn shows it a bounded number of frames; one that has more comes again in the next turn, which
-//! does not sleep, and one that has none is watched by the engine and costs nothing. So a flood takes turns with mail, timers and connections, and what a
-//! turn was shown is answered before more is taken.
+//! **Receiving.** A link whose descriptor became ready is *awake*. Each turn shows it a bounded
+//! number of frames; one that has more comes again in the next turn, which does not sleep, and one
+//! that has none is watched by the engine and costs nothing. So a flood takes turns with mail,
+//! timers and connections, and what a turn was shown is answered before more is taken.
 //!
-//! **Sending.** The vectors of `sendmmsg` are made from the batch when it is sent, so data are read where they lie. The kernel copies them: a batch
-//! is done when the call returns. When the socket's buffer is full, what is left of the batch waits for room: Ethernet
-//! promises nothing, but a dropped reply costs its peer a whole retransmission time, and an interface slower than memory fills the
-//! buffer all the time. What the interface refuses, and what has found no room for [`STUCK`], is dropped and counted.
+//! **Sending.** The vectors of `sendmmsg` are made from the batch when it is sent, so data are read
+//! where they lie. The kernel copies them: a batch is done when the call returns. When the socket's
+//! buffer is full, what is left of the batch waits for room: Ethernet promises nothing, but a
+//! dropped reply costs its peer a whole retransmission time, and an interface slower than memory
+//! fills the buffer all the time. What the interface refuses, and what has found no room for
+//! [`STUCK`], is dropped and counted.
 //!
-//! In: commands of the supervisor, frames, batches. Out: events. A socket that is asked back leaves once no watch on it is out.
+//! In: commands of the supervisor, frames, batches. Out: events. A socket that is asked back leaves
+//! once no watch on it is out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,14 +34,15 @@ use crate::link::supervisor::LinkCommand;
 use crate::memory::ShardMemory;
 use crate::stats::add;
 
-/// Frames of a link that a turn is shown at most: two windows of 32, so that their replies leave in one call; at 2 us each they hold others up
-/// for 128 us.
+/// Frames of a link that a turn is shown at most: two windows of 32, so that their replies leave in
+/// one call; at 2 us each they hold others up for 128 us.
 const FRAMES_PER_TURN: u32 = 64;
 /// Messages of one call; the kernel takes no more (UIO_MAXIOV).
 const MESSAGES_MAX: usize = 1024;
 /// A link that has had no room to send for so long drops what waits.
 const STUCK: Duration = Duration::from_secs(1);
-/// Where nothing tells that there is room again, it is tried after so long: some frames of 9,000 bytes on a gigabit wire.
+/// Where nothing tells that there is room again, it is tried after so long: some frames of 9,000
+/// bytes on a gigabit wire.
 const ROOM_RETRY: Duration = Duration::from_micros(500);
 /// A watch that failed is tried again after so long.
 const RETRY: Duration = Duration::from_millis(100);
@@ -59,7 +64,8 @@ pub(super) struct Links {
     system_calls: u64,
 }
 
-/// A link that the supervisor has named. It stays when the link is down, to count what is sent there.
+/// A link that the supervisor has named. It stays when the link is down, to count what is sent
+/// there.
 struct Name {
     link: LinkId,
     socket: Option<Slot>,
@@ -289,7 +295,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Sends frames of one link. Returns how many are done with: sent, or dropped; the others wait for room.
+    /// Sends frames of one link. Returns how many are done with: sent, or dropped; the others wait
+    /// for room.
     fn send_on(&mut self, link: LinkId, batch: &FrameBatch, frames: &[u32]) -> usize {
         let Some(name) = self.links.name(link) else { return frames.len() };
         let Some(slot) = name.socket else {
@@ -305,7 +312,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         while done < frames.len() {
             let next = &frames[done..frames.len().min(done + MESSAGES_MAX)];
             let messages = self.links.call.gather(batch, next, &self.memory);
-            // SAFETY: the vectors name the batch's head and the pages that its buffers own or lease; both stay as they are during the call.
+            // SAFETY: the vectors name the batch's head and the pages that its buffers own or
+            // lease; both stay as they are during the call.
             match unsafe { open.socket.send(messages) } {
                 Ok(count) => {
                     open.stuck = None;

@@ -81,7 +81,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Grants connections of a listener something else: those that come, and as to spinning those that are there.
+    /// Grants connections of a listener something else: those that come, and as to spinning those
+    /// that are there.
     pub(super) fn change_listener(&mut self, id: ListenerId, options: ListenOptions) {
         let mut listeners = self.listening.listeners.values_mut();
         let Some(watched) = listeners.find(|watched| watched.listener.id == id) else { return };

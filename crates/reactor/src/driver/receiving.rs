@@ -1,8 +1,9 @@
 //! Receiving: one operation a connection, into a borrowed buffer or straight into a block buffer.
 //!
-//! A quiet connection only watches; a lively one, of which something came twice within a second, has a receive posted even while it is idle:
-//! at depth 1 a watch before each receive would be a system call more. On epoll all watch, since trying costs a call. Bytes are shown as they lie in the buffer; what the machine
-//! does not consume stays in front.
+//! A quiet connection only watches; a lively one, of which something came twice within a second,
+//! has a receive posted even while it is idle: at depth 1 a watch before each receive would be a
+//! system call more. On epoll all watch, since trying costs a call. Bytes are shown as they lie in
+//! the buffer; what the machine does not consume stays in front.
 
 use block::table::Slot;
 use contract::{Direct, Loss, Machine, Next};
@@ -47,7 +48,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Gives the connection's buffer back if nothing waits in it, or if others wait for one and it holds little.
+    /// Gives the connection's buffer back if nothing waits in it, or if others wait for one and it
+    /// holds little.
     fn do_without(&mut self, slot: Slot) {
         let connection = self.connections.get_mut(slot).expect("it can do without");
         if connection.waiting() == 0 {
@@ -116,8 +118,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         connection.asked = length;
         connection.input = Input::Receive;
         add(&self.counters().moved_bytes, moved as u64);
-        // SAFETY: the room is in the connection's buffer, which is neither given away nor changed while
-        // `input` says Receive.
+        // SAFETY: the room is in the connection's buffer, which is neither given away nor changed
+        // while `input` says Receive.
         unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
         if !E::POLLS_FIRST {
             self.want_sweep();
@@ -166,8 +168,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         message.vectors.truncate(VECTORS_MAX);
         let op = Op::ReceiveMessage { socket, message: message.header() };
         connection.input = Input::Direct;
-        // SAFETY: message and buffer belong to the connection and are left alone while `input` says Direct; the
-        // pages are private to the buffer, which `iovecs_mut` has checked.
+        // SAFETY: message and buffer belong to the connection and are left alone while `input` says
+        // Direct; the pages are private to the buffer, which `iovecs_mut` has checked.
         unsafe { self.engine.start(Self::key(Kind::Input, slot), op) };
     }
 
@@ -356,7 +358,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    /// Takes back what silent connections hold; whoever may become silent yet keeps the sweep going.
+    /// Takes back what silent connections hold; whoever may become silent yet keeps the sweep
+    /// going.
     pub(super) fn sweep(&mut self) {
         self.sweep_at = None;
         let short = self.receive_pool.waiting() > 0;

@@ -1,7 +1,7 @@
 //! Sending: one batch a connection at a time, in as few system calls as its segments allow.
 //!
-//! The vectors of a call are made from the batch's segments when the call is made, so data are read where they lie and
-//! when they leave. A short send goes on where it ended.
+//! The vectors of a call are made from the batch's segments when the call is made, so data are read
+//! where they lie and when they leave. A short send goes on where it ended.
 
 use block::PAGE_SIZE;
 use block::table::Slot;
@@ -51,7 +51,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         gather(&outgoing.batch, outgoing.segment, outgoing.at, &self.memory, &mut message.vectors);
         let message = message.header();
         connection.output = true;
-        // SAFETY: message and batch belong to the connection, and the batch's buffers own or lease their pages.
+        // SAFETY: message and batch belong to the connection, and the batch's buffers own or lease
+        // their pages.
         if let Some(count) = unsafe { self.engine.send_now(socket, message) } {
             self.output_ended(slot, count);
             return;
@@ -70,7 +71,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             return;
         }
         if result <= 0 {
-            // Something was to be sent: a socket that takes none of it and tells no error never will.
+            // Something was to be sent: a socket that takes none of it and tells no error never
+            // will.
             self.send_failed(slot, if result == 0 { libc::EIO } else { -result });
             return;
         }

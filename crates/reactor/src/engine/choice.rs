@@ -1,7 +1,9 @@
-//! Which engine runs: io_uring where the kernel has what the driver needs and lets us use it, else epoll.
+//! Which engine runs: io_uring where the kernel has what the driver needs and lets us use it, else
+//! epoll.
 //!
-//! The probe builds a ring as a shard would. Default container profiles refuse the system call; kernels
-//! before 6.1 lack DEFER_TASKRUN. The choice comes with one line that says what was chosen and why.
+//! The probe builds a ring as a shard would. Default container profiles refuse the system call;
+//! kernels before 6.1 lack DEFER_TASKRUN. The choice comes with one line that says what was chosen
+//! and why.
 
 use std::fmt;
 use std::io;
@@ -57,7 +59,8 @@ impl fmt::Display for EngineKind {
 pub struct Choice {
     /// What runs.
     pub kind: EngineKind,
-    /// One line for the log, such as `driver: epoll (io_uring is refused: Operation not permitted)`.
+    /// One line for the log, such as
+    /// `driver: epoll (io_uring is refused: Operation not permitted)`.
     pub reason: String,
 }
 

@@ -1,11 +1,14 @@
-//! The epoll engine: tries an operation at once and, where the socket is not ready, waits for its edge.
+//! The epoll engine: tries an operation at once and, where the socket is not ready, waits for its
+//! edge.
 //!
-//! Each socket is registered once, edge-triggered, for both directions; what is known of its readiness is
-//! kept beside it. A receive that got less than it asked for has emptied the socket, so the next one waits for
-//! an edge without trying (epoll(7), question 9); a socket whose other side has closed stays readable.
-//! Links are watched by their descriptors, for frames by edges from the first watch on; for room to send only while a watch is out, since every frame that leaves
-//! makes an edge. An edge that comes while no watch is out is dropped: whoever starts one has looked just before.
-//! Files are none of its business: they go to the disk threads. Errors: those of epoll's set-up and waiting.
+//! Each socket is registered once, edge-triggered, for both directions; what is known of its
+//! readiness is kept beside it. A receive that got less than it asked for has emptied the socket,
+//! so the next one waits for an edge without trying (epoll(7), question 9); a socket whose other
+//! side has closed stays readable. Links are watched by their descriptors, for frames by edges from
+//! the first watch on; for room to send only while a watch is out, since every frame that leaves
+//! makes an edge. An edge that comes while no watch is out is dropped: whoever starts one has
+//! looked just before. Files are none of its business: they go to the disk threads. Errors: those
+//! of epoll's set-up and waiting.
 
 use std::collections::VecDeque;
 use std::io;
@@ -98,7 +101,8 @@ impl Epoll {
         self.ended.push_back(Done { key, result });
     }
 
-    /// Registers a socket at its first operation: an unconnected one would be told as broken at once.
+    /// Registers a socket at its first operation: an unconnected one would be told as broken at
+    /// once.
     fn register(&mut self, socket: Socket, key: Key) -> bool {
         if self.watch(socket).registered {
             return true;
@@ -293,8 +297,9 @@ impl Epoll {
                 tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
                 tv_nsec: limit.subsec_nanos().into(),
             };
-            // SAFETY: as above; the time lives until the call returns. By number, since not every C library
-            // has the function. The last argument is the size of a signal set that is not given.
+            // SAFETY: as above; the time lives until the call returns. By number, since not every C
+            // library has the function. The last argument is the size of a signal set that is not
+            // given.
             let result = unsafe {
                 libc::syscall(
                     libc::SYS_epoll_pwait2,

@@ -1,11 +1,12 @@
 //! The io_uring engine: one ring for one thread, single issuer, deferred task work, registered ring
 //! descriptor and socket table.
 //!
-//! A turn costs one `io_uring_enter`, which submits what was started and waits. With a spin budget the
-//! thread first looks at the completion queue and at the flag by which the kernel says that task work
-//! waits, both without a call. Moments that are due wake it by one timeout that stays in the ring: a limit to each wait would have
-//! the kernel set a timer up and take it down again in every turn. Sockets are blocking ones: for a non-blocking one the kernel would answer
-//! EAGAIN instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
+//! A turn costs one `io_uring_enter`, which submits what was started and waits. With a spin budget
+//! the thread first looks at the completion queue and at the flag by which the kernel says that
+//! task work waits, both without a call. Moments that are due wake it by one timeout that stays in
+//! the ring: a limit to each wait would have the kernel set a timer up and take it down again in
+//! every turn. Sockets are blocking ones: for a non-blocking one the kernel would answer EAGAIN
+//! instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -44,7 +45,8 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// Sets a ring up for the calling thread; `wake` is the shard's event descriptor and outlives it.
+    /// Sets a ring up for the calling thread; `wake` is the shard's event descriptor and outlives
+    /// it.
     pub(crate) fn new(wake: RawFd) -> io::Result<Uring> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -151,7 +153,8 @@ impl Uring {
             }
             Op::ReceiveMessage { socket, message } => {
                 let (fd, flags) = self.at(socket);
-                // The kernel goes on by itself until all is there, instead of waking us for every piece.
+                // The kernel goes on by itself until all is there, instead of waking us for every
+                // piece.
                 let wait = libc::MSG_WAITALL as u32;
                 opcode::RecvMsg::new(fd, message).flags(wait).build().flags(flags)
             }
@@ -196,7 +199,8 @@ impl Uring {
         }
     }
 
-    /// Has the timeout in the ring end no later than `limit` from now; an earlier end is only an idle turn.
+    /// Has the timeout in the ring end no later than `limit` from now; an earlier end is only an
+    /// idle turn.
     fn set_alarm(&mut self, limit: Option<Duration>) {
         let entry = match (limit, self.alarm) {
             (None, None) => return,
@@ -221,7 +225,8 @@ impl Uring {
                 }
             }
         };
-        // SAFETY: the kernel reads the time when the entry is submitted, by the call that follows; the engine keeps it until then.
+        // SAFETY: the kernel reads the time when the entry is submitted, by the call that follows;
+        // the engine keeps it until then.
         unsafe { self.push(entry) };
     }
 

@@ -1,8 +1,10 @@
-//! Disk threads: what a ring cannot do, or where there is no ring, is done by a few threads of the process.
+//! Disk threads: what a ring cannot do, or where there is no ring, is done by a few threads of the
+//! process.
 //!
-//! They start with the first piece of work and live as long as the reactor. In: [`Work`], owned, so nothing is shared. Out:
-//! the same, carried out, in the mailbox of the shard that asked. A disk that hangs holds one thread for each request
-//! that it does not answer; the others wait behind it, which is the price of doing without a ring.
+//! They start with the first piece of work and live as long as the reactor. In: [`Work`], owned, so
+//! nothing is shared. Out: the same, carried out, in the mailbox of the shard that asked. A disk
+//! that hangs holds one thread for each request that it does not answer; the others wait behind it,
+//! which is the price of doing without a ring.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

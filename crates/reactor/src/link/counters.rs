@@ -1,7 +1,8 @@
 //! What a link has carried: written by its shard, read by anybody.
 //!
-//! Drops are counted by the kernel, in the socket, until they are asked for; asking takes them away. So whoever asks, the
-//! shard that sees that frames were lost or the control thread that wants figures, adds them up here.
+//! Drops are counted by the kernel, in the socket, until they are asked for; asking takes them
+//! away. So whoever asks, the shard that sees that frames were lost or the control thread that
+//! wants figures, adds them up here.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;

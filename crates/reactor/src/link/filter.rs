@@ -1,7 +1,8 @@
 //! Programs for the kernel: what a socket takes, and which socket of a group takes it.
 //!
-//! In: programs that look at a frame from its destination address on, without a tag ([`contract::filter`]). Out: programs as the kernel runs them at
-//! two places, which see the frame differently:
+//! In: programs that look at a frame from its destination address on, without a tag
+//! ([`contract::filter`]). Out: programs as the kernel runs them at two places, which see the frame
+//! differently:
 //!
 //! ```text
 //!                     destination  source  type | payload            what offset 0 is
@@ -9,11 +10,14 @@
 //!   fanout program    not before SKF_LL_OFF       0                  the payload: the header lies before the frame
 //! ```
 //!
-//! A socket filter runs after `tpacket_rcv` has put the Ethernet header back in front; a fanout program runs before (`fanout_demux_bpf`), on the frame as
-//! the stack has it. There the header is reached by loads at SKF_LL_OFF, which read the linear part of a packet alone: enough for the header, not for
-//! what follows it, which in a large frame may lie in pages. So loads behind the header keep to the payload's own offsets ([`for_fanout`]).
+//! A socket filter runs after `tpacket_rcv` has put the Ethernet header back in front; a fanout
+//! program runs before (`fanout_demux_bpf`), on the frame as the stack has it. There the header is
+//! reached by loads at SKF_LL_OFF, which read the linear part of a packet alone: enough for the
+//! header, not for what follows it, which in a large frame may lie in pages. So loads behind the
+//! header keep to the payload's own offsets ([`for_fanout`]).
 //!
-//! Errors: a program that cannot be said in the kernel's way is refused with the number of the instruction.
+//! Errors: a program that cannot be said in the kernel's way is refused with the number of the
+//! instruction.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -34,7 +38,8 @@ const ANCILLARY: u32 = 0xffff_f000;
 /// Whom a frame is for (`SKF_AD_PKTTYPE`): the station, all, a group; from here on others.
 const WHOM: u32 = ANCILLARY + 4;
 const OTHER_STATION: u32 = libc::PACKET_OTHERHOST as u32;
-/// The tag that was taken off, 0 if there was none (`SKF_AD_VLAN_TAG`), and its kind (`SKF_AD_VLAN_TPID`).
+/// The tag that was taken off, 0 if there was none (`SKF_AD_VLAN_TAG`), and its kind
+/// (`SKF_AD_VLAN_TPID`).
 const VLAN_TAG: u32 = ANCILLARY + 44;
 const VLAN_KIND: u32 = ANCILLARY + 60;
 const VLAN_MASK: u32 = 0xfff;
@@ -62,14 +67,18 @@ impl Station {
 
     /// The protocol to bind its socket to.
     ///
-    /// The stack takes the tag off a frame, shows it to sockets of all protocols, and then, if no interface of the system is for its VLAN, marks the frame as
-    /// somebody else's (PACKET_OTHERHOST) and *forgets the tag*, before it shows it to sockets of one protocol (`__netif_receive_skb_core`). So frames without
-    /// a VLAN come to a socket of their EtherType, which no other traffic of the interface concerns, and those of a VLAN to one of all protocols.
+    /// The stack takes the tag off a frame, shows it to sockets of all protocols, and then, if no
+    /// interface of the system is for its VLAN, marks the frame as somebody else's
+    /// (PACKET_OTHERHOST) and *forgets the tag*, before it shows it to sockets of one protocol
+    /// (`__netif_receive_skb_core`). So frames without a VLAN come to a socket of their EtherType,
+    /// which no other traffic of the interface concerns, and those of a VLAN to one of all
+    /// protocols.
     pub(super) fn protocol(&self) -> u16 {
         if self.vlan == 0 { self.ether_type } else { libc::ETH_P_ALL as u16 }
     }
 
-    /// The filter of its socket: this station, VLAN and EtherType, then `program`, so that other frames are not even copied.
+    /// The filter of its socket: this station, VLAN and EtherType, then `program`, so that other
+    /// frames are not even copied.
     pub(super) fn filter(&self, program: &[Instruction]) -> io::Result<Vec<Instruction>> {
         let take_all = [Instruction::ret(u32::MAX)];
         let program = if program.is_empty() { &take_all[..] } else { program };

@@ -1,8 +1,9 @@
 //! Interfaces: what the system says of them now.
 //!
-//! In: a name. Out: index, address, MTU, and whether frames can come and go. Errors name the interface, what was expected, and the Ethernet interfaces
-//! that there are. Looked at by ioctl, which needs no right; what has changed is looked at anew rather than read from the
-//! messages that tell of the change, so that a lost message loses nothing.
+//! In: a name. Out: index, address, MTU, and whether frames can come and go. Errors name the
+//! interface, what was expected, and the Ethernet interfaces that there are. Looked at by ioctl,
+//! which needs no right; what has changed is looked at anew rather than read from the messages that
+//! tell of the change, so that a lost message loses nothing.
 
 use std::ffi::CStr;
 use std::io;
@@ -142,7 +143,8 @@ impl Asker {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        // SAFETY: these requests read the name, which ends with a zero, and fill the union, or what its pointer names, which the caller has.
+        // SAFETY: these requests read the name, which ends with a zero, and fill the union, or what
+        // its pointer names, which the caller has.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) };
         if result == 0 {
             return Ok(Some(request));
@@ -169,7 +171,8 @@ impl Asker {
 /// The names of all interfaces.
 fn names() -> Vec<String> {
     let mut names = Vec::new();
-    // SAFETY: the list ends with an entry of index 0, is read before it is freed, and its names end with a zero.
+    // SAFETY: the list ends with an entry of index 0, is read before it is freed, and its names end
+    // with a zero.
     unsafe {
         let list = libc::if_nameindex();
         if list.is_null() {

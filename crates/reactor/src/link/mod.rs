@@ -1,6 +1,7 @@
 //! Links: raw Ethernet, from an interface to a shard and back.
 //!
-//! What a *link* is, and what frames look like to a machine, stands in `contract::link`. Here is how the frames come and go:
+//! What a *link* is, and what frames look like to a machine, stands in `contract::link`. Here is
+//! how the frames come and go:
 //!
 //! ```text
 //!   supervisor     watches interfaces (netlink), opens and closes sockets        one a reactor
@@ -11,12 +12,15 @@
 //!   socket         a receive ring, or AF_XDP                                     one a link and shard
 //! ```
 //!
-//! Opening and closing a packet socket waits for a grace period of the kernel, milliseconds in which a shard would serve nobody. So the supervisor does
-//! both: an interface that goes down, comes back, or gets another MTU or address has its sockets taken from the shards, closed, opened anew and handed out again.
+//! Opening and closing a packet socket waits for a grace period of the kernel, milliseconds in
+//! which a shard would serve nobody. So the supervisor does both: an interface that goes down,
+//! comes back, or gets another MTU or address has its sockets taken from the shards, closed, opened
+//! anew and handed out again.
 //!
-//! The room knows no protocol: the EtherType and the programs that choose and spread frames come from outside ([`Intake`]).
-//! Units: bytes of frames count from the destination address, without check sequence. Errors: what an interface lacks is told when the link is
-//! added, with what to do about it; later, a link that cannot be had is down.
+//! The room knows no protocol: the EtherType and the programs that choose and spread frames come
+//! from outside ([`Intake`]). Units: bytes of frames count from the destination address, without
+//! check sequence. Errors: what an interface lacks is told when the link is added, with what to do
+//! about it; later, a link that cannot be had is down.
 
 pub(crate) mod counters;
 mod filter;
@@ -38,10 +42,12 @@ pub use counters::{LinkCounters, LinkStats};
 pub struct LinkOptions {
     /// The interface, by its name.
     pub interface: String,
-    /// Frames of this VLAN, 1 to 4094; `None`: those without a tag, or with one that only tells a priority, which is not told then.
+    /// Frames of this VLAN, 1 to 4094; `None`: those without a tag, or with one that only tells a
+    /// priority, which is not told then.
     ///
-    /// To find tags, the kernel has to run the link's filter for all frames that the interface receives. Where that is too much, an interface of the
-    /// system for the VLAN (`eth1.5`), named without a VLAN here, has its frames alone.
+    /// To find tags, the kernel has to run the link's filter for all frames that the interface
+    /// receives. Where that is too much, an interface of the system for the VLAN (`eth1.5`), named
+    /// without a VLAN here, has its frames alone.
     pub vlan: Option<u16>,
     /// How frames come and go.
     pub access: LinkAccess,
@@ -55,8 +61,9 @@ pub enum LinkAccess {
     /// A packet socket with a receive ring. Needs CAP_NET_RAW.
     #[default]
     Packet,
-    /// AF_XDP sockets, one for each receive queue of the interface, for one shard. Needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF. An interface has
-    /// one such link; what it does not take goes on to the stack, and to links over packet sockets.
+    /// AF_XDP sockets, one for each receive queue of the interface, for one shard. Needs
+    /// CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF. An interface has one such link; what it does not
+    /// take goes on to the stack, and to links over packet sockets.
     Xdp,
 }
 
@@ -71,13 +78,15 @@ pub struct InterfaceFacts {
     pub up: bool,
 }
 
-/// Looks at an interface, which takes no right. An error if there is none of this name, with those that there are, or if it carries no Ethernet.
+/// Looks at an interface, which takes no right. An error if there is none of this name, with those
+/// that there are, or if it carries no Ethernet.
 pub fn look_at_interface(name: &str) -> io::Result<InterfaceFacts> {
     let found = interface::find(name)?.ok_or_else(interface::missing)?;
     Ok(InterfaceFacts { mac: found.mac, mtu: found.mtu, up: found.up })
 }
 
-/// Whether this process may open packet sockets; the error says how that is granted. Nothing is bound, so no frame is taken.
+/// Whether this process may open packet sockets; the error says how that is granted. Nothing is
+/// bound, so no frame is taken.
 pub fn may_open_links() -> io::Result<()> {
     packet::probe()
 }

@@ -6,8 +6,9 @@
 //!   bind                    interface and protocol: from here on it receives
 //! ```
 //!
-//! Sockets that share a link's frames ([`Spread::Steered`]) are a fanout group, which only bound sockets can join: they are bound with a filter that
-//! takes nothing, join in the order of their shards, which is the order in which the group counts them, and then get their own filter.
+//! Sockets that share a link's frames ([`Spread::Steered`]) are a fanout group, which only bound
+//! sockets can join: they are bound with a filter that takes nothing, join in the order of their
+//! shards, which is the order in which the group counts them, and then get their own filter.
 //! Errors: what the system refuses, with the right that is missing.
 
 use std::io;
@@ -24,8 +25,9 @@ use super::interface::Interface;
 use super::ring::{Geometry, Ring};
 use super::socket::{LinkSocket, Way};
 
-/// What the kernel may hold of sent frames until the interface has them; it doubles the number to cover its bookkeeping. Without CAP_NET_ADMIN it grants
-/// `net.core.wmem_max` at most, by default room for some 30 frames of MTU 9000: then batches wait for room more often.
+/// What the kernel may hold of sent frames until the interface has them; it doubles the number to
+/// cover its bookkeeping. Without CAP_NET_ADMIN it grants `net.core.wmem_max` at most, by default
+/// room for some 30 frames of MTU 9000: then batches wait for room more often.
 const SEND_BUFFER: libc::c_int = 2 << 20;
 
 /// Opens a link's sockets, one for each shard that it concerns.
@@ -117,7 +119,8 @@ fn explain(error: io::Error) -> io::Error {
 /// The ring by which a socket will receive.
 fn prepare(socket: &OwnedFd, mtu: u32) -> io::Result<Ring> {
     let fd = socket.as_raw_fd();
-    // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing. Kernels before 4.20 lack it.
+    // Frames that we send ourselves: the filter refuses them as well, but so they cost nothing.
+    // Kernels before 4.20 lack it.
     let _ = set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1);
     set_send_buffer(fd)?;
     let geometry = Geometry::for_mtu(mtu);
@@ -145,7 +148,8 @@ fn bind(fd: RawFd, interface: i32, protocol: u16) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes a group of bound sockets, each frame for one of them: the program's number modulo their count.
+/// Makes a group of bound sockets, each frame for one of them: the program's number modulo their
+/// count.
 fn join(sockets: &[RawFd], steering: &[Instruction]) -> io::Result<()> {
     let kind = libc::PACKET_FANOUT_CBPF << 16;
     let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;

@@ -1,8 +1,9 @@
 //! The receive ring of a packet socket: TPACKET_V2 in memory shared with the kernel.
 //!
-//! The kernel copies a frame into the next slot and marks it ours; we look at it there and mark it the kernel's again. When the next slot is still ours the
-//! kernel drops the frame. Version 3, which packs frames into blocks, tells of a block only when it is full or its timer ends,
-//! a millisecond later.
+//! The kernel copies a frame into the next slot and marks it ours; we look at it there and mark it
+//! the kernel's again. When the next slot is still ours the kernel drops the frame. Version 3,
+//! which packs frames into blocks, tells of a block only when it is full or its timer ends, a
+//! millisecond later.
 //!
 //! ```text
 //!   block (64 KiB, or more for one very large frame)                                  next block
@@ -10,8 +11,9 @@
 //!   +------- slot: 66 + 14 + MTU + 8, rounded up to 64 ------+
 //! ```
 //!
-//! Slots are not rounded up to powers of two: 9000 bytes would take 16 KiB and their headers the same few lines of the cache.
-//! Memory: that of [`FRAMES_MIN`], which the kernel holds and does not swap, for each link and shard: 448 KiB at MTU 1500, 2.3 MiB at 9000.
+//! Slots are not rounded up to powers of two: 9000 bytes would take 16 KiB and their headers the
+//! same few lines of the cache. Memory: that of [`FRAMES_MIN`], which the kernel holds and does not
+//! swap, for each link and shard: 448 KiB at MTU 1500, 2.3 MiB at 9000.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -25,14 +27,17 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::packet::set_option;
 use crate::memory::arena::{prefetch, prefetch_to_write};
 
-/// Frames of a ring at least: the windows of some hosts, and half a millisecond of frames at 500,000 a second. The kernel goes round and round in it, so a ring
-/// that is larger than the second-level cache has every frame come from further away: 1 KiB writes took a quarter longer with 1,280. In a flood more of them help nothing.
+/// Frames of a ring at least: the windows of some hosts, and half a millisecond of frames at
+/// 500,000 a second. The kernel goes round and round in it, so a ring that is larger than the
+/// second-level cache has every frame come from further away: 1 KiB writes took a quarter longer
+/// with 1,280. In a flood more of them help nothing.
 const FRAMES_MIN: u32 = 256;
 /// And so many bytes at most, for an MTU that no Ethernet has.
 const BYTES_MAX: u32 = 4 << 20;
 /// What the kernel takes in one piece, or, where memory is in pieces, maps as one.
 const BLOCK: u32 = 64 << 10;
-/// Where the kernel puts the Ethernet header: header (32), address (20) and 16 bytes, rounded up to 16, less the 14 of the header.
+/// Where the kernel puts the Ethernet header: header (32), address (20) and 16 bytes, rounded up to
+/// 16, less the 14 of the header.
 const FRAME_AT: u32 = 66;
 /// Room for a header with two tags.
 const HEADER: u32 = 14 + 8;
@@ -168,13 +173,15 @@ impl Ring {
     /// The frame in a slot, which must be ours.
     #[inline]
     fn slot(&self, place: Place, status: u32) -> Slot<'_> {
-        // SAFETY: the slot lies within the mapping and begins with this header, which the kernel has written before the status that says that
-        // the slot is ours, and leaves alone until we give it back.
+        // SAFETY: the slot lies within the mapping and begins with this header, which the kernel
+        // has written before the status that says that the slot is ours, and leaves alone until we
+        // give it back.
         let header = unsafe { self.base.add(place.at as usize).cast::<tpacket2_hdr>().as_ref() };
         let begin = u32::from(header.tp_mac);
         let end = begin + header.tp_snaplen;
         assert!(end <= self.geometry.slot, "the kernel put bytes {begin}..{end} into a slot");
-        // SAFETY: as above; the bytes lie within the slot, as was just checked, and nobody writes to them while the slot is ours.
+        // SAFETY: as above; the bytes lie within the slot, as was just checked, and nobody writes
+        // to them while the slot is ours.
         let bytes = unsafe {
             let first = self.base.add((place.at + begin) as usize);
             std::slice::from_raw_parts(first.as_ptr(), header.tp_snaplen as usize)
@@ -188,8 +195,8 @@ impl Ring {
 
     #[inline]
     fn status(&self, place: Place) -> &AtomicU32 {
-        // SAFETY: a slot begins, aligned to 64 bytes, with its status, which kernel and process only access as a whole word; it lives as
-        // long as the mapping.
+        // SAFETY: a slot begins, aligned to 64 bytes, with its status, which kernel and process
+        // only access as a whole word; it lives as long as the mapping.
         unsafe { AtomicU32::from_ptr(self.base.add(place.at as usize).as_ptr().cast()) }
     }
 
@@ -205,7 +212,8 @@ impl Ring {
         Place { at, left: block / slot - 1 }
     }
 
-    /// Has the processor fetch a slot's header, to be given back, and the begin of its frame, which another one has just written.
+    /// Has the processor fetch a slot's header, to be given back, and the begin of its frame, which
+    /// another one has just written.
     #[inline]
     fn fetch(&self, Place { at, .. }: Place) {
         let header = self.base.as_ptr().wrapping_add(at as usize);
@@ -214,8 +222,9 @@ impl Ring {
     }
 }
 
-/// Has the processor fetch a frame. Another one has just written it, so that each line comes from its cache, one after the other; behind [`LINES_AHEAD`] of them the
-/// processor has seen that they follow each other.
+/// Has the processor fetch a frame. Another one has just written it, so that each line comes from
+/// its cache, one after the other; behind [`LINES_AHEAD`] of them the processor has seen that they
+/// follow each other.
 #[inline]
 pub(super) fn fetch_frame(at: *const u8, length: u32) {
     for line in 0..length.div_ceil(LINE).min(LINES_AHEAD) {
@@ -225,7 +234,8 @@ pub(super) fn fetch_frame(at: *const u8, length: u32) {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the ring's own, and no slice of it outlives a call of `receive`. It can only fail for an address that is not mapped.
+        // SAFETY: the mapping is the ring's own, and no slice of it outlives a call of `receive`.
+        // It can only fail for an address that is not mapped.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.bytes()) };
     }
 }

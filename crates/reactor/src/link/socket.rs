@@ -1,7 +1,8 @@
 //! A link socket: a shard's socket on a link, of whatever kind.
 //!
-//! In: frames in the kernel's slots, messages to send. Out: the frames as they came; counts. It is made and dropped by the supervisor, and used by one shard in
-//! between. Errors: numbers of the system; what cannot be received is counted and not told.
+//! In: frames in the kernel's slots, messages to send. Out: the frames as they came; counts. It is
+//! made and dropped by the supervisor, and used by one shard in between. Errors: numbers of the
+//! system; what cannot be received is counted and not told.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -89,7 +90,8 @@ impl LinkSocket {
                     }
                 });
                 if std::mem::take(&mut ring.is_losing) {
-                    // Asked at once: the kernel's counter has 32 bits, and its mark stays until it is asked.
+                    // Asked at once: the kernel's counter has 32 bits, and its mark stays until it
+                    // is asked.
                     self.counters.take_drops();
                     self.send_calls += 1;
                 }
@@ -105,7 +107,8 @@ impl LinkSocket {
         count
     }
 
-    /// Sends messages, as many as the kernel takes now, in order: at least one, or the error of the first.
+    /// Sends messages, as many as the kernel takes now, in order: at least one, or the error of the
+    /// first.
     ///
     /// # Safety
     /// The messages and their vectors must be valid.
@@ -116,7 +119,8 @@ impl LinkSocket {
             return unsafe { xdp.send(messages) };
         }
         self.send_calls += 1;
-        // SAFETY: the caller vouches for the messages. The kernel copies the bytes before it returns.
+        // SAFETY: the caller vouches for the messages. The kernel copies the bytes before it
+        // returns.
         let result = unsafe {
             let count = messages.len() as libc::c_uint;
             libc::sendmmsg(self.descriptor(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT as _)
@@ -125,7 +129,8 @@ impl LinkSocket {
             .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 
-    /// Takes the error that waits on the socket, such as that its interface went down: it would make the descriptor ready for ever.
+    /// Takes the error that waits on the socket, such as that its interface went down: it would
+    /// make the descriptor ready for ever.
     pub(crate) fn take_error(&self) -> i32 {
         match &self.way {
             Way::Xdp(xdp) => xdp.take_errors(),
@@ -133,13 +138,14 @@ impl LinkSocket {
         }
     }
 
-    /// Whether the descriptor becomes ready when there is room to send. Else time has to tell: an AF_XDP socket counts as writable
-    /// while chunks to send from are missing.
+    /// Whether the descriptor becomes ready when there is room to send. Else time has to tell: an
+    /// AF_XDP socket counts as writable while chunks to send from are missing.
     pub(crate) fn tells_room(&self) -> bool {
         !matches!(self.way, Way::Xdp(_))
     }
 
-    /// Tries again to send what was taken and could not leave. Returns whether there is still something.
+    /// Tries again to send what was taken and could not leave. Returns whether there is still
+    /// something.
     pub(crate) fn push_on(&mut self) -> bool {
         let Way::Xdp(xdp) = &mut self.way else { return false };
         if xdp.has_unsent() {

@@ -1,8 +1,10 @@
-//! The supervisor of links: knows the links, watches their interfaces, and gives shards their sockets.
+//! The supervisor of links: knows the links, watches their interfaces, and gives shards their
+//! sockets.
 //!
-//! One for a reactor. In: links that are added and removed (the control thread), and the system's word that some interface has changed (netlink,
-//! on a thread that sleeps otherwise). Out: commands to the shards. Whatever has changed, interfaces are looked at anew and compared with what the shards
-//! were told, so that a message that was lost or came twice does no harm:
+//! One for a reactor. In: links that are added and removed (the control thread), and the system's
+//! word that some interface has changed (netlink, on a thread that sleeps otherwise). Out: commands
+//! to the shards. Whatever has changed, interfaces are looked at anew and compared with what the
+//! shards were told, so that a message that was lost or came twice does no harm:
 //!
 //! ```text
 //!              up: open, Take                 other address, MTU of another ring: Give, open, Take
@@ -11,8 +13,9 @@
 //!              down or deleted: Give
 //! ```
 //!
-//! A socket is with one owner at a time: the supervisor opens it, `Take` moves it to the shard, `Give` asks for it back, and it is closed here.
-//! Errors: of adding a link, to whoever adds it; later ones are written to the standard error, and tried again.
+//! A socket is with one owner at a time: the supervisor opens it, `Take` moves it to the shard,
+//! `Give` asks for it back, and it is closed here. Errors: of adding a link, to whoever adds it;
+//! later ones are written to the standard error, and tried again.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -179,7 +182,8 @@ impl LinkSupervisor {
         Ok(shards)
     }
 
-    /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest ring holds.
+    /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest
+    /// ring holds.
     fn open(&self, kept: &mut Supervised, interface: Interface) -> io::Result<u32> {
         let open = match kept.options.access {
             LinkAccess::Xdp => xdp::open,
@@ -239,7 +243,8 @@ impl LinkSupervisor {
                 kept.open = Some(found);
                 return;
             }
-            // Another interface of the same name: whatever was on the wire of the first one is gone.
+            // Another interface of the same name: whatever was on the wire of the first one is
+            // gone.
             Some(open) => self.close(kept, open.index != found.index),
             None => {}
         }

@@ -1,10 +1,12 @@
-//! The arena: every page of the data path, in one reservation of address space that all shards share.
+//! The arena: every page of the data path, in one reservation of address space that all shards
+//! share.
 //!
-//! **Address space and memory.** The address space (up to 1 TiB) is reserved at start and costs nothing. [`Arena::grow`] opens
-//! as much of it as pools and RAM disks may use together; the kernel commits a page when it is first touched, and
-//! [`Arena::give_back`] returns free pages to it. A page is named by its number; it never moves.
-//! Transparent huge pages are asked for: the kernel's copies to and from pages all over a RAM volume otherwise miss the translation cache
-//! each time. What is given back page by page splits them again, which only an idle process does.
+//! **Address space and memory.** The address space (up to 1 TiB) is reserved at start and costs
+//! nothing. [`Arena::grow`] opens as much of it as pools and RAM disks may use together; the kernel
+//! commits a page when it is first touched, and [`Arena::give_back`] returns free pages to it. A
+//! page is named by its number; it never moves. Transparent huge pages are asked for: the kernel's
+//! copies to and from pages all over a RAM volume otherwise miss the translation cache each time.
+//! What is given back page by page splits them again, which only an idle process does.
 //!
 //! **Who owns a page.** At any moment a page is exactly one of:
 //!
@@ -18,18 +20,23 @@
 //!         its last lease ends    (leases alone)      swapped out, leased
 //! ```
 //!
-//! Bytes of a private page are touched by its owner alone; bytes of a detached page are never changed, of an installed one only by who borrows it. This is
-//! what every `unsafe` block of this room and of `disk::ram` rests on: [`block::Buffer`] is not `Clone`, so a private page has one
+//! Bytes of a private page are touched by its owner alone; bytes of a detached page are never
+//! changed, of an installed one only by who borrows it. This is what every `unsafe` block of this
+//! room and of `disk::ram` rests on: [`block::Buffer`] is not `Clone`, so a private page has one
 //! owner, and a page reaches a table only by giving up that ownership.
 //!
-//! How pages are leased, changed in place and taken out of their slots while others look at them: [`leases`](super::leases).
+//! How pages are leased, changed in place and taken out of their slots while others look at them:
+//! [`leases`](super::leases).
 //!
-//! **Conservation.** The limit of the arena is the sum of all pools, all RAM disks' sizes, and what each shard's cache and hands may hold
-//! ([`SHARD_SLACK`]). Charge each private page in a buffer and each lease in a buffer to that buffer, which its pool counted; each
-//! installed page to its slot, which the disk's size counted; each detached or abandoned page to one of its leases, which by the same
-//! count stands for no page of its own; an abandoned page without leases is free, and found when pages are wanted. So pages in use never exceed the limit, and [`ShardMemory`](super::ShardMemory) never finds
-//! the arena empty. What escapes these charges (a page between two hands, one that only a passing count keeps) is at most a few pages a
-//! shard at a time, and part of the slack. Running out is therefore a bug, and panics.
+//! **Conservation.** The limit of the arena is the sum of all pools, all RAM disks' sizes, and what
+//! each shard's cache and hands may hold ([`SHARD_SLACK`]). Charge each private page in a buffer
+//! and each lease in a buffer to that buffer, which its pool counted; each installed page to its
+//! slot, which the disk's size counted; each detached or abandoned page to one of its leases, which
+//! by the same count stands for no page of its own; an abandoned page without leases is free, and
+//! found when pages are wanted. So pages in use never exceed the limit, and
+//! [`ShardMemory`](super::ShardMemory) never finds the arena empty. What escapes these charges (a
+//! page between two hands, one that only a passing count keeps) is at most a few pages a shard at a
+//! time, and part of the slack. Running out is therefore a bug, and panics.
 
 use std::fmt;
 use std::io;
@@ -51,16 +58,18 @@ pub(crate) const NO_PAGE: u32 = u32::MAX;
 pub(crate) const COLD: u32 = 1 << 31;
 /// Free pages that a shard keeps at hand at most.
 pub(crate) const SHARD_CACHE: usize = 128;
-/// Pages that move at once between a shard's cache and the arena: one lock for 64 requests of 4 KiB.
+/// Pages that move at once between a shard's cache and the arena: one lock for 64 requests of 4
+/// KiB.
 pub(crate) const SHARD_BATCH: usize = 64;
-/// Pages of a shard beside its pool: its cache, and what may be between two hands (a page that is being copied to, one
-/// that a passing count keeps).
+/// Pages of a shard beside its pool: its cache, and what may be between two hands (a page that is
+/// being copied to, one that a passing count keeps).
 pub(crate) const SHARD_SLACK: u32 = SHARD_CACHE as u32 + 8;
 /// Pages that one call of [`Arena::give_back`] returns at most: 16 MiB, a millisecond or two.
 pub const GIVE_BACK_MAX: usize = 4096;
 
 const PAGE: usize = PAGE_SIZE as usize;
-/// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose address space is limited).
+/// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose
+/// address space is limited).
 const RESERVE_MAX: u32 = 1 << 28;
 const RESERVE_MIN: u32 = 1 << 18;
 /// Address space is opened in steps of this many pages (64 MiB).
@@ -73,7 +82,8 @@ pub struct Arena {
     /// Shards that use it at most, and those that do.
     shards: usize,
     entered: AtomicUsize,
-    /// Leases that have not ended, where one shard is alone: its own count, which it changes without a locked instruction.
+    /// Leases that have not ended, where one shard is alone: its own count, which it changes
+    /// without a locked instruction.
     pub(super) leased: AtomicUsize,
     /// Pages that the reserved address space has room for.
     capacity: u32,
@@ -155,14 +165,16 @@ impl std::error::Error for ArenaError {
     }
 }
 
-// SAFETY: the mappings belong to the arena until it is dropped; the states are atomics, the lists are behind a lock, and the bytes of
-// a page are touched only by whom the rules at the top of this file allow.
+// SAFETY: the mappings belong to the arena until it is dropped; the states are atomics, the lists
+// are behind a lock, and the bytes of a page are touched only by whom the rules at the top of this
+// file allow.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Reserves the address space for at most `shards` shards: 1 TiB, or less where the process may not have so much (a limit on its address space).
+    /// Reserves the address space for at most `shards` shards: 1 TiB, or less where the process may
+    /// not have so much (a limit on its address space).
     pub fn new(shards: usize) -> Result<Arena, ArenaError> {
         let mut capacity = RESERVE_MAX;
         loop {
@@ -200,7 +212,8 @@ impl Arena {
         })
     }
 
-    /// Lets `pages` more pages be in use: a pool or a RAM disk comes. Undo it with [`shrink`](Self::shrink).
+    /// Lets `pages` more pages be in use: a pool or a RAM disk comes. Undo it with
+    /// [`shrink`](Self::shrink).
     pub fn grow(&self, pages: u32) -> Result<(), ArenaError> {
         let mut supply = self.supply();
         // Pages on their way to the kernel are neither free nor in use.
@@ -234,8 +247,9 @@ impl Arena {
         supply.limit -= pages;
     }
 
-    /// Returns free pages to the kernel, at most [`GIVE_BACK_MAX`]; says how many. Call it again while it returns that many
-    /// and there is nothing better to do. A shard's own cache goes first with [`ShardMemory::idle`](super::ShardMemory::idle).
+    /// Returns free pages to the kernel, at most [`GIVE_BACK_MAX`]; says how many. Call it again
+    /// while it returns that many and there is nothing better to do. A shard's own cache goes first
+    /// with [`ShardMemory::idle`](super::ShardMemory::idle).
     pub fn give_back(&self) -> usize {
         if self.giving_back.swap(true, SeqCst) {
             return 0;
@@ -255,8 +269,8 @@ impl Arena {
         let mut rest = &pages[..];
         while let Some(&first) = rest.first() {
             let run = rest.iter().zip(first..).take_while(|(page, next)| *page == next).count();
-            // SAFETY: the pages of the run were free and are in no list now, so nobody touches their bytes; the range lies in the
-            // mapping because page numbers are below `open`.
+            // SAFETY: the pages of the run were free and are in no list now, so nobody touches
+            // their bytes; the range lies in the mapping because page numbers are below `open`.
             let advised = unsafe {
                 rustix::mm::madvise(self.page(first).cast(), run * PAGE, Advice::LinuxDontNeed)
             };
@@ -282,8 +296,8 @@ impl Arena {
         }
     }
 
-    /// Moves up to `count` free pages, at least one, with their marks to `into`. Panics when there is none: the conservation at the top of this file
-    /// was violated.
+    /// Moves up to `count` free pages, at least one, with their marks to `into`. Panics when there
+    /// is none: the conservation at the top of this file was violated.
     #[cold]
     pub(crate) fn take(&self, into: &mut Vec<u32>, count: usize) {
         let mut supply = self.supply();
@@ -314,15 +328,17 @@ impl Arena {
     #[inline]
     pub(crate) fn page(&self, number: u32) -> *mut u8 {
         debug_assert!(number < self.capacity);
-        // SAFETY: page numbers come from `take` alone and lie below `capacity`, the size of the mapping.
+        // SAFETY: page numbers come from `take` alone and lie below `capacity`, the size of the
+        // mapping.
         unsafe { self.pages.as_ptr().add(number as usize * PAGE) }
     }
 
     #[inline]
     pub(super) fn state(&self, number: u32) -> &State {
         debug_assert!(number < self.capacity);
-        // SAFETY: as for `page`, and `grow` opened the state before the number was handed out; the mapping lives as long as `self`,
-        // is aligned to a page, and was zeros, which is a valid state.
+        // SAFETY: as for `page`, and `grow` opened the state before the number was handed out; the
+        // mapping lives as long as `self`, is aligned to a page, and was zeros, which is a valid
+        // state.
         unsafe { &*self.states.as_ptr().add(number as usize) }
     }
 
@@ -332,13 +348,15 @@ impl Arena {
         assert!(before < self.shards, "an arena for {} shards is used by more", self.shards);
     }
 
-    /// Whether one shard alone leases, borrows and exchanges pages, so that nobody sees what it does in between.
+    /// Whether one shard alone leases, borrows and exchanges pages, so that nobody sees what it
+    /// does in between.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.shards == 1
     }
 
-    /// Takes pages that left their slots for good while they may be leased: those that nobody leases are free, the others when their leases have ended.
+    /// Takes pages that left their slots for good while they may be leased: those that nobody
+    /// leases are free, the others when their leases have ended.
     pub(crate) fn abandon(&self, pages: &[u32]) {
         let mut supply = self.supply();
         supply.abandoned.extend_from_slice(pages);
@@ -363,7 +381,8 @@ impl Arena {
         prefetch(self.states.as_ptr().wrapping_add(number as usize).cast());
     }
 
-    /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves the lists half changed.
+    /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves
+    /// the lists half changed.
     fn supply(&self) -> MutexGuard<'_, Supply> {
         self.supply.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -398,7 +417,8 @@ pub(crate) fn prefetch(at: *const u8) {
 #[inline]
 pub(crate) fn prefetch_to_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint that cannot fault, whatever the address; a processor that does not know this one ignores it.
+    // SAFETY: a prefetch is a hint that cannot fault, whatever the address; a processor that does
+    // not know this one ignores it.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
     }
@@ -425,7 +445,8 @@ fn map(bytes: usize) -> Result<NonNull<u8>, ArenaError> {
 
 /// Makes part of a reservation usable.
 fn allow(base: NonNull<u8>, offset: usize, bytes: usize) -> Result<(), ArenaError> {
-    // SAFETY: the range lies within a reservation of the arena, and pages of it that are in use keep their access.
+    // SAFETY: the range lies within a reservation of the arena, and pages of it that are in use
+    // keep their access.
     let done = unsafe {
         rustix::mm::mprotect(
             base.as_ptr().add(offset).cast(),
@@ -438,14 +459,16 @@ fn allow(base: NonNull<u8>, offset: usize, bytes: usize) -> Result<(), ArenaErro
 
 /// Asks for huge pages in a range that was allowed; a kernel without them goes on with small ones.
 fn ask_for_huge_pages(base: NonNull<u8>, offset: usize, bytes: usize) {
-    // SAFETY: the range lies in the reservation that `base` begins, as `allow` has just checked; the advice changes no contents.
+    // SAFETY: the range lies in the reservation that `base` begins, as `allow` has just checked;
+    // the advice changes no contents.
     let _ = unsafe {
         rustix::mm::madvise(base.as_ptr().add(offset).cast(), bytes, Advice::LinuxHugepage)
     };
 }
 
 fn unmap(base: NonNull<u8>, bytes: usize) {
-    // SAFETY: called once for a mapping that `map` made, when nobody can reach it any more. Failure would leak address space only.
+    // SAFETY: called once for a mapping that `map` made, when nobody can reach it any more. Failure
+    // would leak address space only.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
 }
 
@@ -483,7 +506,8 @@ mod tests {
         let mut again = Vec::new();
         arena.take(&mut again, 512);
         for page in &again {
-            // SAFETY: taken above, so ours alone; an anonymous page that was given back reads as zeros.
+            // SAFETY: taken above, so ours alone; an anonymous page that was given back reads as
+            // zeros.
             assert_eq!(unsafe { arena.page(*page).add(PAGE - 1).read() }, 0);
         }
         arena.put(&again);

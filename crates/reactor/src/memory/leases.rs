@@ -1,21 +1,30 @@
-//! Leases, borrows and exchanges: what shards may do to a page that a slot of a RAM disk holds, all at once and without a lock.
+//! Leases, borrows and exchanges: what shards may do to a page that a slot of a RAM disk holds, all
+//! at once and without a lock.
 //!
-//! **Leases.** A page has a count of leases with the mark *detached*. To lease, a reader counts itself in, *then* looks
-//! whether the slot still holds the page ([`Arena::lease`]); to take a page out, a writer swaps the slot, *then* looks whether anybody is
-//! counted ([`Arena::retire`]). All four steps are sequentially consistent, so at least one of the two sees the other. A reader that
-//! came too late counts itself out again; its passing count may hit a page that is long private or free, which harms nobody because it never
-//! touches the bytes, and because who finds *detached* with a count of zero frees the page by a compare-exchange that only one can win.
+//! **Leases.** A page has a count of leases with the mark *detached*. To lease, a reader counts
+//! itself in, *then* looks whether the slot still holds the page ([`Arena::lease`]); to take a page
+//! out, a writer swaps the slot, *then* looks whether anybody is counted ([`Arena::retire`]). All
+//! four steps are sequentially consistent, so at least one of the two sees the other. A reader that
+//! came too late counts itself out again; its passing count may hit a page that is long private or
+//! free, which harms nobody because it never touches the bytes, and because who finds *detached*
+//! with a count of zero frees the page by a compare-exchange that only one can win.
 //!
-//! **Borrows.** A part of an installed page that nobody leases may be changed in place. The writer sets the mark *borrowed*, *then*
-//! looks whether the page is leased and the slot still holds it ([`Arena::borrow`]); who counts itself in, or takes the page out, looks at the mark
-//! *then*, and waits until it is gone, which is the time of one copy. So a page never changes while it is leased, and nobody sees half a change. The mark is a word of
-//! its own, so that a plain store ends the borrow: taking it off a count would need another locked instruction, which waits for the copy's stores.
+//! **Borrows.** A part of an installed page that nobody leases may be changed in place. The writer
+//! sets the mark *borrowed*, *then* looks whether the page is leased and the slot still holds it
+//! ([`Arena::borrow`]); who counts itself in, or takes the page out, looks at the mark *then*, and
+//! waits until it is gone, which is the time of one copy. So a page never changes while it is
+//! leased, and nobody sees half a change. The mark is a word of its own, so that a plain store ends
+//! the borrow: taking it off a count would need another locked instruction, which waits for the
+//! copy's stores.
 //!
-//! **Alone.** Where one shard alone uses the arena ([`Arena::is_alone`]), nobody can come in between: counts are changed by a load and a store, a borrow needs no mark,
-//! and as long as nothing at all is leased not even a look at the page's state. A locked instruction waits for all stores before it, and those of a write go to memory:
-//! it was a third of our own part of a 1 KiB write. The one that may come in between all the same is whoever drops a RAM disk, on any thread: it takes no page out by a mark,
-//! but leaves those that may be leased with the arena ([`Arena::abandon`]), which frees each when it sees that nobody leases it any more; new leases are impossible, since
-//! the slot is gone.
+//! **Alone.** Where one shard alone uses the arena ([`Arena::is_alone`]), nobody can come in
+//! between: counts are changed by a load and a store, a borrow needs no mark, and as long as
+//! nothing at all is leased not even a look at the page's state. A locked instruction waits for all
+//! stores before it, and those of a write go to memory: it was a third of our own part of a 1 KiB
+//! write. The one that may come in between all the same is whoever drops a RAM disk, on any thread:
+//! it takes no page out by a mark, but leaves those that may be leased with the arena
+//! ([`Arena::abandon`]), which frees each when it sees that nobody leases it any more; new leases
+//! are impossible, since the slot is gone.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -42,7 +51,8 @@ impl State {
         self.leases.load(Acquire) & !DETACHED != 0
     }
 
-    /// Waits until nobody borrows the page any more. As long as it is leased, or out of its slot, nobody borrows it again.
+    /// Waits until nobody borrows the page any more. As long as it is leased, or out of its slot,
+    /// nobody borrows it again.
     #[cold]
     fn await_borrower(&self) {
         let mut spins = 0;
@@ -58,7 +68,8 @@ impl State {
 }
 
 impl Arena {
-    /// Leases the page that `slot` holds; [`ZERO_PAGE`] when it holds none. End it with [`end_lease`](Self::end_lease).
+    /// Leases the page that `slot` holds; [`ZERO_PAGE`] when it holds none. End it with
+    /// [`end_lease`](Self::end_lease).
     #[inline]
     pub(crate) fn lease(&self, slot: &AtomicU32) -> u32 {
         if self.is_alone() {
@@ -77,7 +88,8 @@ impl Arena {
             if slot.load(SeqCst) == page {
                 return page;
             }
-            // Somebody took it out meanwhile. If ours was the last count of a detached page, it is ours to free.
+            // Somebody took it out meanwhile. If ours was the last count of a detached page, it is
+            // ours to free.
             if self.end_lease(page) {
                 self.put(&[page]);
             }
@@ -96,7 +108,8 @@ impl Arena {
         page
     }
 
-    /// Ends a lease. `true`: it was the last of a page that left its slot; the caller now owns the page, and frees it.
+    /// Ends a lease. `true`: it was the last of a page that left its slot; the caller now owns the
+    /// page, and frees it.
     #[inline]
     #[must_use]
     pub(crate) fn end_lease(&self, page: u32) -> bool {
@@ -116,8 +129,9 @@ impl Arena {
         before == DETACHED + 1 && leases.compare_exchange(DETACHED, 0, SeqCst, SeqCst).is_ok()
     }
 
-    /// The page that `slot` holds, for its bytes to be changed in place; `None` if it holds none, or somebody leases or borrows it. End it
-    /// with [`end_borrow`](Self::end_borrow), soon and without a lease or an exchange in between: others wait for it.
+    /// The page that `slot` holds, for its bytes to be changed in place; `None` if it holds none,
+    /// or somebody leases or borrows it. End it with [`end_borrow`](Self::end_borrow), soon and
+    /// without a lease or an exchange in between: others wait for it.
     #[inline]
     pub(crate) fn borrow(&self, slot: &AtomicU32) -> Option<u32> {
         let page = slot.load(SeqCst);
@@ -148,8 +162,8 @@ impl Arena {
         }
     }
 
-    /// For whoever has just taken `page` out of its slot. `true`: nobody leases it, it is the caller's now. `false`: it is detached, and
-    /// belongs to whoever ends its last lease.
+    /// For whoever has just taken `page` out of its slot. `true`: nobody leases it, it is the
+    /// caller's now. `false`: it is detached, and belongs to whoever ends its last lease.
     #[inline]
     #[must_use]
     pub(crate) fn retire(&self, page: u32) -> bool {

@@ -1,12 +1,16 @@
-//! A shard's view of the arena: what is done to the bytes of buffers, and the pointers that system calls get.
+//! A shard's view of the arena: what is done to the bytes of buffers, and the pointers that system
+//! calls get.
 //!
-//! It keeps a few free pages at hand, so that a request of 4 KiB takes no lock. Lengths and offsets are bytes of the buffer; what lies
-//! outside it, or would change a leased page, is a bug and panics.
+//! It keeps a few free pages at hand, so that a request of 4 KiB takes no lock. Lengths and offsets
+//! are bytes of the buffer; what lies outside it, or would change a leased page, is a bug and
+//! panics.
 //!
-//! **Warm and cold pages.** A page that a connection gave back is in the processor's cache, and a plain copy to it costs little. A page that came out of a large RAM
-//! disk, in exchange for a written one, is not: a plain copy first fetches every line that it then overwrites. So such pages are marked
-//! ([`COLD`]), and what is written into them at once goes past the cache. Measured on a Xeon with 512 MiB of RAM disk, 4 KiB random writes in the thread's CPU
-//! time: 970 to 1090 ns with plain copies, 650 to 740 ns so; into warm pages streaming would cost 570 ns instead of 62.
+//! **Warm and cold pages.** A page that a connection gave back is in the processor's cache, and a
+//! plain copy to it costs little. A page that came out of a large RAM disk, in exchange for a
+//! written one, is not: a plain copy first fetches every line that it then overwrites. So such
+//! pages are marked ([`COLD`]), and what is written into them at once goes past the cache. Measured
+//! on a Xeon with 512 MiB of RAM disk, 4 KiB random writes in the thread's CPU time: 970 to 1090 ns
+//! with plain copies, 650 to 740 ns so; into warm pages streaming would cost 570 ns instead of 62.
 
 use std::sync::Arc;
 
@@ -23,7 +27,8 @@ const PAGE: usize = PAGE_SIZE as usize;
 /// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
 
-/// So many lists of vectors are kept for the next requests to files: a depth that keeps any disk busy.
+/// So many lists of vectors are kept for the next requests to files: a depth that keeps any disk
+/// busy.
 const VECTORS_KEPT: usize = 256;
 
 /// The memory of one shard. It may move between threads but is used by one at a time.
@@ -47,7 +52,8 @@ struct SpareVectors(Vec<Vec<iovec>>);
 unsafe impl Send for SpareVectors {}
 
 impl ShardMemory {
-    /// The memory of a shard whose pool has `pool_pages` pages; the arena grows by them and by the shard's slack.
+    /// The memory of a shard whose pool has `pool_pages` pages; the arena grows by them and by the
+    /// shard's slack.
     pub fn new(arena: &Arc<Arena>, pool_pages: u32) -> Result<ShardMemory, ArenaError> {
         arena.grow(pool_pages + SHARD_SLACK)?;
         arena.enter();
@@ -113,16 +119,18 @@ impl ShardMemory {
         page
     }
 
-    /// A free page, the one that has been at hand for longest: who takes one after the other gets new pages in a row.
+    /// A free page, the one that has been at hand for longest: who takes one after the other gets
+    /// new pages in a row.
     #[inline]
     pub(crate) fn take_oldest_page(&mut self) -> u32 {
         self.have(1);
         self.cache.remove(0) & !COLD
     }
 
-    /// Sees that the last `count` pages at hand are there to be taken; returns the index of the first. They are taken in the order in which they were
-    /// given back, so that what lay in a row in a large payload lies in a row in the next one: one vector instead of many, and one stream for
-    /// the processor to fetch ahead.
+    /// Sees that the last `count` pages at hand are there to be taken; returns the index of the
+    /// first. They are taken in the order in which they were given back, so that what lay in a row
+    /// in a large payload lies in a row in the next one: one vector instead of many, and one stream
+    /// for the processor to fetch ahead.
     #[inline]
     fn have(&mut self, count: usize) -> usize {
         while self.cache.len() < count {
@@ -152,7 +160,8 @@ impl ShardMemory {
         }
     }
 
-    /// Leaves a buffer reserved: frees its pages and ends its leases, but keeps its place in the pool.
+    /// Leaves a buffer reserved: frees its pages and ends its leases, but keeps its place in the
+    /// pool.
     #[inline]
     pub fn strip(&mut self, buffer: &mut Buffer) {
         if !buffer.pages().is_empty() {
@@ -162,8 +171,8 @@ impl ShardMemory {
         }
     }
 
-    /// Gives up the pages at hand and returns free pages to the kernel, a bounded number at a time. Call it when the shard is going
-    /// to sleep for long; `true`: there may be more to return.
+    /// Gives up the pages at hand and returns free pages to the kernel, a bounded number at a time.
+    /// Call it when the shard is going to sleep for long; `true`: there may be more to return.
     pub fn idle(&mut self) -> bool {
         self.vectors = SpareVectors::default();
         self.fence();
@@ -174,8 +183,9 @@ impl ShardMemory {
         self.arena.give_back() == super::arena::GIVE_BACK_MAX
     }
 
-    /// Appends pointers to `length` bytes of `buffer` from `at` on, for a system call that reads them. Pages that lie behind one
-    /// another make one run. They are valid until the buffer is released or given to a disk.
+    /// Appends pointers to `length` bytes of `buffer` from `at` on, for a system call that reads
+    /// them. Pages that lie behind one another make one run. They are valid until the buffer is
+    /// released or given to a disk.
     #[inline]
     pub fn iovecs(&self, buffer: &Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
         if let [page] = buffer.pages() {
@@ -207,8 +217,8 @@ impl ShardMemory {
         }
     }
 
-    /// As [`iovecs`](Self::iovecs), for a system call that fills the bytes: gives a reserved buffer its pages, and panics when one of the pages
-    /// is leased.
+    /// As [`iovecs`](Self::iovecs), for a system call that fills the bytes: gives a reserved buffer
+    /// its pages, and panics when one of the pages is leased.
     pub fn iovecs_mut(&mut self, buffer: &mut Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
@@ -229,7 +239,8 @@ impl ShardMemory {
         None
     }
 
-    /// Gives a reserved buffer its pages and puts `bytes` into it, past the processor's cache where the pages are cold.
+    /// Gives a reserved buffer its pages and puts `bytes` into it, past the processor's cache where
+    /// the pages are cold.
     fn write_fresh(&mut self, buffer: &mut Buffer, at: u32, bytes: &[u8]) {
         let end = at as usize + bytes.len();
         assert!(end <= buffer.len() as usize, "bytes {at}+{} of {}", bytes.len(), buffer.len());
@@ -246,8 +257,9 @@ impl ShardMemory {
                 continue;
             }
             let part = &bytes[from - at..to - at];
-            // SAFETY: the offset is taken modulo the page, and `part` ends with the page at the latest. The page is private to the buffer, which
-            // we borrow mutably; nobody else can see it, so `part` lies elsewhere.
+            // SAFETY: the offset is taken modulo the page, and `part` ends with the page at the
+            // latest. The page is private to the buffer, which we borrow mutably; nobody else can
+            // see it, so `part` lies elsewhere.
             unsafe {
                 let into = self.at(page, ((phase + from) % PAGE) as u32);
                 self.copy(part, into, marked & COLD != 0);
@@ -259,7 +271,8 @@ impl ShardMemory {
     /// Copies bytes to a page, past the cache if it is cold.
     ///
     /// # Safety
-    /// `into` must be valid for as many bytes as `from` has, be apart from it, and be nobody else's.
+    /// `into` must be valid for as many bytes as `from` has, be apart from it, and be nobody
+    /// else's.
     #[inline]
     pub(crate) unsafe fn copy(&mut self, from: &[u8], into: *mut u8, is_cold: bool) {
         // SAFETY: by the caller's word.
@@ -273,8 +286,9 @@ impl ShardMemory {
         }
     }
 
-    /// Orders what went past the cache before everything that follows. Whoever lets another thread see pages of this shard calls it first: a disk
-    /// that is asked, and the free list of the arena. Once for all writes of a turn: after each write it costs as much as the write (the
+    /// Orders what went past the cache before everything that follows. Whoever lets another thread
+    /// see pages of this shard calls it first: a disk that is asked, and the free list of the
+    /// arena. Once for all writes of a turn: after each write it costs as much as the write (the
     /// processor waits for memory), measured as a third of a 4 KiB write's time.
     #[inline]
     pub(crate) fn fence(&mut self) {
@@ -294,8 +308,9 @@ impl ShardMemory {
     /// The bytes of a segment.
     #[inline]
     fn bytes(&self, segment: block::Segment) -> &[u8] {
-        // SAFETY: the segment lies within its page. The page is in a buffer that the caller borrows for as long: if it is private nobody
-        // else has it, if it is leased nobody changes it (rules in `arena`).
+        // SAFETY: the segment lies within its page. The page is in a buffer that the caller borrows
+        // for as long: if it is private nobody else has it, if it is leased nobody changes it
+        // (rules in `arena`).
         unsafe {
             std::slice::from_raw_parts(
                 self.at(segment.page, segment.offset),
@@ -378,8 +393,9 @@ impl Memory for ShardMemory {
         for segment in buffer.segments(at, length) {
             check_private(segment.page);
             let (part, tail) = rest.split_at(segment.length as usize);
-            // SAFETY: the page is private to the buffer, which we borrow mutably; the segment lies within it, is as long as `part`, and `part` is
-            // somebody else's memory because nobody else can see the page.
+            // SAFETY: the page is private to the buffer, which we borrow mutably; the segment lies
+            // within it, is as long as `part`, and `part` is somebody else's memory because nobody
+            // else can see the page.
             unsafe {
                 self.at(segment.page, segment.offset)
                     .copy_from_nonoverlapping(part.as_ptr(), part.len());
@@ -403,7 +419,8 @@ impl Memory for ShardMemory {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
             check_private(segment.page);
-            // SAFETY: the page is private to the buffer, which we borrow mutably, and the segment lies within it.
+            // SAFETY: the page is private to the buffer, which we borrow mutably, and the segment
+            // lies within it.
             unsafe {
                 self.at(segment.page, segment.offset).write_bytes(0, segment.length as usize);
             }
@@ -437,7 +454,8 @@ impl Memory for ShardMemory {
 
 impl Drop for ShardMemory {
     fn drop(&mut self) {
-        // The pool's part of the limit stays: buffers of this shard may still be on their way elsewhere.
+        // The pool's part of the limit stays: buffers of this shard may still be on their way
+        // elsewhere.
         self.fence();
         self.arena.put(&self.cache);
     }
@@ -449,10 +467,12 @@ fn streams(into: *const u8, length: usize) -> bool {
     cfg!(target_arch = "x86_64") && (into as usize | length).is_multiple_of(LINE)
 }
 
-/// Copies whole lines past the cache. [`ShardMemory::fence`] must follow before another thread may see them.
+/// Copies whole lines past the cache. [`ShardMemory::fence`] must follow before another thread may
+/// see them.
 ///
 /// # Safety
-/// `into` must be valid for as many bytes as `from` has, be apart from it, and [`streams`] must have allowed it.
+/// `into` must be valid for as many bytes as `from` has, be apart from it, and [`streams`] must
+/// have allowed it.
 #[inline]
 unsafe fn stream(into: *mut u8, from: &[u8]) {
     #[cfg(target_arch = "x86_64")]
@@ -460,8 +480,8 @@ unsafe fn stream(into: *mut u8, from: &[u8]) {
         use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         let into = into.cast::<__m128i>();
         for (index, part) in from.chunks_exact(size_of::<__m128i>()).enumerate() {
-            // SAFETY: SSE2 is part of x86_64; `part` has the bytes that are loaded, and `into` is aligned and valid for as many, by
-            // the caller's word.
+            // SAFETY: SSE2 is part of x86_64; `part` has the bytes that are loaded, and `into` is
+            // aligned and valid for as many, by the caller's word.
             unsafe { _mm_stream_si128(into.add(index), _mm_loadu_si128(part.as_ptr().cast())) };
         }
     }
@@ -478,7 +498,8 @@ fn check_private(page: PageId) {
     assert!(!page.is_leased(), "page {} is leased and cannot change", page.number());
 }
 
-/// Orders what [`stream`] wrote before everything that follows: the compiler's and processor's memory model do not cover such stores.
+/// Orders what [`stream`] wrote before everything that follows: the compiler's and processor's
+/// memory model do not cover such stores.
 #[inline]
 fn fence_streams() {
     #[cfg(target_arch = "x86_64")]

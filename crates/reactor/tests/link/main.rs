@@ -1,7 +1,8 @@
-//! Links on both engines: two ends of a cable (veth), each a link of the same reactor, in a namespace of the test's own.
+//! Links on both engines: two ends of a cable (veth), each a link of the same reactor, in a
+//! namespace of the test's own.
 //!
-//! Waiting is for conditions; it has a limit only so that a hang ends. Ethernet promises nothing, so what starts a conversation is sent again until it is
-//! heard ([`Bench::meet`]).
+//! Waiting is for conditions; it has a limit only so that a hang ends. Ethernet promises nothing,
+//! so what starts a conversation is sent again until it is heard ([`Bench::meet`]).
 
 mod net;
 
@@ -44,7 +45,8 @@ struct Bench {
 const PACKET: [LinkAccess; 1] = [LinkAccess::Packet];
 const ALL_WAYS: [LinkAccess; 2] = [LinkAccess::Packet, LinkAccess::Xdp];
 
-/// Runs a test on each engine that works here, over packet sockets, on a cable of its own from `left` to `right`.
+/// Runs a test on each engine that works here, over packet sockets, on a cable of its own from
+/// `left` to `right`.
 fn on_each(name: &str, test: impl Fn(Bench) + Send + Sync) {
     on_each_with(name, (&PACKET, 1), test);
 }
@@ -176,7 +178,8 @@ impl Bench {
         self.meet();
     }
 
-    /// Lets both ends send until each hears the other: once the cable carries frames, it carries them all.
+    /// Lets both ends send until each hears the other: once the cable carries frames, it carries
+    /// them all.
     fn meet(&self) {
         self.meet_whatever(|_| false);
     }
@@ -231,7 +234,8 @@ impl Bench {
         }
     }
 
-    /// Waits until a batch has come back and so many frames were shown, in any order; returns them with where they were shown, sorted.
+    /// Waits until a batch has come back and so many frames were shown, in any order; returns them
+    /// with where they were shown, sorted.
     fn shown(&self, batch: (u32, usize), frames: usize) -> Vec<Shown> {
         let (mut sent, mut shown) = (false, Vec::new());
         while !sent || shown.len() < frames {
@@ -440,7 +444,8 @@ fn steered_frames_go_to_one_shard_each() {
     on_each("steered_frames_go_to_one_shard_each", |bench| {
         set_mtu("left", 9000);
         set_mtu("right", 9000);
-        // By the source's last byte and one behind the header: one lies before what a fanout program sees, one in the pages of a large frame.
+        // By the source's last byte and one behind the header: one lies before what a fanout
+        // program sees, one in the pages of a large frame.
         let steering = vec![
             Instruction::load_byte(11),
             Instruction::to_index(),
@@ -567,7 +572,8 @@ fn down_up_and_made_anew_are_told() {
         both(&down);
         assert!(make_pair("left", "right", 1));
         prepare_pair();
-        // A new interface counts as ready before anybody has looked at its carrier: it may be up, down and up again.
+        // A new interface counts as ready before anybody has looked at its carrier: it may be up,
+        // down and up again.
         bench.meet_whatever(|report| up(report).is_some() || down(report).is_some());
         assert!(bench.stats().iter().all(|stats| stats.up));
     });

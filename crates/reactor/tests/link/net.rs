@@ -1,7 +1,9 @@
-//! A network namespace for a test: made, and gone with the test's thread; and the little of rtnetlink that makes interfaces in it.
+//! A network namespace for a test: made, and gone with the test's thread; and the little of
+//! rtnetlink that makes interfaces in it.
 //!
-//! Root needs nothing more. Others get a user namespace, which only a process with one thread can enter: the test starts itself again in one.
-//! Where neither is permitted, the test says so and passes.
+//! Root needs nothing more. Others get a user namespace, which only a process with one thread can
+//! enter: the test starts itself again in one. Where neither is permitted, the test says so and
+//! passes.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -115,7 +117,8 @@ impl Request {
     fn call(mut self) -> io::Result<()> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
-        // SAFETY: a new descriptor, whose owner is made at once; buffers have the lengths that are said.
+        // SAFETY: a new descriptor, whose owner is made at once; buffers have the lengths that are
+        // said.
         unsafe {
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
             let fd = libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE);
@@ -146,7 +149,8 @@ fn index_of(name: &str) -> i32 {
     index as i32
 }
 
-/// Makes a pair of interfaces, each other's cable, that are down and have so many queues. `false`: this kernel has none.
+/// Makes a pair of interfaces, each other's cable, that are down and have so many queues. `false`:
+/// this kernel has none.
 pub(crate) fn make_pair(one: &str, other: &str, queues: u32) -> bool {
     let queued = |request: Request| {
         request

@@ -1,10 +1,13 @@
-//! A host that administers the target over AoE: config strings, masks and reservations, while clients work. One change at a time, sent again until it is answered.
+//! A host that administers the target over AoE: config strings, masks and reservations, while
+//! clients work. One change at a time, sent again until it is answered.
 //!
-//! It knows what the target must answer, also after kills: what was answered once stands until the next change is asked for. And it knows who
-//! is shut out: between the answer to a change and the next one, exactly one list is in force; while one is under way, both may be.
+//! It knows what the target must answer, also after kills: what was answered once stands until the
+//! next change is asked for. And it knows who is shut out: between the answer to a change and the
+//! next one, exactly one list is in force; while one is under way, both may be.
 //!
-//! Copies of a change are changes themselves, so it rests until its last frame is surely dead before it asks for another: a target cannot tell an old copy from a new
-//! wish. Units: virtual nanoseconds.
+//! Copies of a change are changes themselves, so it rests until its last frame is surely dead
+//! before it asks for another: a target cannot tell an old copy from a new wish. Units: virtual
+//! nanoseconds.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,9 @@
-//! A station that means no good: noise, damaged frames, floods, writes to wildcards and from strangers, forged answers and announcements. Nothing of it may reach a block,
-//! change a mask, crash a shard or make a client take what is not its disk's.
+//! A station that means no good: noise, damaged frames, floods, writes to wildcards and from
+//! strangers, forged answers and announcements. Nothing of it may reach a block, change a mask,
+//! crash a shard or make a client take what is not its disk's.
 //!
-//! It may forge a client's address, but not for writes and changes: on an Ethernet the address is all that a target goes by.
+//! It may forge a client's address, but not for writes and changes: on an Ethernet the address is
+//! all that a target goes by.
 
 use block::Random;
 use contract::Machine;
@@ -77,7 +79,8 @@ impl Hostile {
                 let (from, noise) = (self.stranger(), self.bytes(1500));
                 frame(to, from, vlan, &noise)
             }
-            // Reads and queries of a client, with bytes changed or cut off: a damaged one may not become a write.
+            // Reads and queries of a client, with bytes changed or cut off: a damaged one may not
+            // become a write.
             1 => {
                 let from = self.client();
                 let mut message = read(ADDRESS, tag);
@@ -132,7 +135,8 @@ impl Hostile {
                 let header = Header::request(address, command, tag);
                 frame(to, from, vlan, &[&header.emit()[..], &body].concat())
             }
-            // Somebody says that it has our address, or refuses in the target's name, or answers what nobody asked.
+            // Somebody says that it has our address, or refuses in the target's name, or answers
+            // what nobody asked.
             4 => {
                 let header = Header::request(ADDRESS, Command::CONFIG, tag).response(ADDRESS);
                 let is_announced = self.random.chance(1, 2);
@@ -149,7 +153,8 @@ impl Hostile {
                 };
                 frame(to, from, vlan, &[&header.emit()[..], &argument.emit()].concat())
             }
-            // Floods: queries of everybody's, reads of strangers, reads and answers with a forged address.
+            // Floods: queries of everybody's, reads of strangers, reads and answers with a forged
+            // address.
             5 => {
                 let header = Header::request(Address::ANY, Command::CONFIG, tag);
                 let argument = ConfigArgument::request(ConfigCommand::READ, 0);

@@ -1,7 +1,9 @@
-//! AoE in a run: where links hang, what the target exports there, what its control thread stores, and whom the clients find.
+//! AoE in a run: where links hang, what the target exports there, what its control thread stores,
+//! and whom the clients find.
 //!
-//! The address is 7.0 on every LAN. What initiators change (config string, mask, reservation) is stored by the control thread after a while, or not; what is stored
-//! survives kills and power cuts. Units: virtual nanoseconds, bytes of the volume.
+//! The address is 7.0 on every LAN. What initiators change (config string, mask, reservation) is
+//! stored by the control thread after a while, or not; what is stored survives kills and power
+//! cuts. Units: virtual nanoseconds, bytes of the volume.
 
 use aoe::limits::TAG_PARTITIONS_MAX;
 use aoe::{Control, Export, ExportId, Hosts, filter};
@@ -227,7 +229,8 @@ impl Run {
         }
     }
 
-    /// Whether a client was answered what it had no right to: it began when it was shut out, and ended before it was let in again.
+    /// Whether a client was answered what it had no right to: it began when it was shut out, and
+    /// ended before it was let in again.
     pub(crate) fn must_refuse(&self, client: usize, start: u64, end: u64) -> bool {
         let (Some(lan), Some(controller)) = (&self.setup.lan, &self.lan.controller) else {
             return false;

@@ -1,8 +1,8 @@
-//! What the target exports and to whom, as it changes while hosts are connected, and what follows for those who look: which hosts must be
-//! refused, and what a discovery log may show.
+//! What the target exports and to whom, as it changes while hosts are connected, and what follows
+//! for those who look: which hosts must be refused, and what a discovery log may show.
 //!
-//! Shards learn of a change one after the other. So between the order and its last answer, what was and what is are both right; before and after only one is.
-//! Units: virtual nanoseconds.
+//! Shards learn of a change one after the other. So between the order and its last answer, what was
+//! and what is are both right; before and after only one is. Units: virtual nanoseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,7 +14,8 @@ use wire::nvme::Nqn;
 use super::raw_host::Seen;
 use crate::run::{MILLISECOND, Run, subsystem_name};
 
-/// So long after a refusal is known to all shards, what they took before may still be answered: connections close by mail.
+/// So long after a refusal is known to all shards, what they took before may still be answered:
+/// connections close by mail.
 const SLACK: u64 = 2_000 * MILLISECOND;
 /// Subsystems beside the volume's, which come and go.
 const OTHERS: [&str; 3] = ["a", "b", "c"];
@@ -93,7 +94,8 @@ impl Exports {
         &self.states[first..last.map_or(first, |last| last + 1)]
     }
 
-    /// Whether a request of `host` that was made at `start` and was carried out by `end` had no right to be.
+    /// Whether a request of `host` that was made at `start` and was carried out by `end` had no
+    /// right to be.
     pub(crate) fn must_refuse(&self, host: &Nqn, start: u64, end: u64) -> bool {
         if start < SLACK {
             return false;

@@ -1,6 +1,7 @@
-//! Peers that mean no good, beside the good clients: noise, half a PDU and then silence, PDUs with wrong fields in every state, peers that never read,
-//! and peers that ask for much that is answered at once and do not read that.
-//! Nothing of theirs may reach a block, crash a shard, or keep memory from others. None of them connects an I/O queue, so none may write.
+//! Peers that mean no good, beside the good clients: noise, half a PDU and then silence, PDUs with
+//! wrong fields in every state, peers that never read, and peers that ask for much that is answered
+//! at once and do not read that. Nothing of theirs may reach a block, crash a shard, or keep memory
+//! from others. None of them connects an I/O queue, so none may write.
 
 use std::collections::VecDeque;
 
@@ -111,7 +112,8 @@ fn words(subsystem: &Nqn, random: &mut Random) -> Vec<Vec<u8>> {
     }
 }
 
-/// An admin queue that is brought up as it should be, then a log that fills the network, and then questions and questions.
+/// An admin queue that is brought up as it should be, then a log that fills the network, and then
+/// questions and questions.
 fn flood(subsystem: &Nqn, random: &mut Random) -> VecDeque<(usize, Vec<u8>)> {
     let digests = Digests { header: random.chance(1, 2), data: random.chance(1, 2) };
     let subsystem = if random.chance(1, 2) { subsystem.clone() } else { Nqn::discovery() };

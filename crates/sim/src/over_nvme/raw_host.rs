@@ -1,16 +1,19 @@
-//! A host of our own making that speaks NVMe/TCP to the target and does what our initiator never does: fused compare-and-write pairs, aborts, resets
-//! (CC.EN 1 to 0) and shutdowns (CC.SHN) with commands under way, and the loss of an admin queue or of one I/O queue.
+//! A host of our own making that speaks NVMe/TCP to the target and does what our initiator never
+//! does: fused compare-and-write pairs, aborts, resets (CC.EN 1 to 0) and shutdowns (CC.SHN) with
+//! commands under way, and the loss of an admin queue or of one I/O queue.
 //!
 //! ```text
 //!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> I/O queues, who is it? -> live -> reset -> (live again, or resting)
 //!      ^                                                                          |----> shutdown -----------> resting
 //!      |<-------------------------------------------------------------------------+----> a connection is cut -----|
 //! ```
-//! It tells the oracle of its writes. A write ends with its answer; with the answer to a reset that covers it, or to an abort that says that it
-//! succeeded (after either nothing may reach the media any more, P3); or, when connections are lost, after a quiesce time.
-//! It is strict: an answer that was not asked for, data out of place, a wrong digest, or a C2HTermReq fails the run. While nothing
-//! else goes wrong (*strict* in [`Manners`]), so does every status that it did not provoke.
-//! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the wire; virtual nanoseconds.
+//! It tells the oracle of its writes. A write ends with its answer; with the answer to a reset that
+//! covers it, or to an abort that says that it succeeded (after either nothing may reach the media
+//! any more, P3); or, when connections are lost, after a quiesce time. It is strict: an answer that
+//! was not asked for, data out of place, a wrong digest, or a C2HTermReq fails the run. While
+//! nothing else goes wrong (*strict* in [`Manners`]), so does every status that it did not provoke.
+//! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the
+//! wire; virtual nanoseconds.
 
 mod line;
 mod watcher;
@@ -39,7 +42,8 @@ pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
 
 const MILLISECOND: u64 = 1_000_000;
-/// After the loss of its connections nothing of a host reaches the media any more: resets arrive within milliseconds, and disks answer within a second.
+/// After the loss of its connections nothing of a host reaches the media any more: resets arrive
+/// within milliseconds, and disks answer within a second.
 const QUIESCE: u64 = 10_000 * MILLISECOND;
 /// So long the target may be silent while something is asked.
 const PATIENCE: u64 = 120_000 * MILLISECOND;
@@ -359,7 +363,8 @@ impl RawHost {
         entry: &Completion,
     ) -> Result<(), String> {
         if !entry.status.is_success() {
-            // A target that is just starting, or that drains an old association of ours, asks us to come again: without DNR.
+            // A target that is just starting, or that drains an old association of ours, asks us to
+            // come again: without DNR.
             let comes_again = matches!(step, Step::Connect | Step::Queue(_)) && !entry.status.dnr();
             if self.manners.strict && !comes_again {
                 return Err(format!("{step:?} of a raw host was answered: {entry}"));

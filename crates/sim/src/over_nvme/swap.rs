@@ -1,8 +1,10 @@
-//! An administrator who puts another volume under the volume's NSID, and the volume back, while hosts write.
+//! An administrator who puts another volume under the volume's NSID, and the volume back, while
+//! hosts write.
 //!
-//! The other volume is nobody's: our hosts look who is there before they begin, and those that had the volume go on
-//! writing until they know. Nothing of it may reach the other, which is full of bytes that no write leaves; and
-//! no read may return those. What is there is gone from all shards before anything else is shown, as `apply` does it.
+//! The other volume is nobody's: our hosts look who is there before they begin, and those that had
+//! the volume go on writing until they know. Nothing of it may reach the other, which is full of
+//! bytes that no write leaves; and no read may return those. What is there is gone from all shards
+//! before anything else is shown, as `apply` does it.
 
 use core::ops::RangeInclusive;
 
@@ -30,7 +32,8 @@ const CONTENT: u8 = 0xb7;
 pub(crate) struct Swap {
     /// Whether it is the other volume, or will be.
     other: bool,
-    /// While it is neither: the orders that took away what was there, and how many are not answered.
+    /// While it is neither: the orders that took away what was there, and how many are not
+    /// answered.
     removal: Option<(RangeInclusive<u64>, usize)>,
     /// Times that the volume went.
     pub(crate) count: u64,
@@ -84,7 +87,8 @@ impl Run {
         })
     }
 
-    /// The other volume comes, or the volume comes back. Not while a client takes what is there for its disk.
+    /// The other volume comes, or the volume comes back. Not while a client takes what is there for
+    /// its disk.
     pub(crate) fn swap(&mut self) {
         let begun = self.clients.iter().all(|client| client.working);
         if !begun || self.swap.removal.is_some() || self.exports.removed {

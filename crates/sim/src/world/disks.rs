@@ -1,4 +1,5 @@
-//! Requests below: from their submission over the moment of their effect to their answer. Meanwhile their buffers are lent.
+//! Requests below: from their submission over the moment of their effect to their answer. Meanwhile
+//! their buffers are lent.
 
 use block::{Buffer, Failure, Instant, Operation, Outcome, Request};
 use contract::{DiskId, Machine};
@@ -15,8 +16,9 @@ pub(super) struct Pending {
     pub(super) disk: DiskId,
     pub(super) request: Request,
     pub(super) outcome: Option<Outcome>,
-    /// It is never answered, and takes no effect, not even when its host dies: how long a disk may hang and still write is a promise about the
-    /// disk that nobody on the wire can check (docs/decisions/0006).
+    /// It is never answered, and takes no effect, not even when its host dies: how long a disk may
+    /// hang and still write is a promise about the disk that nobody on the wire can check
+    /// (docs/decisions/0006).
     pub(super) stuck: bool,
 }
 

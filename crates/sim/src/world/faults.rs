@@ -31,7 +31,8 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Silences one I/O connection that is up, while the others of its association live. The first connection of a shard is that of its admin queue.
+    /// Silences one I/O connection that is up, while the others of its association live. The first
+    /// connection of a shard is that of its admin queue.
     pub fn hush_a_queue(&mut self) {
         let mut seen = std::collections::BTreeSet::new();
         let mut queues = Vec::new();
@@ -123,7 +124,8 @@ impl<M: Machine> World<M> {
         for node in nodes {
             for open in node.sockets.into_iter().filter_map(|socket| socket.open) {
                 self.links[open.link].ends[open.end] = None;
-                // A process that dies is told of by its kernel; a machine without power says nothing.
+                // A process that dies is told of by its kernel; a machine without power says
+                // nothing.
                 if !power || self.random.chance(1, 2) {
                     self.push_segment(open.link, 1 - open.end, Segment::Reset);
                 } else {

@@ -1,4 +1,5 @@
-//! Frames in the world: batches that leave bit by bit and come back, frames on the wire, rings, and links that go down and come up.
+//! Frames in the world: batches that leave bit by bit and come back, frames on the wire, rings, and
+//! links that go down and come up.
 
 use block::Instant;
 use contract::{Event, FrameBatch, Intake, LinkFacts, LinkId, Machine, Spread};
@@ -110,7 +111,8 @@ impl<M: Machine> World<M> {
         self.schedule(delay, What::Frames { id });
     }
 
-    /// Some frames of a batch leave: only now they are read. When all have, it goes back after a while.
+    /// Some frames of a batch leave: only now they are read. When all have, it goes back after a
+    /// while.
     pub(super) fn leave(&mut self, id: u64) {
         let Some(mut batch) = self.batches.remove(&id) else { return };
         let Batch { host, life, shard, .. } = batch;
@@ -227,7 +229,8 @@ impl<M: Machine> World<M> {
         }
     }
 
-    /// Takes a link of some host down, for up to `most_ms`; or gives it one of these MTUs, at once or when it comes back.
+    /// Takes a link of some host down, for up to `most_ms`; or gives it one of these MTUs, at once
+    /// or when it comes back.
     pub fn disturb_link(&mut self, most_ms: u64, mtus: &[u32]) {
         let up: Vec<usize> = (0..self.ethernet.ports.len())
             .filter(|port| {

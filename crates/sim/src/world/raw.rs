@@ -1,5 +1,5 @@
-//! Raw peers: ends of connections without a host, for scripts: bytes in, bytes out. The scenes of the driver contract are played with them, and hosts that
-//! do what our initiator never does.
+//! Raw peers: ends of connections without a host, for scripts: bytes in, bytes out. The scenes of
+//! the driver contract are played with them, and hosts that do what our initiator never does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,9 +1,11 @@
-//! One connection of a host: it makes the bytes of what is asked, remembers what it asked, and so knows what it may hear.
+//! One connection of a host: it makes the bytes of what is asked, remembers what it asked, and so
+//! knows what it may hear.
 //!
-//! The rules: one ICResp, with the digests that were asked for; one answer to each command; data of a read in order, and no more than were
-//! asked for; R2Ts in order and within what the command writes; success only once all data moved; SUCCESS in the last data only where
-//! flow control is off; nothing behind a TermReq. A host that broke rules itself, or whose bytes were tampered with, is *lenient*: then
-//! PDUs must parse, and nothing else.
+//! The rules: one ICResp, with the digests that were asked for; one answer to each command; data of
+//! a read in order, and no more than were asked for; R2Ts in order and within what the command
+//! writes; success only once all data moved; SUCCESS in the last data only where flow control is
+//! off; nothing behind a TermReq. A host that broke rules itself, or whose bytes were tampered
+//! with, is *lenient*: then PDUs must parse, and nothing else.
 //!
 //! Not here: when to say what, and what data hold.
 
@@ -57,7 +59,8 @@ pub enum Heard<T> {
 /// What it may not hear, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Bytes that are no PDU of this connection: where bits may flip on the wire, that is how it shows.
+    /// Bytes that are no PDU of this connection: where bits may flip on the wire, that is how it
+    /// shows.
     Garbled(String),
     /// A whole PDU that breaks a rule.
     Broken(String),
@@ -140,7 +143,8 @@ impl<T: Debug> Host<T> {
         self.ask(id, connect.to_command(), what, Data::None, &data.emit())
     }
 
-    /// The capsule of a command with this identifier; `inside` lies in it, and its descriptor says so.
+    /// The capsule of a command with this identifier; `inside` lies in it, and its descriptor says
+    /// so.
     pub fn ask(
         &mut self,
         id: u16,

@@ -1,7 +1,9 @@
-//! What drivers promise about links, as scenes over a [`Cable`]: two links of scripted machines, each other's only neighbour.
+//! What drivers promise about links, as scenes over a [`Cable`]: two links of scripted machines,
+//! each other's only neighbour.
 //!
-//! Ethernet promises nothing, so a frame that should arrive is sent again until it is shown, and may be shown more than once: scenes look for its bytes. What
-//! a driver does promise, that each batch comes back once and whole, is counted.
+//! Ethernet promises nothing, so a frame that should arrive is sent again until it is shown, and
+//! may be shown more than once: scenes look for its bytes. What a driver does promise, that each
+//! batch comes back once and whole, is counted.
 
 use block::ShardId;
 use wire::ethernet::{EtherType, MacAddress};
@@ -14,7 +16,8 @@ const TYPE: EtherType = EtherType(0x88b5);
 
 /// Two links of machines of the suite, on shards of one driver or two.
 ///
-/// Calls that wait, wait as long as it takes; a harness may give up, with a panic, after a minute or more without any news.
+/// Calls that wait, wait as long as it takes; a harness may give up, with a panic, after a minute
+/// or more without any news.
 pub trait Cable {
     /// The two ends, both up, and what the machines were told of each.
     fn ends(&mut self) -> [End; 2];

@@ -1,7 +1,7 @@
 //! The scenes of the driver contract: each is one rule, named in [`SCENES`](super::SCENES).
 //!
-//! A scene knows nothing of speed: where it must show that something does not happen, it lets other things happen on the same
-//! shard meanwhile, in which a wrong driver would do it.
+//! A scene knows nothing of speed: where it must show that something does not happen, it lets other
+//! things happen on the same shard meanwhile, in which a wrong driver would do it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -306,7 +306,8 @@ pub(super) fn close_with_batch(harness: &mut dyn Harness) {
     let link = connect_to(harness);
     stuff(harness, link);
     close(harness, link, false, true);
-    // What was cut off in the middle does not end as if it were whole, and nobody keeps the rest for a peer that never reads.
+    // What was cut off in the middle does not end as if it were whole, and nobody keeps the rest
+    // for a peer that never reads.
     assert_eq!(harness.drain(link.peer), PeerEnd::Reset);
 }
 

@@ -1,5 +1,6 @@
-//! Vectors both ways, refusals, and round trips. The vectors are the frames that the Linux driver, iPXE, vblade and aoetools put on the wire for these
-//! values, from the byte behind the EtherType on.
+//! Vectors both ways, refusals, and round trips. The vectors are the frames that the Linux driver,
+//! iPXE, vblade and aoetools put on the wire for these values, from the byte behind the EtherType
+//! on.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -189,7 +190,8 @@ fn ranges_of_trim_both_ways() {
     assert_eq!(TrimRange::parse(range.emit()), range);
 }
 
-/// The same cases on every run: a test that finds something new each time is a search, and belongs in `fuzz`.
+/// The same cases on every run: a test that finds something new each time is a search, and belongs
+/// in `fuzz`.
 fn same_each_time() -> ProptestConfig {
     ProptestConfig {
         rng_seed: RngSeed::Fixed(7),

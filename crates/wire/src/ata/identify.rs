@@ -1,9 +1,10 @@
-//! IDENTIFY DEVICE: 256 little-endian words that describe a disk. [`IdentifyDevice`] is what they mean; it is built for a volume and read from a
-//! target.
+//! IDENTIFY DEVICE: 256 little-endian words that describe a disk. [`IdentifyDevice`] is what they
+//! mean; it is built for a volume and read from a target.
 //!
-//! Strings are ASCII, padded with spaces, the two characters of each word swapped. Words not named here are 0. The values of words 47
-//! to 93 are those that vblade and ggaoed send, so that no initiator sees anything new.
-//! Spec: ATA8-ACS, "IDENTIFY DEVICE"; the words that initiators look at are 60, 83, 86 and 100 (Linux, iPXE), 82 (aoeping).
+//! Strings are ASCII, padded with spaces, the two characters of each word swapped. Words not named
+//! here are 0. The values of words 47 to 93 are those that vblade and ggaoed send, so that no
+//! initiator sees anything new. Spec: ATA8-ACS, "IDENTIFY DEVICE"; the words that initiators look
+//! at are 60, 83, 86 and 100 (Linux, iPXE), 82 (aoeping).
 
 use core::fmt;
 
@@ -79,7 +80,8 @@ impl IdentifyDevice {
     /// Size in bytes.
     pub const SIZE: usize = SECTOR;
 
-    /// A field of characters, padded with spaces; what is too long or not printable ASCII is cut or becomes a question mark.
+    /// A field of characters, padded with spaces; what is too long or not printable ASCII is cut or
+    /// becomes a question mark.
     #[must_use]
     pub fn text<const N: usize>(text: &str) -> [u8; N] {
         let mut field = [b' '; N];

@@ -175,7 +175,8 @@ impl Status {
         self.code() == 0
     }
 
-    /// True if the medium lost data: a write fault, an unrecovered read or a failed check of protection information.
+    /// True if the medium lost data: a write fault, an unrecovered read or a failed check of
+    /// protection information.
     #[must_use]
     pub const fn is_media_error(self) -> bool {
         matches!(self.code(), 0x280..=0x284)

@@ -1,12 +1,12 @@
 //! The bare AoE client: keeps a window of commands full on a raw socket and counts.
 //!
-//! One thread, the same packet ring and batches as the responder. A turn: every answer that is there is taken,
-//! its place in the window is filled anew, and all new commands leave in one `sendmmsg`. Answers are taken by
-//! `recvmmsg`, which leaves the copying to this end and to its CPU; or by a ring, and then data that were
-//! read are copied once more, since a ring's slot is nobody's to keep. A command without an answer is sent
-//! again with its tag after a while, so no lost frame ends a run; a latency counts from its first copy.
-//! Errors: an answer with the E flag or a bad status ends the run, and so does long silence. Times:
-//! nanoseconds since the start.
+//! One thread, the same packet ring and batches as the responder. A turn: every answer that is
+//! there is taken, its place in the window is filled anew, and all new commands leave in one
+//! `sendmmsg`. Answers are taken by `recvmmsg`, which leaves the copying to this end and to its
+//! CPU; or by a ring, and then data that were read are copied once more, since a ring's slot is
+//! nobody's to keep. A command without an answer is sent again with its tag after a while, so no
+//! lost frame ends a run; a latency counts from its first copy. Errors: an answer with the E flag
+//! or a bad status ends the run, and so does long silence. Times: nanoseconds since the start.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ use crate::memory::Area;
 use crate::report::{Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
 
-/// Frames of the receive ring at least. It holds the window twice and no more: what goes round in a small
-/// ring stays in the cache, and the copy into it may be at the target's expense.
+/// Frames of the receive ring at least. It holds the window twice and no more: what goes round in a
+/// small ring stays in the cache, and the copy into it may be at the target's expense.
 const RING_MIN: usize = 64;
 /// How long the target may take to be found.
 const DISCOVERY: Duration = Duration::from_secs(30);
@@ -34,8 +34,8 @@ const SILENCE: Duration = Duration::from_secs(20);
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long filling a disk may take.
 const FILL: Duration = Duration::from_secs(300);
-/// The bits of a tag that name the place in the window; those above tell its commands apart. The highest
-/// stays zero, since some targets and tools keep it for themselves.
+/// The bits of a tag that name the place in the window; those above tell its commands apart. The
+/// highest stays zero, since some targets and tools keep it for themselves.
 const PLACE_BITS: u32 = 10;
 /// Frames of a burst when the target is flooded.
 const BURST: usize = 32;
@@ -64,7 +64,8 @@ pub(crate) struct Options {
     /// Send a command again when no answer has come for so long.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(4..=10_000))]
     pub(crate) retry_ms: u64,
-    /// Measure, then send commands for as long without waiting for answers, and measure again a second later.
+    /// Measure, then send commands for as long without waiting for answers, and measure again a
+    /// second later.
     #[arg(long)]
     pub(crate) overload: bool,
     /// Count everything that those CPUs do, softirqs of sleeping threads and neighbours included.

@@ -1,11 +1,13 @@
-//! A packet socket: frames in by a TPACKET_V2 ring or by `recvmmsg`, frames out by `sendmmsg` in batches.
+//! A packet socket: frames in by a TPACKET_V2 ring or by `recvmmsg`, frames out by `sendmmsg` in
+//! batches.
 //!
-//! Who copies differs: into a ring the kernel copies in its softirq, that is on the sender's CPU where a
-//! virtual link has no other; what `recvmmsg` takes is copied by the receiver.
+//! Who copies differs: into a ring the kernel copies in its softirq, that is on the sender's CPU
+//! where a virtual link has no other; what `recvmmsg` takes is copied by the receiver.
 //!
-//! In: the name of an interface. Out: received frames, lent until the ring moves on, and sent ones, whose
-//! heads are written in place and whose data are named by address. Errors: those of the system calls; a
-//! frame that the interface refuses is counted and dropped, as on any wire. Units: bytes.
+//! In: the name of an interface. Out: received frames, lent until the ring moves on, and sent ones,
+//! whose heads are written in place and whose data are named by address. Errors: those of the
+//! system calls; a frame that the interface refuses is counted and dropped, as on any wire. Units:
+//! bytes.
 
 use std::ffi::c_int;
 use std::io;
@@ -224,7 +226,8 @@ fn wait_readable(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps `len` bytes of a socket's ring at `offset`, at an address of the kernel's choice; the caller unmaps them.
+/// Maps `len` bytes of a socket's ring at `offset`, at an address of the kernel's choice; the
+/// caller unmaps them.
 fn map_ring(socket: &OwnedFd, len: usize, offset: libc::off_t) -> Result<NonNull<u8>> {
     // SAFETY: a new mapping of the socket's ring, where nothing of ours lies.
     let base = unsafe {
@@ -241,8 +244,8 @@ fn map_ring(socket: &OwnedFd, len: usize, offset: libc::off_t) -> Result<NonNull
     NonNull::new(base.cast()).context("mmap gave no address")
 }
 
-/// Size of a ring's frame for an MTU, in whole KiB: TPACKET_V2's header and the sockaddr take 66 bytes, and
-/// a VLAN tag may come on top.
+/// Size of a ring's frame for an MTU, in whole KiB: TPACKET_V2's header and the sockaddr take 66
+/// bytes, and a VLAN tag may come on top.
 fn slot_size(mtu: usize) -> usize {
     (libc::TPACKET2_HDRLEN + 16 + 14 + 4 + mtu).next_multiple_of(1024)
 }
@@ -276,13 +279,14 @@ impl ReceiveRing {
     }
 
     fn header(&self) -> *mut libc::tpacket2_hdr {
-        // SAFETY: next < slots, so the slot lies inside the mapping; slots are aligned to 1024 bytes.
+        // SAFETY: next < slots, so the slot lies inside the mapping; slots are aligned to 1024
+        // bytes.
         unsafe { self.base.as_ptr().add(self.next * self.slot).cast() }
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the status is an aligned u32 in the mapping, which lives as long as `self`; the kernel
-        // and we change it atomically.
+        // SAFETY: the status is an aligned u32 in the mapping, which lives as long as `self`; the
+        // kernel and we change it atomically.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header()).tp_status) }
     }
 
@@ -359,8 +363,8 @@ impl Messages {
             return Ok(());
         }
         (self.next, self.count) = (0, 0);
-        // SAFETY: the messages name vectors and buffers that live as long as `self`, and no frame in them
-        // is borrowed: `self` is borrowed mutably.
+        // SAFETY: the messages name vectors and buffers that live as long as `self`, and no frame
+        // in them is borrowed: `self` is borrowed mutably.
         let taken = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -404,7 +408,8 @@ impl Outgoing {
         let mut heads = Box::new([[0; FRAME_MIN]; BATCH]);
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut vectors = Box::new([[nothing; 2]; BATCH]);
-        // SAFETY: mmsghdr is plain data for which all zeroes means: no name, no vectors, no control.
+        // SAFETY: mmsghdr is plain data for which all zeroes means: no name, no vectors, no
+        // control.
         let mut messages: Box<[libc::mmsghdr; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
         for at in 0..BATCH {
             // The boxes never move, so the addresses are good for the whole life of this value.
@@ -448,12 +453,13 @@ impl Outgoing {
         self.count += 1;
     }
 
-    /// Sends everything. What is refused for want of room is dropped and counted: the other side asks again.
+    /// Sends everything. What is refused for want of room is dropped and counted: the other side
+    /// asks again.
     pub(super) fn send(&mut self, socket: &OwnedFd) -> io::Result<()> {
         let mut from = 0;
         while from < self.count {
-            // SAFETY: the messages from..count name heads of ours and data that `push_with`'s caller
-            // vouched for; their vectors lie in boxes that live as long as `self`.
+            // SAFETY: the messages from..count name heads of ours and data that `push_with`'s
+            // caller vouched for; their vectors lie in boxes that live as long as `self`.
             let sent = unsafe {
                 libc::sendmmsg(
                     socket.as_raw_fd(),

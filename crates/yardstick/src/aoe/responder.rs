@@ -1,8 +1,9 @@
 //! The barest AoE responder: what a packet ring and `sendmmsg` allow at best.
 //!
-//! One thread. A turn: every frame in the ring is handled, up to a batch, and all replies leave in one
-//! `sendmmsg` with vectors into the RAM area; then, with nothing in the ring, one `poll`. A write is copied
-//! once, from the ring into the RAM area. No checks but those that keep memory safe.
+//! One thread. A turn: every frame in the ring is handled, up to a batch, and all replies leave in
+//! one `sendmmsg` with vectors into the RAM area; then, with nothing in the ring, one `poll`. A
+//! write is copied once, from the ring into the RAM area. No checks but those that keep memory
+//! safe.
 
 use std::time::{Duration, Instant};
 

@@ -43,7 +43,8 @@ fn one_flush_makes_all_writes_durable_that_were_done_before() {
     assert_eq!((0..8).map(durable).filter(|durable| *durable).count(), 1);
     world.answer_below(0, Outcome::Done);
     assert_eq!(world.take().len(), 1);
-    // The second is done: a flush for it begins. Four more are done meanwhile: they wait for the next one.
+    // The second is done: a flush for it begins. Four more are done meanwhile: they wait for the
+    // next one.
     world.answer_below(0, Outcome::Done);
     assert!(is_flush(&world, 6));
     for _ in 0..4 {

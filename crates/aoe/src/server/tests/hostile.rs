@@ -106,8 +106,8 @@ fn a_flood_of_forged_stations_leaves_nothing_behind() {
     world.is_clean();
 }
 
-/// Any change of a few bytes of good frames: no panic, nothing lost, no answer longer than the link carries, and no sector beyond those that a good frame could
-/// have meant to write.
+/// Any change of a few bytes of good frames: no panic, nothing lost, no answer longer than the link
+/// carries, and no sector beyond those that a good frame could have meant to write.
 #[test]
 fn changed_bytes_never_panic() {
     let mut random = Random::new(11);

@@ -1,16 +1,20 @@
-//! AF_XDP: frames that a program at the interface's door puts into memory of ours, before the stack makes anything of them.
+//! AF_XDP: frames that a program at the interface's door puts into memory of ours, before the stack
+//! makes anything of them.
 //!
-//! One socket and one piece of memory for each receive queue; all belong to one shard, so such a link is for one shard only (the queue of a frame is the interface's choice, and a
-//! program cannot send it to the socket of another queue). The door's program also does what a socket filter does elsewhere ([`program`]). Frames of one
-//! chunk are shown where they lie; longer ones lie in several chunks and are put together first, one copy. Frames to send are copied into chunks, which the
-//! kernel copies from: its copying mode, which every driver has.
+//! One socket and one piece of memory for each receive queue; all belong to one shard, so such a
+//! link is for one shard only (the queue of a frame is the interface's choice, and a program cannot
+//! send it to the socket of another queue). The door's program also does what a socket filter does
+//! elsewhere ([`program`]). Frames of one chunk are shown where they lie; longer ones lie in
+//! several chunks and are put together first, one copy. Frames to send are copied into chunks,
+//! which the kernel copies from: its copying mode, which every driver has.
 //!
 //! ```text
 //!   memory of a queue, chunks of 4 KiB:   | 512 to receive into: 3,840 bytes of a frame each | 512 to send from (first queue) |
 //! ```
 //!
-//! An interface whose hardware takes VLAN tags off hides them from programs: `ethtool -K IF rxvlan off`.
-//! Errors: missing rights, an interface that has a program already, memory that may not be locked, each with what to do.
+//! An interface whose hardware takes VLAN tags off hides them from programs:
+//! `ethtool -K IF rxvlan off`. Errors: missing rights, an interface that has a program already,
+//! memory that may not be locked, each with what to do.
 
 mod program;
 mod rings;
@@ -125,7 +129,8 @@ impl Xdp {
         count: u32,
         pieces: bool,
     ) -> io::Result<Xdp> {
-        // First, so that an interface that has a program is known by that. Until a socket is there, its frames go to the stack.
+        // First, so that an interface that has a program is known by that. Until a socket is there,
+        // its frames go to the stack.
         let program = packet::program(&options.intake.spread, 0);
         let attached = Attached::new(interface.index, count, station, program, pieces)?;
         let queues: Vec<Queue> = (0..count)
@@ -156,7 +161,8 @@ impl Xdp {
         self.queues.iter().any(|queue| queue.receive.waiting() > 0)
     }
 
-    /// Shows at most so many frames, from all queues in turn, and gives the chunks of each back right after. Returns how many.
+    /// Shows at most so many frames, from all queues in turn, and gives the chunks of each back
+    /// right after. Returns how many.
     pub(super) fn receive(&mut self, most: u32, mut show: impl FnMut(Frame<'_>)) -> u32 {
         let Xdp { queues, first, whole, system_calls, .. } = self;
         let share = (most / queues.len() as u32).max(1);
@@ -175,7 +181,8 @@ impl Xdp {
         count
     }
 
-    /// Copies messages into chunks and sends them. Returns how many; EAGAIN if there is no chunk for the first.
+    /// Copies messages into chunks and sends them. Returns how many; EAGAIN if there is no chunk
+    /// for the first.
     ///
     /// # Safety
     /// The messages and their vectors must be valid.
@@ -275,7 +282,8 @@ impl Queue {
         Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory })
     }
 
-    /// Shows the frames that wait now, at most so many, and gives their chunks back when all were shown: the kernel's counters are looked at and changed once.
+    /// Shows the frames that wait now, at most so many, and gives their chunks back when all were
+    /// shown: the kernel's counters are looked at and changed once.
     fn receive(&mut self, most: u32, whole: &mut Vec<u8>, show: &mut impl FnMut(Frame<'_>)) -> u32 {
         let waiting = self.receive.waiting();
         let (mut count, mut taken) = (0, 0);
@@ -293,7 +301,8 @@ impl Queue {
                 whole.clear();
                 for at in taken..=last {
                     let piece = self.receive.peek(at);
-                    // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled again.
+                    // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is
+                    // filled again.
                     let bytes = unsafe {
                         let base = self.memory.at(piece.addr, piece.len);
                         std::slice::from_raw_parts(base, piece.len as usize)
@@ -319,7 +328,8 @@ impl Queue {
 
     /// A frame of one chunk, where it lies.
     fn frame(&mut self, piece: &xdp_desc) -> Frame<'_> {
-        // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled again; `self` is borrowed as long as they are.
+        // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled
+        // again; `self` is borrowed as long as they are.
         let bytes = unsafe {
             let base = self.memory.at(piece.addr, piece.len);
             std::slice::from_raw_parts_mut(base, piece.len as usize)
@@ -327,7 +337,8 @@ impl Queue {
         untagged(bytes)
     }
 
-    /// Puts a frame's bytes into chunks, for the kernel to send at the next [`kick`](Self::kick); `false`: there are too few.
+    /// Puts a frame's bytes into chunks, for the kernel to send at the next [`kick`](Self::kick);
+    /// `false`: there are too few.
     ///
     /// # Safety
     /// The vectors name memory that can be read.
@@ -353,7 +364,8 @@ impl Queue {
                     (chunk, filled) = (sending.free.pop().expect("it is there"), 0);
                 }
                 let step = (vector.iov_len - at).min((CHUNK - filled) as usize);
-                // SAFETY: the caller vouches for the vector; the chunk is free, so nobody else looks at it, and lies within the memory.
+                // SAFETY: the caller vouches for the vector; the chunk is free, so nobody else
+                // looks at it, and lies within the memory.
                 unsafe {
                     let to = self.memory.at(chunk + u64::from(filled), step as u32);
                     std::ptr::copy_nonoverlapping(vector.iov_base.cast::<u8>().add(at), to, step);
@@ -448,8 +460,9 @@ fn watch_all(sockets: &[Arc<OwnedFd>]) -> io::Result<OwnedFd> {
     Ok(all)
 }
 
-/// Binds a socket to a queue. The kernel lets go of a queue some time after the close of the socket that had it (`xp_release_deferred`), so a link that is opened
-/// again may have to wait for its own past.
+/// Binds a socket to a queue. The kernel lets go of a queue some time after the close of the socket
+/// that had it (`xp_release_deferred`), so a link that is opened again may have to wait for its own
+/// past.
 fn bind_when_free(fd: RawFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
     let begin = Instant::now();
     loop {

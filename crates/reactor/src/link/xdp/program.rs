@@ -1,8 +1,10 @@
 //! The program at an interface's door: which frames go to our sockets, and which to the stack.
 //!
-//! In: a station and a classic program ([`contract::filter`]). Out: the same in eBPF, written by hand, loaded and attached. It redirects what the station and the program take to the socket of
-//! the receive queue, and passes everything else on: other protocols of the interface do not notice it, nor do packet sockets
-//! that take what the program refuses. Attached by a link of the kernel's (BPF_LINK_CREATE), whose descriptor we hold: it goes with the process, however that ends.
+//! In: a station and a classic program ([`contract::filter`]). Out: the same in eBPF, written by
+//! hand, loaded and attached. It redirects what the station and the program take to the socket of
+//! the receive queue, and passes everything else on: other protocols of the interface do not notice
+//! it, nor do packet sockets that take what the program refuses. Attached by a link of the kernel's
+//! (BPF_LINK_CREATE), whose descriptor we hold: it goes with the process, however that ends.
 //!
 //! ```text
 //!   r6 context   r7 frame   r8 its end (of its first piece)   r9 index   r2 accumulator
@@ -13,7 +15,8 @@
 //!   program returned 0 -> pass            else: redirect to the queue's socket; without one, pass
 //! ```
 //!
-//! Errors: what cannot be translated, with the number of the instruction; what the kernel refuses, with the rights that it wants.
+//! Errors: what cannot be translated, with the number of the instruction; what the kernel refuses,
+//! with the rights that it wants.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -419,7 +422,8 @@ fn bpf_descriptor<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
 
 fn bpf<T>(command: i32, attributes: &T) -> io::Result<i32> {
     let size = size_of::<T>() as libc::c_uint;
-    // SAFETY: the kernel reads `size` bytes of the attributes, and what they name, which the callers keep for the call.
+    // SAFETY: the kernel reads `size` bytes of the attributes, and what they name, which the
+    // callers keep for the call.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size) };
     if result < 0 { Err(explain(io::Error::last_os_error())) } else { Ok(result as i32) }

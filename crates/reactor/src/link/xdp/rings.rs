@@ -1,12 +1,15 @@
-//! The four rings of an AF_XDP socket and the memory that they name: shared with the kernel, one writer and one reader each.
+//! The four rings of an AF_XDP socket and the memory that they name: shared with the kernel, one
+//! writer and one reader each.
 //!
 //! ```text
 //!   fill        we -> kernel    chunks to receive into        receive   kernel -> we    frames
 //!   send        we -> kernel    frames                        done      kernel -> we    chunks that were sent from
 //! ```
 //!
-//! A ring is a power of two of entries and two counters that only grow, modulo 2^32. The writer publishes what it wrote by storing its counter (release), the
-//! reader sees it by loading that counter (acquire), and gives entries back by storing its own. Errors: those of the system when a ring is made.
+//! A ring is a power of two of entries and two counters that only grow, modulo 2^32. The writer
+//! publishes what it wrote by storing its counter (release), the reader sees it by loading that
+//! counter (acquire), and gives entries back by storing its own. Errors: those of the system when a
+//! ring is made.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -70,7 +73,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the owner's own. It can only fail for an address that is not mapped.
+        // SAFETY: the mapping is the owner's own. It can only fail for an address that is not
+        // mapped.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -130,7 +134,8 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn word(&self, at: u64) -> &AtomicU32 {
-        // SAFETY: an aligned word within the mapping (`at` checks it) that kernel and process access as a whole.
+        // SAFETY: an aligned word within the mapping (`at` checks it) that kernel and process
+        // access as a whole.
         unsafe { AtomicU32::from_ptr(self.mapping.at(at, 4).cast()) }
     }
 
@@ -155,7 +160,8 @@ impl<T: Copy> Ring<T> {
     /// As the reader: the entry this many behind the next one, which must wait.
     #[inline]
     pub(super) fn peek(&self, behind: u32) -> T {
-        // SAFETY: the entry lies in the ring and waits: the kernel has written it and leaves it alone until it is taken.
+        // SAFETY: the entry lies in the ring and waits: the kernel has written it and leaves it
+        // alone until it is taken.
         unsafe { self.entry(self.own.wrapping_add(behind)).read() }
     }
 
@@ -178,10 +184,12 @@ impl<T: Copy> Ring<T> {
         self.own.wrapping_sub(self.word(self.consumer).load(Acquire))
     }
 
-    /// As the writer: writes an entry, for which there must be room; the kernel sees it by [`publish`](Self::publish).
+    /// As the writer: writes an entry, for which there must be room; the kernel sees it by
+    /// [`publish`](Self::publish).
     #[inline]
     pub(super) fn write(&mut self, entry: T) {
-        // SAFETY: the entry lies in the ring, and the kernel has taken what was there (the caller asked for room).
+        // SAFETY: the entry lies in the ring, and the kernel has taken what was there (the caller
+        // asked for room).
         unsafe { self.entry(self.own).write(entry) };
         self.own = self.own.wrapping_add(1);
     }

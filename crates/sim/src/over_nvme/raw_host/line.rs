@@ -1,4 +1,5 @@
-//! One connection of a raw host in the world: bytes out, in pieces of any length; data for R2Ts, now or later; bytes in.
+//! One connection of a raw host in the world: bytes out, in pieces of any length; data for R2Ts,
+//! now or later; bytes in.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,14 @@
-//! A host that looks at the discovery log: now and then it reads it and leaves, else it stays (a persistent discovery controller), is told of changes by
-//! events, and reads the log anew after each.
+//! A host that looks at the discovery log: now and then it reads it and leaves, else it stays (a
+//! persistent discovery controller), is told of changes by events, and reads the log anew after
+//! each.
 //!
 //! ```text
 //!   resting -> greeting, Connect, CC.EN=1, CSTS.RDY? -> [events on] -> log -> [event -> log]...
 //!      ^------------------------------------------------------------------ | the log was read once, or the connection is lost
 //! ```
-//! What it saw is judged by the run, which knows what it may have seen. A watcher that stays and was told nothing must have seen what there is: a change
-//! that no event tells is found at the end. Units: virtual nanoseconds.
+//! What it saw is judged by the run, which knows what it may have seen. A watcher that stays and
+//! was told nothing must have seen what there is: a change that no event tells is found at the end.
+//! Units: virtual nanoseconds.
 
 use std::collections::BTreeSet;
 

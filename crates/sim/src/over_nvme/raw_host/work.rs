@@ -368,7 +368,8 @@ impl RawHost {
         Ok(())
     }
 
-    /// A status must be provoked when nothing else goes wrong: success, or the end of what was aborted or reset.
+    /// A status must be provoked when nothing else goes wrong: success, or the end of what was
+    /// aborted or reset.
     fn expect(&self, status: Status, what: &str) -> Result<(), String> {
         let provoked = [
             Status::SUCCESS,
