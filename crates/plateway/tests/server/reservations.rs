@@ -3,7 +3,6 @@
 
 use std::fs;
 
-use rustix::process::Signal;
 use wire::nvme::Status;
 
 use crate::client::{BLOCK, Controller};
@@ -67,8 +66,7 @@ fn a_reserved_volume_is_refused_to_nvme_hosts_until_it_is_cleared_for_good() {
     assert!(server.log().contains("volume v0 is free"), "{}", server.log());
     assert!(!file.exists());
     assert_eq!(asked(&server), (Status::SUCCESS, Status::SUCCESS));
-    server.signal(Signal::KILL);
-    drop(server);
+    server.kill();
     let server = Server::of(here, "a", DISK);
     assert_eq!(asked(&server), (Status::SUCCESS, Status::SUCCESS), "for good");
     server.stop();
