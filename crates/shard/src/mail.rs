@@ -69,7 +69,9 @@ pub enum Order {
         disk: DiskId,
         settings: Box<ImportSettings>,
     },
-    /// A disk was reopened or has another size.
+    /// A disk has another size. What a failure protects stays protected.
+    FollowDisk { disk: DiskId, facts: DiskFacts },
+    /// A disk was reopened; it takes writes again.
     RenewDisk {
         /// Its number.
         disk: DiskId,
@@ -96,6 +98,8 @@ pub enum Order {
     },
     /// Let no new request go to the volume; answered when nothing of it is below on this shard.
     QuiesceVolume(VolumeId),
+    /// A volume that was quiesced, or was to be, is used again; one that was forgotten is added.
+    ResumeVolume { volume: VolumeId, layout: Layout, reservation: Reservation },
     /// Forget a quiesced volume.
     ForgetVolume(VolumeId),
     /// Free a volume, whoever holds it; answered once that is stored and in force on every shard.

@@ -107,12 +107,25 @@ impl Host {
     }
 
     fn add_volume(&mut self, reservation: Reservation) {
-        let member = Member { disk: DISK, base: 0, length: SIZE };
+        let layout = Host::layout();
         self.order(|| Order::AddVolume {
             volume: VOLUME,
-            layout: Layout::single(member),
+            layout: layout.clone(),
             reservation: reservation.clone(),
         });
+    }
+
+    fn resume_volume(&mut self, reservation: Reservation) {
+        let layout = Host::layout();
+        self.order(|| Order::ResumeVolume {
+            volume: VOLUME,
+            layout: layout.clone(),
+            reservation: reservation.clone(),
+        });
+    }
+
+    fn layout() -> Layout {
+        Layout::single(Member { disk: DISK, base: 0, length: SIZE })
     }
 
     fn export(&mut self, link: LinkId, control: Control) {
@@ -122,8 +135,8 @@ impl Host {
         self.announced = core::mem::take(&mut self.sent).len();
     }
 
-    /// Orders all shards, which must all carry it out.
-    fn order(&mut self, order: impl Fn() -> Order) {
+    /// Orders all shards, which answer when they can.
+    fn begin(&mut self, order: impl Fn() -> Order) {
         self.orders += 1;
         let number = self.orders;
         for shard in 0..self.shards.len() {
@@ -131,6 +144,11 @@ impl Host {
             self.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
         }
         self.carry();
+    }
+
+    /// Orders all shards, which must all carry it out.
+    fn order(&mut self, order: impl Fn() -> Order) {
+        self.begin(order);
         let before = self.control.len();
         self.control.retain(|(_, mail)| {
             !matches!(mail, Mail::Answer { answer, .. } if matches!(**answer, Answer::Done))
@@ -223,17 +241,6 @@ impl Host {
             let memory = &mut self.shards[shard].1;
             let completion = perform(&mut self.disk, request, Outcome::Done, memory);
             self.tell(shard, Event::Completed(completion));
-        }
-        self.carry();
-    }
-
-    /// Orders that a volume is freed; what each shard answers, once it does.
-    fn clear(&mut self) {
-        let number = 4242;
-        for shard in 0..self.shards.len() {
-            let order = Box::new(Order::ClearReservation(VOLUME));
-            let from = ShardId::CONTROL;
-            self.tell(shard, Event::Mail { from, mail: Mail::Order { number, order } });
         }
         self.carry();
     }
@@ -358,9 +365,33 @@ fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below_on_any_shard() 
 }
 
 #[test]
+fn a_reservation_of_a_resumed_volume_awaits_what_was_below_before() {
+    let mut host = Host::target(2);
+    host.slow = true;
+    host.frame(0, &ata(OTHER, 1, 0x34, 0, &[1; 512]));
+    host.begin(|| Order::QuiesceVolume(VOLUME));
+    assert_eq!(host.answers(), ["Done"], "the other shard has nothing of it below");
+    host.resume_volume(Reservation::default());
+    host.frame(1, &reserve(ONE, 2, &[ONE]));
+    let store = host.wish();
+    host.stored(store, true);
+    assert!(host.sent.is_empty(), "a stranger's write is below since before");
+    host.answer_below();
+    let told: Vec<u8> = host.sent.drain(..).map(|frame| frame[23]).collect();
+    assert_eq!(told, [1, 2]);
+    assert!(host.answers().is_empty(), "nobody waits for the quiesce");
+    // One that was forgotten is added.
+    host.order(|| Order::QuiesceVolume(VOLUME));
+    host.order(|| Order::ForgetVolume(VOLUME));
+    host.resume_volume(reserved_by_other());
+    host.frame(0, &ata(ONE, 3, 0x34, 0, &[1; 512]));
+    assert_eq!(answer(&mut host)[15], 6, "reserved");
+}
+
+#[test]
 fn an_order_frees_a_volume_once_that_is_stored_and_in_force() {
     let mut host = Host::with_reservation(2, reserved_by_other());
-    host.clear();
+    host.begin(|| Order::ClearReservation(VOLUME));
     let store = host.wish();
     assert_eq!(host.answers(), ["Done"], "the shard that does not decide about it");
     host.frame(0, &ata(ONE, 1, 0x24, 0, &[]));
@@ -368,7 +399,7 @@ fn an_order_frees_a_volume_once_that_is_stored_and_in_force() {
     host.stored(store, false);
     let refused = host.answers();
     assert!(refused[0].contains("could not be stored"), "{refused:?}");
-    host.clear();
+    host.begin(|| Order::ClearReservation(VOLUME));
     let store = host.wish();
     host.stored(store, true);
     assert_eq!(host.answers(), ["Done", "Done"]);
@@ -377,7 +408,7 @@ fn an_order_frees_a_volume_once_that_is_stored_and_in_force() {
         assert_eq!(answer(&mut host)[27], 0x40);
         assert!(host.shards[shard].0.report().reservations.is_empty());
     }
-    host.clear();
+    host.begin(|| Order::ClearReservation(VOLUME));
     assert_eq!(host.answers(), ["Done", "Done"], "nothing is to be stored");
 }
 

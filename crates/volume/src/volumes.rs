@@ -179,6 +179,12 @@ impl Volumes {
         }
     }
 
+    /// A removed volume that was not forgotten is there again, with what is still in flight of it.
+    /// Returns whether it was there.
+    pub fn resume_volume(&mut self, volume: VolumeId) -> bool {
+        self.volume_mut(volume.0).map(|volume| volume.removed = false).is_some()
+    }
+
     /// Whether nothing of the volume is in flight.
     pub fn is_drained(&self, volume: VolumeId) -> bool {
         self.volumes

@@ -229,9 +229,9 @@ impl Initiator {
         self.disk.drain();
     }
 
-    /// Whether nothing of it is left: no request, no batch.
+    /// Whether nothing of it is left: no request, no answer to one, no batch.
     pub fn is_gone(&self) -> bool {
-        self.is_closing() && self.in_flight() == 0 && self.outbox.out() == 0
+        self.is_closing() && self.disk.is_empty() && self.outbox.out() == 0
     }
 
     /// How it is, in words.

@@ -586,6 +586,18 @@ fn closing_finishes_what_can_be_finished() {
 }
 
 #[test]
+fn one_whose_answers_were_not_taken_is_not_gone() {
+    let mut world = World::new(&[1500]);
+    world.read(1, 10, 1);
+    world.initiator.close();
+    world.initiator.handle_timeout(world.now + Duration::from_secs(100));
+    assert_eq!((world.initiator.in_flight(), world.initiator.is_gone()), (0, false));
+    world.settle();
+    assert!(world.initiator.is_gone());
+    assert_eq!(world.completed(1).0, Outcome::NotDone(Failure::TimedOut));
+}
+
+#[test]
 fn a_drained_initiator_does_not_wait_for_a_target_that_is_not_there() {
     let mut world = World::new(&[1500]);
     world.read(1, 10, 1);

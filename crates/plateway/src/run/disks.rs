@@ -449,10 +449,11 @@ impl Running {
         }
         disk.facts = facts.clone();
         let id = disk.id;
-        self.renew_disk(id, name, &facts).map(|()| true)
+        let follow = || Order::FollowDisk { disk: id, facts: facts.clone() };
+        self.order(&format!("follow disk {name}"), follow).map(|()| true)
     }
 
-    /// Tells all shards what a disk is like now; a local one takes writes again.
+    /// Tells all shards what a reopened disk is like; it takes writes again.
     pub(super) fn renew_disk(
         &self,
         disk: DiskId,

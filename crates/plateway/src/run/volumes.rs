@@ -228,9 +228,6 @@ impl Running {
             return Ok(());
         }
         let id = volume.id;
-        if let Some(volume) = self.volumes.get_mut(name) {
-            volume.quiesced = true;
-        }
         let quiesced = self
             .shards
             .order(&format!("quiesce volume {name}"), QUIESCE_LIMIT, || Order::QuiesceVolume(id));
@@ -239,30 +236,27 @@ impl Running {
             return Err(RunError::new(format!("{}: requests are still in flight", error.line()))
                 .help("plateway status shows the disks; one that is stuck holds its volumes"));
         }
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.quiesced = true;
+        }
         Ok(())
     }
 
-    /// A quiesced volume is served again, under a new number: what is late for the old one
-    /// finds nothing.
+    /// A volume that was quiesced, or was to be, is served again. It keeps its number: what is
+    /// still in flight belongs to it, and a reservation awaits it.
     pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
-        let volume = self.volume(name)?;
-        if !volume.quiesced {
-            return Ok(());
-        }
-        let (layout, former) = (volume.layout.clone(), volume.id);
-        let id = self.numbers.volume();
-        self.store().forget(StoreKey::Reservation(former));
-        let reservation = self.stored_reservation(&volume.config, volume.uuid, id)?;
-        self.order(&format!("add volume {name} again"), || Order::AddVolume {
-            volume: id,
+        let OpenVolume { config, id, uuid, layout, .. } = self.volume(name)?;
+        let (volume, layout) = (*id, layout.clone());
+        let reservation = self.stored_reservation(config, *uuid, volume)?;
+        self.order(&format!("resume volume {name}"), || Order::ResumeVolume {
+            volume,
             layout: layout.clone(),
             reservation: reservation.clone(),
         })?;
         if let Some(volume) = self.volumes.get_mut(name) {
-            volume.id = id;
             volume.quiesced = false;
         }
-        self.renew_exports_of(name)
+        Ok(())
     }
 
     /// Takes a volume apart that no export names.

@@ -6,6 +6,8 @@
 
 use block::{Instant, Memory, PAGE_SIZE, ShardId, Slot, VolumeId};
 use contract::{Effect, SessionEnd};
+use reservation::Reservation;
+use volume::Layout;
 
 use super::{Place, Shard};
 use crate::imports::Import;
@@ -16,12 +18,24 @@ use crate::report::{ConnectionReport, DiskReport, PoolCounters, Report};
 /// An order that is answered later.
 #[derive(Debug)]
 pub(super) enum Pending {
-    Hold { number: u64, volume: VolumeId },
+    Quiesce { number: u64, volume: VolumeId },
     Export { number: u64, key: ExportKey },
     Drain { number: u64 },
 }
 
+impl Pending {
+    fn is_quiesce_of(&self, of: VolumeId) -> bool {
+        matches!(self, Pending::Quiesce { volume, .. } if *volume == of)
+    }
+}
+
 impl Shard {
+    fn add_volume(&mut self, volume: VolumeId, layout: Layout, reservation: Reservation) {
+        self.reservations.add(volume, reservation);
+        self.members.insert(volume.0, layout.clone());
+        self.volumes.add_volume(volume, layout);
+    }
+
     pub(super) fn tell(&mut self, news: News) {
         let mail = Mail::News(Box::new(news));
         self.effects.push_back(Effect::Mail { to: ShardId::CONTROL, mail });
@@ -49,15 +63,14 @@ impl Shard {
                 }
                 return;
             }
+            Order::FollowDisk { disk, facts } => self.volumes.follow_disk(disk, facts),
             Order::RenewDisk { disk, facts } => self.volumes.renew_disk(disk, facts),
             Order::RemoveDisk(disk) => {
                 self.volumes.remove_disk(disk);
                 self.imports.close(disk);
             }
             Order::AddVolume { volume, layout, reservation } => {
-                self.reservations.add(volume, reservation);
-                self.members.insert(volume.0, layout.clone());
-                self.volumes.add_volume(volume, layout);
+                self.add_volume(volume, layout, reservation);
             }
             Order::ResizeVolume { volume, layout } => {
                 self.members.insert(volume.0, layout.clone());
@@ -65,8 +78,15 @@ impl Shard {
             }
             Order::QuiesceVolume(volume) => {
                 self.volumes.remove_volume(volume, &mut self.outbox);
-                self.pending.push(Pending::Hold { number, volume });
+                self.pending.push(Pending::Quiesce { number, volume });
                 return;
+            }
+            Order::ResumeVolume { volume, layout, reservation } => {
+                // Whoever ordered it quiesced waits no more.
+                self.pending.retain(|pending| !pending.is_quiesce_of(volume));
+                if !self.volumes.resume_volume(volume) {
+                    self.add_volume(volume, layout, reservation);
+                }
             }
             Order::ForgetVolume(volume) => {
                 self.members.remove(&volume.0);
@@ -139,7 +159,7 @@ impl Shard {
         }
         for pending in core::mem::take(&mut self.pending) {
             match pending {
-                Pending::Hold { number, volume } if self.volumes.is_drained(volume) => {
+                Pending::Quiesce { number, volume } if self.volumes.is_drained(volume) => {
                     self.answer(number, Answer::Done);
                 }
                 Pending::Export { number, ref key } if self.protocols.is_gone(key) => {

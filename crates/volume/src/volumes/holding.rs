@@ -168,7 +168,8 @@ impl Volumes {
         }
     }
 
-    /// Submits what was judged a while ago: the volume may have shrunk since.
+    /// Submits what was judged a while ago: the volume may have shrunk since, or be
+    /// about to go.
     fn dispatch_later(
         &mut self,
         now: Instant,
@@ -178,7 +179,9 @@ impl Volumes {
         out: &mut Outbox,
     ) {
         let volume = self.volume_mut(index).expect("it has something in flight or waiting");
-        if extent.fits(volume.layout.size()) {
+        if volume.removed {
+            self.refuse(request, Failure::Removed, now, out);
+        } else if extent.fits(volume.layout.size()) {
             self.dispatch(now, index, extent, request, out);
         } else {
             self.refuse(request, Failure::OutOfRange, now, out);

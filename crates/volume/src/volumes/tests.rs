@@ -305,6 +305,33 @@ fn a_miscompare_writes_nothing_and_releases() {
 }
 
 #[test]
+fn a_compare_and_write_whose_volume_is_removed_after_its_compare_does_not_write() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, compare_and_write(0));
+    host.mail();
+    let compare = host.in_flight(0).remove(0).1;
+    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    host.answer(0, compare, Outcome::Done);
+    host.mail();
+    assert!(host.in_flight(0).is_empty() && host.shards[0].is_drained(VOLUME));
+    assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::Removed))]);
+}
+
+#[test]
+fn a_volume_that_is_resumed_goes_on_with_what_is_in_flight_of_it() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, write(0, 512));
+    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    host.ask(0, 2, write(0, 512));
+    assert_eq!(host.done(0), [(2, Outcome::NotDone(Failure::Removed))]);
+    assert!(host.shards[0].resume_volume(VOLUME) && !host.shards[0].resume_volume(VolumeId(7)));
+    assert_eq!(host.shards[0].outstanding(VOLUME).count(), 1);
+    host.ask(0, 3, write(0, 512));
+    host.answer_all(0);
+    assert_eq!(host.done(0), [(1, Outcome::Done), (3, Outcome::Done)]);
+}
+
+#[test]
 fn what_waits_while_the_volume_shrinks_is_refused_beyond_the_new_end() {
     // The compare-and-write waits for a write in flight, and a second write for it.
     let mut host = Host::new(1, 1, Cache::None);
