@@ -21,6 +21,7 @@ use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
 use nvme::tcp::server as nvme_tcp;
 use reservation::{Registrant, Reservation, replica};
+use wire::ethernet::EtherType;
 use wire::nvme::Nqn;
 
 use self::aoe::{AoeReport, AoeTarget};
@@ -236,6 +237,12 @@ impl Session {
     }
 }
 
+/// Whether a protocol here takes frames of this type.
+#[inline]
+pub(crate) fn takes(ether_type: EtherType) -> bool {
+    matches!(ether_type, EtherType::AOE)
+}
+
 /// What a shard has of its protocols beside their sessions.
 #[derive(Debug)]
 pub(crate) struct Protocols {
@@ -403,7 +410,10 @@ impl Protocols {
         frame: &OpenedFrame<'_>,
         context: &mut TargetContext<'_, ()>,
     ) {
-        self.aoe.target.handle_frame(frame, context);
+        match frame.ether_type {
+            EtherType::AOE => self.aoe.target.handle_frame(frame, context),
+            _ => debug_assert!(!takes(frame.ether_type), "who takes {:?}?", frame.ether_type),
+        }
     }
 
     /// Frames have left.

@@ -1,6 +1,7 @@
 //! `plateway status`: how a running server is, as tables or as the JSON of the control socket.
 
 use comfy_table::Table;
+use serde_json::Value;
 
 use crate::cli::StatusArgs;
 use crate::config::size::Size;
@@ -126,7 +127,10 @@ fn listeners(status: &Status) -> Table {
     table_of(
         &status.listeners,
         &[
-            ("listener", |one| format!("nvme {}", one.nvme)),
+            ("listener", |one| {
+                let known = |(key, at): (&String, &Value)| Some(format!("{key} {}", at.as_str()?));
+                one.address.iter().filter_map(known).collect()
+            }),
             ("listens at", |one| one.addresses.join(" ")),
             ("poll us", |one| one.poll_us.to_string()),
             ("connections", |one| one.connections.to_string()),

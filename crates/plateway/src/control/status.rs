@@ -75,8 +75,9 @@ pub(crate) struct Memory {
 /// A listening address.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Listener {
-    /// As configured.
-    pub(crate) nvme: String,
+    /// As configured, under the key of its protocol; a string.
+    #[serde(flatten)]
+    pub(crate) address: BTreeMap<String, Value>,
     /// Where it really listens.
     pub(crate) addresses: Vec<String>,
     /// `poll_us`.

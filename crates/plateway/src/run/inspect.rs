@@ -20,7 +20,7 @@ use crate::config::link::Ethernet;
 use crate::config::thing::Configured;
 use crate::control::status::{self, Status};
 use crate::control::{Keyed, counted};
-use crate::protocols::{ExportConfig, ProtocolStatus};
+use crate::protocols::{ExportConfig, ProtocolStatus, stream_key};
 
 impl Running {
     /// Where it listens, in the order of the configuration.
@@ -199,8 +199,9 @@ impl Running {
 fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {
     let is_mine = |id: ListenerId| one.ids.contains(&id);
     let all = reports.iter().flat_map(|report| &report.connections);
+    let address = one.config.address.to_string();
     status::Listener {
-        nvme: one.config.address.to_string(),
+        address: [(stream_key(one.config.protocol).to_owned(), address.into())].into(),
         addresses: one.addresses.iter().map(ToString::to_string).collect(),
         poll_us: one.config.poll_us,
         connections: all.filter(|connection| is_mine(connection.listener)).count() as u64,

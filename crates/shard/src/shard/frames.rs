@@ -7,12 +7,11 @@
 
 use block::{Instant, Memory};
 use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
-use wire::ethernet::EtherType;
 
 use super::Shard;
 use super::reservations::Proposer;
-use crate::imports;
 use crate::remote::Answered;
+use crate::{imports, protocols};
 
 /// The mark of the targets' batches; imports have theirs from 1 on.
 const TARGETS: u32 = imports::NO_SERIAL;
@@ -60,18 +59,19 @@ impl Shard {
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
         let Some(frame) = self.frames.open(&frame) else { return };
-        match frame.ether_type {
-            EtherType::AOE => self.take_message(now, &frame, memory),
-            _ => self.frames.links.misfits.other_type += 1,
+        if protocols::takes(frame.ether_type) {
+            self.take_opened(now, &frame, memory);
+        } else {
+            self.frames.links.misfits.other_type += 1;
         }
         if !self.outbox.has_only_requests() {
             self.route_outbox(now, memory);
         }
     }
 
-    /// An AoE message came.
+    /// A frame of a protocol came.
     #[inline]
-    fn take_message(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
+    fn take_opened(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
         match Answered::of(frame) {
             Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
             // Nothing new is begun while what is below is finished.
