@@ -5,12 +5,13 @@
 //! load comes from `/proc/PID/task/*/schedstat`, looked at twice in mid-run. Errors name the
 //! program, and carry what it wrote to standard error.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -144,7 +145,6 @@ pub(super) struct Bench {
     pub(super) yardstick: PathBuf,
     pub(super) plateway: PathBuf,
     dir: PathBuf,
-    numbers: Cell<usize>,
     elsewhere: RefCell<Vec<PathBuf>>,
     pub(super) target_cpu: usize,
     pub(super) load_cpu: usize,
@@ -175,17 +175,17 @@ impl Bench {
             yardstick,
             plateway,
             dir,
-            numbers: Cell::new(0),
             elsewhere: RefCell::new(Vec::new()),
             target_cpu,
             load_cpu,
         })
     }
 
-    /// A new directory, which goes with the bench.
+    /// A new directory, which goes with the bench. No other bench of the process is given it.
     pub(super) fn fresh(&self, name: &str) -> Result<PathBuf> {
-        self.numbers.set(self.numbers.get() + 1);
-        let dir = self.dir.join(format!("{name}-{}", self.numbers.get()));
+        static NUMBER: AtomicUsize = AtomicUsize::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = self.dir.join(format!("{name}-{number}"));
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
@@ -557,6 +557,18 @@ mod tests {
         let single = configuration(&NvmePlan::ram().poll(50), address, "0,1", Path::new("/own"));
         assert!(single.contains("shards = [0,1]") && single.contains("poll_us = 50"));
         assert!(!single.contains("chunk"));
+    }
+
+    #[test]
+    fn two_benches_of_a_process_are_given_no_directory_in_common() {
+        // As `--against` has them: the same case of both, one after the other.
+        let target = std::env::temp_dir().join(format!("plateway-bench-{}", std::process::id()));
+        let tree = Tree { root: target.clone(), target: target.clone(), host: String::new() };
+        let bench = || Bench::new(&tree, PathBuf::new(), 0, 0).unwrap();
+        let (one, other) = (bench(), bench());
+        assert_ne!(one.fresh("aoe").unwrap(), other.fresh("aoe").unwrap());
+        drop((one, other));
+        fs::remove_dir_all(target).unwrap();
     }
 
     #[test]
