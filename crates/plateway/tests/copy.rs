@@ -145,21 +145,35 @@ fn a_copy_goes_to_a_target_and_back_and_discovery_finds_it() {
     let data = pattern(2 << 20);
     fs::write(directory.path().join("a"), &data).unwrap();
     let server = Server::of(directory.path(), "server", "ram:2MiB");
-    let found = plateway()
-        .args(["discover", "--json", &format!("nvme+tcp://{}", server.address)])
-        .output()
-        .expect("it runs");
-    assert!(found.status.success(), "{}", text(&found.stderr));
-    let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
-    let entries = found.as_array().expect("a list");
     let subsystem = "nqn.2026-11.net.plateway:v0";
-    assert!(entries.iter().any(|entry| entry["subsystem"] == subsystem), "{found:#}");
+    assert!(discovers(&server, subsystem, &[]));
     let remote = format!("nvme+tcp://{}/{subsystem}/1", server.address);
     for (from, to) in [("file:a", remote.as_str()), (&remote, "file:b?create=2MiB")] {
         let output = copy(directory.path(), &[from, to]);
         assert!(output.status.success(), "{from} to {to}: {}", text(&output.stderr));
     }
     assert!(fs::read(directory.path().join("b")).unwrap() == data);
+}
+
+/// Whether discovery at a server tells of a subsystem.
+fn discovers(server: &Server, subsystem: &str, args: &[&str]) -> bool {
+    let target = format!("nvme+tcp://{}", server.address);
+    let output = plateway().args(["discover", "--json", &target]).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    found.as_array().expect("a list").iter().any(|entry| entry["subsystem"] == subsystem)
+}
+
+#[test]
+fn discovery_tells_a_host_by_its_name_of_what_it_may_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = "nqn.2026-11.net.plateway:me";
+    let args = ["ram:2MiB", "--nvme", "127.0.0.1:0", "--hosts", ours];
+    let server = Server::start(directory.path(), "server", &args);
+    let subsystem = "nqn.2026-11.net.plateway:v0";
+    assert!(!discovers(&server, subsystem, &[]), "a stranger hears of it");
+    assert!(!discovers(&server, subsystem, &["--host-nqn", "nqn.2026-11.net.plateway:other"]));
+    assert!(discovers(&server, subsystem, &["--host-nqn", ours]));
 }
 
 #[test]

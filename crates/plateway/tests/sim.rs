@@ -39,3 +39,17 @@ fn unknown_names_are_told_with_the_known_ones() {
         assert!(flat(&output.stderr).contains(known), "{}", flat(&output.stderr));
     }
 }
+
+#[test]
+fn a_trace_has_a_line_for_each_step_of_one_seed_and_none_of_many_that_pass() {
+    let lines = |args: &[&str]| {
+        let output = plateway().args(["sim", "--scenario", "calm"]).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let traced = lines(&["--seed", "3", "--trace"]);
+    let (last, steps) = traced.split_last().expect("lines");
+    assert!(last.contains(&format!("{} steps", steps.len())), "{} lines, {last}", steps.len());
+    assert_eq!(lines(&["--seed", "3"]), [last.clone()], "a trace changes nothing");
+    assert_eq!(lines(&["--seed", "3", "--seeds", "2", "--trace"]).len(), 1);
+}
