@@ -9,6 +9,13 @@ impl ShardId {
     /// Not a shard: the control thread, which sends and receives mail like one.
     pub const CONTROL: ShardId = ShardId(u16::MAX);
 
+    /// The shard, of `shards`, that owns what has this number: what must be one has one owner, which
+    /// every shard knows without asking.
+    #[inline]
+    pub fn owner_of(number: u32, shards: u16) -> ShardId {
+        ShardId((number % u32::from(shards.max(1))) as u16)
+    }
+
     /// The shard's number as an index.
     #[inline]
     pub fn index(self) -> usize {
@@ -47,6 +54,6 @@ pub struct DiskId(pub u32);
 impl DiskId {
     /// The shard, of `shards`, that groups the disk's flushes and knows whether it takes writes.
     pub fn owner(self, shards: u16) -> ShardId {
-        ShardId((self.0 % u32::from(shards.max(1))) as u16)
+        ShardId::owner_of(self.0, shards)
     }
 }

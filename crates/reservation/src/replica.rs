@@ -155,11 +155,6 @@ struct Running<V: Value> {
     left: Option<u16>,
 }
 
-/// The shard that owns key `key`.
-pub fn owner(key: u32, shards: u16) -> ShardId {
-    ShardId((key % u32::from(shards.max(1))) as u16)
-}
-
 impl<V: Value> Replicas<V> {
     /// No values yet.
     pub fn new(shard: ShardId, shards: u16) -> Replicas<V> {
@@ -168,7 +163,7 @@ impl<V: Value> Replicas<V> {
 
     /// A value is there, as it was stored or new; every shard is told, and only the owner keeps it.
     pub fn add(&mut self, key: u32, value: V) {
-        if owner(key, self.shards) == self.shard {
+        if ShardId::owner_of(key, self.shards) == self.shard {
             let owned = Owned { value, version: 0, running: None, waiting: VecDeque::new() };
             self.owned.insert(key, owned);
         }
@@ -191,7 +186,7 @@ impl<V: Value> Replicas<V> {
 
     /// Proposes a change; answered under `number` in the outbox of this shard.
     pub fn propose(&mut self, key: u32, number: u64, change: V::Change, out: &mut Outbox<V>) {
-        let to = owner(key, self.shards);
+        let to = ShardId::owner_of(key, self.shards);
         self.send(to, Message::Propose { key, number, change }, out);
     }
 
@@ -220,7 +215,7 @@ impl<V: Value> Replicas<V> {
 
     /// A value that the outbox said to install is in force on this shard.
     pub fn installed(&mut self, key: u32, version: u64, out: &mut Outbox<V>) {
-        let to = owner(key, self.shards);
+        let to = ShardId::owner_of(key, self.shards);
         self.send(to, Message::Installed { key, version }, out);
     }
 
@@ -354,7 +349,7 @@ mod tests {
         }
 
         fn owner(&mut self) -> &mut (Replicas<Growing>, Outbox<Growing>) {
-            let owner = owner(7, self.shards.len() as u16);
+            let owner = ShardId::owner_of(7, self.shards.len() as u16);
             &mut self.shards[owner.index()]
         }
 

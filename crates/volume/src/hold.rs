@@ -139,11 +139,6 @@ impl Held {
     }
 }
 
-/// The shard that grants the holds of volume number `volume`.
-pub fn owner(volume: u32, shards: u16) -> ShardId {
-    ShardId((volume % u32::from(shards.max(1))) as u16)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

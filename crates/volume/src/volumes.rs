@@ -25,7 +25,7 @@ use contract::{Ask, DiskFacts, DiskId};
 
 use crate::flight::{Flight, What};
 use crate::gate::{Gate, Health, RequestCounters, Waiter};
-use crate::hold::{Held, Server, owner};
+use crate::hold::{Held, Server};
 use crate::layout::Layout;
 use crate::message::{HoldId, Message};
 
@@ -568,7 +568,7 @@ impl Volumes {
             volume.held.came_back(extent, number, |hold| ready.push(hold));
             for hold in ready {
                 let message = Message::HoldReady { volume: VolumeId(index), hold };
-                self.send(now, owner(index, self.shards), message, out);
+                self.send(now, ShardId::owner_of(index, self.shards), message, out);
             }
         }
     }

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use block::Instant;
+use block::{Instant, ShardId};
 use contract::{LinkId, Station};
 use wire::aoe::{CONFIG_MAX, Command, ConfigArgument, ConfigCommand, ErrorCode, Header, VERSION};
 use wire::ethernet::MacAddress;
@@ -176,7 +176,7 @@ impl Target {
     /// many frames that took.
     fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
         let Some(exported) = self.exports[id.0 as usize].as_deref() else { return 0 };
-        if id.0 % u32::from(self.shards) != u32::from(self.shard.0) % u32::from(self.shards) {
+        if ShardId::owner_of(id.0, self.shards) != self.shard {
             return 0;
         }
         if exported.removed || self.facts(link).is_none() {

@@ -7,7 +7,6 @@ use block::{Completion, Extent, Failure, Instant, Operation, Request, ShardId, S
 
 use super::{Outbox, Volume, Volumes};
 use crate::flight::{CompareAndWrite, Flight, Step, What};
-use crate::hold::owner;
 use crate::message::{HoldId, Message};
 
 impl Volumes {
@@ -45,7 +44,7 @@ impl Volumes {
         self.next_number += 1;
         self.holding.push((hold, slot));
         let ask = Message::HoldAsk { volume: VolumeId(index), hold, extent };
-        self.send(now, owner(index, self.shards), ask, out);
+        self.send(now, ShardId::owner_of(index, self.shards), ask, out);
     }
 
     /// The hold of a compare-and-write stands: it compares.
@@ -109,7 +108,7 @@ impl Volumes {
         };
         out.complete.push(whole);
         let release = Message::Release { volume: VolumeId(index), hold: work.hold };
-        self.send(now, owner(index, self.shards), release, out);
+        self.send(now, ShardId::owner_of(index, self.shards), release, out);
     }
 
     /// A message about holds.
@@ -135,7 +134,7 @@ impl Volumes {
                 };
                 if ready {
                     let message = Message::HoldReady { volume, hold };
-                    self.send(now, owner(index, self.shards), message, out);
+                    self.send(now, ShardId::owner_of(index, self.shards), message, out);
                 }
             }
             Message::HoldReady { volume, hold } => {
@@ -148,7 +147,7 @@ impl Volumes {
             Message::Release { volume, hold } => {
                 // From the asker to the owner, and from the owner to everybody: an owner that hears
                 // it from itself or as the first tells the others.
-                let is_owner = owner(volume.0, self.shards) == self.shard;
+                let is_owner = ShardId::owner_of(volume.0, self.shards) == self.shard;
                 if is_owner {
                     for shard in (0..self.shards).map(ShardId).filter(|s| *s != self.shard) {
                         out.messages.push((shard, message));
