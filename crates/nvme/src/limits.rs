@@ -44,8 +44,16 @@ pub const TURN_PDUS: u32 = 256;
 /// command that is answered with some: 64 KiB, which is 16 structures of Identify, more than any
 /// host asks for at once.
 pub const REPLY_DATA_MAX: u32 = 64 << 10;
+/// Memory of a batch that came back that is worth keeping for the next, in bytes.
+pub const BATCH_HEAD_KEPT_MAX: usize = 64 << 10;
+/// Entries of an initiator's admin queue.
+pub const INITIATOR_ADMIN_DEPTH: u16 = 32;
+/// R2Ts that an initiator takes per command at once (MAXR2T + 1).
+pub const GRANTS_MAX: usize = 4;
 /// Data of one reply that an initiator takes: more than it asks for.
 pub const INITIATOR_REPLY_MAX: usize = 16 << 10;
+/// Entries of a discovery log that are read at once.
+pub const DISCOVERY_PAGE_ENTRIES: u64 = 4;
 /// A discovery log of more entries than this is not believed.
 pub const DISCOVERY_ENTRIES_MAX: u64 = 4096;
 /// How often a discovery log may change while it is read.
@@ -57,6 +65,11 @@ pub const HANDSHAKE: Duration = Duration::from_secs(10);
 pub const PDU_COMPLETE: Duration = Duration::from_secs(30);
 /// Data asked for by R2T must have come by then.
 pub const DATA_AFTER_R2T: Duration = Duration::from_secs(30);
+/// A connection without a command for so long gives its tables back.
+pub const QUEUE_IDLE: Duration = Duration::from_secs(5);
+/// How long a discovery controller without KATO may be silent: whoever wants to stay says so with
+/// KATO.
+pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
 /// How long a Connect waits for what an earlier association of its host has in flight, before it is
 /// told "busy".
 pub const HOST_HOLD: Duration = Duration::from_secs(2);
@@ -69,12 +82,20 @@ pub const QUEUE_SILENT: Duration = Duration::from_secs(3);
 /// A silence so soon after the last one doubles the patience with the next: a target that is slow
 /// for all is not helped by reconnects.
 pub const SILENCE_AGAIN: Duration = Duration::from_secs(60);
+/// Most doublings: then a silent queue is found by the deadlines of its requests.
+pub const SILENCE_DOUBLINGS_MAX: u32 = 3;
+/// How often CSTS.RDY is asked for.
+pub const READY_INTERVAL: Duration = Duration::from_millis(20);
+/// The first rest of an initiator after a break, which each break in a row doubles, and the longest.
+pub const REST_FIRST: Duration = Duration::from_millis(100);
+pub const REST_MAX: Duration = Duration::from_secs(10);
 
 // How the bounds relate.
 const _: () = {
     assert!(TRANSFER_MAX == 4096 << MDTS);
     assert!(QUEUE_DEPTH_MAX <= u16::MAX as u32);
     assert!(IO_QUEUES_MAX > 0);
+    assert!(DISCOVERY_PAGE_ENTRIES * 1024 <= INITIATOR_REPLY_MAX as u64);
     // A capsule fits in what one receive can take, with its headers and digests: in a small buffer,
     // and in a large one many times over.
     assert!(RECEIVE_BUFFER_SMALL > CAPSULE_DATA_MAX + 4096);

@@ -13,19 +13,16 @@ use block::{Instant, ShardId};
 
 use super::controller::{Controller, IoQueue, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
+use crate::limits::DISCOVERY_SILENCE_MAX;
 
 /// KAS: keep-alive times are rounded up to a multiple of this many 100 ms.
 pub(crate) const GRANULARITY: u16 = 10;
-
-/// How long a discovery controller without KATO may be silent: whoever wants to stay says so with
-/// KATO.
-const DISCOVERY_ACTIVITY: Duration = Duration::from_secs(120);
 
 impl Controller {
     /// How long its host may be silent, if not for ever.
     fn silence_max(&self) -> Option<Duration> {
         match self.features.keep_alive_ms {
-            0 => self.is_discovery().then_some(DISCOVERY_ACTIVITY),
+            0 => self.is_discovery().then_some(DISCOVERY_SILENCE_MAX),
             keep_alive_ms => Some(timeout(keep_alive_ms)),
         }
     }

@@ -18,11 +18,8 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType};
 
 use super::framing::{Fault, Framing, fault, terminated};
-use crate::limits::{HANDSHAKE, INITIATOR_REPLY_MAX};
+use crate::limits::{HANDSHAKE, INITIATOR_REPLY_MAX, READY_INTERVAL};
 use crate::tcp::pdu_stream::{Front, PduHead, Violation, digest_at, peek};
-
-/// How often CSTS.RDY is asked for.
-const READY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What an admin command was sent for; its command identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 //! closed, and when the driver has said so of the last one, the requests that were under way are
 //! decided about (`remote::Disk`) and the initiator rests before it comes again.
 //!
-//! Errors: all of them end here. Times: shard clock; a rest doubles from 100 ms to 10 s, half of it
-//! jitter.
+//! Errors: all of them end here. Times: shard clock; half of a rest is jitter.
 
 use core::time::Duration;
 
@@ -13,10 +12,7 @@ use remote::backoff;
 
 use super::framing::{Fault, Framing, Socket};
 use super::{Initiator, State};
-
-/// The first rest after a break, and the longest.
-const REST_FIRST: Duration = Duration::from_millis(100);
-const REST_LONGEST: Duration = Duration::from_secs(10);
+use crate::limits::{REST_FIRST, REST_MAX};
 
 impl Initiator {
     /// A connection that was asked for could not be had.
@@ -128,7 +124,7 @@ impl Initiator {
             self.state = State::Gone;
             return;
         }
-        let full = backoff(REST_FIRST, self.attempts, REST_LONGEST).as_nanos() as u64;
+        let full = backoff(REST_FIRST, self.attempts, REST_MAX).as_nanos() as u64;
         let rest = full / 2 + self.random.below(full / 2 + 1);
         self.attempts = self.attempts.wrapping_add(1);
         self.address_at = self.address_at.wrapping_add(1);

@@ -33,11 +33,9 @@ use super::facts::{Identity, Limits, disk_facts};
 use super::framing::{Fault, Socket, fault};
 use super::queue::{Queue, QueueNews};
 use super::{Initiator, Live, Namespace, Settings, State};
-use crate::limits::HANDSHAKE;
+use crate::limits::{HANDSHAKE, INITIATOR_ADMIN_DEPTH};
 use crate::subsystem::MODEL;
 
-/// Entries of the admin queue, less one.
-const ADMIN_SQ_SIZE: u16 = 31;
 /// CTRATT bit 6: any command counts as a Keep Alive.
 const TRAFFIC_COUNTS: u32 = 1 << 6;
 
@@ -64,7 +62,7 @@ impl Enabling {
         let connect = Command::connect(&Connect {
             record_format: 0,
             queue_id: 0,
-            sq_size: ADMIN_SQ_SIZE,
+            sq_size: INITIATOR_ADMIN_DEPTH - 1,
             attributes: ConnectAttributes::default(),
             keep_alive_ms: u32::try_from(settings.keep_alive.as_millis()).unwrap_or(u32::MAX),
         });

@@ -21,10 +21,7 @@ use super::Settings;
 use super::admin::{Admin, AdminNews, Reply};
 use super::bring_up::Enabling;
 use super::framing::{Fault, Socket, fault};
-use crate::limits::{DISCOVERY_ENTRIES_MAX, DISCOVERY_ROUNDS_MAX};
-
-/// Entries read at once.
-const PAGE_ENTRIES: u64 = 4;
+use crate::limits::{DISCOVERY_ENTRIES_MAX, DISCOVERY_PAGE_ENTRIES, DISCOVERY_ROUNDS_MAX};
 
 /// What is asked, and what is known by then.
 #[derive(Debug)]
@@ -249,7 +246,7 @@ impl Discovery {
             self.read(now, 0, header);
             return Step::HeaderAgain(log);
         }
-        self.read(now, header + have * entry, left.min(PAGE_ENTRIES) * entry);
+        self.read(now, header + have * entry, left.min(DISCOVERY_PAGE_ENTRIES) * entry);
         Step::Entries(log)
     }
 }

@@ -1,7 +1,7 @@
 //! What the initiator keeps with each job of its disk: the command under way, and how far its data
 //! are.
 
-use super::framing::GRANTS;
+use crate::limits::GRANTS_MAX;
 
 pub(super) type Disk = remote::Disk<Exchange>;
 pub(super) type Job = remote::Job<Exchange>;
@@ -30,7 +30,7 @@ pub(super) struct Exchange {
     pub(super) bad_digest: bool,
     /// R2Ts that cannot be answered yet.
     pub(super) grants: u8,
-    pub(super) waiting_grants: [Grant; GRANTS],
+    pub(super) waiting_grants: [Grant; GRANTS_MAX],
     /// What a discard sends.
     pub(super) ranges: Vec<u8>,
 }

@@ -14,10 +14,8 @@ use wire::nvme::Command;
 use wire::nvme_tcp::{CapsuleCommand, DataHeader, Digests, ICReq, ICResp, PduType, TermReq};
 
 use super::exchange::Job;
+use crate::limits::GRANTS_MAX;
 use crate::tcp::pdu_stream::Violation;
-
-/// R2Ts that we take per command at once; ICReq tells one less.
-pub(super) const GRANTS: usize = 4;
 
 /// Why an association has to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +120,7 @@ impl Framing {
         self.socket = Socket::Open(connection);
         self.digests = Digests::NONE;
         self.greeted = false;
-        let request = ICReq::new(self.asked, GRANTS as u32 - 1);
+        let request = ICReq::new(self.asked, GRANTS_MAX as u32 - 1);
         self.gathering.push_head(&request.emit());
     }
 

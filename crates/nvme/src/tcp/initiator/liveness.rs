@@ -25,10 +25,7 @@ use wire::nvme::fabrics::{Configuration, ControllerStatus, Register};
 use super::admin::Reply;
 use super::framing::Fault;
 use super::{Initiator, State};
-use crate::limits::{HANDSHAKE, SILENCE_AGAIN};
-
-/// Most doublings: then a silent queue is found by the deadlines of its requests.
-const DOUBLINGS: u32 = 3;
+use crate::limits::{HANDSHAKE, SILENCE_AGAIN, SILENCE_DOUBLINGS_MAX};
 
 /// The silences of late.
 #[derive(Debug, Default)]
@@ -47,7 +44,7 @@ impl Silences {
     fn note(&mut self, now: Instant) {
         self.forget(now);
         let again = u32::from(self.last.is_some());
-        self.doublings = (self.doublings + again).min(DOUBLINGS);
+        self.doublings = (self.doublings + again).min(SILENCE_DOUBLINGS_MAX);
         self.last = Some(now);
     }
 

@@ -23,9 +23,9 @@ use wire::nvme_tcp::{CapsuleResponse, Digests, FatalErrorStatus, PduType, R2T};
 
 use super::exchange::{Disk, Grant, Job};
 use super::facts::Limits;
-use super::framing::{Fault, Framing, GRANTS, PayloadPart, fault, terminated};
+use super::framing::{Fault, Framing, PayloadPart, fault, terminated};
 use super::outcome::verdict;
-use crate::limits::{QUEUE_QUIET, QUEUE_SILENT};
+use crate::limits::{GRANTS_MAX, QUEUE_DEPTH_MAX, QUEUE_QUIET, QUEUE_SILENT};
 use crate::tcp::pdu_stream::{Front, PduHead, Violation, peek};
 use data::Incoming;
 
@@ -33,10 +33,11 @@ use data::Incoming;
 const NONE: u32 = u32::MAX;
 /// Bits of a command identifier that are the slot.
 const SLOT_BITS: u32 = 12;
-/// The identifier of Connect: no slot's, since queues are smaller than 2^12.
+/// The identifier of Connect: no slot's.
 const CONNECT_ID: u16 = u16::MAX;
-/// The identifier of the command that asks for a sign of life.
+/// The identifier of the command that asks for a sign of life: no slot's either.
 const PROBE_ID: u16 = u16::MAX - 1;
+const _: () = assert!(QUEUE_DEPTH_MAX < (1 << SLOT_BITS) - 2);
 /// What may arrive beyond the header that we wait for while only large reads are under way: a
 /// response, a digest, the next header.
 const HEADERS_AHEAD: u32 = 96;
@@ -390,7 +391,7 @@ impl Queue {
             return Err(Violation::new(fes, 12, "an R2T in order and within the command").into());
         }
         wire.granted = end as u32;
-        if usize::from(wire.grants) == GRANTS {
+        if usize::from(wire.grants) == GRANTS_MAX {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
             return Err(Violation::new(fes, 0, "no more R2Ts at once than ICReq says").into());
         }

@@ -6,7 +6,6 @@
 //! moments of the shard clock. Spec: NVMe/TCP, "Error handling model".
 
 use core::fmt;
-use core::time::Duration;
 
 use block::Instant;
 use block::limits::{LAST_SEND_PROGRESS, SEND_PROGRESS};
@@ -17,11 +16,8 @@ use wire::nvme_tcp::{FatalErrorStatus, PduType, TermReq};
 use super::slots::CommandState;
 use super::{Connection, Context, Fused, State};
 use crate::controllers::CloseReason;
-use crate::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE};
+use crate::limits::{DATA_AFTER_R2T, HANDSHAKE, PDU_COMPLETE, QUEUE_IDLE};
 use crate::tcp::pdu_stream::Violation;
-
-/// After so long without a command the tables of a connection are given back.
-const IDLE: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +258,7 @@ impl Connection {
     #[cold]
     pub(super) fn watch_idleness(&mut self, ctx: &Context<'_>) {
         self.intake.idle_mark = Some(self.counters.commands);
-        self.arm(ctx.now + IDLE);
+        self.arm(ctx.now + QUEUE_IDLE);
     }
 
     fn look_at_idleness(&mut self, ctx: &mut Context<'_>) {

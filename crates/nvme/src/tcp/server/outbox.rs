@@ -8,7 +8,7 @@ use wire::nvme::Completion;
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, PduFlags, R2T};
 
 use crate::controllers::ReplyData;
-use crate::limits::REPLY_DATA_MAX;
+use crate::limits::{BATCH_HEAD_KEPT_MAX, REPLY_DATA_MAX};
 
 /// The batches of a connection.
 #[derive(Debug, Default)]
@@ -28,9 +28,6 @@ pub(super) struct Outbox {
     /// HPDA: data begin at a multiple of so many dwords, less one.
     host_alignment: u8,
 }
-
-/// Memory of an idle batch that is worth keeping, in bytes.
-const KEPT: usize = 64 << 10;
 
 impl Outbox {
     /// Whether there is something to send and nothing is out.
@@ -94,7 +91,7 @@ impl Outbox {
     #[inline]
     pub(super) fn came_back(&mut self, mut batch: SendBatch) {
         batch.clear();
-        if batch.head.capacity() > KEPT {
+        if batch.head.capacity() > BATCH_HEAD_KEPT_MAX {
             batch.head = Vec::new();
         }
         self.out = None;
