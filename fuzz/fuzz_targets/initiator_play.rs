@@ -18,7 +18,7 @@ use plateway_fuzz::Choices;
 use plateway_fuzz::content::{Pattern, WISHES, expect, fill};
 use plateway_fuzz::host::{HOST, LENGTHS, SIZE, SUBSYSTEM, nqn, tamper};
 use plateway_fuzz::peer::{self, CONNECTIONS_MAX, Peer};
-use plateway_fuzz::target::{Target, namespace};
+use plateway_fuzz::target::{Target, namespace, subsystem};
 use testkit::Pages;
 use testkit::pipe::Shown;
 use wire::nvme_tcp::Digests;
@@ -103,8 +103,8 @@ impl Play {
             27 => {
                 let size = if what & 0x20 == 0 { SIZE } else { SIZE / 2 };
                 let now = self.target.shard.now;
-                let namespace = namespace(DISK, size);
-                self.target.shard.shared.set_namespace(now, &nqn(SUBSYSTEM), namespace);
+                let subsystem = subsystem().with_namespace(namespace(DISK, size));
+                self.target.shard.shared.set_subsystem(now, subsystem);
                 self.target.settle();
             }
             28 if what & 0xe0 == 0xe0 => self.initiator.drain(),

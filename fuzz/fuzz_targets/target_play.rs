@@ -108,13 +108,17 @@ impl Play {
         match choices.byte() % 6 {
             0 => controllers.set_subsystem(now, subsystem()),
             1 => controllers.remove_subsystem(now, &nqn(SUBSYSTEM)),
-            2 => controllers.remove_namespace(now, &nqn(SUBSYSTEM), 2),
-            3 => controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace(1, 1 << 20)),
+            2 => {
+                let mut first_alone = subsystem();
+                first_alone.namespaces.truncate(1);
+                controllers.set_subsystem(now, first_alone);
+            }
+            3 => controllers.set_subsystem(now, subsystem().with_namespace(namespace(1, 1 << 20))),
             4 => controllers.volume_stuck(now, block::VolumeId(1)),
             _ => {
                 let mut third = namespace(2, 1 << 20);
                 third.read_only = true;
-                controllers.set_namespace(now, &nqn(SUBSYSTEM), third);
+                controllers.set_subsystem(now, subsystem().with_namespace(third));
             }
         }
         self.target.settle();

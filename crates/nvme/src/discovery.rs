@@ -63,17 +63,9 @@ fn entry(subsystem: &Nqn, endpoint: &Endpoint) -> DiscoveryEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::ListenerId;
+    use crate::fixtures::{endpoint, nqn};
     use wire::nvme::Command;
     use wire::nvme::log::LogId;
-
-    fn endpoint(local: &str) -> Endpoint {
-        Endpoint {
-            listener: ListenerId(0),
-            peer: "192.0.2.9:50000".parse().expect("an address"),
-            local: local.parse().expect("an address"),
-        }
-    }
 
     fn wanted(offset: u64, bytes: u32) -> GetLog {
         GetLog::from_command(&Command::get_log(LogId::DISCOVERY, 0, offset, bytes, true))
@@ -81,7 +73,7 @@ mod tests {
 
     #[test]
     fn any_cut_of_the_log_equals_that_part_of_the_whole() {
-        let names = [Nqn::new("nqn.a").expect("a name"), Nqn::new("nqn.b").expect("a name")];
+        let names = [nqn("nqn.a"), nqn("nqn.b")];
         let names: Vec<&Nqn> = names.iter().collect();
         let at = endpoint("192.0.2.1:4420");
         let whole = page(7, &names, &at, &wanted(0, 3072)).expect("the whole log").bytes;
@@ -98,7 +90,7 @@ mod tests {
 
     #[test]
     fn an_entry_names_the_address_that_the_host_used() {
-        let name = Nqn::new("nqn.a").expect("a name");
+        let name = nqn("nqn.a");
         let seen = entry(&name, &endpoint("[::ffff:192.0.2.1]:4420"));
         assert_eq!((seen.family, seen.address_text()), (AddressFamily::IPV4, "192.0.2.1".into()));
         let seen = entry(&name, &endpoint("[2001:db8::1]:8009"));

@@ -9,10 +9,10 @@ use crate::limits::QUEUE_DEPTH_MAX;
 
 /// The version of the base specification that controllers follow. From 2.0 on hosts look at
 /// Identify CNS 08h, which is answered.
-pub const VERSION: Version = Version::V2_0;
+pub(crate) const VERSION: Version = Version::V2_0;
 /// CAP.TO and CRTO.CRWMT, in 500 ms: a reset is answered once the I/O queues have drained, so hosts
 /// are asked to be patient for 30 s.
-pub const READY_TIMEOUT: u8 = 60;
+pub(crate) const READY_TIMEOUT: u8 = 60;
 /// CC.IOSQES: entries of 64 bytes.
 const IOSQES: u32 = 6;
 /// CC.IOCQES: entries of 16 bytes.
@@ -23,8 +23,7 @@ const CSS_NVM: u32 = 0;
 const CSS_ALL: u32 = 6;
 
 /// CAP.
-#[must_use]
-pub fn capabilities() -> Capabilities {
+pub(crate) fn capabilities() -> Capabilities {
     Capabilities(0)
         .with_mqes(u64::from(QUEUE_DEPTH_MAX) - 1)
         .with_cqr(true)
@@ -35,15 +34,13 @@ pub fn capabilities() -> Capabilities {
 }
 
 /// CRTO: CRWMT in 15:0; CRIMT is 0, since there is no mode that is ready before the media are.
-#[must_use]
-pub const fn ready_timeouts() -> u32 {
+pub(crate) const fn ready_timeouts() -> u32 {
     READY_TIMEOUT as u32
 }
 
 /// Whether a controller can be enabled with this CC. A discovery controller has no I/O queues, so
 /// their entry sizes are not looked at.
-#[must_use]
-pub fn configuration_is_valid(cc: Configuration, discovery: bool) -> bool {
+pub(crate) fn configuration_is_valid(cc: Configuration, discovery: bool) -> bool {
     let entries = discovery || (cc.iosqes() == IOSQES && cc.iocqes() == IOCQES);
     let sets = cc.css() == CSS_NVM || cc.css() == CSS_ALL;
     // Pages of 4 KiB (CAP.MPSMAX is 0), round robin arbitration, ready with media.

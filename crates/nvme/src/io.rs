@@ -22,7 +22,7 @@ use crate::subsystem::Namespace;
 
 /// What a command asks of its namespace's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub(crate) enum Work {
     /// Read and send to the host.
     Read(Extent),
     /// Take from the host and write; the flag is FUA.
@@ -41,7 +41,7 @@ pub enum Work {
 
 /// Which way a command's data go, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payload {
+pub(crate) enum Payload {
     /// There are none.
     None,
     /// From the volume to the host.
@@ -52,8 +52,7 @@ pub enum Payload {
 impl Work {
     /// Which way its data go and how many there are.
     #[inline]
-    #[must_use]
-    pub fn payload(&self) -> Payload {
+    pub(crate) fn payload(&self) -> Payload {
         match self {
             Work::Read(extent) => Payload::ToHost(extent.length.0 as u32),
             Work::Write(extent, _) | Work::Compare(extent) => {
@@ -67,8 +66,7 @@ impl Work {
     /// What it is to a reservation. Spec: NVMe base, "Command Behavior in the Presence of a
     /// Reservation".
     #[inline]
-    #[must_use]
-    pub fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         match self {
             Work::Read(_) | Work::Compare(_) | Work::Verify(_) => Access::Read,
             Work::Write(..) | Work::WriteZeroes(..) | Work::Flush | Work::Ranges(_) => {
@@ -79,8 +77,7 @@ impl Work {
 
     /// Where in its first page its payload begins, as the volume's pages lie.
     #[inline]
-    #[must_use]
-    pub fn phase(&self) -> u32 {
+    pub(crate) fn phase(&self) -> u32 {
         match self {
             Work::Read(extent) | Work::Write(extent, _) | Work::Compare(extent) => {
                 (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32
@@ -93,7 +90,7 @@ impl Work {
 /// Whether PSDT says that data are described by an SGL. Fabrics commands may leave the bits out,
 /// which their own formats reserve.
 #[inline]
-pub fn check_format(command: &Command) -> Result<(), Status> {
+pub(crate) fn check_format(command: &Command) -> Result<(), Status> {
     if command.psdt() == 1 || (command.is_fabrics() && command.psdt() == 0) {
         return Ok(());
     }
@@ -103,7 +100,7 @@ pub fn check_format(command: &Command) -> Result<(), Status> {
 /// Checks what every command must say of its data, whatever it is: an SGL, of a type that TCP knows
 /// if there are data.
 #[inline]
-pub fn check_pointer(command: &Command) -> Result<(), Status> {
+pub(crate) fn check_pointer(command: &Command) -> Result<(), Status> {
     check_format(command)?;
     let sgl = command.sgl();
     match sgl.kind {
@@ -119,8 +116,7 @@ pub fn check_pointer(command: &Command) -> Result<(), Status> {
 /// The status of a command whose namespace is not there: if there is no such command either, that
 /// is the nearer reason.
 #[cold]
-#[must_use]
-pub fn without_namespace(command: &Command) -> Status {
+pub(crate) fn without_namespace(command: &Command) -> Status {
     let known = matches!(
         command.io_opcode(),
         IoOpcode::FLUSH
@@ -138,7 +134,7 @@ pub fn without_namespace(command: &Command) -> Status {
 /// Says what an I/O command asks of `namespace`, or why it is refused. FUSE is the caller's to
 /// obey.
 #[inline]
-pub fn judge(command: &Command, namespace: &Namespace) -> Result<Work, Status> {
+pub(crate) fn judge(command: &Command, namespace: &Namespace) -> Result<Work, Status> {
     let work = match command.io_opcode() {
         IoOpcode::READ => Work::Read(transfer(command, namespace)?),
         IoOpcode::WRITE => {
@@ -185,7 +181,7 @@ fn judge_other(command: &Command, namespace: &Namespace) -> Result<Work, Status>
 
 /// The extents that a Dataset Management command deallocates, from its data; none when it only
 /// gives hints.
-pub fn ranges(
+pub(crate) fn ranges(
     command: &Command,
     data: &[u8],
     namespace: &Namespace,
@@ -249,7 +245,7 @@ fn no_data(command: &Command) -> Result<(), Status> {
 
 /// Whether the two commands may be a fused pair: a compare, then a write, of the same blocks, few
 /// enough.
-pub fn check_fused(first: &Command, second: &Command) -> Result<(), Status> {
+pub(crate) fn check_fused(first: &Command, second: &Command) -> Result<(), Status> {
     let same = first.nsid() == second.nsid()
         && first.lba() == second.lba()
         && first.blocks() == second.blocks();
@@ -261,7 +257,10 @@ pub fn check_fused(first: &Command, second: &Command) -> Result<(), Status> {
 
 /// Whether a command may be the first of a fused pair: a compare of no more than is atomic. Its
 /// extent if so.
-pub fn judge_fused_first(command: &Command, namespace: &Namespace) -> Result<Extent, Status> {
+pub(crate) fn judge_fused_first(
+    command: &Command,
+    namespace: &Namespace,
+) -> Result<Extent, Status> {
     if command.io_opcode() != IoOpcode::COMPARE {
         return Err(Status::INVALID_FIELD.with_dnr());
     }

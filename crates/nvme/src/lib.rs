@@ -1,22 +1,23 @@
 //! NVMe over Fabrics, over TCP: the target and the initiator as pure machines.
 //!
 //! What lives here: what is exported (`subsystem`), the control side of the target (`controllers`,
-//! with the admin commands in `admin` and the data they return in `identify`, `log`, `feature`,
+//! and the data that its commands return in `identify`, `log`, `feature`,
 //! `discovery` and `fabrics`), and what shards tell each other (`message`); I/O commands as
 //! requests to volumes (`io`) and outcomes as statuses (`status`); the connections themselves
 //! (`tcp`). What deliberately does not: sockets, clocks, threads, disks, and the layout of
 //! structures (room `wire`). Read `controllers` first, then `tcp::server`.
 
-mod admin;
 pub mod controllers;
 mod discovery;
-pub mod fabrics;
+mod fabrics;
 mod feature;
+#[cfg(test)]
+mod fixtures;
 mod identify;
-pub mod io;
+mod io;
 pub mod limits;
 mod log;
-pub mod message;
-pub mod status;
+mod message;
+mod status;
 pub mod subsystem;
 pub mod tcp;

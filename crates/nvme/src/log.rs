@@ -69,14 +69,15 @@ pub(crate) fn part(bytes: Vec<u8>, wanted: &GetLog) -> ReplyData {
     ReplyData { bytes, zeros }
 }
 
-/// A log of an I/O controller, whole; those of all shards are made in `controllers::health`.
+/// A log, whole; those of all shards are made in `controllers::health`, that of discovery in
+/// `discovery`.
 pub(crate) fn page(
     id: LogId,
     controller: &Controller,
     cache_volatile: bool,
 ) -> Result<Vec<u8>, Status> {
     match id {
-        LogId::SUPPORTED => Ok(identifiers(|id| is_known(LogId(id), false))),
+        LogId::SUPPORTED => Ok(identifiers(|id| is_known(LogId(id), controller.is_discovery()))),
         LogId::FIRMWARE_SLOT => Ok(firmware().emit().to_vec()),
         LogId::CHANGED_NAMESPACES => {
             let nsids: Vec<u32> = controller.changed_namespaces.iter().copied().collect();
@@ -108,7 +109,7 @@ pub(crate) fn is_known(id: LogId, discovery: bool) -> bool {
 }
 
 /// A dword for each identifier, with bit 0 set where `known` says so.
-pub(crate) fn identifiers(known: impl Fn(u8) -> bool) -> Vec<u8> {
+fn identifiers(known: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut log = vec![0; IDENTIFIERS * 4];
     for (id, dword) in (0..=u8::MAX).zip(log.as_chunks_mut::<4>().0) {
         if known(id) {
@@ -116,6 +117,11 @@ pub(crate) fn identifiers(known: impl Fn(u8) -> bool) -> Vec<u8> {
         }
     }
     log
+}
+
+/// Whether a log is about what happens on all shards.
+pub(crate) fn is_shared(id: LogId) -> bool {
+    matches!(id, LogId::ERROR | LogId::SMART)
 }
 
 /// Bytes of a log of all shards.

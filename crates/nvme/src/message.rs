@@ -30,7 +30,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use block::{ShardId, Slot, VolumeId};
+use block::{Slot, VolumeId};
 use wire::nvme::{Nqn, Status};
 
 use crate::controllers::health::{Failures, Traffic};
@@ -43,6 +43,14 @@ pub struct Host {
     pub nqn: Nqn,
     /// HOSTID, 128 bits.
     pub id: [u8; 16],
+}
+
+/// Who uses what: shared by a controller and its queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Association {
+    pub host: Host,
+    /// SUBNQN.
+    pub subsystem: Nqn,
 }
 
 /// A controller's name among the shards: CNTLIDs come round again, instances do not.
@@ -116,8 +124,7 @@ pub enum Message {
     HostAsk {
         /// The asker's mark.
         ask: Slot,
-        host: Host,
-        subsystem: Nqn,
+        who: Association,
     },
     /// The answer to `HostAsk`.
     HostAnswer {
@@ -163,12 +170,7 @@ pub struct QueueWanted {
     pub controller: u16,
     /// QID.
     pub queue_id: u16,
-    /// Who asks.
-    pub host: Host,
-    /// SUBNQN.
-    pub subsystem: Nqn,
-    /// Where the queue would live.
-    pub shard: ShardId,
+    pub who: Association,
 }
 
 /// The owner takes an I/O queue.

@@ -10,8 +10,7 @@ use wire::nvme::Status;
 
 /// The status of a command whose request ended with `outcome`.
 #[inline]
-#[must_use]
-pub fn status_of(outcome: Outcome) -> Status {
+pub(crate) fn status_of(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Done => Status::SUCCESS,
         Outcome::Miscompare(_) => Status::COMPARE_FAILURE,
@@ -40,8 +39,7 @@ fn status_of_failure(why: Failure) -> Status {
 
 /// The statuses of a fused compare and write: of the compare, then of the write. Whichever failed
 /// says why, the other one that its mate did.
-#[must_use]
-pub fn statuses_of_fused(outcome: Outcome) -> (Status, Status) {
+pub(crate) fn statuses_of_fused(outcome: Outcome) -> (Status, Status) {
     match outcome {
         Outcome::Done => (Status::SUCCESS, Status::SUCCESS),
         Outcome::NotDone(why) | Outcome::Unknown(why)

@@ -38,7 +38,6 @@ pub enum Hosts {
 
 impl Hosts {
     /// Whether the host of this name may connect.
-    #[must_use]
     pub fn allow(&self, host: &Nqn) -> bool {
         match self {
             Hosts::Any => true,
@@ -84,20 +83,17 @@ pub struct NamespaceIdentity {
 
 impl Namespace {
     /// Which namespace it is, whatever its NSID.
-    #[must_use]
     pub fn identity(&self) -> NamespaceIdentity {
         NamespaceIdentity { uuid: self.uuid, block_size: self.block_size }
     }
 
     /// NGUID: the UUID itself, which is as unique as an NGUID has to be.
-    #[must_use]
     pub fn nguid(&self) -> [u8; 16] {
         self.uuid
     }
 
     /// EUI-64: 64 bits hashed from the UUID, marked as locally administered. Never zero, which
     /// would mean "none".
-    #[must_use]
     pub fn eui64(&self) -> [u8; 8] {
         let mut bytes = mix(&self.uuid).to_be_bytes();
         // Bit 1 of the first byte: not from an IEEE registry; bit 0: no group address.
@@ -108,14 +104,12 @@ impl Namespace {
 
 impl Subsystem {
     /// A subsystem without namespaces, whose serial number follows from its name.
-    #[must_use]
     pub fn new(nqn: Nqn, hosts: Hosts) -> Self {
         let serial = serial(&nqn);
         Subsystem { nqn, serial, hosts, namespaces: Vec::new() }
     }
 
     /// With this namespace added, or put in the place of one with the same NSID.
-    #[must_use]
     pub fn with_namespace(mut self, namespace: Namespace) -> Self {
         match self.namespaces.binary_search_by_key(&namespace.nsid, |other| other.nsid) {
             Ok(at) => self.namespaces[at] = namespace,
@@ -127,7 +121,6 @@ impl Subsystem {
 
 /// The serial number of a subsystem: `PW` and 18 digits hashed from its name. A subsystem keeps its
 /// name over restarts, so it keeps its serial number, and two names give two numbers.
-#[must_use]
 pub fn serial(nqn: &Nqn) -> [u8; 20] {
     let mut serial = *b"PW000000000000000000";
     let mut rest = mix(nqn.as_str().as_bytes());
@@ -152,10 +145,7 @@ fn mix(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn nqn(name: &str) -> Nqn {
-        Nqn::new(name).expect("a valid name")
-    }
+    use crate::fixtures::nqn;
 
     #[test]
     fn a_serial_number_is_twenty_ascii_characters_that_follow_from_the_name() {

@@ -15,7 +15,7 @@
 //! flight, so two holds never wait for each other's waiters: an owner grants overlapping holds one
 //! after the other, in the order asked.
 
-use block::{Extent, Request, ShardId};
+use block::{Extent, Request};
 
 use crate::message::HoldId;
 
@@ -142,6 +142,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use block::ShardId;
 
     fn hold(number: u64) -> HoldId {
         HoldId { shard: ShardId(0), number }

@@ -13,26 +13,33 @@ use contract::Endpoint;
 use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
 use wire::nvme::{Command, Status};
 
-use super::controller::{Controller, IoQueue, Kind, Phase};
+use super::controller::{Controller, IoQueue, Phase};
 use super::{
     Answer, Association, ControllerRef, Controllers, Host, KeyState, MachineKey, Message, Mistaken,
     Queue, QueueHandle, QueueView, Reply, Timer,
 };
 use crate::limits::{
-    ADMIN_QUEUE_DEPTH_MAX, CAPSULE_DATA_MAX, CONTROLLER_ID_MAX, CONTROLLERS_MAX,
-    CONTROLLERS_PER_HOST_MAX, HOST_HOLD, IO_QUEUES_MAX, QUEUE_DEPTH_MAX,
+    ADMIN_QUEUE_DEPTH_MAX, CONTROLLER_ID_MAX, CONTROLLERS_MAX, CONTROLLERS_PER_HOST_MAX, HOST_HOLD,
+    IO_QUEUES_MAX, QUEUE_DEPTH_MAX,
 };
 use crate::message::{Admission, QueueWanted, Refusal};
+
+/// A Connect whose fields are sound.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) key: MachineKey,
+    command_id: u16,
+    pub(super) connect: Connect,
+    pub(super) endpoint: Endpoint,
+    pub(super) who: Arc<Association>,
+}
 
 /// A Connect that waits for other shards.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// `None` once its connection is gone.
-    key: Option<MachineKey>,
-    command_id: u16,
-    connect: Connect,
-    endpoint: Endpoint,
-    who: Arc<Association>,
+    asked: Asked,
+    /// Whether its connection is gone: then it is answered to nobody.
+    gone: bool,
     wait: Wait,
 }
 
@@ -118,19 +125,45 @@ impl Controllers {
         if connect.sq_size == 0 || u32::from(connect.sq_size) >= depth_max {
             return Err(Refusal::in_command(Connect::OFFSET_SQ_SIZE));
         }
-        let pending = Pending {
-            key: Some(key),
-            command_id: command.command_id(),
-            connect,
-            endpoint: *endpoint,
-            who: Arc::new(who),
-            wait: Wait::Owner,
-        };
+        let (command_id, endpoint, who) = (command.command_id(), *endpoint, Arc::new(who));
+        let asked = Asked { key, command_id, connect, endpoint, who };
         if connect.queue_id == 0 {
-            self.begin_admin(now, pending, controller_id)
+            self.begin_admin(now, asked, controller_id)
         } else {
-            self.begin_io(now, pending, controller_id)
+            self.begin_io(now, asked, controller_id)
         }
+    }
+
+    /// Notes a Connect that waits; the mark with which other shards are asked.
+    fn wait(&mut self, asked: Asked, wait: Wait) -> Slot {
+        let key = asked.key;
+        let ask = self.pending.insert(Pending { asked, gone: false, wait });
+        self.keys.insert(key, KeyState::Pending(ask));
+        ask
+    }
+
+    /// The connection of a Connect that still waits is gone.
+    pub(super) fn abandon_connect(&mut self, ask: Slot) {
+        self.pending.get_mut(ask).expect("a pending key has its Connect").gone = true;
+    }
+
+    /// Ends a Connect that waited: if its connection is still there it hears what `finish` says of
+    /// it. Returns whether it became a queue.
+    fn conclude(
+        &mut self,
+        ask: Slot,
+        finish: impl FnOnce(&mut Self, &Asked) -> Result<Reply, Refusal>,
+    ) -> bool {
+        let Pending { asked, gone, .. } = self.pending.remove(ask).expect("one end to each wait");
+        if gone {
+            return false;
+        }
+        self.keys.remove(&asked.key);
+        let outcome = finish(self, &asked);
+        let joined = outcome.is_ok();
+        let reply = outcome.unwrap_or_else(|refusal| refusal.reply(asked.command_id));
+        self.reply(asked.key, reply);
+        joined
     }
 
     /// The export that this association may use; `None` for the discovery subsystem.
@@ -153,25 +186,20 @@ impl Controllers {
         Ok(Some(slot))
     }
 
-    fn begin_admin(&mut self, now: Instant, pending: Pending, id: u16) -> Result<Answer, Refusal> {
+    fn begin_admin(&mut self, now: Instant, asked: Asked, id: u16) -> Result<Answer, Refusal> {
         if id != ConnectData::CONTROLLER_ANY {
             return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
         }
-        let export = self.allowed_export(&pending.who)?;
-        self.check_room(&pending.who)?;
-        let alone = self.shards == 1 && self.is_clear(&pending.who);
+        let export = self.allowed_export(&asked.who)?;
+        self.check_room(&asked.who)?;
+        let alone = self.shards == 1 && self.is_clear(&asked.who);
         if export.is_none() || alone {
-            return self.finish_admin(now, &pending).map(Answer::Now);
+            return self.finish_admin(now, &asked).map(Answer::Now);
         }
-        let who = Arc::clone(&pending.who);
-        let key = pending.key.expect("the connection has just asked");
-        let wait = Wait::Hosts { left: self.shards, busy: false };
-        let ask = self.pending.insert(Pending { wait, ..pending });
-        self.keys.insert(key, KeyState::Pending(ask));
-        let host = who.host.clone();
-        let subsystem = who.subsystem.clone();
-        self.send_all(&Message::HostAsk { ask, host: host.clone(), subsystem: subsystem.clone() });
-        self.hold_for_host(now, self.shard, ask, Association { host, subsystem });
+        let who = Association::clone(&asked.who);
+        let ask = self.wait(asked, Wait::Hosts { left: self.shards, busy: false });
+        self.send_all(&Message::HostAsk { ask, who: who.clone() });
+        self.hold_for_host(now, self.shard, ask, who);
         Ok(Answer::Later)
     }
 
@@ -185,26 +213,19 @@ impl Controllers {
     }
 
     /// Nothing of the host's drains anywhere: make the controller.
-    fn finish_admin(&mut self, now: Instant, pending: &Pending) -> Result<Reply, Refusal> {
+    fn finish_admin(&mut self, now: Instant, asked: &Asked) -> Result<Reply, Refusal> {
         // The configuration may have changed while other shards were asked.
-        let export = self.allowed_export(&pending.who)?;
-        self.check_room(&pending.who)?;
-        let key = pending.key.expect("the connection is still there");
+        let export = self.allowed_export(&asked.who)?;
+        self.check_room(&asked.who)?;
         let name = self.next_name().ok_or_else(Refusal::busy)?;
-        let who = Arc::clone(&pending.who);
-        let kind = export.map_or(Kind::Discovery, Kind::Io);
-        let slot = self.insert_queue(now, key, 0, name, self.shard, export, Arc::clone(&who));
-        let keep_alive_ms = pending.connect.keep_alive_ms;
-        let admin = (key, slot);
-        let controller =
-            Controller::new(now, name, kind, who, pending.endpoint, admin, keep_alive_ms);
+        let slot = self.insert_queue(now, asked, name, self.shard, export, Mistaken::new());
         if export.is_some() {
-            let subsystem = controller.who.subsystem.clone();
+            let subsystem = asked.who.subsystem.clone();
             self.send_all(&Message::ControllerMade { controller: name.id, subsystem });
         }
-        self.controllers.insert(name.id, controller);
+        self.controllers.insert(name.id, Controller::new(now, name, export, asked, slot));
         self.arm_keep_alive(name);
-        Ok(self.accepted(pending, slot, name.id, export.is_none()))
+        Ok(asked.accepted(slot, name.id))
     }
 
     /// The next CNTLID of this shard: cyclic, so that one is used again as late as possible, and
@@ -225,97 +246,84 @@ impl Controllers {
         None
     }
 
-    fn begin_io(&mut self, now: Instant, pending: Pending, id: u16) -> Result<Answer, Refusal> {
-        let export = self.allowed_export(&pending.who)?;
-        if pending.connect.queue_id > IO_QUEUES_MAX || export.is_none() {
+    fn begin_io(&mut self, now: Instant, asked: Asked, id: u16) -> Result<Answer, Refusal> {
+        let export = self.allowed_export(&asked.who)?;
+        let queue_id = asked.connect.queue_id;
+        if queue_id > IO_QUEUES_MAX || export.is_none() {
             return Err(Refusal::in_command(Connect::OFFSET_QUEUE_ID));
         }
         if id == 0 || u32::from(id) > CONTROLLER_ID_MAX {
             return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
         }
-        let key = pending.key.expect("the connection has just asked");
-        let owner = self.owner_of(id);
-        let wanted = QueueWanted {
-            controller: id,
-            queue_id: pending.connect.queue_id,
-            host: pending.who.host.clone(),
-            subsystem: pending.who.subsystem.clone(),
-            shard: self.shard,
-        };
+        let owner = ShardId::owner_of(id.into(), self.shards);
+        let who = Association::clone(&asked.who);
+        let wanted = QueueWanted { controller: id, queue_id, who };
         if owner == self.shard {
-            let name = self.admit_queue(now, &wanted, Some(key))?;
-            let admission = self.admission(name);
-            return self.finish_io(now, &pending, owner, admission).map(Answer::Now);
+            let admission = self.admit_queue(now, owner, &wanted)?;
+            return self.finish_io(now, &asked, owner, admission).map(Answer::Now);
         }
-        let ask = self.pending.insert(pending);
-        self.keys.insert(key, KeyState::Pending(ask));
+        let ask = self.wait(asked, Wait::Owner);
         self.send(owner, Message::ConnectAsk { ask, wanted: Box::new(wanted) });
         Ok(Answer::Later)
     }
 
-    /// The owner's decision about an I/O queue. A yes reserves the QID until the queue is gone; for
-    /// a queue of this shard (`local`) [`Self::finish_io`] fills in the slot.
+    /// The owner's decision about an I/O queue of shard `from`. A yes reserves the QID until the
+    /// queue is gone; for a queue of this shard [`Self::finish_io`] does that.
     pub(super) fn admit_queue(
         &mut self,
         now: Instant,
+        from: ShardId,
         wanted: &QueueWanted,
-        local: Option<MachineKey>,
-    ) -> Result<ControllerRef, Refusal> {
-        let Some(controller) = self.controllers.get(&wanted.controller) else {
+    ) -> Result<Admission, Refusal> {
+        let controller = self.controllers.get(&wanted.controller);
+        let Some(controller) = controller.filter(|it| it.phase != Phase::Failed) else {
             return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
         };
-        if controller.phase == Phase::Failed {
-            return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
-        }
-        check_same(&controller.who, wanted)?;
+        check_same(&controller.who, &wanted.who)?;
         if wanted.queue_id > controller.features.queues_granted {
             return Err(Refusal::in_command(Connect::OFFSET_QUEUE_ID));
         }
         if !controller.is_ready() || controller.status.shst() != 0 {
             return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR.with_dnr()));
         }
-        let draining = match controller.io_queue(wanted.queue_id) {
+        let drains = match controller.io_queue(wanted.queue_id) {
             IoQueue::Free => None,
             IoQueue::Local(slot) => Some(!self.queues.get(slot).is_some_and(|queue| queue.open)),
             IoQueue::Remote { lost, .. } => Some(lost),
         };
-        match draining {
-            // The old queue of this number goes; a retry will find it gone.
-            Some(true) => return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR)),
-            Some(false) => return Err(Refusal::new(Status::COMMAND_SEQUENCE_ERROR.with_dnr())),
-            None => {}
+        if let Some(drains) = drains {
+            // One that drains goes; a retry will find it gone.
+            let status = Status::COMMAND_SEQUENCE_ERROR;
+            return Err(Refusal::new(if drains { status } else { status.with_dnr() }));
         }
         let controller = self.controllers.get_mut(&wanted.controller).expect("just seen");
         controller.heard = controller.heard.max(now);
-        if local.is_none() {
-            let queue = IoQueue::Remote { shard: wanted.shard, lost: false };
+        let name = controller.name;
+        if from != self.shard {
+            let queue = IoQueue::Remote { shard: from, lost: false };
             controller.set_io_queue(wanted.queue_id, queue);
         }
-        Ok(controller.name)
+        Ok(self.admission(name))
     }
 
     /// The owner said yes: the connection becomes a queue.
     fn finish_io(
         &mut self,
         now: Instant,
-        pending: &Pending,
+        asked: &Asked,
         owner: ShardId,
         Admission { controller: name, known }: Admission,
     ) -> Result<Reply, Refusal> {
-        let key = pending.key.expect("the connection is still there");
-        let export = self.allowed_export(&pending.who)?;
-        let queue_id = pending.connect.queue_id;
-        let who = Arc::clone(&pending.who);
-        let slot = self.insert_queue(now, key, queue_id, name, owner, export, who);
+        let export = self.allowed_export(&asked.who)?;
         let mistaken = self.mistaken_about(export, known);
-        self.queues.get_mut(slot).expect("just inserted").mistaken = mistaken;
+        let slot = self.insert_queue(now, asked, name, owner, export, mistaken);
         if owner == self.shard {
             let controller = self.controller_mut(name).expect("it has just admitted the queue");
-            controller.set_io_queue(queue_id, IoQueue::Local(slot));
+            controller.set_io_queue(asked.connect.queue_id, IoQueue::Local(slot));
         } else {
             self.foreign.entry(name).or_default().push(slot);
         }
-        Ok(self.accepted(pending, slot, name.id, false))
+        Ok(asked.accepted(slot, name.id))
     }
 
     /// The owner of a controller answered about an I/O queue.
@@ -326,63 +334,31 @@ impl Controllers {
         ask: Slot,
         answer: Result<Admission, Refusal>,
     ) {
-        let pending = self.pending.remove(ask).expect("one answer to each question");
-        let queue_id = pending.connect.queue_id;
-        let Some(key) = pending.key else {
-            // The connection did not wait: give the number back.
-            if let Ok(Admission { controller, .. }) = answer {
-                self.send(owner, Message::QueueGone { controller, queue_id });
-            }
-            return;
-        };
-        self.keys.remove(&key);
-        let outcome = answer.and_then(|admission| {
-            let controller = admission.controller;
-            self.finish_io(now, &pending, owner, admission).inspect_err(|_| {
-                self.messages.push_back((owner, Message::QueueGone { controller, queue_id }));
-            })
-        });
-        let reply = outcome.unwrap_or_else(|refusal| refusal.reply(pending.command_id));
-        self.replies.push_back((key, reply));
+        let queue_id = self.pending.get(ask).expect("it waits").asked.connect.queue_id;
+        let admitted = answer.as_ref().ok().map(|admission| admission.controller);
+        let joined = self
+            .conclude(ask, |controllers, asked| controllers.finish_io(now, asked, owner, answer?));
+        // A connection that did not wait, or may not be there any more, gives the number back.
+        if let Some(controller) = admitted.filter(|_| !joined) {
+            self.send(owner, Message::QueueGone { controller, queue_id });
+        }
     }
 
-    fn accepted(&self, pending: &Pending, slot: Slot, controller: u16, discovery: bool) -> Reply {
-        let connect = &pending.connect;
-        let view = QueueView {
-            handle: QueueHandle(slot),
-            controller,
-            queue_id: connect.queue_id,
-            depth: connect.sq_size + 1,
-            flow_control_off: connect.attributes.disable_sq_flow_control(),
-            capsule_data_max: CAPSULE_DATA_MAX,
-            discovery,
-        };
-        let reply = Reply::new(pending.command_id, Status::SUCCESS);
-        Reply { queue: Some(view), ..reply.with_result(controller.into()) }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the fields of a queue, each of its own type")]
     fn insert_queue(
         &mut self,
         now: Instant,
-        key: MachineKey,
-        id: u16,
+        asked: &Asked,
         controller: ControllerRef,
         owner: ShardId,
         export: Option<Slot>,
-        who: Arc<Association>,
+        mistaken: Mistaken,
     ) -> Slot {
-        let (heard, mistaken) = (now, Mistaken::new());
+        let (key, id, who) = (asked.key, asked.connect.queue_id, Arc::clone(&asked.who));
+        let heard = now;
         let queue = Queue { key, id, controller, owner, export, who, heard, open: true, mistaken };
         let slot = self.queues.insert(queue);
         self.keys.insert(key, KeyState::Queue(slot));
         slot
-    }
-
-    /// The connection of a Connect that still waits is gone.
-    pub(super) fn abandon_connect(&mut self, ask: Slot) {
-        let pending = self.pending.get_mut(ask).expect("a pending key has its Connect");
-        pending.key = None;
     }
 
     /// Whether nothing of this host with this subsystem drains here.
@@ -418,28 +394,15 @@ impl Controllers {
         }
     }
 
-    /// Something has drained: those who waited for it can be told.
-    pub(super) fn answer_clear_hosts(&mut self, now: Instant) {
-        let mut index = 0;
-        while index < self.waiters.len() {
-            if self.is_clear(&self.waiters[index].who) {
-                let waiter = self.waiters.remove(index);
-                self.answer_host(now, waiter.from, waiter.ask, false);
+    /// Something has drained, or a moment has come: those who waited for it are told that nothing
+    /// drains any more, those who waited long enough that their host is busy.
+    pub(super) fn answer_hosts(&mut self, now: Instant) {
+        for waiter in core::mem::take(&mut self.waiters) {
+            let busy = !self.is_clear(&waiter.who);
+            if busy && now < waiter.until {
+                self.waiters.push(waiter);
             } else {
-                index += 1;
-            }
-        }
-    }
-
-    /// Those who waited long enough are told that their host is busy.
-    pub(super) fn end_host_holds(&mut self, now: Instant) {
-        let mut index = 0;
-        while index < self.waiters.len() {
-            if self.waiters[index].until <= now {
-                let waiter = self.waiters.remove(index);
-                self.answer_host(now, waiter.from, waiter.ask, true);
-            } else {
-                index += 1;
+                self.answer_host(now, waiter.from, waiter.ask, busy);
             }
         }
     }
@@ -452,16 +415,27 @@ impl Controllers {
         };
         *left -= 1;
         *busy |= answer;
-        let (left, busy) = (*left, *busy);
-        if left > 0 {
-            return;
+        if let (0, busy) = (*left, *busy) {
+            self.conclude(ask, |controllers, asked| match busy {
+                true => Err(Refusal::busy()),
+                false => controllers.finish_admin(now, asked),
+            });
         }
-        let pending = self.pending.remove(ask).expect("just seen");
-        let Some(key) = pending.key else { return };
-        self.keys.remove(&key);
-        let outcome = if busy { Err(Refusal::busy()) } else { self.finish_admin(now, &pending) };
-        let reply = outcome.unwrap_or_else(|refusal| refusal.reply(pending.command_id));
-        self.replies.push_back((key, reply));
+    }
+}
+
+impl Asked {
+    fn accepted(&self, slot: Slot, controller: u16) -> Reply {
+        let Connect { queue_id, sq_size, attributes, .. } = self.connect;
+        let view = QueueView {
+            handle: QueueHandle(slot),
+            controller,
+            queue_id,
+            depth: sq_size + 1,
+            flow_control_off: attributes.disable_sq_flow_control(),
+        };
+        let reply = Reply::new(self.command_id, Status::SUCCESS).with_result(controller.into());
+        Reply { queue: Some(view), ..reply }
     }
 }
 
@@ -483,7 +457,7 @@ fn parse_data(data: &[u8]) -> Result<(Association, u16), Refusal> {
 }
 
 /// An I/O queue is of the same subsystem and host as its admin queue.
-fn check_same(who: &Association, wanted: &QueueWanted) -> Result<(), Refusal> {
+fn check_same(who: &Association, wanted: &Association) -> Result<(), Refusal> {
     if who.subsystem != wanted.subsystem {
         return Err(Refusal::in_data(ConnectData::OFFSET_SUBSYSTEM));
     }

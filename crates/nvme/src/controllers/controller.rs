@@ -24,19 +24,11 @@ use contract::Endpoint;
 use wire::nvme::fabrics::{Configuration, ControllerStatus};
 use wire::nvme::log::ErrorEntry;
 
+use super::connect::Asked;
 use super::{Association, ControllerReport, ControllerState, MachineKey};
 use crate::feature::Features;
 use crate::limits::IO_QUEUES_MAX;
 use crate::message::ControllerRef;
-
-/// What a controller is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// I/O to the namespaces of an export.
-    Io(Slot),
-    /// The discovery log.
-    Discovery,
-}
 
 /// What is going on with a controller as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +74,8 @@ pub(crate) enum Notice {
 #[derive(Debug)]
 pub(crate) struct Controller {
     pub(crate) name: ControllerRef,
-    pub(crate) kind: Kind,
+    /// Whose namespaces it serves; `None` for a discovery controller.
+    pub(crate) export: Option<Slot>,
     pub(crate) who: Arc<Association>,
     pub(crate) endpoint: Endpoint,
     pub(crate) admin_key: MachineKey,
@@ -116,27 +109,25 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// A controller that is disabled, with its admin queue.
-    pub(crate) fn new(
+    pub(super) fn new(
         now: Instant,
         name: ControllerRef,
-        kind: Kind,
-        who: Arc<Association>,
-        endpoint: Endpoint,
-        admin: (MachineKey, Slot),
-        keep_alive_ms: u32,
+        export: Option<Slot>,
+        asked: &Asked,
+        admin: Slot,
     ) -> Self {
         Controller {
             name,
-            kind,
-            who,
-            endpoint,
-            admin_key: admin.0,
-            admin: Some(admin.1),
+            export,
+            who: Arc::clone(&asked.who),
+            endpoint: asked.endpoint,
+            admin_key: asked.key,
+            admin: Some(admin),
             phase: Phase::Live,
             configuration: Configuration(0),
             status: ControllerStatus(0),
             io_queues: Vec::new(),
-            features: Features::new(keep_alive_ms),
+            features: Features::new(asked.connect.keep_alive_ms),
             heard: now,
             keep_alive_at: None,
             heard_asked: 0,
@@ -150,17 +141,8 @@ impl Controller {
         }
     }
 
-    /// Whether it belongs to the discovery subsystem.
     pub(crate) fn is_discovery(&self) -> bool {
-        self.kind == Kind::Discovery
-    }
-
-    /// The export it belongs to.
-    pub(crate) fn export(&self) -> Option<Slot> {
-        match self.kind {
-            Kind::Io(export) => Some(export),
-            Kind::Discovery => None,
-        }
+        self.export.is_none()
     }
 
     /// Whether it takes commands beyond the Fabrics ones.

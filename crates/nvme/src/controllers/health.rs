@@ -37,7 +37,6 @@ counters! {
 impl Traffic {
     /// Whether nothing happened.
     #[inline]
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Traffic::default()
     }
@@ -57,7 +56,6 @@ pub struct Origin {
 impl Origin {
     /// Of a command of an I/O queue.
     #[inline]
-    #[must_use]
     pub fn of(command: &Command) -> Origin {
         let has_blocks = matches!(
             command.io_opcode(),
@@ -166,13 +164,8 @@ impl Controllers {
         }
     }
 
-    /// Whether a log is about what happens on all shards.
-    pub(crate) fn is_of_all_shards(id: LogId) -> bool {
-        matches!(id, LogId::ERROR | LogId::SMART)
-    }
-
     /// Reads one of the logs of all shards, for an I/O controller.
-    pub(crate) fn read_shared_log(
+    pub(super) fn read_shared_log(
         &mut self,
         now: Instant,
         name: ControllerRef,
@@ -216,7 +209,7 @@ impl Controllers {
         }
         let reader = self.log_readers.remove(ask).expect("just seen");
         if let Some(reply) = self.shared_log(now, &reader) {
-            self.replies.push_back((reader.key, reply));
+            self.reply(reader.key, reply);
         }
     }
 

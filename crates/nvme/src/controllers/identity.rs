@@ -116,7 +116,7 @@ impl Controllers {
 
     /// `reply` tells the controller who is under this number. It is sent at once unless that is
     /// news for queues on other shards.
-    pub(crate) fn answer_identified(
+    pub(super) fn answer_identified(
         &mut self,
         name: ControllerRef,
         nsid: u32,
@@ -128,7 +128,7 @@ impl Controllers {
         let (controller, _) = self.controller_and_export(name);
         let (key, admin) = (controller.admin_key, controller.admin);
         let (local, shards) = (controller.local_queues(), controller.remote_shards());
-        let Some(identity) = self.identity_of(controller.export(), nsid) else {
+        let Some(identity) = self.identity_of(controller.export, nsid) else {
             return Answer::Now(reply);
         };
         for queue in admin.into_iter().chain(local) {
@@ -164,7 +164,7 @@ impl Controllers {
         if identification.left == 0 {
             let Identification { key, reply, .. } =
                 self.identifications.remove(ask).expect("just seen");
-            self.replies.push_back((key, reply));
+            self.reply(key, reply);
         }
     }
 }

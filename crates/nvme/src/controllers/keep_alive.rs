@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use block::{Instant, ShardId};
 
-use super::controller::{Controller, IoQueue, Phase};
+use super::controller::{Controller, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
 use crate::limits::DISCOVERY_SILENCE_MAX;
 
@@ -60,12 +60,9 @@ impl Controllers {
     pub(super) fn keep_alive_due(&mut self, now: Instant, name: ControllerRef) {
         let Some(controller) = self.controller_mut(name) else { return };
         controller.keep_alive_at = None;
-        let queues = controller.io_queues.clone();
-        let heard = queues.iter().filter_map(|queue| match queue {
-            IoQueue::Local(slot) => self.queues.get(*slot).map(|queue| queue.heard),
-            IoQueue::Free | IoQueue::Remote { .. } => None,
-        });
-        let latest = heard.max();
+        let queues = controller.local_queues();
+        let heard = queues.iter().filter_map(|slot| self.queues.get(*slot));
+        let latest = heard.map(|queue| queue.heard).max();
         let controller = self.controllers.get_mut(&name.id).expect("just seen");
         controller.heard = controller.heard.max(latest.unwrap_or(Instant::ZERO));
         if !controller.is_silent(now) {

@@ -9,7 +9,9 @@
 use block::{Instant, Slot, VolumeId};
 
 use super::controller::{IoQueue, Phase};
-use super::{CloseReason, ControllerRef, Controllers, KeyState, MachineKey, Message, Timer};
+use super::{
+    CloseReason, ConnectionEvent, ControllerRef, Controllers, KeyState, MachineKey, Message, Timer,
+};
 
 impl Controllers {
     /// The connection is lost, or its machine closes it by itself. No new request of it is
@@ -58,7 +60,7 @@ impl Controllers {
             let (controller, queue_id) = (queue.controller, queue.id);
             self.send(queue.owner, Message::QueueGone { controller, queue_id });
         }
-        self.answer_clear_hosts(now);
+        self.answer_hosts(now);
     }
 
     /// A disk does not come back: the controllers that export it are failed, so that their hosts
@@ -76,12 +78,7 @@ impl Controllers {
                 export.namespaces().any(|namespace| namespace.volume == volume)
             })
         };
-        let stuck: Vec<ControllerRef> = self
-            .controllers
-            .values()
-            .filter(|controller| uses(controller.export()))
-            .map(|controller| controller.name)
-            .collect();
+        let stuck = self.controllers_where(|controller| uses(controller.export));
         for name in stuck {
             self.fail(now, name, CloseReason::DiskStuck);
         }
@@ -99,7 +96,7 @@ impl Controllers {
     pub(super) fn close_queue(&mut self, slot: Slot, reason: CloseReason) {
         if self.shut_queue(slot) {
             let key = self.queues.get(slot).expect("just shut").key;
-            self.closes.push_back((key, reason));
+            self.events.push_back((key, ConnectionEvent::Close(reason)));
         }
     }
 
@@ -121,7 +118,7 @@ impl Controllers {
             self.close_queue(slot, reason);
         }
         self.end_failed(name);
-        self.answer_clear_hosts(now);
+        self.answer_hosts(now);
     }
 
     /// Ends a failed controller once nothing of it is left.
@@ -153,10 +150,10 @@ impl Controllers {
         let key = controller.admin_key;
         controller.set_io_queue(queue_id, IoQueue::Free);
         if let Some(reply) = self.end_reset(now, name) {
-            self.replies.push_back((key, reply));
+            self.reply(key, reply);
         }
         self.end_failed(name);
-        self.answer_clear_hosts(now);
+        self.answer_hosts(now);
     }
 
     fn forget_foreign(&mut self, name: ControllerRef, slot: Slot) {

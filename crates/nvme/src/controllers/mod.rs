@@ -29,14 +29,15 @@ use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
 use reservation::Registrant;
 use wire::nvme::{Nqn, Status};
 
-pub use crate::message::{CloseReason, ControllerRef, Host, Message};
+pub use crate::message::{Association, CloseReason, ControllerRef, Host, Message};
 use crate::subsystem::{Namespace, Subsystem};
 
+mod admin;
 mod configure;
 mod connect;
 pub(crate) mod controller;
 mod events;
-pub mod health;
+pub(crate) mod health;
 mod identity;
 pub(crate) mod keep_alive;
 mod lifecycle;
@@ -73,10 +74,6 @@ pub struct QueueView {
     /// Whether the host disabled SQ flow control (CATTR bit 2): SQHD is 0xffff, and SUCCESS may
     /// stand for a completion.
     pub flow_control_off: bool,
-    /// In-capsule data that the queue takes, in bytes.
-    pub capsule_data_max: u32,
-    /// Whether it belongs to a discovery controller.
-    pub discovery: bool,
 }
 
 /// An answer to a command: now, or by [`Controllers::poll_event`].
@@ -117,13 +114,11 @@ pub struct ReplyData {
 
 impl ReplyData {
     /// How many bytes the host gets.
-    #[must_use]
     pub fn len(&self) -> u32 {
         self.bytes.len() as u32 + self.zeros
     }
 
     /// Whether the host gets none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -156,7 +151,6 @@ pub struct ControllerReport {
     pub controller: u16,
     /// SUBNQN.
     pub subsystem: Nqn,
-    /// Who uses it.
     pub host: Host,
     /// The shard that owns it.
     pub shard: ShardId,
@@ -219,9 +213,7 @@ pub struct Controllers {
     waiters: Vec<connect::HostWaiter>,
     timers: BTreeSet<(Instant, Timer)>,
     messages: VecDeque<(ShardId, Message)>,
-    replies: VecDeque<(MachineKey, Reply)>,
-    closes: VecDeque<(MachineKey, CloseReason)>,
-    flushes: VecDeque<(MachineKey, VolumeId)>,
+    events: VecDeque<(MachineKey, ConnectionEvent)>,
 }
 
 /// A subsystem of the configuration, its namespaces by NSID - 1.
@@ -231,13 +223,6 @@ pub(crate) struct Export {
     by_nsid: Vec<Option<Namespace>>,
     /// What went through this shard.
     traffic: health::Traffic,
-}
-
-/// Who uses what: shared by a controller and its queues.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Association {
-    pub(crate) host: Host,
-    pub(crate) subsystem: Nqn,
 }
 
 /// A queue whose connection is on this shard.
@@ -294,7 +279,6 @@ impl Controllers {
     /// No controllers and no subsystems, on `shard` of `shards` (1 or more). Until
     /// [`Self::configuration_complete`], Connects to unknown subsystems are refused without DNR, so
     /// that hosts come again.
-    #[must_use]
     pub fn new(now: Instant, shard: ShardId, shards: u16) -> Self {
         assert!(shard.0 < shards, "{shard:?} is not one of {shards}");
         Controllers {
@@ -319,9 +303,7 @@ impl Controllers {
             waiters: Vec::new(),
             timers: BTreeSet::new(),
             messages: VecDeque::new(),
-            replies: VecDeque::new(),
-            closes: VecDeque::new(),
-            flushes: VecDeque::new(),
+            events: VecDeque::new(),
         }
     }
 
@@ -362,13 +344,11 @@ impl Controllers {
     /// [`Status::INVALID_NAMESPACE`]. Two indexed look-ups. Who was judged before compares its
     /// identity with what it was then.
     #[inline]
-    #[must_use]
     pub fn namespace(&self, queue: QueueHandle, nsid: u32) -> Option<&Namespace> {
         self.exports.get(self.queues.get(queue.0)?.export?)?.namespace(nsid)
     }
 
     /// The host of a queue, as reservations know it.
-    #[must_use]
     pub fn registrant(&self, queue: QueueHandle) -> Option<Registrant> {
         Some(Registrant::NvmeHost(self.queues.get(queue.0)?.who.host.id))
     }
@@ -386,17 +366,10 @@ impl Controllers {
 
     /// What a connection is to hear. It may be gone.
     pub fn poll_event(&mut self) -> Option<(MachineKey, ConnectionEvent)> {
-        if let Some((key, reply)) = self.replies.pop_front() {
-            Some((key, ConnectionEvent::Reply(reply)))
-        } else if let Some((key, reason)) = self.closes.pop_front() {
-            Some((key, ConnectionEvent::Close(reason)))
-        } else {
-            self.flushes.pop_front().map(|(key, volume)| (key, ConnectionEvent::Flush(volume)))
-        }
+        self.events.pop_front()
     }
 
     /// When [`Self::handle_timeout`] wants to be called, if at all.
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }
@@ -409,7 +382,7 @@ impl Controllers {
             self.timers.pop_first();
             match timer {
                 Timer::KeepAlive(controller) => self.keep_alive_due(now, controller),
-                Timer::HostHold => self.end_host_holds(now),
+                Timer::HostHold => self.answer_hosts(now),
             }
         }
     }
@@ -418,8 +391,7 @@ impl Controllers {
     pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
         match message {
             Message::ConnectAsk { ask, wanted } => {
-                let answer = self.admit_queue(now, &wanted, None);
-                let answer = answer.map(|controller| self.admission(controller));
+                let answer = self.admit_queue(now, from, &wanted);
                 self.send(from, Message::ConnectAnswer { ask, answer });
             }
             Message::ConnectAnswer { ask, answer } => self.queue_answered(now, from, ask, answer),
@@ -441,9 +413,7 @@ impl Controllers {
             Message::HeardAnswer { controller, quiet } => {
                 self.heard_answered(now, controller, quiet)
             }
-            Message::HostAsk { ask, host, subsystem } => {
-                self.hold_for_host(now, from, ask, Association { host, subsystem });
-            }
+            Message::HostAsk { ask, who } => self.hold_for_host(now, from, ask, who),
             Message::CommandsFailed { controller, failures } => {
                 self.owned_commands_failed(controller, &failures);
             }
@@ -466,13 +436,11 @@ impl Controllers {
     }
 
     /// What there is: one entry for each controller that this shard owns, in the order of CNTLIDs.
-    #[must_use]
     pub fn report(&self) -> Vec<ControllerReport> {
         self.controllers.values().map(|controller| controller.report(self.shard)).collect()
     }
 
     /// Queues on this shard: admin and I/O, open and draining.
-    #[must_use]
     pub fn queue_count(&self) -> usize {
         self.queues.len()
     }
@@ -488,13 +456,12 @@ impl Controllers {
         }
     }
 
-    /// The shard that owns the controller of this CNTLID.
-    fn owner_of(&self, controller: u16) -> ShardId {
-        ShardId(controller % self.shards)
+    fn reply(&mut self, key: MachineKey, reply: Reply) {
+        self.events.push_back((key, ConnectionEvent::Reply(reply)));
     }
 
     /// The controller, unless it is gone and another has its CNTLID.
-    fn controller_mut(&mut self, name: ControllerRef) -> Option<&mut Controller> {
+    pub(crate) fn controller_mut(&mut self, name: ControllerRef) -> Option<&mut Controller> {
         self.controllers.get_mut(&name.id).filter(|controller| controller.name == name)
     }
 
@@ -508,20 +475,17 @@ impl Controllers {
 
 impl Reply {
     /// A completion without data.
-    #[must_use]
     pub fn new(command_id: u16, status: Status) -> Self {
         Reply { command_id, status, ..Reply::default() }
     }
 
     /// With DW0 set.
-    #[must_use]
     pub fn with_result(mut self, result: u32) -> Self {
         self.result = u64::from(result);
         self
     }
 
     /// With the connection to be closed after it.
-    #[must_use]
     pub fn closing(mut self) -> Self {
         self.close = true;
         self

@@ -12,8 +12,11 @@ use block::{Instant, Outcome, VolumeId};
 use wire::nvme::fabrics::{Configuration, FabricsType, Property, Register};
 use wire::nvme::{Command, Status};
 
-use super::controller::{IoQueue, Notice, Phase};
-use super::{Answer, CloseReason, ControllerRef, Controllers, MachineKey, Reply};
+use super::controller::{Notice, Phase};
+use super::{
+    Answer, CloseReason, ConnectionEvent, ControllerRef, Controllers, Export, MachineKey, Message,
+    Reply,
+};
 use crate::fabrics;
 
 /// CSTS.SHST: a shutdown is under way.
@@ -23,31 +26,28 @@ const SHUTDOWN_COMPLETE: u32 = 2;
 
 impl Controllers {
     /// A Fabrics command on an admin queue.
-    pub(crate) fn fabrics_command(
+    pub(super) fn fabrics_command(
         &mut self,
         now: Instant,
         name: ControllerRef,
         command: &Command,
-    ) -> Answer {
+    ) -> Result<Answer, Status> {
         let id = command.command_id();
-        let failed = |status: Status| Answer::Now(Reply::new(id, status.with_dnr()));
         match FabricsType::of(command) {
-            FabricsType::PROPERTY_GET => match self.property_get(name, command) {
-                Ok(value) => {
-                    Answer::Now(Reply { result: value, ..Reply::new(id, Status::SUCCESS) })
-                }
-                Err(status) => failed(status),
-            },
+            FabricsType::PROPERTY_GET => {
+                let result = self.property_get(name, command)?;
+                Ok(Answer::Now(Reply { result, ..Reply::new(id, Status::SUCCESS) }))
+            }
             FabricsType::PROPERTY_SET => {
                 let property = Property::from_command(command);
                 if property.register != Register::CC || property.size_code != 0 {
-                    return failed(Status::INVALID_FIELD);
+                    return Err(Status::INVALID_FIELD);
                 }
-                self.set_configuration(now, name, Configuration(property.value as u32), id)
+                Ok(self.set_configuration(now, name, Configuration(property.value as u32), id))
             }
-            FabricsType::CONNECT => failed(Status::COMMAND_SEQUENCE_ERROR),
-            FabricsType::DISCONNECT => failed(Status::INVALID_QUEUE_TYPE),
-            _ => failed(Status::INVALID_OPCODE),
+            FabricsType::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR),
+            FabricsType::DISCONNECT => Err(Status::INVALID_QUEUE_TYPE),
+            _ => Err(Status::INVALID_OPCODE),
         }
     }
 
@@ -124,15 +124,11 @@ impl Controllers {
         controller.phase = Phase::Resetting { command_id };
         let key = controller.admin_key;
         for command_id in core::mem::take(&mut controller.event_requests) {
-            let reply =
-                Reply { discarded: true, ..Reply::new(command_id, Status::ABORT_REQUESTED) };
-            self.replies.push_back((key, reply));
+            let reply = Reply::new(command_id, Status::ABORT_REQUESTED);
+            self.reply(key, Reply { discarded: true, ..reply });
         }
         self.close_io_queues(name, CloseReason::Reset);
-        match self.end_reset(now, name) {
-            Some(reply) => Answer::Now(reply),
-            None => Answer::Later,
-        }
+        self.end_reset(now, name).map_or(Answer::Later, Answer::Now)
     }
 
     /// Ends a reset if the last I/O queue has drained.
@@ -157,10 +153,10 @@ impl Controllers {
     fn begin_shutdown(&mut self, name: ControllerRef) {
         let controller = self.controllers.get(&name.id).expect("it is being shut down");
         let key = controller.admin_key;
-        let export = controller.export().and_then(|export| self.exports.get(export));
+        let export = controller.export.and_then(|export| self.exports.get(export));
         let volumes: BTreeSet<VolumeId> = export
             .into_iter()
-            .flat_map(super::Export::namespaces)
+            .flat_map(Export::namespaces)
             .filter(|namespace| namespace.cache_volatile && !namespace.read_only)
             .map(|namespace| namespace.volume)
             .collect();
@@ -177,7 +173,8 @@ impl Controllers {
         let done = controller.flushes == 0;
         let shst = if done { SHUTDOWN_COMPLETE } else { SHUTDOWN_OCCURRING };
         controller.status = controller.status.with_shst(shst);
-        self.flushes.extend(volumes.into_iter().map(|volume| (key, volume)));
+        let flushes = volumes.into_iter().map(|volume| (key, ConnectionEvent::Flush(volume)));
+        self.events.extend(flushes);
     }
 
     /// A flush of [`super::ConnectionEvent::Flush`] ended. If it failed, the shutdown never
@@ -206,14 +203,11 @@ impl Controllers {
     pub(super) fn close_io_queues(&mut self, name: ControllerRef, reason: CloseReason) {
         let controller = self.controllers.get(&name.id).expect("its queues are being closed");
         let remote = controller.remote_shards();
-        let local = controller.io_queues.clone();
-        for queue in local {
-            if let IoQueue::Local(slot) = queue {
-                self.close_queue(slot, reason);
-            }
+        for slot in controller.local_queues() {
+            self.close_queue(slot, reason);
         }
         for shard in remote {
-            self.send(shard, super::Message::CloseQueues { controller: name, reason });
+            self.send(shard, Message::CloseQueues { controller: name, reason });
         }
     }
 }

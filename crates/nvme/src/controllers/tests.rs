@@ -4,15 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use block::random::Random;
-use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
-use contract::{Endpoint, ListenerId};
+use block::{BlockCount, Instant, MachineId, ShardId, VolumeId};
 use core::time::Duration;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::{Command, Nqn, Status};
 
 use super::{
-    Answer, CloseReason, ConnectionEvent, Controllers, Host, MachineKey, Message, QueueView, Reply,
+    Answer, CloseReason, ConnectionEvent, ControllerState, Controllers, Host, MachineKey, Message,
+    QueueView, Reply,
 };
+use crate::fixtures::{self, SUBSYSTEM, endpoint, nqn};
 use crate::subsystem::{Hosts, Namespace, Subsystem};
 
 mod admin;
@@ -24,16 +25,12 @@ mod keep_alive;
 mod shards;
 mod state;
 
-/// The subsystem that every world has.
-const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:v0";
+/// A second subsystem.
+const OTHER: &str = "nqn.2026-11.net.plateway:other";
 /// CC as Linux writes it to enable.
 const ENABLE: u32 = 0x0046_0061;
 const READY: u64 = 1;
 const FATAL: u64 = 2;
-
-fn nqn(name: &str) -> Nqn {
-    Nqn::new(name).expect("a valid name")
-}
 
 fn host(number: u8) -> Host {
     let name = format!("nqn.2014-08.org.nvmexpress:uuid:host-{number}");
@@ -41,22 +38,11 @@ fn host(number: u8) -> Host {
 }
 
 fn namespace(nsid: u32) -> Namespace {
-    Namespace {
-        nsid,
-        volume: VolumeId(nsid),
-        uuid: [nsid as u8; 16],
-        block_size: BlockSize::B512,
-        blocks: BlockCount(2048),
-        read_only: false,
-        cache_volatile: true,
-        discards: true,
-        discard_zeroes: true,
-        physical_block: 4096,
-    }
+    fixtures::namespace(nsid, nsid, 1 << 20)
 }
 
-fn subsystem(name: &str, hosts: Hosts) -> Subsystem {
-    Subsystem::new(nqn(name), hosts).with_namespace(namespace(1))
+fn durable(nsid: u32) -> Namespace {
+    Namespace { cache_volatile: false, ..namespace(nsid) }
 }
 
 /// A connection of a host, and what it became.
@@ -124,6 +110,8 @@ impl Ask {
 struct World {
     now: Instant,
     shards: Vec<Controllers>,
+    /// [`SUBSYSTEM`], as it is exported.
+    subsystem: Subsystem,
     /// First in, first out between two shards, and no order beyond that.
     mail: BTreeMap<(u16, u16), VecDeque<Message>>,
     replies: Vec<(MachineKey, Reply)>,
@@ -133,23 +121,22 @@ struct World {
 }
 
 impl World {
-    /// `shards` shards that export [`SUBSYSTEM`] to every host.
+    /// `shards` shards that export [`SUBSYSTEM`] with namespace 1 to every host.
     fn new(shards: u16) -> World {
         let now = Instant(1_000_000_000);
         let controllers = |shard| Controllers::new(now, ShardId(shard), shards);
         let mut world = World {
             now,
             shards: (0..shards).map(controllers).collect(),
+            subsystem: fixtures::subsystem([namespace(1)]),
             mail: BTreeMap::new(),
             replies: Vec::new(),
             closes: Vec::new(),
             flushes: Vec::new(),
             connections: 0,
         };
-        world.configure(|controllers, now| {
-            controllers.set_subsystem(now, subsystem(SUBSYSTEM, Hosts::Any));
-            controllers.configuration_complete();
-        });
+        world.change(|_| ());
+        world.configure(|controllers, _| controllers.configuration_complete());
         world
     }
 
@@ -166,6 +153,46 @@ impl World {
             change(controllers, self.now);
         }
         self.collect();
+    }
+
+    fn export(&mut self, subsystem: &Subsystem) {
+        self.configure(|controllers, now| controllers.set_subsystem(now, subsystem.clone()));
+    }
+
+    /// Exports a subsystem without namespaces to these hosts.
+    fn export_to(&mut self, name: &str, hosts: &[Host]) {
+        let hosts = hosts.iter().map(|host| host.nqn.clone()).collect();
+        self.export(&Subsystem::new(nqn(name), Hosts::List(hosts)));
+    }
+
+    /// Exports a subsystem no more.
+    fn remove(&mut self, name: &str) {
+        self.configure(|controllers, now| controllers.remove_subsystem(now, &nqn(name)));
+    }
+
+    /// Changes [`SUBSYSTEM`].
+    fn change(&mut self, change: impl FnOnce(&mut Subsystem)) {
+        change(&mut self.subsystem);
+        let subsystem = self.subsystem.clone();
+        self.export(&subsystem);
+    }
+
+    /// Puts namespaces into [`SUBSYSTEM`], or others in their place.
+    fn put(&mut self, namespaces: impl IntoIterator<Item = Namespace>) {
+        let subsystem = self.subsystem.clone();
+        let with = namespaces.into_iter().fold(subsystem, Subsystem::with_namespace);
+        self.change(|subsystem| *subsystem = with);
+    }
+
+    /// Takes a namespace out of [`SUBSYSTEM`].
+    fn take_out(&mut self, nsid: u32) {
+        self.change(|subsystem| subsystem.namespaces.retain(|it| it.nsid != nsid));
+    }
+
+    /// Lets these hosts alone use [`SUBSYSTEM`].
+    fn admit(&mut self, hosts: &[Host]) {
+        let hosts = hosts.iter().map(|host| host.nqn.clone()).collect();
+        self.change(|subsystem| subsystem.hosts = Hosts::List(hosts));
     }
 
     /// Takes what the shards have to say; mail waits to be delivered.
@@ -253,15 +280,21 @@ impl World {
     /// Sends a Connect; the reply may come later.
     fn start(&mut self, ask: &Ask) -> (Line, Answer) {
         let line = self.line(ask.shard);
-        let endpoint = Endpoint {
-            listener: ListenerId(0),
-            peer: "192.0.2.9:50000".parse().expect("an address"),
-            local: "192.0.2.1:4420".parse().expect("an address"),
-        };
-        let now = self.now;
-        let answer = self.of(line).connect(now, line.key, &endpoint, &ask.command(), &ask.data());
+        (line, self.start_on(line, ask, &ask.data()))
+    }
+
+    fn start_on(&mut self, line: Line, ask: &Ask, data: &[u8]) -> Answer {
+        let (now, endpoint) = (self.now, endpoint("192.0.2.1:4420"));
+        let answer = self.of(line).connect(now, line.key, &endpoint, &ask.command(), data);
         self.collect();
-        (line, answer)
+        answer
+    }
+
+    /// Sends a Connect about which other shards are asked.
+    fn start_later(&mut self, ask: &Ask) -> Line {
+        let (line, answer) = self.start(ask);
+        assert_eq!(answer, Answer::Later, "{ask:?}");
+        line
     }
 
     /// Connects, with all mail delivered, and returns the reply.
@@ -307,6 +340,16 @@ impl World {
             Answer::Now(reply) => reply,
             Answer::Later => panic!("{command} is not answered at once"),
         }
+    }
+
+    /// An admin command that is refused with this status, and DNR.
+    fn refuses(&mut self, line: Line, command: &Command, status: Status) {
+        assert_eq!(self.admin(line, command).status, status.with_dnr(), "{command}");
+    }
+
+    /// An admin command that other shards or queues have a part in.
+    fn admin_later(&mut self, line: Line, command: &Command) {
+        assert_eq!(self.start_command(line, command, &[]), Answer::Later, "{command}");
     }
 
     fn set_cc(&mut self, line: Line, value: u32) -> Reply {

@@ -5,5 +5,5 @@
 //! contract), what admin commands mean (`controllers`). Spec: NVMe/TCP transport specification.
 
 pub mod initiator;
-pub mod pdu_stream;
+mod pdu_stream;
 pub mod server;

@@ -14,30 +14,21 @@ use wire::nvme_tcp::{
 };
 
 /// Bytes by which the front of a stream can be told: the common header.
-pub const COMMON: u32 = CommonHeader::SIZE as u32;
+pub(crate) const COMMON: u32 = CommonHeader::SIZE as u32;
 
 /// A PDU at the front of the stream, its header whole and its header digest right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PduHead {
-    pub common: CommonHeader,
+pub(crate) struct PduHead {
+    pub(crate) common: CommonHeader,
     /// Where its data begin: behind header, digest and padding.
-    pub data_at: u32,
+    pub(crate) data_at: u32,
     /// Bytes of data.
-    pub data_length: u32,
-}
-
-impl PduHead {
-    /// HLEN.
-    #[inline]
-    #[must_use]
-    pub fn header_length(&self) -> usize {
-        usize::from(self.common.header_length)
-    }
+    pub(crate) data_length: u32,
 }
 
 /// What the front of the stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
+pub(crate) enum Front {
     /// A PDU; all up to its data is there.
     Pdu(PduHead),
     /// The beginning of one: look again once so many bytes are there.
@@ -48,17 +39,16 @@ pub enum Front {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// FES.
-    pub fes: FatalErrorStatus,
+    pub(crate) fes: FatalErrorStatus,
     /// FEI: the offset of the bad field for FES 1 and 6, the received digest for FES 3.
-    pub fei: u32,
+    pub(crate) fei: u32,
     /// The rule that was broken, for people.
-    pub rule: &'static str,
+    pub(crate) rule: &'static str,
 }
 
 impl Violation {
     /// A field that no header may have, named by the parser.
-    #[must_use]
-    pub fn field(error: &ParseError) -> Violation {
+    pub(crate) fn field(error: &ParseError) -> Violation {
         Violation {
             fes: FatalErrorStatus::INVALID_HEADER_FIELD,
             fei: error.offset as u32,
@@ -67,21 +57,18 @@ impl Violation {
     }
 
     /// A violation of another kind.
-    #[must_use]
-    pub const fn new(fes: FatalErrorStatus, fei: u32, rule: &'static str) -> Violation {
+    pub(crate) const fn new(fes: FatalErrorStatus, fei: u32, rule: &'static str) -> Violation {
         Violation { fes, fei, rule }
     }
 
     /// A PDU that may not come now.
-    #[must_use]
-    pub const fn sequence(rule: &'static str) -> Violation {
+    pub(crate) const fn sequence(rule: &'static str) -> Violation {
         Violation::new(FatalErrorStatus::SEQUENCE_ERROR, 0, rule)
     }
 
     /// The TermReq of `kind` that tells of it. `pdu` holds the offending PDU from its start on, as
     /// much as is there.
-    #[must_use]
-    pub fn term_req(&self, kind: PduType, pdu: &[u8]) -> TermReq {
+    pub(crate) fn term_req(&self, kind: PduType, pdu: &[u8]) -> TermReq {
         let announced = usize::from(pdu.get(2).copied().unwrap_or(0)).max(CommonHeader::SIZE);
         TermReq::new(kind, self.fes, self.fei, &pdu[..pdu.len().min(announced)])
     }
@@ -107,7 +94,7 @@ const BARE_CAPSULE: [u8; CommonHeader::SIZE] =
 
 /// Looks at the front of the stream, which begins with a PDU.
 #[inline]
-pub fn peek(bytes: &[u8], digests: Digests) -> Result<Front, Violation> {
+pub(crate) fn peek(bytes: &[u8], digests: Digests) -> Result<Front, Violation> {
     if digests == Digests::NONE && bytes.len() >= BARE_LENGTH && bytes.starts_with(&BARE_CAPSULE) {
         let head = PduHead { common: BARE_HEADER, data_at: BARE_LENGTH as u32, data_length: 0 };
         return Ok(Front::Pdu(head));
@@ -140,8 +127,7 @@ fn check_header_digest(bytes: &[u8], length: usize) -> Result<(), Violation> {
 
 /// The digest that is stored at `at`; panics when the bytes end before it does.
 #[inline]
-#[must_use]
-pub fn digest_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn digest_at(bytes: &[u8], at: usize) -> u32 {
     let digest = bytes[at..].first_chunk().expect("the caller saw that the digest is there");
     u32::from_le_bytes(*digest)
 }

@@ -19,7 +19,6 @@ fn connect_returns_the_controller_and_what_the_queue_is() {
     let view = reply.queue.expect("a queue");
     assert_eq!((reply.command_id, reply.result), (7, u64::from(view.controller)));
     assert_eq!((view.queue_id, view.depth, view.flow_control_off), (0, 32, true));
-    assert_eq!((view.capsule_data_max, view.discovery), (8192, false));
 }
 
 #[test]
@@ -28,12 +27,11 @@ fn bad_parameters_are_named_by_their_offset() {
     let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
     let (_, admin) = world.ready(&Ask::default());
     let io = |queue_id| Ask::io(0, admin.controller, queue_id);
-    let unknown = "nqn.2026-11.net.plateway:other";
     for (ask, result) in [
         (Ask { sq_size: 0, ..Ask::default() }, 44),
         (Ask { sq_size: 128, ..Ask::default() }, 44),
         (Ask { controller: 1, ..Ask::default() }, IN_DATA | 16),
-        (Ask { subsystem: unknown.into(), ..Ask::default() }, IN_DATA | 256),
+        (Ask { subsystem: OTHER.into(), ..Ask::default() }, IN_DATA | 256),
         (Ask { sq_size: 0, ..io(1) }, 44),
         (Ask { sq_size: 1024, ..io(1) }, 44),
         (io(129), 42),
@@ -42,7 +40,7 @@ fn bad_parameters_are_named_by_their_offset() {
         (Ask { controller: admin.controller + 1, ..io(1) }, IN_DATA | 16),
         (Ask { host: Host { id: [9; 16], ..host(1) }, ..io(1) }, IN_DATA),
         (Ask { host: host(2), ..io(1) }, IN_DATA | 512),
-        (Ask { subsystem: unknown.into(), ..io(1) }, IN_DATA | 256),
+        (Ask { subsystem: OTHER.into(), ..io(1) }, IN_DATA | 256),
         (Ask { subsystem: Nqn::DISCOVERY.into(), ..io(1) }, 42),
     ] {
         assert_eq!(refused(&mut world, &ask), (bad, result), "{ask:?}");
@@ -55,12 +53,9 @@ fn bad_parameters_are_named_by_their_offset() {
 #[test]
 fn an_io_queue_of_another_subsystem_names_subnqn() {
     let mut world = World::new(1);
-    let other = "nqn.2026-11.net.plateway:other";
-    world.configure(|controllers, now| {
-        controllers.set_subsystem(now, subsystem(other, Hosts::Any));
-    });
+    world.export_to(OTHER, &[host(1)]);
     let (_, admin) = world.ready(&Ask::default());
-    let ask = Ask { subsystem: other.into(), ..Ask::io(0, admin.controller, 1) };
+    let ask = Ask { subsystem: OTHER.into(), ..Ask::io(0, admin.controller, 1) };
     let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
     assert_eq!(refused(&mut world, &ask), (bad, IN_DATA | 256));
 }
@@ -73,18 +68,11 @@ fn names_that_are_none_are_refused_with_their_offset() {
             let line = world.line(0);
             let mut data = Ask::default().data();
             data[at..at + 256].fill(byte);
-            let endpoint = Endpoint {
-                listener: ListenerId(0),
-                peer: "192.0.2.9:50000".parse().expect("an address"),
-                local: "192.0.2.1:4420".parse().expect("an address"),
-            };
-            let command = Ask::default().command();
-            let now = world.now;
-            let answer = world.of(line).connect(now, line.key, &endpoint, &command, &data);
+            let answer = world.start_on(line, &Ask::default(), &data);
             let Answer::Now(reply) = answer else { panic!("{answer:?}") };
             assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.with_dnr());
             assert_eq!(reply.result, IN_DATA | offset);
-            let answer = world.of(line).connect(now, line.key, &endpoint, &command, &data[..1023]);
+            let answer = world.start_on(line, &Ask::default(), &data[..1023]);
             let Answer::Now(reply) = answer else { panic!("{answer:?}") };
             assert_eq!(reply.status, Status::INVALID_SGL_LENGTH.with_dnr());
         }
@@ -103,10 +91,7 @@ fn an_unknown_record_format_is_incompatible() {
 #[test]
 fn a_host_that_is_not_named_is_denied() {
     let mut world = World::new(1);
-    let only = Hosts::List(vec![host(2).nqn]);
-    world.configure(|controllers, now| {
-        controllers.set_hosts(now, &nqn(SUBSYSTEM), only.clone());
-    });
+    world.admit(&[host(2)]);
     let status = Status::CONNECT_INVALID_HOST.with_dnr();
     assert_eq!(refused(&mut world, &Ask::default()), (status, 0));
     world.join(&Ask { host: host(2), ..Ask::default() });
@@ -119,9 +104,7 @@ fn a_subsystem_that_may_still_be_configured_is_refused_without_dnr() {
     world.shards = vec![Controllers::new(now, ShardId(0), 1)];
     let (status, result) = refused(&mut world, &Ask::default());
     assert_eq!((status, result), (Status::CONNECT_INVALID_PARAMETERS, IN_DATA | 256));
-    world.configure(|controllers, now| {
-        controllers.set_subsystem(now, subsystem(SUBSYSTEM, Hosts::Any));
-    });
+    world.change(|_| ());
     world.join(&Ask::default());
 }
 
@@ -139,12 +122,11 @@ fn a_second_connect_on_a_queue_is_out_of_sequence() {
     let (mut world, admin, view) = World::ready_on(1);
     let (io, _) = world.join(&Ask::io(0, view.controller, 1));
     let again = Ask::default().command();
-    let status = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
-    assert_eq!(world.admin(admin, &again).status, status);
+    world.refuses(admin, &again, Status::COMMAND_SEQUENCE_ERROR);
     let now = world.now;
     let answer = world.of(io).fabrics_command_on_io_queue(now, io.key, &again);
-    let Answer::Now(reply) = answer else { panic!("{answer:?}") };
-    assert_eq!(reply.status, status);
+    let status = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
+    assert_eq!(answer, Answer::Now(Reply::new(7, status)));
 }
 
 #[test]
@@ -241,8 +223,7 @@ fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
         assert_eq!(world.take_close(io), Some(CloseReason::AdminQueueLost));
         // The disk below the I/O queue does not answer.
         let again = Ask { shard: shards - 1, ..Ask::default() };
-        let (line, answer) = world.start(&again);
-        assert_eq!(answer, Answer::Later);
+        let line = world.start_later(&again);
         world.settle();
         assert_eq!(world.take_reply(line), None, "it waits a moment");
         world.pass(crate::limits::HOST_HOLD);
@@ -251,8 +232,7 @@ fn a_host_whose_old_queue_hangs_is_busy_and_recovers_once_it_drains() {
         // Another host is not concerned.
         world.join(&Ask { host: host(2), ..Ask::default() });
         // The disk answers while the next Connect waits.
-        let (line, answer) = world.start(&again);
-        assert_eq!(answer, Answer::Later);
+        let line = world.start_later(&again);
         world.settle();
         world.drained(io);
         world.settle();
@@ -269,13 +249,11 @@ fn a_queue_that_drains_beside_a_live_controller_holds_the_next_connect_too() {
         let (io, _) = world.join(&Ask::io(shards - 1, view.controller, 1));
         world.cut(io);
         world.settle();
-        let (line, answer) = world.start(&Ask::default());
-        assert_eq!(answer, Answer::Later);
+        let line = world.start_later(&Ask::default());
         world.settle();
         assert_eq!(world.take_reply(line), None);
         world.drained(io);
         world.settle();
-        let reply = world.take_reply(line).expect("it is let in");
-        assert_eq!(reply.status, Status::SUCCESS);
+        assert_eq!(world.take_reply(line).map(|reply| reply.status), Some(Status::SUCCESS));
     }
 }

@@ -25,10 +25,7 @@ fn changed(world: &mut World, line: Line, retain: bool) -> Vec<u32> {
 }
 
 fn resize(world: &mut World, nsid: u32, blocks: u64) {
-    world.configure(|controllers, now| {
-        let namespace = Namespace { blocks: BlockCount(blocks), ..namespace(nsid) };
-        controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace);
-    });
+    world.put([Namespace { blocks: BlockCount(blocks), ..namespace(nsid) }]);
 }
 
 #[test]
@@ -58,7 +55,7 @@ fn one_event_is_told_until_its_log_is_read() {
     assert_eq!(world.take_reply(line), None, "RAE 1 leaves it masked");
     assert_eq!(changed(&mut world, line, false), [1, 2]);
     assert_eq!(changed(&mut world, line, false), []);
-    world.configure(|controllers, now| controllers.remove_namespace(now, &nqn(SUBSYSTEM), 2));
+    world.take_out(2);
     assert_eq!(world.take_reply(line).map(|reply| reply.command_id), Some(11));
     assert_eq!(changed(&mut world, line, false), [2]);
 }
@@ -103,15 +100,12 @@ fn a_change_that_changes_nothing_is_no_event() {
 #[test]
 fn the_namespaces_of_another_subsystem_are_not_ones_own() {
     let mut world = World::new(1);
-    let other = "nqn.2026-11.net.plateway:other";
-    world.configure(|controllers, now| {
-        let exported = subsystem(other, Hosts::Any).with_namespace(namespace(7));
-        controllers.set_subsystem(now, exported);
-    });
+    let other = Subsystem::new(nqn(OTHER), Hosts::Any);
+    world.export(&other.clone().with_namespace(namespace(7)));
     let (line, view) = world.ready(&Ask::default());
     want(&mut world, line, NAMESPACES);
     request(&mut world, line, 1);
-    world.configure(|controllers, now| controllers.remove_namespace(now, &nqn(other), 7));
+    world.export(&other);
     assert_eq!(world.take_reply(line), None);
     assert_eq!(world.of(line).namespace(view.handle, 7), None);
 }
@@ -132,36 +126,28 @@ fn discover(world: &mut World, line: Line) -> (u64, Vec<String>) {
     let names = (1..=header.records).map(|record| {
         let data = read(world, record * 1024, 1024);
         let entry = DiscoveryEntry::parse(&data).expect("an entry");
-        assert_eq!(
-            (entry.address_text().as_str(), entry.service_text().as_str()),
-            ("192.0.2.1", "4420")
-        );
+        let address = [entry.address_text(), entry.service_text()];
+        assert_eq!(address, ["192.0.2.1", "4420"]);
         assert_eq!((entry.controller_id, entry.admin_queue_size), (0xffff, 32));
         entry.subsystem().expect("a name").to_string()
     });
-    let names = names.collect();
-    (header.generation, names)
+    (header.generation, names.collect())
 }
 
 #[test]
 fn a_host_discovers_the_subsystems_it_may_use() {
     let mut world = World::new(1);
     let mine = "nqn.2026-11.net.plateway:mine";
-    let (line, view) = world.ready(&discovery_ask());
-    assert!(view.discovery);
+    let (line, _) = world.ready(&discovery_ask());
     let (before, names) = discover(&mut world, line);
     assert_eq!(names, [SUBSYSTEM]);
-    world.configure(|controllers, now| {
-        let one = Hosts::List(vec![host(1).nqn]);
-        controllers.set_subsystem(now, subsystem(mine, one));
-        let other = Hosts::List(vec![host(2).nqn]);
-        controllers.set_subsystem(now, subsystem("nqn.2026-11.net.plateway:other", other));
-    });
+    world.export_to(mine, &[host(1)]);
+    world.export_to(OTHER, &[host(2)]);
     let (after, names) = discover(&mut world, line);
     assert_eq!(names, [mine, SUBSYSTEM]);
     assert!(after > before, "GENCTR {before} {after}");
     let beyond = Command::get_log(LogId::DISCOVERY, 0, 3 * 1024 + 4, 4, true);
-    assert_eq!(world.admin(line, &beyond).status, Status::INVALID_FIELD.with_dnr());
+    world.refuses(line, &beyond, Status::INVALID_FIELD);
 }
 
 #[test]
@@ -171,20 +157,16 @@ fn a_persistent_discovery_controller_is_told_of_changes_that_its_host_sees() {
     let (line, _) = world.ready(&ask);
     want(&mut world, line, DISCOVERY);
     request(&mut world, line, 5);
-    let hidden = nqn("nqn.2026-11.net.plateway:hidden");
-    world.configure(|controllers, now| {
-        let other = Hosts::List(vec![host(2).nqn]);
-        controllers.set_subsystem(now, subsystem(hidden.as_str(), other));
-    });
+    world.export_to(OTHER, &[host(2)]);
     assert_eq!(world.take_reply(line), None, "it is not for this host");
-    world.configure(|controllers, now| controllers.set_hosts(now, &hidden, Hosts::Any));
+    world.export(&Subsystem::new(nqn(OTHER), Hosts::Any));
     let reply = world.take_reply(line).expect("an event");
     assert_eq!(reply.result, u64::from(AsyncEvent::DISCOVERY_CHANGED.to_result()));
     // Namespaces are no business of discovery; reading the log arms the event again.
     resize(&mut world, 1, 4096);
     request(&mut world, line, 6);
     world.admin(line, &Command::get_log(LogId::DISCOVERY, 0, 0, 1024, false));
-    world.configure(|controllers, now| controllers.remove_subsystem(now, &hidden));
+    world.remove(OTHER);
     assert_eq!(world.take_reply(line).map(|reply| reply.command_id), Some(6));
     assert_eq!(discover(&mut world, line).1, [SUBSYSTEM]);
 }
@@ -199,21 +181,20 @@ fn a_discovery_controller_takes_no_other_commands() {
     assert_eq!((controller.cntrltype, controller.oaes), (2, DISCOVERY));
     assert_eq!(controller.subsystem().expect("a name"), Nqn::discovery());
     for cns in [0, 2, 3, 8, 0x1c] {
-        assert_eq!(world.admin(line, &identify(cns)).status, Status::INVALID_FIELD.with_dnr());
+        world.refuses(line, &identify(cns), Status::INVALID_FIELD);
     }
     for log in [LogId::SMART, LogId::ERROR, LogId::CHANGED_NAMESPACES] {
-        let status = world.admin(line, &Command::get_log(log, 0, 0, 4, true)).status;
-        assert_eq!(status, Status::INVALID_LOG_PAGE.with_dnr());
+        let command = Command::get_log(log, 0, 0, 4, true);
+        world.refuses(line, &command, Status::INVALID_LOG_PAGE);
     }
     for feature in [0x07, 0x06, 0x81] {
-        let status = world.admin(line, &Command::get_features(feature, 0, 4096)).status;
-        assert_eq!(status, Status::INVALID_FIELD.with_dnr());
+        let command = Command::get_features(feature, 0, 4096);
+        world.refuses(line, &command, Status::INVALID_FIELD);
     }
     for feature in [0x0b, 0x0f] {
         let status = world.admin(line, &Command::get_features(feature, 0, 4096)).status;
         assert_eq!(status, Status::SUCCESS);
     }
-    let status = world.admin(line, &Command::abort(0, 1)).status;
-    assert_eq!(status, Status::INVALID_OPCODE.with_dnr());
+    world.refuses(line, &Command::abort(0, 1), Status::INVALID_OPCODE);
     assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
 }

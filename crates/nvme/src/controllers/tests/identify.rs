@@ -47,15 +47,12 @@ fn the_controller_says_what_hosts_demand() {
 #[test]
 fn the_cache_bit_follows_the_namespaces() {
     let mut world = World::new(1);
-    world.configure(|controllers, now| {
-        let durable = Namespace { cache_volatile: false, ..namespace(1) };
-        controllers.set_namespace(now, &nqn(SUBSYSTEM), durable);
-    });
+    world.put([durable(1)]);
     let (line, _) = world.ready(&Ask::default());
     let data = identify(&mut world, line, Cns::CONTROLLER, 0).expect("a controller");
     assert_eq!(IdentifyController::parse(&data).expect("a controller").vwc, 6);
     let get = Command::get_features(6, 0, 0);
-    assert_eq!(world.admin(line, &get).status, Status::INVALID_FIELD.with_dnr());
+    world.refuses(line, &get, Status::INVALID_FIELD);
 }
 
 #[test]
@@ -106,11 +103,7 @@ fn a_number_without_a_namespace_gives_zeros_and_an_impossible_one_an_error() {
 #[test]
 fn lists_hold_the_namespaces_beyond_the_given_one() {
     let mut world = World::new(1);
-    world.configure(|controllers, now| {
-        for nsid in [3, 1024] {
-            controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace(nsid));
-        }
-    });
+    world.put([3, 1024].map(namespace));
     let (line, _) = world.ready(&Ask::default());
     for cns in [Cns::ACTIVE_NAMESPACES, Cns::IO_SET_ACTIVE_NAMESPACES, Cns::ALLOCATED_NAMESPACES] {
         for (nsid, expected) in [(0, &[1, 3, 1024][..]), (1, &[3, 1024]), (1024, &[])] {
@@ -154,7 +147,7 @@ fn what_there_is_not_is_an_invalid_field() {
     }
     for cns in [5, 6, 7] {
         let zoned = Command::identify(Cns(cns), 1).with_cdw(11, 2 << 24);
-        assert_eq!(world.admin(line, &zoned).status, Status::INVALID_FIELD.with_dnr());
+        world.refuses(line, &zoned, Status::INVALID_FIELD);
     }
     let sets = identify(&mut world, line, Cns::IO_COMMAND_SETS, 0).expect("command sets");
     assert_eq!(sets[0], 1);
@@ -162,5 +155,5 @@ fn what_there_is_not_is_an_invalid_field() {
     identify(&mut world, line, Cns::IO_SET_CONTROLLER, 0).expect("the NVM command set");
     let small = Command::identify(Cns::CONTROLLER, 0)
         .with_sgl(wire::nvme::command::SglDescriptor::transport(4095));
-    assert_eq!(world.admin(line, &small).status, Status::INVALID_SGL_LENGTH.with_dnr());
+    world.refuses(line, &small, Status::INVALID_SGL_LENGTH);
 }

@@ -8,13 +8,8 @@ use crate::controllers::QueueHandle;
 
 /// Under number 1: nothing, or the volume whose UUID is made of this.
 fn put(controllers: &mut Controllers, now: Instant, volume: Option<u8>) {
-    match volume {
-        Some(volume) => {
-            let namespace = Namespace { uuid: [volume; 16], ..namespace(1) };
-            controllers.set_namespace(now, &nqn(SUBSYSTEM), namespace);
-        }
-        None => controllers.remove_namespace(now, &nqn(SUBSYSTEM), 1),
-    }
+    let namespace = volume.map(|volume| Namespace { uuid: [volume; 16], ..namespace(1) });
+    controllers.set_subsystem(now, fixtures::subsystem(namespace));
 }
 
 fn replace(world: &mut World, volume: u8) {
@@ -42,7 +37,7 @@ fn identify_is_answered_when_the_queues_on_other_shards_are_open() {
     replace(&mut world, 7);
     assert_eq!(found(&mut world, near, near_view.handle), None);
     assert_eq!(found(&mut world, far, far_view.handle), None);
-    assert_eq!(world.start_command(admin, &identify(), &[]), Answer::Later);
+    world.admin_later(admin, &identify());
     assert_eq!(found(&mut world, near, near_view.handle), Some(7));
     assert_eq!(found(&mut world, far, far_view.handle), None);
     world.deliver(0, 1);
@@ -73,7 +68,7 @@ fn an_answer_to_identify_may_come_after_its_controller() {
     let (mut world, admin, view) = World::ready_on(2);
     let (far, _) = world.join(&Ask::io(1, view.controller, 1));
     replace(&mut world, 7);
-    assert_eq!(world.start_command(admin, &identify(), &[]), Answer::Later);
+    world.admin_later(admin, &identify());
     world.lose(far);
     world.lose(admin);
     world.settle();
@@ -109,7 +104,8 @@ fn no_queue_ever_finds_what_its_controller_was_not_told() {
                 }
                 3 if asked.is_none() => {
                     let reply = world.start_command(admin, &identify(), &[]);
-                    let told = world.shards[0].identity_of(world.export(), 1);
+                    let export = world.shards[0].export_of.get(&nqn(SUBSYSTEM)).copied();
+                    let told = world.shards[0].identity_of(export, 1);
                     asked = told.map(|identity| identity.uuid[0]);
                     if matches!(reply, Answer::Now(_)) {
                         known = asked.take().unwrap_or(known);
@@ -151,11 +147,5 @@ fn no_queue_ever_finds_what_its_controller_was_not_told() {
         for (line, queue) in &queues {
             assert_eq!(found(&mut world, *line, queue.handle), volume, "seed {seed}: {line:?}");
         }
-    }
-}
-
-impl World {
-    fn export(&self) -> Option<block::Slot> {
-        self.shards[0].export_of.get(&nqn(SUBSYSTEM)).copied()
     }
 }

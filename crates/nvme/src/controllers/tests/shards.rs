@@ -10,8 +10,7 @@ use crate::controllers::health::{Failures, Origin, Traffic};
 fn a_connection_that_is_lost_while_its_owner_is_asked_gives_its_number_back() {
     let (mut world, _, view) = World::ready_on(2);
     let ask = Ask::io(1, view.controller, 1);
-    let (line, answer) = world.start(&ask);
-    assert_eq!(answer, Answer::Later);
+    let line = world.start_later(&ask);
     world.lose(line);
     world.settle();
     assert_eq!(world.take_reply(line), None);
@@ -21,8 +20,7 @@ fn a_connection_that_is_lost_while_its_owner_is_asked_gives_its_number_back() {
 #[test]
 fn a_connection_that_is_lost_while_the_shards_are_asked_leaves_nothing() {
     let mut world = World::new(2);
-    let (line, answer) = world.start(&Ask::default());
-    assert_eq!(answer, Answer::Later);
+    let line = world.start_later(&Ask::default());
     world.lose(line);
     world.settle();
     world.assert_empty();
@@ -31,12 +29,10 @@ fn a_connection_that_is_lost_while_the_shards_are_asked_leaves_nothing() {
 #[test]
 fn a_reset_that_crosses_a_connect_closes_the_queue_that_it_made() {
     let (mut world, admin, view) = World::ready_on(2);
-    let (io, answer) = world.start(&Ask::io(1, view.controller, 1));
-    assert_eq!(answer, Answer::Later);
+    let io = world.start_later(&Ask::io(1, view.controller, 1));
     // The owner admits the queue, and is reset before the answer arrives.
     assert!(world.deliver(1, 0));
-    let disable = Command::property_set(0x14, 0);
-    assert_eq!(world.start_command(admin, &disable, &[]), Answer::Later);
+    world.admin_later(admin, &Command::property_set(0x14, 0));
     world.settle();
     assert_eq!(world.take_reply(io).map(|reply| reply.status), Some(Status::SUCCESS));
     assert_eq!(world.take_close(io), Some(CloseReason::Reset));
@@ -49,9 +45,8 @@ fn a_reset_that_crosses_a_connect_closes_the_queue_that_it_made() {
 #[test]
 fn a_subsystem_that_goes_while_the_shards_are_asked_is_refused() {
     let mut world = World::new(2);
-    let (line, answer) = world.start(&Ask::default());
-    assert_eq!(answer, Answer::Later);
-    world.configure(|controllers, now| controllers.remove_subsystem(now, &nqn(SUBSYSTEM)));
+    let line = world.start_later(&Ask::default());
+    world.remove(SUBSYSTEM);
     world.settle();
     let reply = world.take_reply(line).expect("an answer");
     assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.with_dnr());
@@ -94,11 +89,8 @@ fn random_life(seed: u64, shards: u16) -> (usize, usize) {
                         joined[random.below(joined.len() as u64) as usize].clone();
                     let who = if random.chance(1, 8) { who } else { own };
                     let queue_id = 1 + random.below(6) as u16;
-                    start(
-                        &mut world,
-                        &mut open,
-                        &Ask { host: who, ..Ask::io(shard, controller, queue_id) },
-                    );
+                    let ask = Ask { host: who, ..Ask::io(shard, controller, queue_id) };
+                    start(&mut world, &mut open, &ask);
                 }
             }
             5..=7 => with_admin(&mut world, &open, &mut random, ENABLE),
@@ -145,11 +137,6 @@ fn random_life(seed: u64, shards: u16) -> (usize, usize) {
     made
 }
 
-fn count(line: Line, view: QueueView, world: &World, made: &mut (usize, usize)) {
-    made.0 += 1;
-    made.1 += usize::from(view.controller % world.shards.len() as u16 != line.shard);
-}
-
 fn start(world: &mut World, open: &mut Vec<Open>, ask: &Ask) {
     let (line, answer) = world.start(ask);
     let view = match answer {
@@ -178,7 +165,8 @@ fn notice(world: &mut World, open: &mut Vec<Open>, made: &mut (usize, usize)) {
         let Some(index) = open.iter().position(|open| open.line.key == key) else { continue };
         if let Some(view) = reply.queue {
             open[index].view = Some(view);
-            count(open[index].line, view, world, made);
+            let elsewhere = view.controller % world.shards.len() as u16 != open[index].line.shard;
+            (made.0, made.1) = (made.0 + 1, made.1 + usize::from(elsewhere));
         } else if reply.close {
             open.swap_remove(index);
         }
@@ -209,7 +197,7 @@ fn nothing_is_left_of_any_history_on_several_shards() {
 
 fn read_log(world: &mut World, line: Line, id: LogId, bytes: u32) -> Vec<u8> {
     let command = Command::get_log(id, u32::MAX, 0, bytes, true);
-    assert_eq!(world.start_command(line, &command, &[]), Answer::Later);
+    world.admin_later(line, &command);
     world.settle();
     let reply = world.take_reply(line).expect("the last answer completes the log");
     assert_eq!(reply.status, Status::SUCCESS);
@@ -251,12 +239,12 @@ fn health_and_errors_are_those_of_all_shards() {
 fn a_log_that_is_read_when_its_controller_ends_leaves_nothing() {
     let (mut world, admin, _) = World::ready_on(2);
     let command = Command::get_log(LogId::SMART, u32::MAX, 0, 512, true);
-    assert_eq!(world.start_command(admin, &command, &[]), Answer::Later);
+    world.admin_later(admin, &command);
     world.lose(admin);
     world.settle();
     assert_eq!(world.take_reply(admin), None);
     world.assert_empty();
     let beyond = Command::get_log(LogId::SMART, u32::MAX, 516, 4, true);
     let (admin, _) = world.ready(&Ask::default());
-    assert_eq!(world.admin(admin, &beyond).status, Status::INVALID_FIELD.with_dnr());
+    world.refuses(admin, &beyond, Status::INVALID_FIELD);
 }

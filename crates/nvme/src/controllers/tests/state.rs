@@ -16,24 +16,23 @@ fn shst(csts: u64) -> u64 {
 fn properties_have_their_size_and_no_other() {
     let mut world = World::new(1);
     let (line, _) = world.join(&Ask::default());
-    let refused = Status::INVALID_FIELD.with_dnr();
     for (register, wide) in
         [(0x00, true), (0x08, false), (0x14, false), (0x1c, false), (0x68, false)]
     {
         let get = |wide| Command::property_get(register, wide);
         assert_eq!(world.admin(line, &get(wide)).status, Status::SUCCESS, "{register:#x}");
-        assert_eq!(world.admin(line, &get(!wide)).status, refused, "{register:#x}");
+        world.refuses(line, &get(!wide), Status::INVALID_FIELD);
     }
     for register in [0x04, 0x0c, 0x20, 0x24, 0x28, 0x30, 0x1000] {
-        assert_eq!(world.admin(line, &Command::property_get(register, false)).status, refused);
-        assert_eq!(world.admin(line, &Command::property_set(register, 0)).status, refused);
+        world.refuses(line, &Command::property_get(register, false), Status::INVALID_FIELD);
+        world.refuses(line, &Command::property_set(register, 0), Status::INVALID_FIELD);
     }
     for register in [0x00, 0x08, 0x1c, 0x68] {
-        let set = Command::property_set(register, 1);
-        assert_eq!(world.admin(line, &set).status, refused, "{register:#x} is read-only");
+        // They are read-only.
+        world.refuses(line, &Command::property_set(register, 1), Status::INVALID_FIELD);
     }
     let wide_cc = Command::property_set(0x14, 1).with_cdw(10, 1);
-    assert_eq!(world.admin(line, &wide_cc).status, refused);
+    world.refuses(line, &wide_cc, Status::INVALID_FIELD);
 }
 
 #[test]
@@ -61,7 +60,7 @@ fn other_fabrics_commands_are_refused() {
         (FabricsType(0x77), Status::INVALID_OPCODE, Status::INVALID_OPCODE),
     ] {
         let command = Command::fabrics(kind);
-        assert_eq!(world.admin(line, &command).status, on_admin.with_dnr());
+        world.refuses(line, &command, on_admin);
         let now = world.now;
         let answer = world.of(io).fabrics_command_on_io_queue(now, io.key, &command);
         assert_eq!(answer, Answer::Now(Reply::new(0, on_io.with_dnr())));
@@ -72,7 +71,6 @@ fn other_fabrics_commands_are_refused() {
 fn before_rdy_only_fabrics_commands_are_taken() {
     let mut world = World::new(1);
     let (line, _) = world.join(&Ask::default());
-    let refused = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
     let commands = [
         Command::keep_alive(),
         Command::async_event_request(),
@@ -80,7 +78,7 @@ fn before_rdy_only_fabrics_commands_are_taken() {
         Command::new(0xc7),
     ];
     for command in commands {
-        assert_eq!(world.admin(line, &command).status, refused, "{command}");
+        world.refuses(line, &command, Status::COMMAND_SEQUENCE_ERROR);
     }
     assert_eq!(world.csts(line), 0);
     world.set_cc(line, ENABLE);
@@ -106,11 +104,10 @@ fn a_reset_is_answered_once_the_io_queues_have_drained() {
         let (mut world, admin, view) = World::ready_on(shards);
         let (here, _) = world.join(&Ask::io(0, view.controller, 1));
         let (there, there_view) = world.join(&Ask::io(shards - 1, view.controller, 2));
-        let held = world.start_command(admin, &Command::async_event_request(), &[]);
-        assert_eq!(held, Answer::Later);
+        world.admin_later(admin, &Command::async_event_request());
 
         let disable = Command::property_set(0x14, ENABLE & !1).with_command_id(9);
-        assert_eq!(world.start_command(admin, &disable, &[]), Answer::Later);
+        world.admin_later(admin, &disable);
         world.settle();
         let event = world.take_reply(admin).expect("event requests are discarded");
         assert!(event.discarded);
@@ -118,8 +115,7 @@ fn a_reset_is_answered_once_the_io_queues_have_drained() {
         assert_eq!(world.take_close(there), Some(CloseReason::Reset));
         assert!(world.of(there).io_allowed(there_view.handle).is_err());
         assert_eq!(world.csts(admin) & READY, READY);
-        let refused = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
-        assert_eq!(world.admin(admin, &Command::keep_alive()).status, refused);
+        world.refuses(admin, &Command::keep_alive(), Status::COMMAND_SEQUENCE_ERROR);
 
         world.drained(here);
         world.settle();
@@ -146,12 +142,7 @@ fn a_reset_without_io_queues_is_answered_at_once() {
 #[test]
 fn a_shutdown_is_complete_once_every_volatile_volume_is_flushed() {
     let mut world = World::new(1);
-    world.configure(|controllers, now| {
-        let name = nqn(SUBSYSTEM);
-        controllers.set_namespace(now, &name, namespace(2));
-        let durable = Namespace { cache_volatile: false, ..namespace(3) };
-        controllers.set_namespace(now, &name, durable);
-    });
+    world.put([namespace(2), durable(3)]);
     let (line, view) = world.ready(&Ask::default());
     world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
     assert_eq!(shst(world.csts(line)), 1);
@@ -198,10 +189,7 @@ fn a_failed_flush_is_never_a_complete_shutdown() {
 #[test]
 fn a_shutdown_without_a_volatile_cache_is_complete_at_once() {
     let mut world = World::new(1);
-    world.configure(|controllers, now| {
-        let durable = Namespace { cache_volatile: false, ..namespace(1) };
-        controllers.set_namespace(now, &nqn(SUBSYSTEM), durable);
-    });
+    world.put([durable(1)]);
     let (line, _) = world.ready(&Ask::default());
     world.set_cc(line, ENABLE | SHUTDOWN_NORMAL);
     assert_eq!(shst(world.csts(line)), 2);
@@ -249,7 +237,7 @@ fn a_disk_that_does_not_come_back_fails_the_controllers_of_its_subsystem() {
     assert_eq!(world.take_close(admin), Some(CloseReason::DiskStuck));
     assert_eq!(world.take_close(io), Some(CloseReason::DiskStuck));
     world.drained(admin);
-    assert_eq!(world.shards[0].report()[0].state, super::super::ControllerState::Failed);
+    assert_eq!(world.shards[0].report()[0].state, ControllerState::Failed);
     world.drained(io);
     world.settle();
     world.assert_empty();
@@ -259,20 +247,15 @@ fn a_disk_that_does_not_come_back_fails_the_controllers_of_its_subsystem() {
 fn a_removed_host_is_closed_and_others_notice_nothing() {
     let (mut world, out, _) = World::ready_on(2);
     let (stays, _) = world.ready(&Ask { shard: 1, host: host(2), ..Ask::default() });
-    world.configure(|controllers, now| {
-        controllers.set_hosts(now, &nqn(SUBSYSTEM), Hosts::List(vec![host(2).nqn]));
-    });
+    world.admit(&[host(2)]);
     world.settle();
     assert_eq!(world.closes, [(out.key, CloseReason::HostRemoved)]);
     world.closes.clear();
     assert_eq!(world.csts(stays), READY);
     // The same configuration again is no change.
-    world.configure(|controllers, now| {
-        let hosts = Hosts::List(vec![host(2).nqn]);
-        controllers.set_subsystem(now, subsystem(SUBSYSTEM, hosts));
-    });
+    world.change(|_| ());
     world.settle();
     assert!(world.closes.is_empty() && world.replies.is_empty());
-    world.configure(|controllers, now| controllers.remove_subsystem(now, &nqn(SUBSYSTEM)));
+    world.remove(SUBSYSTEM);
     assert_eq!(world.closes, [(stays.key, CloseReason::SubsystemRemoved)]);
 }

@@ -27,7 +27,6 @@ pub(super) struct Need {
 impl Connection {
     /// Whether commands or the stream wait for memory of the pool.
     #[inline]
-    #[must_use]
     pub fn waits_for_memory(&self) -> bool {
         matches!(self.intake.stream, Stream::OutOfMemory(_)) || !self.intake.waiting.is_empty()
     }

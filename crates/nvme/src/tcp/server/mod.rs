@@ -192,7 +192,6 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that was just accepted and waits for ICReq.
-    #[must_use]
     pub fn new(
         now: Instant,
         identity: SessionIdentity,
@@ -227,25 +226,21 @@ impl Connection {
     }
 
     /// The driver's name of the connection.
-    #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.connection
     }
 
     /// Its two ends.
-    #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
     /// The controllers' name of the connection.
-    #[must_use]
     pub fn key(&self) -> MachineKey {
         MachineKey { machine: self.identity.machine, generation: self.identity.generation }
     }
 
     /// Commands that it may have outstanding: the entries of its queue, before Connect one.
-    #[must_use]
     pub fn entries(&self) -> u16 {
         match &self.state {
             State::Handshake { .. } | State::Connecting { .. } => 1,
@@ -261,25 +256,21 @@ impl Connection {
     }
 
     /// The host as reservations know it, once it is connected.
-    #[must_use]
     pub fn registrant(&self) -> Option<Registrant> {
         self.registrant
     }
 
     /// The digests in use.
-    #[must_use]
     pub fn digests(&self) -> Digests {
         self.digests
     }
 
     /// What it did so far.
-    #[must_use]
     pub fn counters(&self) -> &SessionCounters {
         &self.counters
     }
 
     /// Commands outstanding.
-    #[must_use]
     pub fn outstanding(&self) -> u32 {
         self.slots.len()
     }
@@ -291,19 +282,16 @@ impl Connection {
     }
 
     /// Bytes that it holds outside the pool for answers that have not been given to the driver.
-    #[must_use]
     pub fn bytes_gathered(&self) -> usize {
         self.outbox.bytes_gathered()
     }
 
     /// Pages that it holds of the pool.
-    #[must_use]
     pub fn pages(&self) -> u32 {
         self.transfers.pages() + self.capsules.pages()
     }
 
     /// Why it ends or ended.
-    #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match &self.state {
             State::Ending { reason, .. }
@@ -314,7 +302,6 @@ impl Connection {
     }
 
     /// Why it ends, if that is something that its peer or an operator should hear of.
-    #[must_use]
     pub fn misconduct(&self) -> Option<&Reason> {
         self.reason().filter(|reason| {
             matches!(reason, Reason::Violation(_) | Reason::Terminated(_) | Reason::TimedOut(_))
@@ -323,13 +310,11 @@ impl Connection {
 
     /// Whether it takes commands.
     #[inline]
-    #[must_use]
     pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Ending { .. } | State::Closing { .. } | State::Closed(_))
     }
 
     /// Whether the driver closed it and no request of it is in flight: it may be forgotten.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.state, State::Closed(_)) && self.in_flight == 0
     }
@@ -388,7 +373,6 @@ impl Connection {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all. It may come too
     /// early.
     #[inline]
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.wake
     }

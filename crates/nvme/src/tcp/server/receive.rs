@@ -282,11 +282,8 @@ impl Connection {
         head: &PduHead,
         ctx: &mut Context<'_>,
     ) -> Result<Step, Violation> {
-        let (limit, depth) = match self.state.queue() {
-            Some(queue) => (queue.view.capsule_data_max, u32::from(queue.view.depth)),
-            None => (CAPSULE_DATA_MAX, 1),
-        };
-        if head.data_length > limit {
+        let depth = self.state.queue().map_or(1, |queue| u32::from(queue.view.depth));
+        if head.data_length > CAPSULE_DATA_MAX {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
             return Err(Violation::new(fes, 0, "in-capsule data within IOCCSZ"));
         }

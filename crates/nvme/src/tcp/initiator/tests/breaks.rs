@@ -6,16 +6,15 @@ use core::time::Duration;
 use block::{BlockCount, Failure, Instant, Operation, Outcome};
 use wire::nvme_tcp::Digests;
 
-use super::pair::{Pair, SUBSYSTEM, namespace, nqn, settings};
-use crate::subsystem::{Hosts, Namespace, Subsystem};
+use super::pair::{Pair, namespace, settings};
+use crate::subsystem::Namespace;
 use crate::tcp::initiator::InitiatorNews;
 
 const QUIESCE: Duration = Duration::from_secs(10);
 
 /// A connected pair whose disk takes up to three seconds.
 fn slow(seed: u64) -> Pair {
-    let mut pair = Pair::new(seed, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(seed, settings(Digests::NONE), false);
     pair.chances.disk = Duration::from_secs(3);
     pair
 }
@@ -93,8 +92,7 @@ fn a_write_that_never_left_ends_not_done_at_its_deadline() {
 fn a_write_that_left_ends_unknown_and_not_before_the_quiesce_time() {
     let mut hasty = settings(Digests::NONE);
     hasty.deadline = Duration::from_secs(4);
-    let mut pair = Pair::new(5, hasty, false);
-    pair.connect();
+    let mut pair = Pair::connected(5, hasty, false);
     pair.chances.disk = Duration::from_secs(3);
     pair.write(1, 0, &[1; 4096]);
     pair.read(2, 65_536, 512);
@@ -111,8 +109,7 @@ fn a_write_that_left_ends_unknown_and_not_before_the_quiesce_time() {
 fn a_disk_that_never_answers_costs_the_association_and_the_write_is_unknown() {
     let mut hasty = settings(Digests::NONE);
     hasty.deadline = Duration::from_secs(5);
-    let mut pair = Pair::new(6, hasty, false);
-    pair.connect();
+    let mut pair = Pair::connected(6, hasty, false);
     pair.chances.disk = Duration::from_secs(100_000);
     pair.write(1, 0, &[1; 4096]);
     let asked_at = pair.shard.now;
@@ -127,8 +124,7 @@ fn after_a_break_the_next_flush_fails_once_if_completed_writes_were_volatile() {
         (true, false, Outcome::Done),
         (false, true, Outcome::Done),
     ] {
-        let mut pair = Pair::new(7, settings(Digests::NONE), volatile);
-        pair.connect();
+        let mut pair = Pair::connected(7, settings(Digests::NONE), volatile);
         pair.write(1, 0, &[1; 4096]);
         assert_eq!(pair.finish(1).0, Outcome::Done);
         if !writes {
@@ -145,12 +141,8 @@ fn after_a_break_the_next_flush_fails_once_if_completed_writes_were_volatile() {
 
 #[test]
 fn another_namespace_under_the_same_number_is_refused() {
-    let mut pair = Pair::new(8, settings(Digests::NONE), false);
-    pair.connect();
-    let mut other = namespace(false);
-    other.uuid = [4; 16];
-    let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any).with_namespace(other);
-    pair.shard.shared.set_subsystem(pair.shard.now, subsystem);
+    let mut pair = Pair::connected(8, settings(Digests::NONE), false);
+    pair.put(Some(Namespace { uuid: [4; 16], ..namespace(false) }));
     cut_all(&mut pair);
     pair.run_until("lost", |pair| pair.news.len() > 1);
     pair.read(1, 0, 512);
@@ -160,15 +152,9 @@ fn another_namespace_under_the_same_number_is_refused() {
 
 /// The namespace changes, and the initiator has just been told.
 fn told_of(namespace: Option<Namespace>) -> Pair {
-    let mut pair = Pair::new(8, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(8, settings(Digests::NONE), false);
     while pair.turn() {}
-    match namespace {
-        Some(namespace) => {
-            pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), namespace)
-        }
-        None => pair.shard.shared.remove_namespace(pair.shard.now, &nqn(SUBSYSTEM), 1),
-    }
+    pair.put(namespace);
     pair.run_until("told", |pair| !pair.initiator.is_calm());
     pair
 }
@@ -198,7 +184,7 @@ fn who_a_namespace_is_is_asked_when_nothing_is_under_way() {
     pair.write(1, 0, &[1; 65_536]);
     let_it_leave(&mut pair);
     let other = Namespace { uuid: [4; 16], ..namespace(false) };
-    pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), other);
+    pair.put(Some(other));
     pair.run_until("told", |pair| !pair.initiator.is_calm());
     pair.run_until("answered", |pair| {
         let answered = !pair.done.is_empty();
@@ -228,7 +214,7 @@ fn nothing_is_sent_to_a_namespace_that_is_gone_until_it_is_back() {
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::NotDone(Failure::Removed));
     assert_eq!(pair.commands_heard(), heard);
-    pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), namespace(false));
+    pair.put(Some(namespace(false)));
     pair.run_until("back", |pair| pair.initiator.is_calm());
     pair.read(2, 0, 512);
     assert_eq!(pair.finish(2).0, Outcome::Done);
@@ -238,20 +224,17 @@ fn nothing_is_sent_to_a_namespace_that_is_gone_until_it_is_back() {
 #[test]
 fn a_namespace_that_comes_back_while_it_is_asked_for_is_found() {
     let mut pair = told_of(None);
-    pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), namespace(false));
+    pair.put(Some(namespace(false)));
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::Done);
 }
 
 #[test]
 fn a_namespace_that_grows_is_told_of_without_a_break() {
-    let mut pair = Pair::new(9, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(9, settings(Digests::NONE), false);
     while pair.turn() {}
     for blocks in [10_000, 20_000] {
-        let mut larger = namespace(false);
-        larger.blocks = BlockCount(blocks);
-        pair.shard.shared.set_namespace(pair.shard.now, &nqn(SUBSYSTEM), larger);
+        pair.put(Some(Namespace { blocks: BlockCount(blocks), ..namespace(false) }));
         pair.run_until("grown", |pair| {
             pair.initiator.facts().is_some_and(|facts| facts.size.0 == blocks * 512)
         });
@@ -274,8 +257,7 @@ fn a_write_in_doubt_that_is_closed_ends_unknown() {
 
 #[test]
 fn a_command_at_the_beginning_of_a_keep_alive_period_does_not_cost_the_association() {
-    let mut pair = Pair::new(12, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(12, settings(Digests::NONE), false);
     pair.read(1, 0, 512);
     assert_eq!(pair.finish(1).0, Outcome::Done);
     let until = pair.shard.now + Duration::from_secs(60);

@@ -14,7 +14,7 @@ use wire::nvme_tcp::{
     CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICResp, PduFlags,
 };
 
-use super::pair::nqn;
+use crate::fixtures::nqn;
 use crate::tcp::initiator::Discovery;
 
 const NOW: Instant = Instant(1);

@@ -15,8 +15,7 @@ const REST: Duration = Duration::from_secs(1);
 
 /// A connected pair: connection 0 is the admin queue's, 1 and 2 are the I/O queues'.
 fn connected(seed: u64) -> Pair {
-    let mut pair = Pair::new(seed, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(seed, settings(Digests::NONE), false);
     while pair.turn() {}
     assert_eq!(pair.connections(), 3);
     pair
@@ -93,8 +92,7 @@ fn a_slow_disk_is_no_silence() {
 fn a_sign_of_life_has_room_beside_a_full_queue() {
     let mut shallow = settings(Digests { header: true, data: true });
     (shallow.queues, shallow.depth) = (1, 2);
-    let mut pair = Pair::new(5, shallow, false);
-    pair.connect();
+    let mut pair = Pair::connected(5, shallow, false);
     pair.chances.disk = Duration::from_secs(30);
     for slot in 0..6 {
         pair.write(slot, u64::from(slot) * 4096, &[7; 4096]);

@@ -7,25 +7,23 @@ use std::collections::VecDeque;
 
 use block::random::Random;
 use block::{
-    BlockCount, BlockSize, Buffer, Completion, Extent, Instant, MachineId, Memory, Operation,
-    Outcome, Request, ShardId, Ticket, VolumeId, limits,
+    Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
+    Ticket, limits,
 };
 use contract::{
-    ConnectionId, Endpoint, ListenerId, Loss, Receive, SendBatch, SessionEffect, SessionIdentity,
-    StreamEffect,
+    ConnectionId, Loss, Receive, SendBatch, SessionEffect, SessionIdentity, StreamEffect,
 };
-pub(super) use testkit::nvme::nqn;
 use testkit::pipe::{Pipe, Shown, bytes_of};
 use testkit::{Pages, ShardStub, perform};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
-use crate::subsystem::{Hosts, Namespace, Subsystem};
+use crate::fixtures::{self, SUBSYSTEM, endpoint, nqn};
+use crate::subsystem::Namespace;
 use crate::tcp::initiator::{Initiator, InitiatorNews, Settings};
 use crate::tcp::server;
 use crate::tcp::server::{Connection, Context};
 
-pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:pair";
 /// Bytes of the disk.
 pub(super) const DISK: usize = 4 << 20;
 
@@ -36,18 +34,7 @@ pub(super) fn settings(digests: Digests) -> Settings {
 }
 
 pub(super) fn namespace(volatile: bool) -> Namespace {
-    Namespace {
-        nsid: 1,
-        volume: VolumeId(0),
-        uuid: [3; 16],
-        block_size: BlockSize::B512,
-        blocks: BlockCount((DISK / 512) as u64),
-        read_only: false,
-        cache_volatile: volatile,
-        discards: true,
-        discard_zeroes: true,
-        physical_block: 4096,
-    }
+    Namespace { cache_volatile: volatile, ..fixtures::namespace(1, 0, DISK) }
 }
 
 /// One side of a connection, as its driver sees it.
@@ -130,10 +117,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn new(seed: u64, settings: Settings, volatile: bool) -> Pair {
         let now = Instant(1_000_000_000);
-        let mut controllers = Controllers::new(now, ShardId(0), 1);
-        let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any);
-        controllers.set_subsystem(now, subsystem.with_namespace(namespace(volatile)));
-        controllers.configuration_complete();
+        let controllers = fixtures::controllers(now, fixtures::subsystem([namespace(volatile)]));
         let mut random = Random::new(seed);
         let initiator = Initiator::new(settings, false, random.next_u64());
         Pair {
@@ -157,6 +141,18 @@ impl Pair {
             overdue: 0,
             unreachable: false,
         }
+    }
+
+    /// A pair that is connected.
+    pub(super) fn connected(seed: u64, settings: Settings, volatile: bool) -> Pair {
+        let mut pair = Pair::new(seed, settings, volatile);
+        pair.run_until("connected", |pair| pair.initiator.facts().is_some());
+        pair
+    }
+
+    /// Puts this under number 1, or nothing.
+    pub(super) fn put(&mut self, namespace: Option<Namespace>) {
+        self.shard.shared.set_subsystem(self.shard.now, fixtures::subsystem(namespace));
     }
 
     /// A buffer with these bytes for an extent that begins at `offset`.
@@ -217,10 +213,6 @@ impl Pair {
             assert!(self.shard.now < limit, "never {what}: {}", self.initiator.state());
             self.step();
         }
-    }
-
-    pub(super) fn connect(&mut self) {
-        self.run_until("connected", |pair| pair.initiator.facts().is_some());
     }
 
     /// One turn; if nothing moved, time passes to the next moment at which something can.
@@ -343,13 +335,12 @@ impl Pair {
     }
 
     fn accept(&mut self, token: u32) {
-        let address = "127.0.0.1:4420".parse().expect("an address");
         let slot = self.next_slot;
         self.next_slot += 1;
         let identity =
             SessionIdentity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
         let id = ConnectionId { slot, generation: 0 };
-        let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
+        let endpoint = endpoint("127.0.0.1:4420");
         self.wires.push(Wire {
             host: Side::default(),
             target: Side::default(),

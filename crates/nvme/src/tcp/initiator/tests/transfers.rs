@@ -6,22 +6,11 @@ use contract::Cache;
 use wire::nvme_tcp::Digests;
 
 use super::pair::{DISK, Pair, settings};
-
-const ALL_DIGESTS: [Digests; 4] = [
-    Digests::NONE,
-    Digests { header: true, data: false },
-    Digests { header: false, data: true },
-    Digests { header: true, data: true },
-];
-
-fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|at| (at * 31 + at / 256) as u8 ^ seed).collect()
-}
+use crate::fixtures::{ALL_DIGESTS, BOTH, pattern};
 
 #[test]
 fn facts_come_from_identify() {
-    let mut pair = Pair::new(1, settings(Digests::NONE), true);
-    pair.connect();
+    let pair = Pair::connected(1, settings(Digests::NONE), true);
     let facts = pair.initiator.facts().expect("it is connected");
     assert_eq!((facts.size.0, facts.logical_block), (DISK as u64, 512));
     assert_eq!(facts.cache, Cache::Volatile);
@@ -31,13 +20,12 @@ fn facts_come_from_identify() {
 #[test]
 fn what_is_written_is_read_at_every_size_digest_and_phase() {
     for digests in ALL_DIGESTS {
-        let mut pair = Pair::new(2, settings(digests), false);
-        pair.connect();
+        let mut pair = Pair::connected(2, settings(digests), false);
         for (round, length) in
             [512, 4096, 8192, 12_288, 65_536, 131_072, 1 << 20].into_iter().enumerate()
         {
             for offset in [0u64, 512, 4096 + 1536] {
-                let bytes = pattern(length, round as u8);
+                let bytes = pattern(length, round as usize);
                 pair.write(1, offset, &bytes);
                 assert_eq!(pair.finish(1).0, Outcome::Done, "{digests:?} {length} at {offset}");
                 assert_eq!(pair.disk[offset as usize..][..length], bytes[..]);
@@ -54,28 +42,25 @@ fn what_is_written_is_read_at_every_size_digest_and_phase() {
 #[test]
 fn the_stream_may_be_cut_anywhere() {
     for bytes in [1, 7, 97, 5000] {
-        let digests = Digests { header: true, data: true };
-        let mut pair = Pair::new(3, settings(digests), false);
+        let mut pair = Pair::new(3, settings(BOTH), false);
         pair.chances.bytes = bytes;
-        pair.connect();
         let length = if bytes < 97 { 24_576 } else { 262_144 };
         for (slot, offset) in [(0, 0u64), (1, 512_000), (2, 1 << 20)] {
-            pair.write(slot, offset, &pattern(length, slot as u8));
+            pair.write(slot, offset, &pattern(length, slot as usize));
         }
         (0..3).for_each(|slot| assert_eq!(pair.finish(slot).0, Outcome::Done));
         for (slot, offset) in [(0, 0u64), (1, 512_000), (2, 1 << 20)] {
             pair.read(slot, offset, length as u32);
         }
         for slot in 0..3 {
-            assert!(pair.finish(slot).1 == pattern(length, slot as u8), "{bytes} {slot}");
+            assert!(pair.finish(slot).1 == pattern(length, slot as usize), "{bytes} {slot}");
         }
     }
 }
 
 #[test]
 fn more_than_one_command_may_carry_is_split_and_joined() {
-    let mut pair = Pair::new(4, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(4, settings(Digests::NONE), false);
     let bytes = pattern(3 << 20, 5);
     pair.write(1, 1536, &bytes[..(3 << 20) - 4096]);
     assert_eq!(pair.finish(1).0, Outcome::Done);
@@ -91,8 +76,7 @@ fn more_than_one_command_may_carry_is_split_and_joined() {
 
 #[test]
 fn operations_without_data_reach_the_disk() {
-    let mut pair = Pair::new(5, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(5, settings(Digests::NONE), false);
     let zeroes = Operation::WriteZeroes {
         extent: Extent::new(4096, 2 << 20),
         deallocate: true,
@@ -132,11 +116,11 @@ fn more_requests_than_slots_wait_their_turn_and_all_end_once() {
     (narrow.queues, narrow.depth) = (2, 3);
     let mut pair = Pair::new(6, narrow, false);
     for slot in 0..100 {
-        pair.write(slot, u64::from(slot) * 8192, &pattern(4096, slot as u8));
+        pair.write(slot, u64::from(slot) * 8192, &pattern(4096, slot as usize));
     }
     (0..100).for_each(|slot| assert_eq!(pair.finish(slot).0, Outcome::Done));
     for slot in 0..100u32 {
-        assert!(pair.disk[slot as usize * 8192..][..4096] == pattern(4096, slot as u8));
+        assert!(pair.disk[slot as usize * 8192..][..4096] == pattern(4096, slot as usize));
     }
     assert!(pair.done.is_empty() && pair.initiator.in_flight() == 0);
     pair.run_until("quiet", |pair| pair.pages_held() == 0);
@@ -144,8 +128,7 @@ fn more_requests_than_slots_wait_their_turn_and_all_end_once() {
 
 #[test]
 fn an_idle_association_is_kept_alive() {
-    let mut pair = Pair::new(7, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(7, settings(Digests::NONE), false);
     let until = pair.shard.now + core::time::Duration::from_secs(120);
     pair.run_until("later", |pair| pair.shard.now >= until);
     assert_eq!(pair.news.len(), 1, "{:?}", pair.news);
@@ -156,8 +139,7 @@ fn an_idle_association_is_kept_alive() {
 
 #[test]
 fn closing_shuts_the_controller_down() {
-    let mut pair = Pair::new(8, settings(Digests::NONE), false);
-    pair.connect();
+    let mut pair = Pair::connected(8, settings(Digests::NONE), false);
     pair.write(1, 0, &[7; 4096]);
     pair.initiator.close();
     assert_eq!(pair.finish(1).0, Outcome::Done, "what was asked before is finished");

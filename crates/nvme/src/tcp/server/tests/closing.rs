@@ -10,7 +10,7 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::transfer::IO;
-use super::world::{World, capsule, host_data, pattern};
+use super::world::{BOTH, World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
 use crate::limits::{DATA_AFTER_R2T, PDU_COMPLETE};
 use crate::tcp::server::{Reason, TimeLimit};
@@ -81,7 +81,7 @@ fn states() -> Vec<Reach> {
 
 #[test]
 fn a_loss_in_every_state_gives_all_memory_back() {
-    for digests in [Digests::NONE, Digests { header: true, data: true }] {
+    for digests in [Digests::NONE, BOTH] {
         for (name, reach) in states() {
             let mut world = World::connected(digests);
             reach(&mut world);
@@ -152,8 +152,7 @@ fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_draine
 fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
     let mut world = World::new();
     world.keep_alive_ms = 5000;
-    let (_, controller) = world.connect_admin(Digests::NONE);
-    world.connect_io(Digests::NONE, controller, 1, 31, false);
+    world.join(Digests::NONE, 31, false);
     world.pass_for_controllers(Duration::from_millis(4900));
     assert!(world.links.iter().all(|link| link.pipe.close.is_none()));
     world.pass_for_controllers(Duration::from_secs(20));
@@ -169,8 +168,7 @@ fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
 fn io_commands_keep_a_controller_alive() {
     let mut world = World::new();
     world.keep_alive_ms = 5000;
-    let (_, controller) = world.connect_admin(Digests::NONE);
-    world.connect_io(Digests::NONE, controller, 1, 31, false);
+    world.join(Digests::NONE, 31, false);
     for _ in 0..20 {
         world.pass_for_controllers(Duration::from_secs(4));
         world.command(IO, Command::read(1, 0, 1, 512));

@@ -9,7 +9,7 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::transfer::{ADMIN, IO};
-use super::world::{Said, VOLUME, World, namespace, nqn, pattern};
+use super::world::{ALL_DIGESTS, BOTH, Said, VOLUME, World, capsule, namespace, pattern};
 
 const BLOCKS: u64 = (VOLUME / 512) as u64;
 
@@ -61,11 +61,11 @@ fn the_sgl_is_as_long_as_the_blocks() {
     let mut world = World::connected(Digests::NONE);
     // The SGL promises 4096 bytes and the capsule holds 512.
     let command = Command::write(1, 0, 8, 4096).with_sgl(SglDescriptor::in_capsule(4096));
-    let bytes = super::world::capsule(command, &data[..512], Digests::NONE);
+    let bytes = capsule(command, &data[..512], Digests::NONE);
     world.send(IO, &bytes);
     assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_SGL_LENGTH));
     // Data in the capsule of a command that does not say so.
-    let bytes = super::world::capsule(Command::write(1, 0, 1, 512), &data[..512], Digests::NONE);
+    let bytes = capsule(Command::write(1, 0, 1, 512), &data[..512], Digests::NONE);
     world.send(IO, &bytes);
     assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_SGL_LENGTH));
 }
@@ -134,7 +134,7 @@ fn what_the_volume_could_not_do_is_a_status_of_the_command() {
 /// 26: deallocated ranges, in the capsule or asked for, and zeroes read as zeros.
 #[test]
 fn discards_and_zeroes_read_as_zeros() {
-    let mut world = World::connected(Digests { header: true, data: true });
+    let mut world = World::connected(BOTH);
     let range = |lba: u64, blocks: u32| {
         let mut bytes = [0; 16];
         bytes[4..8].copy_from_slice(&blocks.to_le_bytes());
@@ -142,8 +142,10 @@ fn discards_and_zeroes_read_as_zeros() {
         bytes
     };
     let ranges = [range(8, 8), range(0, 0), range(100, 1)].concat();
-    world.command_with(IO, Command::dataset_management(1, 3, true), &ranges);
-    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert_eq!(
+        world.ask_with(IO, Command::dataset_management(1, 3, true), &ranges).status(),
+        Status::SUCCESS
+    );
     assert!(world.volumes[0][4096..8192].iter().all(|byte| *byte == 0));
     assert!(world.volumes[0][51_200..51_712].iter().all(|byte| *byte == 0));
     // Linux sends room for 256 ranges however many there are.
@@ -153,8 +155,10 @@ fn discards_and_zeroes_read_as_zeros() {
     let r2t = world.ask(IO, command).r2t();
     assert_eq!(world.granted(IO, &r2t, &all, 4096).status(), Status::SUCCESS);
     assert!(world.volumes[0][102_400..104_448].iter().all(|byte| *byte == 0));
-    world.command(IO, Command::write_zeroes(1, 1000, 65_536 / 512, false));
-    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert_eq!(
+        world.ask(IO, Command::write_zeroes(1, 1000, 65_536 / 512, false)).status(),
+        Status::SUCCESS
+    );
     assert!(world.volumes[0][512_000..512_000 + 65_536].iter().all(|byte| *byte == 0));
     assert_eq!(world.log, ["discard", "discard", "write zeroes"]);
 }
@@ -181,8 +185,10 @@ fn dataset_management_checks_all_ranges_and_hints_change_nothing() {
 fn compare_tells_equal_from_different() {
     let mut world = World::connected(Digests::NONE);
     let same = world.volumes[0][..16_384].to_vec();
-    world.command_with(IO, Command::compare(1, 0, 8, 4096), &same[..4096]);
-    assert_eq!(world.said_one(IO).status(), Status::SUCCESS);
+    assert_eq!(
+        world.ask_with(IO, Command::compare(1, 0, 8, 4096), &same[..4096]).status(),
+        Status::SUCCESS
+    );
     let r2t = world.ask(IO, Command::compare(1, 0, 32, 16_384)).r2t();
     let mut other = same.clone();
     other[16_000] ^= 1;
@@ -223,8 +229,10 @@ fn a_cid_in_use_is_a_conflict_and_free_again_after_the_answer() {
     let mut world = World::connected(Digests::NONE);
     world.hold_requests = true;
     world.command(IO, Command::read(1, 0, 1, 512).with_command_id(7));
-    world.command(IO, Command::read(1, 8, 1, 512).with_command_id(7));
-    assert_eq!(world.said_one(IO).status(), dnr(Status::COMMAND_ID_CONFLICT));
+    assert_eq!(
+        world.ask(IO, Command::read(1, 8, 1, 512).with_command_id(7)).status(),
+        dnr(Status::COMMAND_ID_CONFLICT)
+    );
     world.hold_requests = false;
     world.release_requests();
     world.run();
@@ -258,14 +266,13 @@ fn commands_complete_in_the_order_of_the_volume() {
 fn a_namespace_that_goes_while_data_come_is_not_written() {
     let mut world = World::connected(Digests::NONE);
     let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384)).r2t();
-    let now = world.shard.now;
-    world.shard.shared.remove_namespace(now, &nqn(super::world::SUBSYSTEM), 1);
-    world.grant(IO, &r2t, &pattern(16_384, 0), 16_384);
-    assert_eq!(world.said_one(IO).status(), dnr(Status::INVALID_NAMESPACE));
+    world.put(None);
+    let status = world.granted(IO, &r2t, &pattern(16_384, 0), 16_384).status();
+    assert_eq!(status, dnr(Status::INVALID_NAMESPACE));
     assert!(world.log.is_empty());
     let mut protected = namespace(1, 0, true);
     protected.blocks.0 = 8;
-    world.shard.shared.set_namespace(now, &nqn(super::world::SUBSYSTEM), protected);
+    world.put(Some(protected));
     assert_eq!(world.ask(IO, Command::read(1, 8, 1, 512)).status(), dnr(Status::LBA_OUT_OF_RANGE));
 }
 
@@ -277,7 +284,7 @@ fn fuse_has_three_values() {
 
 #[test]
 fn admin_data_leave_before_their_response() {
-    for digests in super::handshake::ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::connected(digests);
         world.command(0, Command::identify(Cns::CONTROLLER, 0).with_command_id(3));
         let said = world.said(0);

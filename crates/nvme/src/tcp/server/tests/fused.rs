@@ -6,7 +6,7 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::transfer::IO;
-use super::world::{World, capsule, pattern};
+use super::world::{ALL_DIGESTS, BOTH, World, capsule, pattern};
 use crate::limits::DATA_AFTER_R2T;
 
 fn compare(lba: u64) -> Command {
@@ -28,7 +28,7 @@ fn current(world: &World) -> Vec<u8> {
 
 #[test]
 fn a_pair_is_one_request() {
-    for digests in super::handshake::ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::connected(digests);
         let expected = current(&world);
         let new = pattern(512, 9);
@@ -59,7 +59,7 @@ fn a_miscompare_fails_both_and_writes_nothing() {
 fn data_of_a_pair_may_be_asked_for() {
     // The second's data come before the first's are whole, and the other way round.
     for second_first in [false, true] {
-        let mut world = World::connected(Digests { header: true, data: true });
+        let mut world = World::connected(BOTH);
         let expected = current(&world);
         let new = pattern(512, 4);
         world.command(IO, compare(1));

@@ -5,21 +5,14 @@ use wire::nvme::fabrics::{ConnectData, FabricsType};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{Digests, FatalErrorStatus, ICReq, PduType, TermReq};
 
-use super::world::{Said, World, capsule};
+use super::world::{ALL_DIGESTS, Said, World, capsule};
 use crate::limits::HANDSHAKE;
 use crate::tcp::server::{Reason, Settings};
-
-pub(super) const ALL: [Digests; 4] = [
-    Digests { header: false, data: false },
-    Digests { header: true, data: false },
-    Digests { header: false, data: true },
-    Digests { header: true, data: true },
-];
 
 /// 1, 3, 42: ICResp mirrors the digests, asks for no alignment, and leaves in one write.
 #[test]
 fn icresp_mirrors_the_digests_in_one_write() {
-    for digests in ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::new();
         let link = world.accept();
         world.send(link, &ICReq::new(digests, 7).emit());

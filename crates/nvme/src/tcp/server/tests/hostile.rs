@@ -9,7 +9,7 @@ use wire::nvme_tcp::{
 };
 
 use super::transfer::IO;
-use super::world::{World, capsule, host_data, pattern, seal};
+use super::world::{ALL_DIGESTS, World, capsule, host_data, pattern, seal};
 use crate::tcp::server::{Reason, Settings};
 
 /// FES and FEI with which `bytes` end a queue that has a write of 16 KiB granted, whose R2T is
@@ -17,8 +17,7 @@ use crate::tcp::server::{Reason, Settings};
 fn ends_with(make: impl Fn(&R2T) -> Vec<u8>) -> (u16, u32) {
     let mut world = World::new();
     world.settings = Settings { max_h2c_data: 8192 };
-    let (_, controller) = world.connect_admin(Digests::NONE);
-    world.connect_io(Digests::NONE, controller, 1, 63, false);
+    world.join(Digests::NONE, 63, false);
     let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(3)).r2t();
     let bytes = make(&r2t);
     world.send(IO, &bytes);
@@ -55,8 +54,7 @@ fn h2cdata_answers_its_r2t_and_nothing_else() {
 fn h2cdata_beyond_its_r2t_are_out_of_range() {
     let mut world = World::new();
     world.settings = Settings { max_h2c_data: 8192 };
-    let (_, controller) = world.connect_admin(Digests::NONE);
-    world.connect_io(Digests::NONE, controller, 1, 63, false);
+    world.join(Digests::NONE, 63, false);
     let r2t = world.ask(IO, Command::write(1, 0, 20, 10_240)).r2t();
     world.send(IO, &host_data(&r2t, 0, &pattern(8192, 0), false, Digests::NONE));
     world.send(IO, &host_data(&r2t, 8192, &pattern(2052, 0), true, Digests::NONE));
@@ -197,7 +195,7 @@ fn padding_before_the_data_is_skipped() {
 fn garbage_of_many_kinds_never_does_harm() {
     for seed in 0..400 {
         let mut random = Random::new(seed);
-        let digests = super::handshake::ALL[random.below(4) as usize];
+        let digests = ALL_DIGESTS[random.below(4) as usize];
         let mut world = World::connected(digests);
         world.links[IO].cut = 1 + random.below(3000) as usize;
         for _ in 0..12 {

@@ -7,31 +7,22 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::memory::{give, hog};
-use super::transfer::IO;
-use super::world::{SUBSYSTEM, Said, World, namespace, nqn, pattern};
+use super::transfer::{ADMIN, IO};
+use super::world::{Said, World, namespace, pattern};
 use crate::subsystem::Namespace;
-
-const ADMIN: usize = 0;
 
 fn gone() -> Status {
     Status::INVALID_NAMESPACE.with_dnr()
 }
 
-/// Puts this under number 1.
-fn put(world: &mut World, namespace: Namespace) {
-    let now = world.shard.now;
-    world.shard.shared.set_namespace(now, &nqn(SUBSYSTEM), namespace);
-}
-
 /// Puts the blocks of volume 2 under number 1, where those of volume 0 are.
 fn swap(world: &mut World) {
-    put(world, Namespace { uuid: [0x77; 16], ..namespace(1, 2, false) });
+    world.put(Some(Namespace { uuid: [0x77; 16], ..namespace(1, 2, false) }));
 }
 
 /// The same, as `apply` does it.
 fn replace(world: &mut World) {
-    let now = world.shard.now;
-    world.shard.shared.remove_namespace(now, &nqn(SUBSYSTEM), 1);
+    world.put(None);
     swap(world);
 }
 
@@ -55,7 +46,8 @@ fn a_granted_write_is_not_for_another_volume() {
 fn a_granted_deallocation_is_not_for_blocks_of_another_size() {
     let mut world = World::connected(Digests::NONE);
     let r2t = world.ask(IO, Command::dataset_management(1, 1, true)).r2t();
-    put(&mut world, Namespace { block_size: BlockSize::B4096, ..namespace(1, 0, false) });
+    let larger = Namespace { block_size: BlockSize::B4096, ..namespace(1, 0, false) };
+    world.put(Some(larger));
     let data = vec![0; r2t.length as usize];
     assert_eq!(world.granted(IO, &r2t, &data, data.len()).status(), gone());
 }
@@ -142,7 +134,7 @@ fn a_volume_that_comes_back_under_a_new_number_is_the_same() {
     let r2t = world.ask(IO, Command::write(1, 0, 32, 16_384).with_command_id(1)).r2t();
     // A removal that is undone, and a swap that is.
     replace(&mut world);
-    put(&mut world, Namespace { volume: VolumeId(2), ..namespace(1, 0, false) });
+    world.put(Some(Namespace { volume: VolumeId(2), ..namespace(1, 0, false) }));
     let data = pattern(16_384, 1);
     world.grant(IO, &r2t, &data, 16_384);
     world.command_with(IO, Command::write(1, 40, 1, 512).with_command_id(2), &[9; 512]);

@@ -6,7 +6,7 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::transfer::IO;
-use super::world::{World, pattern};
+use super::world::{ALL_DIGESTS, Said, World, pattern};
 
 /// Takes pages of the pool until `class` finds none of `length` any more.
 pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account, Buffer)> {
@@ -29,7 +29,7 @@ pub(super) fn give(world: &mut World, held: Vec<(Account, Buffer)>) {
 
 #[test]
 fn a_capsule_without_memory_stops_the_stream_and_nothing_of_it_is_lost() {
-    for digests in super::handshake::ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::connected(digests);
         let held = hog(&mut world, Class::Immediate, 4096);
         let data = pattern(4096, 8);
@@ -66,7 +66,7 @@ fn reads_wait_in_line_while_the_stream_goes_on() {
     let said = world.said(IO);
     assert_eq!(said.len(), 9, "four reads and an R2T: {said:?}");
     let r2t = said.iter().find_map(|said| match said {
-        super::world::Said::R2T(r2t) => Some(*r2t),
+        Said::R2T(r2t) => Some(*r2t),
         _ => None,
     });
     world.grant(IO, &r2t.expect("an R2T"), &pattern(32_768, 0), 32_768);
@@ -112,7 +112,7 @@ fn a_capsule_gets_memory_while_transfers_hold_all_that_the_connection_may_have()
         world.wake(IO);
         for said in world.said(IO) {
             match said {
-                super::world::Said::Response(entry) => {
+                Said::Response(entry) => {
                     assert_eq!(entry.status, Status::SUCCESS);
                     done += 1;
                 }

@@ -73,8 +73,12 @@ fn a_host_is_refused_what_the_kind_of_reservation_says() {
         assert!(if reads { done(&seen.0) } else { refused(&seen.0) }, "{kind}: {seen:?}");
         assert!(if writes { done(&seen.1) } else { refused(&seen.1) }, "{kind}: {seen:?}");
         // Another volume of the subsystem is nobody's.
-        world.command_with(IO, Command::write(5, 0, 1, 512), &pattern(512, 1));
-        assert!(world.said_one(IO).status().is_success());
+        assert!(
+            world
+                .ask_with(IO, Command::write(5, 0, 1, 512), &pattern(512, 1))
+                .status()
+                .is_success()
+        );
         reserve(&mut world, Reservation::default());
         let (reads, writes) = outcomes(&mut world);
         assert!(done(&reads) && done(&writes), "once it is free");

@@ -6,8 +6,7 @@ use wire::nvme::command::SglDescriptor;
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CommonHeader, Digests, ICReq, PduFlags};
 
-use super::handshake::ALL;
-use super::world::{Said, VOLUME, World, capsule, host_data, pattern};
+use super::world::{ALL_DIGESTS, BOTH, Said, VOLUME, World, capsule, host_data, pattern};
 use crate::limits::{CAPSULE_DATA_MAX, TURN_PDUS};
 use crate::tcp::server::Settings;
 
@@ -27,7 +26,7 @@ fn write(lba: u64, bytes: u32) -> Command {
 /// digests.
 #[test]
 fn a_read_is_one_c2hdata_and_a_response() {
-    for digests in ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::connected(digests);
         for (command_id, bytes) in [(1, 512), (2, 4096), (3, TRANSFER_MAX)] {
             world.command(IO, read(3, bytes).with_command_id(command_id));
@@ -47,7 +46,7 @@ fn a_read_is_one_c2hdata_and_a_response() {
 /// then.
 #[test]
 fn success_stands_for_the_response_only_without_flow_control() {
-    for digests in ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::connected_with(digests, 31, true);
         world.command(IO, read(8, 4096).with_command_id(1));
         let Said::Data(header, _) = world.said_one(IO) else { panic!("no data") };
@@ -76,7 +75,7 @@ fn sqhd_advances_with_each_completion_and_wraps() {
 /// 6: in-capsule data of 512, 4096 and 8192 bytes; one block more must not come in a capsule.
 #[test]
 fn writes_in_capsules_up_to_the_limit() {
-    for digests in ALL {
+    for digests in ALL_DIGESTS {
         let mut world = World::connected(digests);
         for bytes in [512, 4096, CAPSULE_DATA_MAX] {
             let data = pattern(bytes as usize, bytes as usize);
@@ -91,7 +90,7 @@ fn writes_in_capsules_up_to_the_limit() {
 /// 5: data with a wrong digest never land; the command fails with 0x022 and the connection stays.
 #[test]
 fn a_wrong_data_digest_in_a_capsule_is_a_transient_transport_error() {
-    let digests = Digests { header: true, data: true };
+    let digests = BOTH;
     let mut world = World::connected(digests);
     let before = world.volumes[0].clone();
     let command = write(0, 4096).with_sgl(SglDescriptor::in_capsule(4096)).with_command_id(5);
@@ -126,7 +125,7 @@ fn a_wrong_data_digest_of_h2cdata_is_a_transient_transport_error_once_all_came()
 /// 7, 9: one R2T for the whole; data in one PDU or in many, from one byte to MAXH2CDATA.
 #[test]
 fn a_large_write_is_asked_for_with_one_r2t() {
-    for digests in ALL {
+    for digests in ALL_DIGESTS {
         for (bytes, chunk) in [
             (512, 512),
             (16_384, 4096),
@@ -146,7 +145,7 @@ fn a_large_write_is_asked_for_with_one_r2t() {
 
 #[test]
 fn what_has_not_arrived_of_a_large_payload_is_received_directly() {
-    let mut world = World::connected(Digests { header: true, data: true });
+    let mut world = World::connected(BOTH);
     for (bytes, directs) in [(TRANSFER_MAX, 1), (DIRECT_RECEIVE_MIN, 0)] {
         world.links[IO].pipe.directs = 0;
         let r2t = world.ask(IO, write(0, bytes)).r2t();
@@ -182,11 +181,9 @@ fn data_of_different_commands_interleave() {
 }
 
 fn conversation(digests: Digests) -> (World, Vec<u8>, Vec<u8>) {
-    let settings = Settings { max_h2c_data: 65_536 };
     let mut world = World::new();
-    world.settings = settings;
-    let (_, controller) = world.connect_admin(digests);
-    world.connect_io(digests, controller, 1, 63, false);
+    world.settings = Settings { max_h2c_data: 65_536 };
+    world.join(digests, 63, false);
     // R2Ts are answered before they are seen: slots are given from 0 on, so the tags are known.
     let r2t = wire::nvme_tcp::R2T::new(2, 0, 0, 40_960, digests);
     let data = pattern(40_960, 5);
@@ -207,7 +204,7 @@ fn conversation(digests: Digests) -> (World, Vec<u8>, Vec<u8>) {
 
 #[test]
 fn the_replies_do_not_depend_on_how_the_stream_is_cut() {
-    for digests in ALL {
+    for digests in ALL_DIGESTS {
         let (mut world, bytes, data) = conversation(digests);
         world.send(IO, &bytes);
         let whole = world.said(IO);
@@ -224,7 +221,7 @@ fn the_replies_do_not_depend_on_how_the_stream_is_cut() {
 
 #[test]
 fn every_cut_in_two_gives_the_same_replies() {
-    let digests = Digests { header: true, data: true };
+    let digests = BOTH;
     let (mut world, bytes, _) = conversation(digests);
     world.send(IO, &bytes);
     let whole = world.said(IO);
@@ -284,7 +281,8 @@ fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
 /// 45: data lie where HPDA asks for them: right behind the header for 0.
 #[test]
 fn data_begin_at_a_multiple_of_what_hpda_says() {
-    for (hpda, digests) in [0, 1, 3, 14, 31].into_iter().flat_map(|hpda| ALL.map(|all| (hpda, all)))
+    for (hpda, digests) in
+        [0, 1, 3, 14, 31].into_iter().flat_map(|hpda| ALL_DIGESTS.map(|all| (hpda, all)))
     {
         let mut world = World::new();
         let (_, controller) = world.connect_admin(Digests::NONE);

@@ -5,18 +5,16 @@ use core::time::Duration;
 
 use block::limits::{LAST_SEND_PROGRESS, TRANSFER_MAX};
 use contract::SessionEnd;
-use wire::nvme::fabrics::{Configuration, Register};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::{DiscoveryHeader, LogId};
-use wire::nvme::{Command, Status};
+use wire::nvme::{Command, Nqn, Status};
 use wire::nvme_tcp::{Digests, FatalErrorStatus};
 
-use super::handshake::ALL;
 use super::transfer::{ADMIN, IO};
-use super::world::{SUBSYSTEM, Said, World, capsule};
+use super::world::{ALL_DIGESTS, SUBSYSTEM, Said, World, capsule};
 use crate::limits::REPLY_DATA_MAX;
 
-const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+const DISCOVERY: &str = Nqn::DISCOVERY;
 /// Entries of the queues here.
 const DEPTH: u32 = 128;
 /// Bytes of an answer and of what sends it: two headers with digests, and their segments.
@@ -24,14 +22,11 @@ const ANSWER: usize = 160;
 /// Replies' data, and one more reply, the longest there is here; and the answers of two batches.
 const HELD_MAX: usize = REPLY_DATA_MAX as usize + 4096 + 2 * DEPTH as usize * ANSWER;
 
-/// A controller of `subsystem` that is enabled, with an admin queue of [`DEPTH`] entries.
-fn admin_queue(world: &mut World, subsystem: &str, digests: Digests) -> (usize, u16) {
-    let link = world.greet(digests);
-    let entry = world.connect_to(link, subsystem, 0, 0xffff, DEPTH as u16 - 1, false);
-    assert!(entry.status.is_success(), "{entry}");
-    let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
-    assert!(world.ask(link, Command::property_set(Register::CC.0, cc.0)).status().is_success());
-    (link, entry.result as u16)
+/// The admin queue of a controller of `subsystem`, of [`DEPTH`] entries.
+fn admin_queue(subsystem: &str, digests: Digests) -> (World, usize) {
+    let mut world = World::new();
+    let (link, _) = world.connect_admin_to(subsystem, DEPTH as u16 - 1, digests);
+    (world, link)
 }
 
 /// Says `command` `count` times, with CIDs of its own, and reads nothing.
@@ -74,8 +69,7 @@ fn replies_with_data_stop_the_stream_until_they_have_left() {
         (SUBSYSTEM, log(LogId::COMMAND_EFFECTS, 1 << 15), 1 << 15),
     ];
     for (subsystem, command, bytes) in asked {
-        let mut world = World::new();
-        let (link, _) = admin_queue(&mut world, subsystem, Digests::NONE);
+        let (mut world, link) = admin_queue(subsystem, Digests::NONE);
         let before = world.links[link].connection.counters().commands;
         flood(&mut world, link, command, 100);
         let taken = world.links[link].connection.counters().commands - before;
@@ -91,8 +85,7 @@ fn replies_with_data_stop_the_stream_until_they_have_left() {
 
 #[test]
 fn a_host_that_never_reads_is_closed_with_its_stream_stopped() {
-    let mut world = World::new();
-    let (link, _) = admin_queue(&mut world, DISCOVERY, Digests::NONE);
+    let (mut world, link) = admin_queue(DISCOVERY, Digests::NONE);
     let command = Command::get_log(LogId::DISCOVERY, 0, 0, TRANSFER_MAX, true);
     flood(&mut world, link, command, 3000);
     assert!(world.links[link].pipe.is_paused());
@@ -110,8 +103,7 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
     };
     let command = Command::get_log(LogId::DISCOVERY, 0, 0, TRANSFER_MAX, true);
     for violates in [false, true] {
-        let mut world = World::new();
-        let (link, _) = admin_queue(&mut world, DISCOVERY, Digests::NONE);
+        let (mut world, link) = admin_queue(DISCOVERY, Digests::NONE);
         flood(&mut world, link, command, 10);
         if violates {
             world.send(link, &[0x0b; 8]);
@@ -119,8 +111,7 @@ fn who_does_not_read_keeps_no_server_from_stopping() {
         stop(&mut world, link);
     }
     // Whoever reads in that time gets all that was gathered.
-    let mut world = World::new();
-    let (link, _) = admin_queue(&mut world, DISCOVERY, Digests::NONE);
+    let (mut world, link) = admin_queue(DISCOVERY, Digests::NONE);
     flood(&mut world, link, Command::keep_alive(), 60);
     world.with(link, |connection, ctx| connection.close(SessionEnd::ServerStopping, ctx));
     world.pass(link, LAST_SEND_PROGRESS / 2);
@@ -136,8 +127,9 @@ fn unseen_answers_count_as_commands_outstanding() {
     let refused = Command::read(77, 0, 1, 512);
     for (link, command) in [(ADMIN, Command::keep_alive()), (IO, refused)] {
         let mut world = World::new();
-        let (_, controller) = admin_queue(&mut world, SUBSYSTEM, Digests::NONE);
-        world.connect_io(Digests::NONE, controller, 1, DEPTH as u16 - 1, false);
+        let depth = DEPTH as u16 - 1;
+        let (_, controller) = world.connect_admin_to(SUBSYSTEM, depth, Digests::NONE);
+        world.connect_io(Digests::NONE, controller, depth, false);
         // Those of the first piece leave as a batch, which the host may see; all others it has not
         // seen.
         let first = 4096 / 72;
@@ -167,8 +159,7 @@ fn reads_whose_data_are_the_answer_count_as_well() {
 
 #[test]
 fn a_host_that_reads_has_its_whole_queue_again_and_again() {
-    let mut world = World::new();
-    let (link, _) = admin_queue(&mut world, DISCOVERY, Digests::NONE);
+    let (mut world, link) = admin_queue(DISCOVERY, Digests::NONE);
     for _ in 0..20 {
         flood(&mut world, link, Command::keep_alive(), DEPTH as u16);
         world.release_sends(link);
@@ -195,9 +186,8 @@ fn reads_that_are_lent_count_while_nothing_has_left() {
 
 #[test]
 fn a_long_log_is_read_whole_and_ends_in_zeros() {
-    for digests in ALL {
-        let mut world = World::new();
-        let (link, _) = admin_queue(&mut world, DISCOVERY, digests);
+    for digests in ALL_DIGESTS {
+        let (mut world, link) = admin_queue(DISCOVERY, digests);
         for bytes in [1024, 2048, 5000, TRANSFER_MAX] {
             let command = Command::get_log(LogId::DISCOVERY, 0, 0, bytes, true);
             world.command(link, command);

@@ -3,12 +3,10 @@
 
 use std::sync::OnceLock;
 
-use block::{
-    BlockCount, BlockSize, Failure, Instant, MachineId, Outcome, ShardId, VolumeId, limits,
-};
-use contract::{ConnectionId, Endpoint, ListenerId, Receive, SendBatch, SessionIdentity};
+use block::{Failure, Instant, MachineId, Outcome, ShardId, limits};
+use contract::{ConnectionId, Receive, SendBatch, SessionIdentity};
 use testkit::nvme::hear;
-pub(super) use testkit::nvme::{Said, capsule, host_data, nqn, seal};
+pub(super) use testkit::nvme::{Said, capsule, host_data, seal};
 use testkit::pipe::{Pipe, Shown};
 use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
@@ -17,10 +15,11 @@ use wire::nvme::{Command, Completion as Entry};
 use wire::nvme_tcp::{Digests, ICReq, R2T};
 
 use crate::controllers::Controllers;
-use crate::subsystem::{Hosts, Namespace, Subsystem};
+use crate::fixtures::{self, endpoint, nqn};
+pub(super) use crate::fixtures::{ALL_DIGESTS, BOTH, SUBSYSTEM, pattern};
+use crate::subsystem::Namespace;
 use crate::tcp::server::{Connection, Context, Settings};
 
-pub(super) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
 /// Bytes of each volume.
 pub(super) const VOLUME: usize = 2 << 20;
@@ -37,11 +36,6 @@ pub(super) struct Link {
     pub(super) digests: Digests,
     /// Bytes shown at once at most.
     pub(super) cut: usize,
-}
-
-/// Some bytes that say where they belong.
-pub(super) fn pattern(length: usize, seed: usize) -> Vec<u8> {
-    (0..length).map(|i| (i * 31 + i / 251 + seed * 17) as u8).collect()
 }
 
 /// All of it.
@@ -62,18 +56,12 @@ pub(super) struct World {
 }
 
 pub(super) fn namespace(nsid: u32, volume: u32, read_only: bool) -> Namespace {
-    Namespace {
-        nsid,
-        volume: VolumeId(volume),
-        uuid: [nsid as u8 + 1; 16],
-        block_size: BlockSize::B512,
-        blocks: BlockCount((VOLUME / 512) as u64),
-        read_only,
-        cache_volatile: true,
-        discards: true,
-        discard_zeroes: true,
-        physical_block: 4096,
-    }
+    Namespace { read_only, ..fixtures::namespace(nsid, volume, VOLUME) }
+}
+
+/// Those of the subsystem: 1 as given, 2 read-only, 5.
+fn namespaces(first: Option<Namespace>) -> impl Iterator<Item = Namespace> {
+    first.into_iter().chain([namespace(2, 1, true), namespace(5, 2, false)])
 }
 
 impl World {
@@ -81,13 +69,8 @@ impl World {
     /// namespace 5 on volume 2.
     pub(super) fn new() -> World {
         let now = Instant(1_000_000);
-        let mut controllers = Controllers::new(now, ShardId(0), 1);
-        let subsystem = Subsystem::new(nqn(SUBSYSTEM), Hosts::Any)
-            .with_namespace(namespace(1, 0, false))
-            .with_namespace(namespace(2, 1, true))
-            .with_namespace(namespace(5, 2, false));
-        controllers.set_subsystem(now, subsystem);
-        controllers.configuration_complete();
+        let first = Some(namespace(1, 0, false));
+        let controllers = fixtures::controllers(now, fixtures::subsystem(namespaces(first)));
         // Made once: hundreds of worlds begin with it.
         static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
         let content =
@@ -104,14 +87,19 @@ impl World {
         }
     }
 
+    /// Puts this under number 1, or nothing.
+    pub(super) fn put(&mut self, first: Option<Namespace>) {
+        let subsystem = fixtures::subsystem(namespaces(first));
+        self.shard.shared.set_subsystem(self.shard.now, subsystem);
+    }
+
     /// Accepts a connection.
     pub(super) fn accept(&mut self) -> usize {
         let index = self.links.len();
-        let address = "127.0.0.1:4420".parse().expect("an address");
         let identity =
             SessionIdentity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
         let id = ConnectionId { slot: index as u32, generation: 0 };
-        let endpoint = Endpoint { listener: ListenerId(0), peer: address, local: address };
+        let endpoint = endpoint("127.0.0.1:4420");
         self.links.push(Link {
             connection: Connection::new(self.shard.now, identity, id, endpoint, self.settings),
             pipe: Pipe::default(),
@@ -349,10 +337,19 @@ impl World {
         self.links[link].digests = digests;
     }
 
-    /// Connects an admin queue and enables its controller; its link and CNTLID.
+    /// Connects an admin queue of 32 entries and enables its controller; its link and CNTLID.
     pub(super) fn connect_admin(&mut self, digests: Digests) -> (usize, u16) {
+        self.connect_admin_to(SUBSYSTEM, 31, digests)
+    }
+
+    pub(super) fn connect_admin_to(
+        &mut self,
+        subsystem: &str,
+        sq_size: u16,
+        digests: Digests,
+    ) -> (usize, u16) {
         let link = self.greet(digests);
-        let entry = self.connect(link, 0, 0xffff, 31, false);
+        let entry = self.connect_to(link, subsystem, 0, 0xffff, sq_size, false);
         assert!(entry.status.is_success(), "{entry}");
         let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
         let enable = Command::property_set(0x14, cc.0).with_command_id(9);
@@ -372,7 +369,7 @@ impl World {
         self.connect_to(link, SUBSYSTEM, queue_id, controller_id, sq_size, flow_control_off)
     }
 
-    pub(super) fn connect_to(
+    fn connect_to(
         &mut self,
         link: usize,
         subsystem: &str,
@@ -405,21 +402,25 @@ impl World {
 
     pub(super) fn connected_with(digests: Digests, sq_size: u16, flow_control_off: bool) -> World {
         let mut world = World::new();
-        let (_, controller) = world.connect_admin(digests);
-        world.connect_io(digests, controller, 1, sq_size, flow_control_off);
+        world.join(digests, sq_size, flow_control_off);
         world
+    }
+
+    /// Connects an admin queue (link 0) and an I/O queue (link 1).
+    pub(super) fn join(&mut self, digests: Digests, sq_size: u16, flow_control_off: bool) {
+        let (_, controller) = self.connect_admin(digests);
+        self.connect_io(digests, controller, sq_size, flow_control_off);
     }
 
     pub(super) fn connect_io(
         &mut self,
         digests: Digests,
         controller: u16,
-        queue_id: u16,
         sq_size: u16,
         flow_control_off: bool,
     ) -> usize {
         let link = self.greet(digests);
-        let entry = self.connect(link, queue_id, controller, sq_size, flow_control_off);
+        let entry = self.connect(link, 1, controller, sq_size, flow_control_off);
         assert!(entry.status.is_success(), "{entry}");
         link
     }

@@ -12,10 +12,8 @@ use wire::nvme::identify::{Cns, IDENTIFY_SIZE};
 use wire::nvme::log::{GetLog, LogId};
 use wire::nvme::{Command, Nqn, Status};
 
-use crate::controllers::controller::{Controller, Kind};
-use crate::controllers::{
-    Answer, ControllerRef, Controllers, Export, MachineKey, Reply, ReplyData,
-};
+use super::controller::{Controller, Notice};
+use super::{Answer, ControllerRef, Controllers, Export, MachineKey, Reply, ReplyData};
 use crate::{discovery, feature, identify, io, log};
 
 /// DW0 of Abort: the command was not aborted.
@@ -39,14 +37,26 @@ impl Controllers {
             let status = Status::COMMAND_SEQUENCE_ERROR.with_dnr();
             return Answer::Now(Reply::new(id, status).closing());
         };
-        let answer = self.dispatch(now, name, command, data);
+        let answer = self
+            .dispatch(now, name, command, data)
+            .unwrap_or_else(|status| Answer::Now(Reply::new(id, status.with_dnr())));
         if let Answer::Now(reply) = &answer
             && !reply.status.is_success()
-            && let Some(controller) = self.controller_of(name)
+            && let Some(controller) = self.controller_mut(name)
         {
             controller.note_error(command, reply.status);
         }
         answer
+    }
+
+    /// The controller of an open admin queue, which has just been heard.
+    fn admin_queue_heard(&mut self, now: Instant, key: MachineKey) -> Option<ControllerRef> {
+        let slot = self.queue_of(key)?;
+        let queue = self.queues.get(slot).filter(|queue| queue.id == 0 && queue.open)?;
+        let name = queue.controller;
+        let controller = self.controller_mut(name).expect("its admin queue is open");
+        controller.heard = controller.heard.max(now);
+        Some(name)
     }
 
     fn dispatch(
@@ -55,57 +65,61 @@ impl Controllers {
         name: ControllerRef,
         command: &Command,
         data: &[u8],
-    ) -> Answer {
+    ) -> Result<Answer, Status> {
         let id = command.command_id();
         if io::check_format(command).is_err() || command.fuse() != Fuse::NONE {
-            return Answer::Now(Reply::new(id, Status::INVALID_FIELD.with_dnr()));
+            return Err(Status::INVALID_FIELD);
         }
         if command.is_fabrics() {
             return self.fabrics_command(now, name, command);
         }
-        let controller = self.controller_of(name).expect("its admin queue is open");
+        let (controller, _) = self.controller_and_export(name);
         if !controller.is_ready() {
-            return Answer::Now(Reply::new(id, Status::COMMAND_SEQUENCE_ERROR.with_dnr()));
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
-        if command.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST {
-            return self.async_event_request(name, id);
-        }
-        if self.reads_shared_log(name, command) {
-            let answer = self.read_shared_log(now, name, command);
-            return answer.unwrap_or_else(|why| Answer::Now(Reply::new(id, why.with_dnr())));
-        }
-        let outcome = self.answer(now, name, command, data);
+        let discovery = controller.is_discovery();
+        let (result, data) = match command.admin_opcode() {
+            AdminOpcode::ASYNC_EVENT_REQUEST => return self.async_event_request(name, id),
+            AdminOpcode::GET_LOG_PAGE
+                if !discovery && log::is_shared(GetLog::from_command(command).id) =>
+            {
+                return self.read_shared_log(now, name, command);
+            }
+            AdminOpcode::GET_LOG_PAGE => self.get_log(name, command)?,
+            AdminOpcode::IDENTIFY => self.identify(name, command)?,
+            AdminOpcode::GET_FEATURES => self.get_features(now, name, command)?,
+            AdminOpcode::SET_FEATURES => self.set_features(now, name, command, data)?,
+            AdminOpcode::KEEP_ALIVE => (0, ReplyData::default()),
+            AdminOpcode::ABORT if !discovery => (NOT_ABORTED, ReplyData::default()),
+            _ => return Err(Status::INVALID_OPCODE),
+        };
+        let reply = Reply { data, ..Reply::new(id, Status::SUCCESS).with_result(result) };
         let identifies =
             command.admin_opcode() == AdminOpcode::IDENTIFY && Cns::of(command) == Cns::NAMESPACE;
-        match outcome {
-            Ok((result, data)) => {
-                let reply = Reply { data, ..Reply::new(id, Status::SUCCESS).with_result(result) };
-                match identifies {
-                    true => self.answer_identified(name, command.nsid(), reply),
-                    false => Answer::Now(reply),
-                }
-            }
-            Err(status) => Answer::Now(Reply::new(id, status.with_dnr())),
-        }
+        Ok(match identifies {
+            true => self.answer_identified(name, command.nsid(), reply),
+            false => Answer::Now(reply),
+        })
     }
 
-    fn answer(
-        &mut self,
-        now: Instant,
+    /// A controller and the export it belongs to, if it is no discovery controller.
+    pub(super) fn controller_and_export(
+        &self,
         name: ControllerRef,
-        command: &Command,
-        data: &[u8],
-    ) -> Outcome {
-        let discovery = self.controller_of(name).expect("its admin queue is open").is_discovery();
-        match command.admin_opcode() {
-            AdminOpcode::IDENTIFY => self.identify(name, command),
-            AdminOpcode::GET_LOG_PAGE => self.get_log(name, command),
-            AdminOpcode::GET_FEATURES => self.get_features(now, name, command),
-            AdminOpcode::SET_FEATURES => self.set_features(now, name, command, data),
-            AdminOpcode::KEEP_ALIVE => Ok((0, ReplyData::default())),
-            AdminOpcode::ABORT if !discovery => Ok((NOT_ABORTED, ReplyData::default())),
-            _ => Err(Status::INVALID_OPCODE),
-        }
+    ) -> (&Controller, Option<&Export>) {
+        let controller = self.controllers.get(&name.id).expect("its admin queue is open");
+        (controller, controller.export.and_then(|slot| self.exports.get(slot)))
+    }
+
+    /// CNTLIDs of all controllers of this one's subsystem, on every shard, ascending.
+    fn controllers_of_subsystem(&self, name: ControllerRef) -> Vec<u16> {
+        let (controller, _) = self.controller_and_export(name);
+        let subsystem = &controller.who.subsystem;
+        let own = self.controllers.iter().filter(|(_, other)| other.who.subsystem == *subsystem);
+        let others = self.others.iter().filter(|(_, other)| *other == subsystem);
+        let mut ids: Vec<u16> = own.map(|(id, _)| *id).chain(others.map(|(id, _)| *id)).collect();
+        ids.sort_unstable();
+        ids
     }
 
     fn identify(&mut self, name: ControllerRef, command: &Command) -> Outcome {
@@ -118,41 +132,26 @@ impl Controllers {
         identify::identify(command, context).map(|data| (0, data.into()))
     }
 
-    fn reads_shared_log(&mut self, name: ControllerRef, command: &Command) -> bool {
-        command.admin_opcode() == AdminOpcode::GET_LOG_PAGE
-            && Controllers::is_of_all_shards(GetLog::from_command(command).id)
-            && !self.controller_of(name).expect("its admin queue is open").is_discovery()
-    }
-
     fn get_log(&mut self, name: ControllerRef, command: &Command) -> Outcome {
         let wanted = log::parse(command)?;
         let (controller, export) = self.controller_and_export(name);
-        let cache_volatile = export.is_some_and(|export| export.is_cache_volatile());
         if !log::is_known(wanted.id, controller.is_discovery()) {
             return Err(Status::INVALID_LOG_PAGE);
         }
-        let data = match controller.kind {
-            Kind::Io(_) => {
-                let page = log::page(wanted.id, controller, cache_volatile)?;
-                log::cut(&page, &wanted)?
-            }
-            Kind::Discovery if wanted.id == LogId::DISCOVERY => {
-                let names: Vec<&Nqn> = self.subsystems_for(&controller.who.host.nqn).collect();
-                let generation = self.discovery_generation();
-                discovery::page(generation, &names, &controller.endpoint, &wanted)?
-            }
-            Kind::Discovery => {
-                log::cut(&log::identifiers(|id| log::is_known(LogId(id), true)), &wanted)?
-            }
+        let data = if wanted.id == LogId::DISCOVERY {
+            let names: Vec<&Nqn> = self.subsystems_for(&controller.who.host.nqn).collect();
+            discovery::page(self.discovery_generation, &names, &controller.endpoint, &wanted)?
+        } else {
+            let cache_volatile = export.is_some_and(Export::is_cache_volatile);
+            log::cut(&log::page(wanted.id, controller, cache_volatile)?, &wanted)?
         };
-        let announces = match controller.kind {
-            Kind::Io(_) => LogId::CHANGED_NAMESPACES,
-            Kind::Discovery => LogId::DISCOVERY,
-        };
+        let discovery = controller.is_discovery();
+        let announces = if discovery { LogId::DISCOVERY } else { LogId::CHANGED_NAMESPACES };
         if wanted.id == announces && !wanted.retain_event {
-            let controller = self.controller_of(name).expect("just seen");
+            let controller = self.controller_mut(name).expect("just seen");
             controller.changed_namespaces.clear();
-            controller.event_log_read();
+            // The host has seen all that there was to tell.
+            controller.notice = Notice::Idle;
         }
         Ok((0, data))
     }
@@ -178,7 +177,7 @@ impl Controllers {
         let mut features = controller.features.clone();
         let value =
             features.set(command, data, feature_context(now, controller, export, command))?;
-        self.controller_of(name).expect("just seen").features = features;
+        self.controller_mut(name).expect("just seen").features = features;
         match FeatureId::of(command) {
             FeatureId::KEEP_ALIVE_TIMER => self.arm_keep_alive(name),
             FeatureId::ASYNC_EVENT_CONFIGURATION => self.tell_event(name),
