@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
-use contract::{ConnectionId, Endpoint, ListenerId, Loss, Receive, SessionIdentity};
+use contract::{Endpoint, ListenerId, Loss, Receive, SessionIdentity};
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
 use nvme::tcp::server::{Connection, Context, Settings};
@@ -86,8 +86,7 @@ impl Target {
         let index = self.links.len() as u32;
         let identity =
             SessionIdentity { machine: MachineId(index), generation: 3, shard: ShardId(0) };
-        let id = ConnectionId { slot: index, generation: 0 };
-        let connection = Connection::new(self.shard.now, identity, id, endpoint(), self.settings);
+        let connection = Connection::new(self.shard.now, identity, endpoint(), self.settings);
         self.links.push(Link { connection, pipe: Pipe::default(), said: Vec::new() });
         self.links.len() - 1
     }

@@ -10,7 +10,7 @@ use crate::limits::QUEUE_DEPTH_MAX;
 /// The version of the base specification that controllers follow. From 2.0 on hosts look at
 /// Identify CNS 08h, which is answered.
 pub(crate) const VERSION: Version = Version::V2_0;
-/// CAP.TO and CRTO.CRWMT, in 500 ms: a reset is answered once the I/O queues have drained, so hosts
+/// CAP.TO and CRTO.CRWMT, in 500 ms (CRIMT is 0, no mode is ready before the media are): a reset is answered once the I/O queues have drained, so hosts
 /// are asked to be patient for 30 s.
 pub(crate) const READY_TIMEOUT: u8 = 60;
 /// CC.IOSQES: entries of 64 bytes.
@@ -31,11 +31,6 @@ pub(crate) fn capabilities() -> Capabilities {
         .with_css_nvm(true)
         .with_css_io_sets(true)
         .with_crms(1)
-}
-
-/// CRTO: CRWMT in 15:0; CRIMT is 0, since there is no mode that is ready before the media are.
-pub(crate) const fn ready_timeouts() -> u32 {
-    READY_TIMEOUT as u32
 }
 
 /// Whether a controller can be enabled with this CC. A discovery controller has no I/O queues, so

@@ -39,60 +39,78 @@ pub(crate) struct Context<'a> {
     pub(crate) has_namespace: bool,
 }
 
+/// A feature: its value at first, and which bits of CDW11 are kept as the host sets them. What is
+/// more to one than that stands in [`Features::current`] and [`Features::set`].
+struct Feature {
+    id: FeatureId,
+    default: u32,
+    kept: u32,
+}
+
+const fn feature(id: FeatureId, default: u32, kept: u32) -> Feature {
+    Feature { id, default, kept }
+}
+
+/// The features there are.
+const FEATURES: [Feature; 11] = [
+    // The burst has no limit.
+    feature(FeatureId::ARBITRATION, 7, u32::MAX),
+    feature(FeatureId::POWER_MANAGEMENT, 0, 0xff),
+    // The over-temperature threshold: there is no sensor, so none that could be reached.
+    feature(FeatureId::TEMPERATURE_THRESHOLD, 0xffff, 0xffff),
+    feature(FeatureId::ERROR_RECOVERY, 0, 0xffff),
+    feature(FeatureId::VOLATILE_WRITE_CACHE, 1, 0),
+    feature(FeatureId::NUMBER_OF_QUEUES, 0, 0),
+    feature(FeatureId::WRITE_ATOMICITY, 0, 1),
+    feature(FeatureId::ASYNC_EVENT_CONFIGURATION, 0, u32::MAX),
+    feature(FeatureId::KEEP_ALIVE_TIMER, 0, u32::MAX),
+    feature(FeatureId::TIMESTAMP, 0, 0),
+    feature(FeatureId::HOST_IDENTIFIER, 0, 0),
+];
+
 /// The features of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Features {
-    pub(crate) keep_alive_ms: u32,
+    /// As the host set them, in the order of [`FEATURES`].
+    values: [u32; FEATURES.len()],
     /// I/O queues that the host may connect.
     pub(crate) queues_granted: u16,
-    events: AsyncEventMask,
-    arbitration: u32,
-    power: u32,
-    temperature_over: u16,
     temperature_under: u16,
-    error_recovery: u32,
     /// Of namespaces that have another one.
     error_recovery_of: BTreeMap<u32, u32>,
-    write_atomicity: u32,
     /// The time that was set, and when.
     timestamp: Timestamp,
     timestamp_at: Instant,
 }
 
-/// Arbitration burst: no limit.
-const ARBITRATION_DEFAULT: u32 = 7;
-/// Over-temperature threshold: there is no sensor, so none that could be reached.
-const TEMPERATURE_DEFAULT: u16 = 0xffff;
-
 impl Features {
     /// The defaults, with the KATO of Connect.
     pub(crate) fn new(keep_alive_ms: u32) -> Self {
-        Features {
-            keep_alive_ms,
+        let mut features = Features {
+            values: FEATURES.map(|feature| feature.default),
             queues_granted: IO_QUEUES_MAX,
-            events: AsyncEventMask(0),
-            arbitration: ARBITRATION_DEFAULT,
-            power: 0,
-            temperature_over: TEMPERATURE_DEFAULT,
             temperature_under: 0,
-            error_recovery: 0,
             error_recovery_of: BTreeMap::new(),
-            write_atomicity: 0,
             timestamp: Timestamp::new(0, false),
             timestamp_at: Instant::ZERO,
-        }
+        };
+        features.values[place(FeatureId::KEEP_ALIVE_TIMER)] = keep_alive_ms;
+        features
     }
-
     /// A controller reset: back to the defaults, but for KATO and the timestamp, which outlive it.
     pub(crate) fn reset(&mut self) {
-        let timestamp = (self.timestamp, self.timestamp_at);
-        *self = Features::new(self.keep_alive_ms);
-        (self.timestamp, self.timestamp_at) = timestamp;
+        let Features { timestamp, timestamp_at, .. } = *self;
+        *self = Features { timestamp, timestamp_at, ..Features::new(self.keep_alive_ms()) };
+    }
+
+    pub(crate) fn keep_alive_ms(&self) -> u32 {
+        self.values[place(FeatureId::KEEP_ALIVE_TIMER)]
     }
 
     /// Whether the host wants the one event that a controller of its kind can have.
     pub(crate) fn events_enabled(&self) -> bool {
-        self.events.namespace_changed() || self.events.discovery_changed()
+        let events = AsyncEventMask(self.values[place(FeatureId::ASYNC_EVENT_CONFIGURATION)]);
+        events.namespace_changed() || events.discovery_changed()
     }
 
     /// Get Features.
@@ -125,19 +143,16 @@ impl Features {
         context: Context<'_>,
     ) -> Result<Value, Status> {
         let result = match feature {
-            FeatureId::ARBITRATION => self.arbitration,
-            FeatureId::POWER_MANAGEMENT => self.power,
-            FeatureId::TEMPERATURE_THRESHOLD => self.temperature(command.cdw11())?.into(),
+            FeatureId::TEMPERATURE_THRESHOLD => match is_under(command.cdw11())? {
+                true => self.temperature_under.into(),
+                false => self.values[place(feature)],
+            },
             FeatureId::ERROR_RECOVERY => {
                 check_namespace(command, context)?;
                 let own = self.error_recovery_of.get(&command.nsid());
-                own.copied().unwrap_or(self.error_recovery)
+                own.copied().unwrap_or(self.values[place(feature)])
             }
-            FeatureId::VOLATILE_WRITE_CACHE => VolatileWriteCache(0).with_enabled(true).0,
             FeatureId::NUMBER_OF_QUEUES => queues(self.queues_granted),
-            FeatureId::WRITE_ATOMICITY => self.write_atomicity,
-            FeatureId::ASYNC_EVENT_CONFIGURATION => self.events.0,
-            FeatureId::KEEP_ALIVE_TIMER => self.keep_alive_ms,
             FeatureId::TIMESTAMP => {
                 let elapsed = context.now.since(self.timestamp_at).as_millis() as u64;
                 let milliseconds = self.timestamp.milliseconds().wrapping_add(elapsed);
@@ -152,7 +167,7 @@ impl Features {
                 }
                 return Ok(Value { result: 0, data: context.host_id.to_vec() });
             }
-            _ => return Err(Status::INVALID_FIELD),
+            _ => self.values[place(feature)],
         };
         Ok(Value { result, data: Vec::new() })
     }
@@ -175,34 +190,35 @@ impl Features {
             return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC);
         }
         let value = command.cdw11();
+        let kept = value & FEATURES[place(feature)].kept;
         let mut result = 0;
         match feature {
-            FeatureId::ARBITRATION => self.arbitration = value,
             // There is one power state.
             FeatureId::POWER_MANAGEMENT if value & 0x1f != 0 => return Err(Status::INVALID_FIELD),
-            FeatureId::POWER_MANAGEMENT => self.power = value & 0xff,
-            FeatureId::TEMPERATURE_THRESHOLD => self.set_temperature(value)?,
+            FeatureId::TEMPERATURE_THRESHOLD if is_under(value)? => {
+                self.temperature_under = kept as u16;
+            }
             // No namespace reports deallocated blocks as errors (NSFEAT bit 2).
             FeatureId::ERROR_RECOVERY if ErrorRecovery(value).deallocated_error() => {
                 return Err(Status::INVALID_FIELD);
             }
-            FeatureId::ERROR_RECOVERY if is_for_all(command) => {
-                self.error_recovery = value & 0xffff;
-                self.error_recovery_of.clear();
+            FeatureId::ERROR_RECOVERY if !is_for_all(command) => {
+                self.error_recovery_of.insert(command.nsid(), kept);
             }
             FeatureId::ERROR_RECOVERY => {
-                self.error_recovery_of.insert(command.nsid(), value & 0xffff);
+                self.values[place(feature)] = kept;
+                self.error_recovery_of.clear();
             }
+            // The cache is what the backing has: it cannot be switched off.
             FeatureId::VOLATILE_WRITE_CACHE => {
-                // The cache is what the backing has: it cannot be switched off.
                 if !VolatileWriteCache(value).enabled() {
                     return Err(Status::FEATURE_NOT_CHANGEABLE);
                 }
             }
             FeatureId::NUMBER_OF_QUEUES => result = self.grant_queues(value, context)?,
-            FeatureId::WRITE_ATOMICITY => self.write_atomicity = value & 1,
-            FeatureId::ASYNC_EVENT_CONFIGURATION => self.events = supported_events(value, context),
-            FeatureId::KEEP_ALIVE_TIMER => self.keep_alive_ms = value,
+            FeatureId::ASYNC_EVENT_CONFIGURATION => {
+                self.values[place(feature)] = supported_events(value, context).0;
+            }
             FeatureId::TIMESTAMP => {
                 let set = Timestamp::parse(data).map_err(|_| Status::INVALID_SGL_LENGTH)?;
                 self.timestamp = Timestamp::new(set.milliseconds(), true);
@@ -210,7 +226,7 @@ impl Features {
             }
             // HOSTID is what Connect said.
             FeatureId::HOST_IDENTIFIER => return Err(Status::COMMAND_SEQUENCE_ERROR),
-            _ => return Err(Status::INVALID_FIELD),
+            _ => self.values[place(feature)] = kept,
         }
         Ok(Value { result, data: Vec::new() })
     }
@@ -228,43 +244,29 @@ impl Features {
         self.queues_granted = pairs.min(IO_QUEUES_MAX.into()) as u16;
         Ok(queues(self.queues_granted))
     }
+}
 
-    /// The threshold that TMPSEL and THSEL name: the composite temperature (or all sensors), over
-    /// or under.
-    fn temperature(&self, value: u32) -> Result<u16, Status> {
-        match (value >> 16 & 0xf, value >> 20 & 3) {
-            (0 | 15, 0) => Ok(self.temperature_over),
-            (0 | 15, 1) => Ok(self.temperature_under),
-            _ => Err(Status::INVALID_FIELD),
-        }
-    }
-
-    fn set_temperature(&mut self, value: u32) -> Result<(), Status> {
-        self.temperature(value)?;
-        let threshold = value as u16;
-        if value >> 20 & 3 == 0 {
-            self.temperature_over = threshold;
-        } else {
-            self.temperature_under = threshold;
-        }
-        Ok(())
+/// Which threshold TMPSEL and THSEL name: the composite temperature's (or that of all sensors),
+/// over or under.
+fn is_under(value: u32) -> Result<bool, Status> {
+    match (value >> 16 & 0xf, value >> 20 & 3) {
+        (0 | 15, 0) => Ok(false),
+        (0 | 15, 1) => Ok(true),
+        _ => Err(Status::INVALID_FIELD),
     }
 }
 
+/// Where a feature that is known stands in [`FEATURES`].
+fn place(id: FeatureId) -> usize {
+    FEATURES.iter().position(|feature| feature.id == id).expect("a feature that is known")
+}
+
 /// The features there are. A discovery controller has those of events and keep alive alone.
-pub(crate) fn is_known(feature: FeatureId, discovery: bool, cache_volatile: bool) -> bool {
-    match feature {
+pub(crate) fn is_known(id: FeatureId, discovery: bool, cache_volatile: bool) -> bool {
+    match id {
         FeatureId::ASYNC_EVENT_CONFIGURATION | FeatureId::KEEP_ALIVE_TIMER => true,
         FeatureId::VOLATILE_WRITE_CACHE => !discovery && cache_volatile,
-        FeatureId::ARBITRATION
-        | FeatureId::POWER_MANAGEMENT
-        | FeatureId::TEMPERATURE_THRESHOLD
-        | FeatureId::ERROR_RECOVERY
-        | FeatureId::NUMBER_OF_QUEUES
-        | FeatureId::WRITE_ATOMICITY
-        | FeatureId::TIMESTAMP
-        | FeatureId::HOST_IDENTIFIER => !discovery,
-        _ => false,
+        _ => !discovery && FEATURES.iter().any(|feature| feature.id == id),
     }
 }
 

@@ -1,13 +1,14 @@
 //! What the tests of several machines here begin with: what is exported, the two ends of a
 //! connection, digests, bytes that say where they belong.
 
-use block::{BlockCount, BlockSize, Instant, ShardId, VolumeId};
-use contract::{Endpoint, ListenerId};
+use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
+use contract::{Endpoint, ListenerId, SessionIdentity};
 pub(crate) use testkit::nvme::nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
 use crate::subsystem::{Hosts, Namespace, Subsystem};
+use crate::tcp::server::{Connection, Settings};
 
 pub(crate) const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:test";
 
@@ -49,7 +50,14 @@ pub(crate) fn controllers(now: Instant, subsystem: Subsystem) -> Controllers {
     controllers
 }
 
-/// A connection that reached us here.
+/// A connection that was just accepted.
+pub(crate) fn accepted(now: Instant, number: u32, settings: Settings) -> Connection {
+    let machine = MachineId(number);
+    let identity = SessionIdentity { machine, generation: 3, shard: ShardId(0) };
+    Connection::new(now, identity, endpoint("127.0.0.1:4420"), settings)
+}
+
+/// The ends of a connection that reached us here.
 pub(crate) fn endpoint(local: &str) -> Endpoint {
     Endpoint {
         listener: ListenerId(0),

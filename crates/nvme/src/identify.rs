@@ -92,7 +92,9 @@ pub(crate) fn identify(command: &Command, context: Context<'_>) -> Result<Vec<u8
         }
         // PIC and the extended formats are all zero without protection information.
         Cns::IO_SET_NAMESPACE => find(export, nsid).map(|_| zeros()),
-        Cns::IO_SET_CONTROLLER => Ok(nvm_controller().emit().to_vec()),
+        // Write Zeroes and Verify move no data, so MDTS does not bind them: any count that NLB can
+        // say is taken.
+        Cns::IO_SET_CONTROLLER => Ok(IdentifyNvmController::default().emit().to_vec()),
         Cns::NAMESPACE_INDEPENDENT => {
             let namespace = find(export, nsid)?;
             Ok(namespace.map_or_else(zeros, |found| independent(found).emit().to_vec()))
@@ -176,12 +178,6 @@ fn io_controller(controller: &Controller, export: &Export) -> IdentifyController
         vwc: VWC_FLUSH_ALL | u8::from(export.is_cache_volatile()),
         ..common(controller, &subsystem.nqn, subsystem.serial)
     }
-}
-
-/// Write Zeroes and Verify move no data, so MDTS does not bind them: any count that NLB can say is
-/// taken.
-fn nvm_controller() -> IdentifyNvmController {
-    IdentifyNvmController::default()
 }
 
 /// NSFEAT: bit 0, thin provisioning, says that deallocation gives space back; bit 4 that the hints

@@ -12,7 +12,7 @@
 //! (`controllers`), in-capsule bounds (the transport).
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
-use block::{BlockCount, Extent, Lba};
+use block::{BlockCount, Buffer, Extent, Lba, Operation};
 use reservation::Access;
 use wire::nvme::command::{DsmRange, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
@@ -75,16 +75,36 @@ impl Work {
         }
     }
 
+    /// The request; `buffer` is its payload, empty if it has none. Ranges become one by their data.
+    #[inline]
+    pub(crate) fn operation(self, buffer: Buffer) -> Operation {
+        match self {
+            Work::Read(extent) => Operation::Read { extent, buffer },
+            Work::Write(extent, durable) => Operation::Write { extent, buffer, durable },
+            Work::Compare(extent) => Operation::Compare { extent, buffer },
+            Work::WriteZeroes(extent, deallocate, durable) => {
+                Operation::WriteZeroes { extent, deallocate, durable }
+            }
+            Work::Verify(extent) => Operation::Verify { extent },
+            Work::Flush => Operation::Flush,
+            Work::Ranges(_) => panic!("{self:?} is no request before its data are there"),
+        }
+    }
+
     /// Where in its first page its payload begins, as the volume's pages lie.
     #[inline]
     pub(crate) fn phase(&self) -> u32 {
         match self {
-            Work::Read(extent) | Work::Write(extent, _) | Work::Compare(extent) => {
-                (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32
-            }
+            Work::Read(extent) | Work::Write(extent, _) | Work::Compare(extent) => phase(extent),
             _ => 0,
         }
     }
+}
+
+/// Where in its first page an extent begins.
+#[inline]
+pub(crate) fn phase(extent: &Extent) -> u32 {
+    (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32
 }
 
 /// Whether PSDT says that data are described by an SGL. Fabrics commands may leave the bits out,

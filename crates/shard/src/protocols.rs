@@ -14,8 +14,8 @@ use ::aoe::server::TargetEffect;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, ShardId, Slot, Ticket, VolumeId};
 use contract::{
-    ConnectionId, Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame,
-    Receive, SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
+    Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame, Receive, SendBatch,
+    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
@@ -117,14 +117,12 @@ impl Session {
         now: Instant,
         protocol: Protocol,
         identity: SessionIdentity,
-        connection: ConnectionId,
         endpoint: Endpoint,
     ) -> Session {
         match protocol {
             Protocol::NvmeTcp => Session::NvmeTcp(nvme_tcp::Connection::new(
                 now,
                 identity,
-                connection,
                 endpoint,
                 nvme_tcp::Settings::default(),
             )),

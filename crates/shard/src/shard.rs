@@ -252,7 +252,7 @@ impl Shard {
             let machine = MachineId(slot.index);
             let identity = SessionIdentity { machine, generation: slot.generation, shard };
             Place {
-                session: Session::new(now, protocol, identity, connection, endpoint),
+                session: Session::new(now, protocol, identity, endpoint),
                 socket: Some(connection),
                 endpoint,
                 touched: false,

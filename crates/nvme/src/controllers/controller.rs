@@ -209,7 +209,7 @@ impl Controller {
             shard: owner,
             peer: self.endpoint.peer,
             state,
-            keep_alive_ms: self.features.keep_alive_ms,
+            keep_alive_ms: self.features.keep_alive_ms(),
             queues: queues.collect(),
             errors: self.error_count,
         }

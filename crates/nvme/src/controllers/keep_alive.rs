@@ -21,7 +21,7 @@ pub(crate) const GRANULARITY: u16 = 10;
 impl Controller {
     /// How long its host may be silent, if not for ever.
     fn silence_max(&self) -> Option<Duration> {
-        match self.features.keep_alive_ms {
+        match self.features.keep_alive_ms() {
             0 => self.is_discovery().then_some(DISCOVERY_SILENCE_MAX),
             keep_alive_ms => Some(timeout(keep_alive_ms)),
         }

@@ -78,7 +78,7 @@ impl Controllers {
             Register::VS => (false, fabrics::VERSION.0.into()),
             Register::CC => (false, controller.configuration.0.into()),
             Register::CSTS => (false, controller.status.0.into()),
-            Register::CRTO => (false, fabrics::ready_timeouts().into()),
+            Register::CRTO => (false, fabrics::READY_TIMEOUT.into()),
             _ => return Err(Status::INVALID_FIELD),
         };
         if property.size_code != u8::from(wide) {

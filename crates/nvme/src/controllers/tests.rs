@@ -142,8 +142,12 @@ impl World {
 
     /// The same with an enabled controller, on its admin queue.
     fn ready_on(shards: u16) -> (World, Line, QueueView) {
+        World::ready_as(shards, &Ask::default())
+    }
+
+    fn ready_as(shards: u16, ask: &Ask) -> (World, Line, QueueView) {
         let mut world = World::new(shards);
-        let (line, view) = world.ready(&Ask::default());
+        let (line, view) = world.ready(ask);
         (world, line, view)
     }
 

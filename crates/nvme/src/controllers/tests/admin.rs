@@ -36,8 +36,7 @@ fn the_number_of_queues_is_the_least_of_what_is_asked_and_there_is() {
 
 #[test]
 fn features_return_what_was_set_and_their_defaults() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&Ask { keep_alive_ms: 5000, ..Ask::default() });
+    let (mut world, line, _) = World::ready_as(1, &Ask { keep_alive_ms: 5000, ..Ask::default() });
     for (feature, value, default) in [
         (0x01, 0x0102_0303, 7),
         (0x02, 0x20, 0),
@@ -184,8 +183,7 @@ fn abort_says_that_it_did_not() {
 
 #[test]
 fn the_report_names_hosts_queues_and_shards() {
-    let mut world = World::new(2);
-    let (_, view) = world.ready(&Ask { keep_alive_ms: 5000, ..Ask::default() });
+    let (mut world, _, view) = World::ready_as(2, &Ask { keep_alive_ms: 5000, ..Ask::default() });
     world.join(&Ask::io(1, view.controller, 1));
     world.join(&Ask::io(0, view.controller, 2));
     let report = world.shards[0].report();

@@ -45,19 +45,13 @@ fn bad_parameters_are_named_by_their_offset() {
     ] {
         assert_eq!(refused(&mut world, &ask), (bad, result), "{ask:?}");
     }
+    // Not the admin queue's.
+    world.export_to(OTHER, &[host(1)]);
+    let other = Ask { subsystem: OTHER.into(), ..io(1) };
+    assert_eq!(refused(&mut world, &other), (bad, IN_DATA | 256));
     // The largest that are allowed.
     world.join(&Ask { sq_size: 1023, ..io(128) });
     world.join(&Ask { sq_size: 127, ..Ask::default() });
-}
-
-#[test]
-fn an_io_queue_of_another_subsystem_names_subnqn() {
-    let mut world = World::new(1);
-    world.export_to(OTHER, &[host(1)]);
-    let (_, admin) = world.ready(&Ask::default());
-    let ask = Ask { subsystem: OTHER.into(), ..Ask::io(0, admin.controller, 1) };
-    let bad = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
-    assert_eq!(refused(&mut world, &ask), (bad, IN_DATA | 256));
 }
 
 #[test]

@@ -173,8 +173,7 @@ fn a_persistent_discovery_controller_is_told_of_changes_that_its_host_sees() {
 
 #[test]
 fn a_discovery_controller_takes_no_other_commands() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&discovery_ask());
+    let (mut world, line, _) = World::ready_as(1, &discovery_ask());
     let identify = |cns| Command::identify(wire::nvme::identify::Cns(cns), 1);
     let data = world.admin(line, &identify(1)).data.bytes;
     let controller = wire::nvme::identify::IdentifyController::parse(&data).expect("a controller");

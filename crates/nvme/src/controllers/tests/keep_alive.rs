@@ -12,8 +12,7 @@ fn seconds(count: u64) -> Duration {
 
 #[test]
 fn a_silent_controller_fails_after_kato_and_not_before() {
-    let mut world = World::new(1);
-    let (line, view) = world.ready(&ask());
+    let (mut world, line, view) = World::ready_as(1, &ask());
     let (io, _) = world.join(&Ask::io(0, view.controller, 1));
     world.pass(seconds(4));
     assert!(world.closes.is_empty());
@@ -28,8 +27,7 @@ fn a_silent_controller_fails_after_kato_and_not_before() {
 
 #[test]
 fn keep_alive_commands_keep_it_alive() {
-    let mut world = World::new(1);
-    let (line, _) = world.ready(&ask());
+    let (mut world, line, _) = World::ready_as(1, &ask());
     for _ in 0..10 {
         world.pass(seconds(4));
         assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
@@ -43,8 +41,7 @@ fn keep_alive_commands_keep_it_alive() {
 #[test]
 fn io_alone_keeps_it_alive_on_every_shard() {
     for shard in [0, 1] {
-        let mut world = World::new(2);
-        let (line, view) = world.ready(&ask());
+        let (mut world, line, view) = World::ready_as(2, &ask());
         let (io, io_view) = world.join(&Ask::io(shard, view.controller, 1));
         for _ in 0..10 {
             world.pass(seconds(4));
@@ -60,8 +57,7 @@ fn io_alone_keeps_it_alive_on_every_shard() {
 
 #[test]
 fn a_command_heard_while_the_shards_are_asked_counts() {
-    let mut world = World::new(2);
-    let (line, view) = world.ready(&ask());
+    let (mut world, line, view) = World::ready_as(2, &ask());
     world.join(&Ask::io(1, view.controller, 1));
     world.now = world.now + seconds(5);
     let now = world.now;
@@ -98,8 +94,7 @@ fn a_controller_that_was_never_enabled_expires_too() {
 #[test]
 fn the_answers_of_all_shards_are_awaited() {
     for heard in [1, 2] {
-        let mut world = World::new(3);
-        let (line, view) = world.ready(&ask());
+        let (mut world, line, view) = World::ready_as(3, &ask());
         let (first, first_view) = world.join(&Ask::io(1, view.controller, 1));
         let (second, second_view) = world.join(&Ask::io(2, view.controller, 2));
         world.pass(seconds(4));

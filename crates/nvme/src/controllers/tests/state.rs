@@ -133,13 +133,6 @@ fn a_reset_is_answered_once_the_io_queues_have_drained() {
 }
 
 #[test]
-fn a_reset_without_io_queues_is_answered_at_once() {
-    let (mut world, line, _) = World::ready_on(1);
-    assert_eq!(world.set_cc(line, 0).status, Status::SUCCESS);
-    assert_eq!(world.csts(line), 0);
-}
-
-#[test]
 fn a_shutdown_is_complete_once_every_volatile_volume_is_flushed() {
     let mut world = World::new(1);
     world.put([namespace(2), durable(3)]);

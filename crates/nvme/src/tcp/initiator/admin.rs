@@ -11,13 +11,13 @@ use core::time::Duration;
 
 use block::Instant;
 use block::checksum::crc32c;
-use contract::{Next, Receive};
+use contract::{Next, Receive, SendBatch};
 use remote::earlier;
 use wire::nvme::fabrics::{ControllerStatus, Register};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType};
 
-use super::framing::{Fault, Framing, fault, terminated};
+use super::framing::{Fault, Framing, broken, fault, terminated};
 use crate::limits::{HANDSHAKE, INITIATOR_REPLY_MAX, READY_INTERVAL};
 use crate::tcp::pdu_stream::{Front, PduHead, Violation, digest_at, peek};
 
@@ -240,7 +240,7 @@ impl Admin {
             };
             if head.data_length as usize > INITIATOR_REPLY_MAX {
                 let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-                return Err(Violation::new(fes, 4, "no more data than was asked for").into());
+                return broken(fes, 4, "no more data than was asked for");
             }
             let whole = head.common.length as usize;
             if front.len() < whole {
@@ -275,7 +275,7 @@ impl Admin {
         let expected = header.command_id == Purpose::Question as u16 && self.under_way[1];
         if !in_order || !expected {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-            return Err(Violation::new(fes, 12, "data in order and within the command").into());
+            return broken(fes, 12, "data in order and within the command");
         }
         if head.common.flags.contains(PduFlags::DDGST) {
             let digest = digest_at(bytes, head.data_at as usize + data.len());
@@ -294,7 +294,7 @@ impl Admin {
         let under_way = self.under_way.get_mut(usize::from(id));
         if !under_way.is_some_and(core::mem::take) {
             let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 8, "a command identifier that is not under way").into());
+            return broken(fes, 8, "a command identifier that is not under way");
         }
         if id == Purpose::Question as u16 {
             self.answered(now, status, result);
@@ -325,8 +325,14 @@ impl Admin {
         self.news.push(AdminNews::Answered(Reply { what, status, result, data }));
     }
 
-    /// The connection is gone.
-    pub(super) fn closed(&mut self) {
+    /// A batch has left.
+    pub(super) fn handle_sent(&mut self, batch: SendBatch) {
+        self.framing.take_back(batch, |_, _| {});
+    }
+
+    /// The connection is gone, and what was lent to it is back.
+    pub(super) fn handle_closed(&mut self, batch: Option<SendBatch>) {
+        batch.into_iter().for_each(|batch| self.handle_sent(batch));
         self.framing.drop_gathering(|_, _| {});
         self.framing.closed();
     }

@@ -11,7 +11,7 @@ use contract::{ConnectionId, Direct, Loss, SendBatch, StreamEffect};
 use remote::backoff;
 
 use super::framing::{Fault, Framing, Socket};
-use super::{Initiator, State};
+use super::{Initiator, State, framings};
 use crate::limits::{REST_FIRST, REST_MAX};
 
 impl Initiator {
@@ -20,7 +20,7 @@ impl Initiator {
         let Some(framing) = self.asked_for(token) else { return };
         framing.socket = Socket::Absent;
         let reason = std::io::Error::from_raw_os_error(error);
-        self.break_off(now, None, &Fault::Reason(format!("no connection: {reason}")));
+        self.give_up(now, format!("no connection: {reason}"));
         self.end_of_break(now);
     }
 
@@ -39,7 +39,7 @@ impl Initiator {
                 format!("the connection broke: {}", std::io::Error::from_raw_os_error(error))
             }
         };
-        self.break_off(now, None, &Fault::Reason(why));
+        self.give_up(now, why);
     }
 
     /// A connection is gone, and what was lent to it is back.
@@ -55,14 +55,14 @@ impl Initiator {
                 let lost = self.queues[index].handle_closed(direct, batch, &mut self.disk);
                 self.disk.recover(now, lost);
             }
-            None => {
-                if let Some(batch) = batch {
-                    self.admin.framing.take_back(batch, |_, _| {});
-                }
-                self.admin.closed();
-            }
+            None => self.admin.handle_closed(batch),
         }
         self.end_of_break(now);
+    }
+
+    /// Ends the association for this reason.
+    pub(super) fn give_up(&mut self, now: Instant, why: impl Into<String>) {
+        self.break_off(now, None, &Fault::Reason(why.into()));
     }
 
     /// Ends the association: every connection is closed. `culprit` is the one whose peer is told of
@@ -86,8 +86,7 @@ impl Initiator {
             queue.drop_gathering(&mut self.disk);
         }
         self.admin.framing.drop_gathering(|_, _| {});
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.framing);
-        for framing in core::iter::once(&mut self.admin.framing).chain(queues) {
+        for framing in framings(&mut self.admin, &mut self.queues) {
             match framing.socket {
                 Socket::Open(connection) => {
                     let told = match fault {
@@ -96,12 +95,9 @@ impl Initiator {
                         }
                         _ => None,
                     };
-                    framing.socket = Socket::Closing(connection);
-                    let after_send = told.is_some();
-                    if let Some(batch) = told {
-                        self.effects.push_back(StreamEffect::Send { connection, batch });
-                    }
-                    self.effects.push_back(StreamEffect::Close { connection, after_send });
+                    let close = framing.close(connection, told.is_some());
+                    let told = told.map(|batch| StreamEffect::Send { connection, batch });
+                    self.effects.extend(told.into_iter().chain([close]));
                 }
                 Socket::Asked { token, .. } => {
                     framing.socket = Socket::Asked { token, unwanted: true };
@@ -137,8 +133,7 @@ impl Initiator {
 
     /// Whose connection was asked for with this token.
     pub(super) fn asked_for(&mut self, token: u32) -> Option<&mut Framing> {
-        let queues = self.queues.iter_mut().map(|queue| &mut queue.framing);
-        core::iter::once(&mut self.admin.framing).chain(queues).find(
+        framings(&mut self.admin, &mut self.queues).find(
             |framing| matches!(framing.socket, Socket::Asked { token: asked, .. } if asked == token),
         )
     }

@@ -476,18 +476,6 @@ impl Initiator {
     }
 }
 
-impl core::fmt::Display for Identity {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if self.names.is_empty() {
-            let hex =
-                |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            return write!(f, "nguid {} eui64 {}", hex(&self.nguid), hex(&self.eui64));
-        }
-        let mut names = self.names.iter().map(ToString::to_string);
-        f.write_str(&names.by_ref().collect::<Vec<_>>().join(", "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::drains;

@@ -83,8 +83,7 @@ impl Discovery {
     /// The connection is there.
     pub fn handle_connected(&mut self, connection: ConnectionId) {
         if self.over {
-            self.admin.framing.socket = Socket::Closing(connection);
-            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
+            self.effects.push_back(self.admin.framing.close(connection, false));
         } else {
             self.admin.framing.open(connection);
         }
@@ -117,7 +116,7 @@ impl Discovery {
 
     /// A batch has left.
     pub fn handle_sent(&mut self, batch: SendBatch) {
-        self.admin.framing.take_back(batch, |_, _| {});
+        self.admin.handle_sent(batch);
     }
 
     /// The connection carries nothing more.
@@ -127,10 +126,7 @@ impl Discovery {
 
     /// The connection is gone.
     pub fn handle_closed(&mut self, batch: Option<SendBatch>) {
-        if let Some(batch) = batch {
-            self.handle_sent(batch);
-        }
-        self.admin.closed();
+        self.admin.handle_closed(batch);
     }
 
     /// Time has passed.
@@ -150,11 +146,7 @@ impl Discovery {
 
     /// The end of a turn.
     pub fn settle(&mut self, now: Instant) {
-        if let (Socket::Open(connection), Some(batch)) =
-            (self.admin.framing.socket, self.admin.framing.take_batch(now))
-        {
-            self.effects.push_back(StreamEffect::Send { connection, batch });
-        }
+        self.effects.extend(self.admin.framing.poll_send(now));
     }
 
     /// What the driver should do next.
@@ -179,8 +171,7 @@ impl Discovery {
         self.result = Some(result);
         if let Socket::Open(connection) = self.admin.framing.socket {
             self.admin.framing.drop_gathering(|_, _| {});
-            self.admin.framing.socket = Socket::Closing(connection);
-            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
+            self.effects.push_back(self.admin.framing.close(connection, false));
         }
     }
 

@@ -132,6 +132,18 @@ pub(super) struct Identity {
     pub(super) block_shift: u8,
 }
 
+impl core::fmt::Display for Identity {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.names.is_empty() {
+            let hex =
+                |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            return write!(f, "nguid {} eui64 {}", hex(&self.nguid), hex(&self.eui64));
+        }
+        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

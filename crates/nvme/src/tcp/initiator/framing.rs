@@ -8,10 +8,12 @@
 use block::checksum::{Crc32c, crc32c};
 use block::limits::SEND_PROGRESS;
 use block::{Buffer, Instant, Memory};
-use contract::{ConnectionId, SendBatch};
+use contract::{ConnectionId, SendBatch, StreamEffect};
 use remote::{JobKind, PayloadPlace};
 use wire::nvme::Command;
-use wire::nvme_tcp::{CapsuleCommand, DataHeader, Digests, ICReq, ICResp, PduType, TermReq};
+use wire::nvme_tcp::{
+    CapsuleCommand, DataHeader, Digests, FatalErrorStatus, ICReq, ICResp, PduType, TermReq,
+};
 
 use super::exchange::Job;
 use crate::limits::GRANTS_MAX;
@@ -42,6 +44,11 @@ impl core::fmt::Display for Fault {
             Fault::Reset { .. } => f.write_str("the controller was reset"),
         }
     }
+}
+
+/// A rule that was broken: FES, FEI and the rule in words.
+pub(super) fn broken<T>(fes: FatalErrorStatus, fei: u32, rule: &'static str) -> Result<T, Fault> {
+    Err(Violation::new(fes, fei, rule).into())
 }
 
 /// A fault in words.
@@ -124,19 +131,19 @@ impl Framing {
         self.gathering.push_head(&request.emit());
     }
 
+    /// The driver is to close the connection.
+    pub(super) fn close(&mut self, connection: ConnectionId, after_send: bool) -> StreamEffect {
+        self.socket = Socket::Closing(connection);
+        StreamEffect::Close { connection, after_send }
+    }
+
     /// Takes ICResp from the front of the stream; the bytes it took, 0 when there are too few.
     pub(super) fn handle_greeting(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
-        match bytes.first() {
-            Some(&kind) if PduType(kind) == PduType::C2H_TERM_REQ && bytes.len() >= 24 => {
-                return fault(terminated(bytes));
-            }
-            Some(&kind) if PduType(kind) == PduType::C2H_TERM_REQ => return Ok(0),
-            _ => {}
+        if bytes.first() == Some(&PduType::C2H_TERM_REQ.0) {
+            return if bytes.len() < 24 { Ok(0) } else { fault(terminated(bytes)) };
         }
         let Ok(response) = ICResp::parse(bytes) else { return Ok(0) };
-        if let Err(error) = response.check() {
-            return Err(Fault::Violation(Violation::field(&error)));
-        }
+        response.check().map_err(|error| Violation::field(&error))?;
         if response.digests() != self.asked {
             let (asked, seen) = (self.asked.bits(), response.digests().bits());
             return fault(format!(
@@ -238,16 +245,18 @@ impl Framing {
         }
     }
 
-    /// The batch that may leave now, if there is one.
+    /// What gathered leaves, if anything did and no batch is out.
     #[inline]
-    pub(super) fn take_batch(&mut self, now: Instant) -> Option<SendBatch> {
-        if self.out.is_some() || self.gathering.is_empty() || !self.is_open() {
+    pub(super) fn poll_send(&mut self, now: Instant) -> Option<StreamEffect> {
+        let Socket::Open(connection) = self.socket else { return None };
+        if self.out.is_some() || self.gathering.is_empty() {
             return None;
         }
         self.out = Some(now);
         self.number = self.number.wrapping_add(1);
         core::mem::swap(&mut self.owners, &mut self.out_owners);
-        Some(core::mem::replace(&mut self.gathering, core::mem::take(&mut self.spare)))
+        let batch = core::mem::replace(&mut self.gathering, core::mem::take(&mut self.spare));
+        Some(StreamEffect::Send { connection, batch })
     }
 
     /// The batch came back: each buffer goes to `home` with the number of its job.
@@ -282,9 +291,8 @@ impl Framing {
         if self.out.is_some() {
             return None;
         }
-        let request: TermReq = violation.term_req(PduType::H2C_TERM_REQ, &[]);
         let mut bytes = [0; TermReq::SIZE_MAX];
-        let length = request.emit(&mut bytes);
+        let length = violation.term_req(PduType::H2C_TERM_REQ, &[]).emit(&mut bytes);
         let mut batch = core::mem::take(&mut self.spare);
         batch.push_head(&bytes[..length]);
         self.out = Some(now);
@@ -329,7 +337,7 @@ pub(super) struct PayloadPart<'a> {
 
 /// What a C2HTermReq says, from its first 24 bytes.
 pub(super) fn terminated(bytes: &[u8]) -> String {
-    let fes = wire::nvme_tcp::FatalErrorStatus(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let fes = FatalErrorStatus(u16::from_le_bytes([bytes[8], bytes[9]]));
     let fei = u32::from_le_bytes([bytes[10], bytes[11], bytes[12], bytes[13]]);
     format!("the target ended the connection: {fes}, fei {fei:#x}")
 }

@@ -64,7 +64,7 @@ use admin::Admin;
 use bring_up::{Controller, Enabling, Identifying, Look};
 use exchange::Disk;
 use facts::{Identity, Limits};
-use framing::{Fault, Socket, fault};
+use framing::{Fault, Framing, Socket, fault};
 use liveness::{ResetStep, Silences};
 use plan::{Plan, plan};
 use queue::Queue;
@@ -289,9 +289,8 @@ impl Initiator {
     pub fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
         let Some(framing) = self.asked_for(token) else { return };
         if matches!(framing.socket, Socket::Asked { unwanted: true, .. }) {
-            framing.socket = Socket::Closing(connection);
-            self.effects.push_back(StreamEffect::Close { connection, after_send: false });
-            return;
+            let close = framing.close(connection, false);
+            return self.effects.push_back(close);
         }
         framing.open(connection);
         match &mut self.state {
@@ -377,7 +376,7 @@ impl Initiator {
                 self.queues[index].handle_sent(now, batch, disk, returned, memory);
                 self.go_on(now);
             }
-            None => self.admin.framing.take_back(batch, |_, _| {}),
+            None => self.admin.handle_sent(batch),
         }
     }
 
@@ -395,11 +394,7 @@ impl Initiator {
         match self.state {
             State::Resting { until } if is_due(until) => self.open(),
             State::Opening { by: Some(by) } | State::Joining { by, .. } if is_due(by) => {
-                self.break_off(
-                    now,
-                    None,
-                    &Fault::Reason("no answer to its greeting or a Connect in time".to_owned()),
-                );
+                self.give_up(now, "no answer to its greeting or a Connect in time");
             }
             _ => {}
         }
@@ -410,7 +405,7 @@ impl Initiator {
         let over = self.disk.handle_timeout(now);
         if over.into_iter().any(|(_, why)| why == Failure::TimedOut) {
             let why = format!("a command was not answered within {:?}", self.settings.deadline);
-            self.break_off(now, None, &Fault::Reason(why));
+            self.give_up(now, why);
         }
         self.go_on(now);
     }
@@ -478,7 +473,7 @@ impl Initiator {
             | State::Enabling(_)
             | State::Identifying(_)
             | State::Joining { .. } => {
-                self.break_off(now, None, &Fault::Reason("closed".to_owned()));
+                self.give_up(now, "closed");
             }
             _ => {}
         }
@@ -491,14 +486,8 @@ impl Initiator {
         // What is being reset gets no more commands.
         let is_reset = matches!(self.state, State::Resetting { .. });
         let queues = if is_reset { &mut [] } else { &mut self.queues[..] };
-        let queues = queues.iter_mut().map(|queue| &mut queue.framing);
-        for framing in core::iter::once(&mut self.admin.framing).chain(queues) {
-            if let (Socket::Open(connection), Some(batch)) =
-                (framing.socket, framing.take_batch(now))
-            {
-                self.effects.push_back(StreamEffect::Send { connection, batch });
-            }
-        }
+        let framings = framings(&mut self.admin, queues);
+        self.effects.extend(framings.filter_map(|framing| framing.poll_send(now)));
     }
 
     /// Hands waiting jobs to the queues, the one with the fewest commands first.
@@ -524,4 +513,13 @@ impl Initiator {
             }
         }
     }
+}
+
+/// The admin queue's connection, and those of I/O queues.
+fn framings<'a>(
+    admin: &'a mut Admin,
+    queues: &'a mut [Queue],
+) -> impl Iterator<Item = &'a mut Framing> {
+    let queues = queues.iter_mut().map(|queue| &mut queue.framing);
+    core::iter::once(&mut admin.framing).chain(queues)
 }

@@ -23,7 +23,7 @@ use wire::nvme_tcp::{CapsuleResponse, Digests, FatalErrorStatus, PduType, R2T};
 
 use super::exchange::{Disk, Grant, Job};
 use super::facts::Limits;
-use super::framing::{Fault, Framing, PayloadPart, fault, terminated};
+use super::framing::{Fault, Framing, PayloadPart, broken, fault, terminated};
 use super::outcome::verdict;
 use crate::limits::{GRANTS_MAX, QUEUE_DEPTH_MAX, QUEUE_QUIET, QUEUE_SILENT};
 use crate::tcp::pdu_stream::{Front, PduHead, Violation, peek};
@@ -203,12 +203,10 @@ impl Queue {
             Some(entry) if entry.job != NONE && entry.generation == id >> SLOT_BITS => {
                 Ok((slot, entry.job))
             }
-            _ => Err(Violation::new(
-                FatalErrorStatus::INVALID_HEADER_FIELD,
-                8,
-                "a command identifier that is not under way",
-            )
-            .into()),
+            _ => {
+                let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
+                broken(fes, 8, "a command identifier that is not under way")
+            }
         }
     }
 
@@ -339,9 +337,8 @@ impl Queue {
         let mut verdict = verdict(status);
         if verdict == Verdict::Finish(Outcome::Done) {
             if job.kind == JobKind::Read && u64::from(job.wire.received) != job.extent.length.0 {
-                return Err(
-                    Violation::sequence("a read that succeeded without all its data").into()
-                );
+                let rule = "a read that succeeded without all its data";
+                return Err(Violation::sequence(rule).into());
             }
             if job.wire.bad_digest {
                 verdict = Verdict::Retry(Failure::MediumRead);
@@ -388,12 +385,12 @@ impl Queue {
         let in_order = grant.length > 0 && grant.offset == wire.granted;
         if !in_order || end > sends || job.verdict.is_some() {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-            return Err(Violation::new(fes, 12, "an R2T in order and within the command").into());
+            return broken(fes, 12, "an R2T in order and within the command");
         }
         wire.granted = end as u32;
         if usize::from(wire.grants) == GRANTS_MAX {
             let fes = FatalErrorStatus::LIMIT_EXCEEDED;
-            return Err(Violation::new(fes, 0, "no more R2Ts at once than ICReq says").into());
+            return broken(fes, 0, "no more R2Ts at once than ICReq says");
         }
         let waiting = Grant { tag: grant.transfer_tag, at: grant.offset, length: grant.length };
         wire.waiting_grants[usize::from(wire.grants)] = waiting;

@@ -6,7 +6,7 @@
 //! (`fused`).
 
 use block::limits::LOANS_TOGETHER;
-use block::{Loan, Operation, VolumeId};
+use block::{Buffer, Extent, Loan, Operation, VolumeId};
 use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
@@ -86,6 +86,13 @@ impl Connection {
         self.slots.insert(Origin::of(command), state)
     }
 
+    /// Moves a command on in the slot that it has, or puts it into one.
+    fn place(&mut self, slot: Option<u16>, command: &Command, state: CommandState) -> u16 {
+        let Some(slot) = slot else { return self.occupy(command, state) };
+        *self.slots.state(slot) = state;
+        slot
+    }
+
     #[inline]
     fn start_io(
         &mut self,
@@ -104,10 +111,11 @@ impl Connection {
         let volume = namespace.volume;
         self.check_reservation(volume, work.access(), ctx.reservations)?;
         match work {
-            Work::Read(_) => self.start_read(command, volume, work, data, ctx),
+            Work::Read(extent) => self.start_read(command, volume, extent, data, ctx),
             _ if work.payload() == Payload::None => {
                 check_no_data(data)?;
-                self.start_without_data(command, volume, work, ctx);
+                let slot = self.occupy(command, CommandState::in_flight(Kind::Transfer));
+                self.submit(slot, volume, work.operation(Buffer::empty()), ctx);
                 Ok(true)
             }
             _ if check_place(command, data)? => match work {
@@ -130,7 +138,7 @@ impl Connection {
         &mut self,
         command: &Command,
         volume: VolumeId,
-        work: Work,
+        extent: Extent,
         data: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, Status> {
@@ -138,8 +146,7 @@ impl Connection {
         if command.sgl().kind != SglKind::TRANSPORT {
             return Err(Status::INVALID_SGL_TYPE.with_dnr());
         }
-        let Work::Read(extent) = work else { panic!("{work:?} is no read") };
-        match self.transfer_memory(extent.length.0 as u32, work.phase(), ctx) {
+        match self.transfer_memory(extent.length.0 as u32, io::phase(&extent), ctx) {
             Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
                     let who = command.command_id();
@@ -149,8 +156,7 @@ impl Connection {
                     }
                 }
                 None => {
-                    let slot =
-                        self.occupy(command, CommandState::InFlight(InFlight::one(Kind::Read)));
+                    let slot = self.occupy(command, CommandState::in_flight(Kind::Read));
                     self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
                 }
             },
@@ -173,33 +179,9 @@ impl Connection {
             return false;
         };
         ctx.memory.write(&mut buffer, 0, data);
-        let slot = self.occupy(command, CommandState::InFlight(InFlight::one(Kind::Capsule)));
-        let operation = match work {
-            Work::Write(extent, durable) => Operation::Write { extent, buffer, durable },
-            Work::Compare(extent) => Operation::Compare { extent, buffer },
-            _ => panic!("{work:?} takes no data"),
-        };
-        self.submit(slot, volume, operation, ctx);
+        let slot = self.occupy(command, CommandState::in_flight(Kind::Capsule));
+        self.submit(slot, volume, work.operation(buffer), ctx);
         true
-    }
-
-    fn start_without_data(
-        &mut self,
-        command: &Command,
-        volume: VolumeId,
-        work: Work,
-        ctx: &mut Context<'_>,
-    ) {
-        let operation = match work {
-            Work::Flush => Operation::Flush,
-            Work::WriteZeroes(extent, deallocate, durable) => {
-                Operation::WriteZeroes { extent, deallocate, durable }
-            }
-            Work::Verify(extent) => Operation::Verify { extent },
-            _ => panic!("{work:?} has data"),
-        };
-        let slot = self.occupy(command, CommandState::InFlight(InFlight::one(Kind::Transfer)));
-        self.submit(slot, volume, operation, ctx);
     }
 
     /// A command whose data have to be asked for: it gets its whole buffer first, or waits for it.
@@ -231,7 +213,8 @@ impl Connection {
             self.answer(command.command_id(), Status::SUCCESS);
             return Ok(true);
         }
-        let flight = InFlight { parts: volumes.len() as u16, ..InFlight::one(Kind::Transfer) };
+        let (parts, status) = (volumes.len() as u16, Status::SUCCESS);
+        let flight = InFlight { parts, kind: Kind::Transfer, status };
         let slot = self.occupy(command, CommandState::InFlight(flight));
         for volume in volumes {
             self.submit(slot, volume, Operation::Flush, ctx);
@@ -245,7 +228,7 @@ impl Connection {
         slot: Option<u16>,
         command: &Command,
         volume: VolumeId,
-        extents: Vec<block::Extent>,
+        extents: Vec<Extent>,
         ctx: &mut Context<'_>,
     ) {
         if extents.is_empty() {
@@ -255,14 +238,7 @@ impl Connection {
             }
             return;
         }
-        let state = CommandState::InFlight(InFlight::one(Kind::Transfer));
-        let slot = match slot {
-            Some(slot) => {
-                *self.slots.state(slot) = state;
-                slot
-            }
-            None => self.occupy(command, state),
-        };
+        let slot = self.place(slot, command, CommandState::in_flight(Kind::Transfer));
         self.submit(slot, volume, Operation::Discard { extents }, ctx);
     }
 
@@ -293,11 +269,8 @@ impl Connection {
             }
         };
         let (volume, operation) = match work {
-            Some((volume, Work::Write(extent, durable))) => {
-                (volume, Operation::Write { extent, buffer, durable })
-            }
-            Some((volume, Work::Compare(extent))) => {
-                (volume, Operation::Compare { extent, buffer })
+            Some((volume, work @ (Work::Write(..) | Work::Compare(_)))) => {
+                (volume, work.operation(buffer))
             }
             _ => {
                 let mut data = vec![0; length as usize];
@@ -311,7 +284,7 @@ impl Connection {
                 };
             }
         };
-        *self.slots.state(slot) = CommandState::InFlight(InFlight::one(Kind::Transfer));
+        *self.slots.state(slot) = CommandState::in_flight(Kind::Transfer);
         self.submit(slot, volume, operation, ctx);
     }
 
@@ -374,17 +347,15 @@ impl Connection {
             State::Io { .. } => ctx.shared.fabrics_command_on_io_queue(now, key, command),
             _ => ctx.shared.connect(now, key, &self.endpoint, command, data),
         };
-        match (answer, slot) {
-            (Answer::Now(reply), None) => self.deliver(reply, host_length, ctx),
-            (Answer::Now(reply), Some(slot)) => {
-                self.slots.remove(slot);
+        match answer {
+            Answer::Now(reply) => {
+                if let Some(slot) = slot {
+                    self.slots.remove(slot);
+                }
                 self.deliver(reply, host_length, ctx);
             }
-            (Answer::Later, None) => {
-                self.occupy(command, CommandState::Controllers(host_length));
-            }
-            (Answer::Later, Some(slot)) => {
-                *self.slots.state(slot) = CommandState::Controllers(host_length)
+            Answer::Later => {
+                self.place(slot, command, CommandState::Controllers(host_length));
             }
         }
     }

@@ -163,21 +163,17 @@ impl Connection {
             ctx.pool.give(&mut self.transfers, ctx.memory, loan.buffer);
         }
         for slot in self.slots.numbers() {
-            let transfer = match self.slots.state(slot) {
+            match self.slots.state(slot) {
                 CommandState::Free | CommandState::InFlight(_) => continue,
-                CommandState::Granted(grant) => core::mem::take(&mut grant.data.buffer),
-                CommandState::Pair(pair) => {
-                    let expected = core::mem::take(&mut pair.expected.buffer);
-                    let replacement = core::mem::take(&mut pair.replacement.buffer);
-                    ctx.pool.give(&mut self.capsules, ctx.memory, expected);
-                    ctx.pool.give(&mut self.capsules, ctx.memory, replacement);
-                    block::Buffer::empty()
+                CommandState::Granted(grant) => {
+                    let buffer = core::mem::take(&mut grant.data.buffer);
+                    ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                 }
+                CommandState::Pair(_) => self.dissolve(slot, ctx),
                 CommandState::Waiting(_)
                 | CommandState::Second(_)
-                | CommandState::Controllers(_) => block::Buffer::empty(),
-            };
-            ctx.pool.give(&mut self.transfers, ctx.memory, transfer);
+                | CommandState::Controllers(_) => {}
+            }
             self.slots.remove(slot);
         }
         self.drained_maybe(ctx);

@@ -9,15 +9,17 @@
 //! Operations"; NVM command set, "Compare and Write".
 
 use block::{Buffer, Extent, Operation, VolumeId};
-use reservation::Access;
+use reservation::{Access, InForce};
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Status};
 
 use super::capsule::check_place;
-use super::slots::{CommandState, InFlight, Incoming, JudgedIo, Kind, Pair};
+use super::slots::{CommandState, Incoming, JudgedIo, Kind, Pair};
 use super::{Connection, Context, Fused, State};
 use crate::controllers::QueueHandle;
 use crate::io;
+use crate::limits::DATA_AFTER_R2T;
+use crate::subsystem::Namespace;
 
 impl Connection {
     /// A command that is part of a fused pair, follows the first of one, or came with corrupt data.
@@ -97,12 +99,10 @@ impl Connection {
         let namespace = ctx.shared.command_heard(ctx.now, queue, command.nsid())?;
         io::check_pointer(command)?;
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
-        let extent = io::judge_fused_first(command, namespace)?;
-        self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
+        let (_, extent) = self.judge_first(command, namespace, ctx.reservations)?;
         let in_capsule = check_place(command, data)?;
-        let phase = (extent.offset.0 % u64::from(block::PAGE_SIZE)) as u32;
-        let Some((expected, replacement)) = self.pair_memory(extent.length.0 as u32, phase, ctx)
-        else {
+        let (length, phase) = (extent.length.0 as u32, io::phase(&extent));
+        let Some((expected, replacement)) = self.pair_memory(length, phase, ctx) else {
             return Ok(false);
         };
         let mut pair = Pair {
@@ -121,19 +121,19 @@ impl Connection {
             self.ask_for_data(slot, ctx);
         }
         self.note_fused(Fused::Pending(slot));
-        self.arm(ctx.now + crate::limits::DATA_AFTER_R2T);
+        self.arm(ctx.now + DATA_AFTER_R2T);
         Ok(true)
     }
 
-    /// What a pair whose data are whole concerns, if it still may.
-    fn judge_pair(
+    /// What a pair concerns, as its first says, if it may.
+    fn judge_first(
         &self,
-        first: &JudgedIo,
-        ctx: &Context<'_>,
+        command: &Command,
+        namespace: &Namespace,
+        reservations: &InForce,
     ) -> Result<(VolumeId, Extent), Status> {
-        let namespace = first.namespace_again(ctx)?;
-        let extent = io::judge_fused_first(&first.command, namespace)?;
-        self.check_reservation(namespace.volume, Access::Write, ctx.reservations)?;
+        let extent = io::judge_fused_first(command, namespace)?;
+        self.check_reservation(namespace.volume, Access::Write, reservations)?;
         Ok((namespace.volume, extent))
     }
 
@@ -200,17 +200,14 @@ impl Connection {
             return;
         };
         let compare = pair.first;
-        let failed = if pair.expected.corrupt {
-            Some((Status::TRANSIENT_TRANSPORT_ERROR, Status::FUSED_FAILED))
-        } else if pair.replacement.corrupt {
-            Some((Status::FUSED_FAILED, Status::TRANSIENT_TRANSPORT_ERROR))
-        } else {
-            None
-        };
-        // The namespace may have changed while the data were coming.
-        let judged = match failed {
-            Some(statuses) => Err(statuses),
-            None => self.judge_pair(&compare, ctx).map_err(|status| (status, Status::FUSED_FAILED)),
+        let judged = match (pair.expected.corrupt, pair.replacement.corrupt) {
+            (true, _) => Err((Status::TRANSIENT_TRANSPORT_ERROR, Status::FUSED_FAILED)),
+            (_, true) => Err((Status::FUSED_FAILED, Status::TRANSIENT_TRANSPORT_ERROR)),
+            // The namespace may have changed while the data were coming.
+            _ => compare
+                .namespace_again(ctx)
+                .and_then(|it| self.judge_first(&compare.command, it, ctx.reservations))
+                .map_err(|status| (status, Status::FUSED_FAILED)),
         };
         let (volume, extent) = match judged {
             Ok(judged) => judged,
@@ -222,7 +219,7 @@ impl Connection {
         };
         let (expected, replacement) = self.pair_buffers(first);
         let durable = write.force_unit_access() || compare.command.force_unit_access();
-        *self.slots.state(first) = CommandState::InFlight(InFlight::one(Kind::Pair(second)));
+        *self.slots.state(first) = CommandState::in_flight(Kind::Pair(second));
         let expected = Box::new(expected);
         let operation = Operation::CompareAndWrite { extent, expected, replacement, durable };
         self.submit(first, volume, operation, ctx);
@@ -235,7 +232,7 @@ impl Connection {
     }
 
     /// Gives the memory of a pair back.
-    fn dissolve(&mut self, first: u16, ctx: &mut Context<'_>) {
+    pub(super) fn dissolve(&mut self, first: u16, ctx: &mut Context<'_>) {
         let (expected, replacement) = self.pair_buffers(first);
         ctx.pool.give(&mut self.capsules, ctx.memory, expected);
         ctx.pool.give(&mut self.capsules, ctx.memory, replacement);

@@ -10,7 +10,7 @@ use block::{Buffer, Class, Operation, VolumeId};
 use wire::nvme::{Command, Status};
 
 use super::receive::Stream;
-use super::slots::{CommandState, Grant, InFlight, Incoming, Judged, JudgedIo, Kind};
+use super::slots::{CommandState, Grant, Incoming, Judged, JudgedIo, Kind};
 use super::{Connection, Context};
 use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
@@ -31,9 +31,8 @@ impl Connection {
         matches!(self.intake.stream, Stream::OutOfMemory(_)) || !self.intake.waiting.is_empty()
     }
 
-    /// There may be memory again: who waits goes on as far as there is. Returns whether somebody
-    /// still waits.
-    pub fn handle_memory(&mut self, ctx: &mut Context<'_>) -> bool {
+    /// There may be memory again: who waits goes on as far as there is.
+    pub fn handle_memory(&mut self, ctx: &mut Context<'_>) {
         while let Some(&slot) = self.intake.waiting.front() {
             if !self.go_on(slot, ctx) {
                 break;
@@ -45,7 +44,6 @@ impl Connection {
         {
             self.intake.stream = Stream::Resuming;
         }
-        self.waits_for_memory()
     }
 
     /// Takes memory for the capsule at the front of the stream, all or nothing.
@@ -157,7 +155,7 @@ impl Connection {
         let taken = ctx.pool.take(&mut self.transfers, Class::Transfer, length, phase);
         let Some(buffer) = taken else { return false };
         if let Some((volume, Work::Read(extent))) = work {
-            *self.slots.state(slot) = CommandState::InFlight(InFlight::one(Kind::Read));
+            *self.slots.state(slot) = CommandState::in_flight(Kind::Read);
             self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
         } else {
             let data = Incoming::new(buffer);

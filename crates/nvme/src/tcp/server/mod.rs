@@ -43,9 +43,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits};
-use contract::{
-    ConnectionId, Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext,
-};
+use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
 use reservation::{Access, InForce, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::Digests;
@@ -164,7 +162,6 @@ enum Fused {
 #[derive(Debug)]
 pub struct Connection {
     identity: SessionIdentity,
-    connection: ConnectionId,
     endpoint: Endpoint,
     settings: Settings,
     state: State,
@@ -195,7 +192,6 @@ impl Connection {
     pub fn new(
         now: Instant,
         identity: SessionIdentity,
-        connection: ConnectionId,
         endpoint: Endpoint,
         settings: Settings,
     ) -> Connection {
@@ -206,7 +202,6 @@ impl Connection {
         );
         Connection {
             identity,
-            connection,
             endpoint,
             settings,
             state: State::Handshake { since: now },
@@ -225,18 +220,8 @@ impl Connection {
         }
     }
 
-    /// The driver's name of the connection.
-    pub fn id(&self) -> ConnectionId {
-        self.connection
-    }
-
-    /// Its two ends.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// The controllers' name of the connection.
-    pub fn key(&self) -> MachineKey {
+    fn key(&self) -> MachineKey {
         MachineKey { machine: self.identity.machine, generation: self.identity.generation }
     }
 
@@ -258,11 +243,6 @@ impl Connection {
     /// The host as reservations know it, once it is connected.
     pub fn registrant(&self) -> Option<Registrant> {
         self.registrant
-    }
-
-    /// The digests in use.
-    pub fn digests(&self) -> Digests {
-        self.digests
     }
 
     /// What it did so far.

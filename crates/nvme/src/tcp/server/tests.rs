@@ -11,6 +11,7 @@ mod fused;
 mod handshake;
 mod hostile;
 mod identity;
+mod judged_anew;
 mod memory;
 mod reservations;
 mod transfer;

@@ -14,7 +14,7 @@ use wire::nvme::Status;
 use wire::nvme_tcp::{DataHeader, Digests, FatalErrorStatus, PduFlags};
 
 use super::super::exchange::Disk;
-use super::super::framing::Fault;
+use super::super::framing::{Fault, broken};
 use super::{Queue, UNBOUNDED};
 use crate::tcp::pdu_stream::{PduHead, Violation, digest_at};
 
@@ -71,16 +71,16 @@ impl Queue {
         }
         if header.length != head.data_length {
             let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 16, "DATAL is what PLEN leaves room for").into());
+            return broken(fes, 16, "DATAL is what PLEN leaves room for");
         }
         let end = u64::from(header.offset) + u64::from(header.length);
         if header.offset != job.wire.received || end > job.extent.length.0 || header.length == 0 {
             let fes = FatalErrorStatus::DATA_OUT_OF_RANGE;
-            return Err(Violation::new(fes, 12, "read data in order and within the command").into());
+            return broken(fes, 12, "read data in order and within the command");
         }
         if header.is_success() && !header.is_last() {
             let fes = FatalErrorStatus::INVALID_HEADER_FIELD;
-            return Err(Violation::new(fes, 1, "SUCCESS only with LAST_PDU").into());
+            return broken(fes, 1, "SUCCESS only with LAST_PDU");
         }
         Ok(Incoming {
             slot,

@@ -10,15 +10,13 @@ use block::{
     Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
     Ticket, limits,
 };
-use contract::{
-    ConnectionId, Loss, Receive, SendBatch, SessionEffect, SessionIdentity, StreamEffect,
-};
+use contract::{ConnectionId, Loss, Receive, SendBatch, SessionEffect, StreamEffect};
 use testkit::pipe::{Pipe, Shown, bytes_of};
 use testkit::{Pages, ShardStub, perform};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
-use crate::fixtures::{self, SUBSYSTEM, endpoint, nqn};
+use crate::fixtures::{self, SUBSYSTEM, nqn};
 use crate::subsystem::Namespace;
 use crate::tcp::initiator::{Initiator, InitiatorNews, Settings};
 use crate::tcp::server;
@@ -62,6 +60,7 @@ impl Side {
 
 /// A connection between the two.
 struct Wire {
+    id: ConnectionId,
     host: Side,
     target: Side,
     machine: Connection,
@@ -107,7 +106,7 @@ pub(super) struct Pair {
     pub(super) done: Vec<Completion>,
     pub(super) news: Vec<InitiatorNews>,
     pub(super) target_settings: server::Settings,
-    next_slot: u32,
+    wires_made: u32,
     /// Turns in a row in which the initiator had something due.
     overdue: u32,
     /// Connections are refused.
@@ -137,7 +136,7 @@ impl Pair {
             done: Vec::new(),
             news: Vec::new(),
             target_settings: server::Settings::default(),
-            next_slot: 0,
+            wires_made: 0,
             overdue: 0,
             unreachable: false,
         }
@@ -291,7 +290,7 @@ impl Pair {
     }
 
     fn host_id(&self, index: usize) -> ConnectionId {
-        self.wires[index].machine.id()
+        self.wires[index].id
     }
 
     fn settle_initiator(&mut self) -> bool {
@@ -330,21 +329,18 @@ impl Pair {
     }
 
     fn wire_of(&self, connection: ConnectionId) -> usize {
-        let find = |wire: &Wire| wire.machine.id() == connection;
+        let find = |wire: &Wire| wire.id == connection;
         self.wires.iter().position(find).expect("a known connection")
     }
 
     fn accept(&mut self, token: u32) {
-        let slot = self.next_slot;
-        self.next_slot += 1;
-        let identity =
-            SessionIdentity { machine: MachineId(slot), generation: 0, shard: ShardId(0) };
-        let id = ConnectionId { slot, generation: 0 };
-        let endpoint = endpoint("127.0.0.1:4420");
+        let id = ConnectionId { slot: self.wires_made, generation: 0 };
+        self.wires_made += 1;
         self.wires.push(Wire {
             host: Side::default(),
             target: Side::default(),
-            machine: Connection::new(self.shard.now, identity, id, endpoint, self.target_settings),
+            id,
+            machine: fixtures::accepted(self.shard.now, id.slot, self.target_settings),
             to_target: VecDeque::new(),
             to_host: VecDeque::new(),
             cut: None,
@@ -548,7 +544,7 @@ impl Pair {
     }
 
     fn wire_at(&self, slot: u32) -> Option<usize> {
-        self.wires.iter().position(|wire| wire.machine.id().slot == slot)
+        self.wires.iter().position(|wire| wire.id.slot == slot)
     }
 
     /// Pages that neither side has given back.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use block::{Buffer, Failure};
 use block::{Completion, Extent, Instant, Memory, Operation, Outcome, Request, Ticket};
-use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment};
+use contract::{ConnectionId, Next, Receive, SendBatch, SendSegment, StreamEffect};
 use remote::JobState;
 use testkit::Pages;
 use testkit::nvme::seal;
@@ -89,7 +89,10 @@ impl Played {
     }
 
     fn batch(&mut self) -> Option<SendBatch> {
-        self.queue.framing.take_batch(NOW)
+        match self.queue.framing.poll_send(NOW)? {
+            StreamEffect::Send { batch, .. } => Some(batch),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn sent(&mut self, batch: SendBatch) {

@@ -9,6 +9,7 @@ use wire::nvme::fabrics::Configuration;
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
+use super::fused::{compare, write};
 use super::transfer::IO;
 use super::world::{BOTH, World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
@@ -57,24 +58,17 @@ fn states() -> Vec<Reach> {
             world.command(IO, Command::read(1, 0, 8, 4096).with_command_id(1));
         }),
         ("the first of a pair", |world| {
-            let fuse = wire::nvme::command::Fuse::FIRST;
-            world.command_with(IO, Command::compare(1, 0, 1, 512).with_fuse(fuse), &[0; 512]);
+            world.command_with(IO, compare(0), &[0; 512]);
         }),
         ("a pair half asked for", |world| {
-            let (first, second) =
-                (wire::nvme::command::Fuse::FIRST, wire::nvme::command::Fuse::SECOND);
-            world.command(IO, Command::compare(1, 0, 1, 512).with_fuse(first));
-            let command = Command::write(1, 0, 1, 512).with_fuse(second).with_command_id(1);
-            world.command(IO, command);
+            world.command(IO, compare(0));
+            world.command(IO, write(0));
             world.said(IO);
         }),
         ("a pair below", |world| {
-            let (first, second) =
-                (wire::nvme::command::Fuse::FIRST, wire::nvme::command::Fuse::SECOND);
             world.hold_requests = true;
-            world.command_with(IO, Command::compare(1, 0, 1, 512).with_fuse(first), &[0; 512]);
-            let command = Command::write(1, 0, 1, 512).with_fuse(second).with_command_id(1);
-            world.command_with(IO, command, &[1; 512]);
+            world.command_with(IO, compare(0), &[0; 512]);
+            world.command_with(IO, write(0), &[1; 512]);
         }),
     ]
 }
@@ -161,28 +155,6 @@ fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
         let reason = Reason::Asked(CloseReason::KeepAliveExpired);
         assert_eq!(link.connection.reason(), Some(&reason));
     }
-}
-
-/// 43: traffic on an I/O queue keeps the controller alive.
-#[test]
-fn io_commands_keep_a_controller_alive() {
-    let mut world = World::new();
-    world.keep_alive_ms = 5000;
-    world.join(Digests::NONE, 31, false);
-    for _ in 0..20 {
-        world.pass_for_controllers(Duration::from_secs(4));
-        world.command(IO, Command::read(1, 0, 1, 512));
-    }
-    assert!(world.links.iter().all(|link| link.pipe.close.is_none()));
-}
-
-/// 18: the loss of the admin queue closes its I/O queues.
-#[test]
-fn the_loss_of_the_admin_queue_closes_the_io_queues() {
-    let mut world = World::connected(Digests::NONE);
-    world.with(0, |connection, ctx| connection.handle_lost(Loss::EndOfStream, ctx));
-    world.run();
-    assert!(world.links[IO].pipe.close.is_some());
 }
 
 #[test]

@@ -6,20 +6,15 @@ use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
 
 use super::transfer::IO;
-use super::world::{ALL_DIGESTS, BOTH, World, capsule, pattern};
+use super::world::{ALL_DIGESTS, BOTH, World, capsule, pattern, statuses};
 use crate::limits::DATA_AFTER_R2T;
 
-fn compare(lba: u64) -> Command {
+pub(super) fn compare(lba: u64) -> Command {
     Command::compare(1, lba, 1, 512).with_fuse(Fuse::FIRST).with_command_id(1)
 }
 
-fn write(lba: u64) -> Command {
+pub(super) fn write(lba: u64) -> Command {
     Command::write(1, lba, 1, 512).with_fuse(Fuse::SECOND).with_command_id(2)
-}
-
-fn statuses(world: &mut World) -> Vec<(u16, Status)> {
-    let said = world.said(IO);
-    said.iter().map(|said| (said.response().command_id, said.status())).collect()
 }
 
 fn current(world: &World) -> Vec<u8> {

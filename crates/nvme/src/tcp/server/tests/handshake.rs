@@ -78,21 +78,6 @@ fn the_first_command_is_connect() {
     assert_eq!(entry.status.without_hints(), Status::COMMAND_SEQUENCE_ERROR);
 }
 
-/// 16: before CC.EN only Fabrics commands are answered.
-#[test]
-fn commands_before_the_controller_is_enabled_are_a_sequence_error() {
-    let mut world = World::new();
-    let link = world.greet(Digests::NONE);
-    let controller = world.connect(link, 0, 0xffff, 31, false).result as u16;
-    world.command(link, Command::keep_alive().with_command_id(1));
-    assert_eq!(world.said_one(link).status().code(), Status::COMMAND_SEQUENCE_ERROR.0);
-    world.command(link, Command::property_get(0x1c, false).with_command_id(2));
-    assert!(world.said_one(link).status().is_success());
-    let io = world.greet(Digests::NONE);
-    let entry = world.connect(io, 1, controller, 31, false);
-    assert_eq!(entry.status.code(), Status::COMMAND_SEQUENCE_ERROR.0, "{entry}");
-}
-
 #[test]
 fn a_connect_whose_data_are_not_in_the_capsule_is_refused() {
     let mut world = World::new();

@@ -258,17 +258,6 @@ fn replies_gather_while_a_batch_is_out() {
 }
 
 #[test]
-fn the_data_digest_covers_what_leaves() {
-    let digests = Digests { header: false, data: true };
-    let mut world = World::connected(digests);
-    world.command(IO, read(1, 8192));
-    let Said::Data(_, data) = &world.said(IO)[0] else { panic!("no data") };
-    // The reader has compared the digest on the wire with the data on the wire; these are the
-    // volume's.
-    assert_eq!(crc32c(data), crc32c(&world.volumes[0][512..8704]));
-}
-
-#[test]
 fn a_turn_has_a_budget_and_the_rest_comes_in_the_next() {
     let mut world = World::connected_with(Digests::NONE, 1023, false);
     let one = capsule(Command::read(77, 0, 1, 512), &[], Digests::NONE);

@@ -3,19 +3,20 @@
 
 use std::sync::OnceLock;
 
-use block::{Failure, Instant, MachineId, Outcome, ShardId, limits};
-use contract::{ConnectionId, Receive, SendBatch, SessionIdentity};
+use block::{Failure, Instant, Outcome, limits};
+use contract::{Receive, SendBatch};
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, seal};
 use testkit::pipe::{Pipe, Shown};
 use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
-use wire::nvme::{Command, Completion as Entry};
+use wire::nvme::{Command, Completion as Entry, Status};
 use wire::nvme_tcp::{Digests, ICReq, R2T};
 
+use super::transfer::IO;
 use crate::controllers::Controllers;
-use crate::fixtures::{self, endpoint, nqn};
+use crate::fixtures::{self, nqn};
 pub(super) use crate::fixtures::{ALL_DIGESTS, BOTH, SUBSYSTEM, pattern};
 use crate::subsystem::Namespace;
 use crate::tcp::server::{Connection, Context, Settings};
@@ -96,12 +97,8 @@ impl World {
     /// Accepts a connection.
     pub(super) fn accept(&mut self) -> usize {
         let index = self.links.len();
-        let identity =
-            SessionIdentity { machine: MachineId(index as u32), generation: 3, shard: ShardId(0) };
-        let id = ConnectionId { slot: index as u32, generation: 0 };
-        let endpoint = endpoint("127.0.0.1:4420");
         self.links.push(Link {
-            connection: Connection::new(self.shard.now, identity, id, endpoint, self.settings),
+            connection: fixtures::accepted(self.shard.now, index as u32, self.settings),
             pipe: Pipe::default(),
             sent: Vec::new(),
             batches: Vec::new(),
@@ -236,7 +233,8 @@ impl World {
 
     /// Memory may be free again.
     pub(super) fn wake(&mut self, link: usize) -> bool {
-        let waits = self.with(link, |connection, ctx| connection.handle_memory(ctx));
+        self.with(link, |connection, ctx| connection.handle_memory(ctx));
+        let waits = self.links[link].connection.waits_for_memory();
         self.run();
         waits
     }
@@ -424,6 +422,12 @@ impl World {
         assert!(entry.status.is_success(), "{entry}");
         link
     }
+}
+
+/// The CIDs and statuses of all that was said on the I/O queue.
+pub(super) fn statuses(world: &mut World) -> Vec<(u16, Status)> {
+    let said = world.said(IO);
+    said.iter().map(|said| (said.response().command_id, said.status())).collect()
 }
 
 /// Closes everything in every state and sees that nothing is left.
