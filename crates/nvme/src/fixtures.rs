@@ -2,8 +2,10 @@
 //! connection, digests, bytes that say where they belong.
 
 use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
-use contract::{Endpoint, ListenerId, SessionIdentity};
+use contract::{Endpoint, ListenerId, Receive, SessionIdentity};
+use testkit::ShardStub;
 pub(crate) use testkit::nvme::nqn;
+use testkit::pipe::{Pipe, Shown};
 use wire::nvme_tcp::Digests;
 
 use crate::controllers::Controllers;
@@ -55,6 +57,20 @@ pub(crate) fn accepted(now: Instant, number: u32, settings: Settings) -> Connect
     let machine = MachineId(number);
     let identity = SessionIdentity { machine, generation: 3, shard: ShardId(0) };
     Connection::new(now, identity, endpoint("127.0.0.1:4420"), settings)
+}
+
+/// Shows a connection what arrived for it.
+pub(crate) fn show(
+    shard: &mut ShardStub<Controllers>,
+    pipe: &mut Pipe,
+    connection: &mut Connection,
+) -> bool {
+    shard.show(pipe, |shown, ctx| match shown {
+        Shown::Bytes(bytes) => connection.handle_received(bytes, ctx),
+        Shown::Direct(direct) => {
+            Receive { consumed: 0, next: connection.handle_direct(direct, ctx) }
+        }
+    })
 }
 
 /// The ends of a connection that reached us here.

@@ -16,7 +16,7 @@ use wire::nvme_tcp::{
 };
 
 use super::memory::Need;
-use super::slots::CommandState;
+use super::slots::Incoming;
 use super::{Connection, Context, Reason, State};
 use crate::limits::{CAPSULE_DATA_MAX, PDU_COMPLETE, TURN_PDUS};
 use crate::tcp::pdu_stream::{COMMON, Front, PduHead, Violation, digest_at, peek};
@@ -335,17 +335,14 @@ impl Connection {
             return Err(Violation::new(fes, 0, "DATAL within MAXH2CDATA"));
         }
         let slot = header.transfer_tag;
-        let command_id = match self.slots.get(slot) {
-            Some(held) if !matches!(held.state, CommandState::Free) => held.origin.command_id,
-            _ => return invalid(10, "TTAG of an R2T"),
-        };
-        let data = match self.slots.incoming(slot) {
-            Some(data) if data.since.is_some() && !data.is_whole() => data,
-            _ => return invalid(10, "TTAG of an R2T"),
-        };
-        if header.command_id != command_id {
+        let is_asked = |data: &mut Incoming| data.since.is_some() && !data.is_whole();
+        if !self.slots.incoming(slot).is_some_and(is_asked) {
+            return invalid(10, "TTAG of an R2T");
+        }
+        if header.command_id != self.slots.command_id(slot) {
             return invalid(8, "CCCID of the R2T");
         }
+        let data = self.slots.incoming(slot).expect("just seen");
         let out_of_range = FatalErrorStatus::DATA_OUT_OF_RANGE;
         if header.offset != data.received {
             return Err(Violation::new(out_of_range, 0, "DATAO follows what came before"));

@@ -288,13 +288,8 @@ impl Slots {
         }
     }
 
-    /// A slot by a number that came from outside.
-    #[inline]
-    pub(super) fn get(&self, slot: u16) -> Option<&Slot> {
-        self.entries.get(usize::from(slot))
-    }
-
-    /// Where the data of the command in `slot` go, if it was asked for data.
+    /// Where the data of the command in `slot` go, if there is one that takes data. The number may
+    /// come from outside.
     #[inline]
     pub(super) fn incoming(&mut self, slot: u16) -> Option<&mut Incoming> {
         let data = match self.entries.get(usize::from(slot))?.state {

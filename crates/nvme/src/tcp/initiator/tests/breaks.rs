@@ -8,7 +8,7 @@ use wire::nvme_tcp::Digests;
 
 use super::pair::{Pair, namespace, settings};
 use crate::subsystem::Namespace;
-use crate::tcp::initiator::InitiatorNews;
+use crate::tcp::initiator::{InitiatorNews, Settings};
 
 const QUIESCE: Duration = Duration::from_secs(10);
 
@@ -90,8 +90,7 @@ fn a_write_that_never_left_ends_not_done_at_its_deadline() {
 
 #[test]
 fn a_write_that_left_ends_unknown_and_not_before_the_quiesce_time() {
-    let mut hasty = settings(Digests::NONE);
-    hasty.deadline = Duration::from_secs(4);
+    let hasty = Settings { deadline: Duration::from_secs(4), ..settings(Digests::NONE) };
     let mut pair = Pair::connected(5, hasty, false);
     pair.chances.disk = Duration::from_secs(3);
     pair.write(1, 0, &[1; 4096]);
@@ -107,8 +106,7 @@ fn a_write_that_left_ends_unknown_and_not_before_the_quiesce_time() {
 
 #[test]
 fn a_disk_that_never_answers_costs_the_association_and_the_write_is_unknown() {
-    let mut hasty = settings(Digests::NONE);
-    hasty.deadline = Duration::from_secs(5);
+    let hasty = Settings { deadline: Duration::from_secs(5), ..settings(Digests::NONE) };
     let mut pair = Pair::connected(6, hasty, false);
     pair.chances.disk = Duration::from_secs(100_000);
     pair.write(1, 0, &[1; 4096]);

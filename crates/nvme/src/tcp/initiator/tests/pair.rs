@@ -414,12 +414,7 @@ impl Pair {
 
     fn receive_target(&mut self, index: usize) -> bool {
         let Wire { target, machine, .. } = &mut self.wires[index];
-        self.shard.show(&mut target.pipe, |shown, ctx| match shown {
-            Shown::Bytes(bytes) => machine.handle_received(bytes, ctx),
-            Shown::Direct(direct) => {
-                Receive { consumed: 0, next: machine.handle_direct(direct, ctx) }
-            }
-        })
+        fixtures::show(&mut self.shard, &mut target.pipe, machine)
     }
 
     /// Cuts a connection: the initiator hears of it at once, the target some time later. What the

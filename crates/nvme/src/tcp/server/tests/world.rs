@@ -4,10 +4,10 @@
 use std::sync::OnceLock;
 
 use block::{Failure, Instant, Outcome, limits};
-use contract::{Receive, SendBatch};
+use contract::SendBatch;
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, seal};
-use testkit::pipe::{Pipe, Shown};
+use testkit::pipe::Pipe;
 use testkit::{ShardStub, perform};
 use wire::nvme::command::SglDescriptor;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData};
@@ -145,12 +145,7 @@ impl World {
 
     fn receive(&mut self, link: usize) -> bool {
         let Link { connection, pipe, .. } = &mut self.links[link];
-        self.shard.show(pipe, |shown, ctx| match shown {
-            Shown::Bytes(bytes) => connection.handle_received(bytes, ctx),
-            Shown::Direct(direct) => {
-                Receive { consumed: 0, next: connection.handle_direct(direct, ctx) }
-            }
-        })
+        fixtures::show(&mut self.shard, pipe, connection)
     }
 
     fn effects(&mut self, link: usize) -> bool {
