@@ -113,7 +113,7 @@ impl Controllers {
     }
 
     /// The subsystems that a host may use, in the order of their names.
-    pub(crate) fn subsystems_for(&self, host: &Nqn) -> impl Iterator<Item = &Nqn> {
+    pub(super) fn subsystems_for(&self, host: &Nqn) -> impl Iterator<Item = &Nqn> {
         self.export_of.iter().filter_map(move |(nqn, slot)| {
             let export = self.exports.get(*slot).expect("names lead to exports");
             export.subsystem.hosts.allow(host).then_some(nqn)

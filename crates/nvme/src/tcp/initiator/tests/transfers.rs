@@ -25,7 +25,7 @@ fn what_is_written_is_read_at_every_size_digest_and_phase() {
             [512, 4096, 8192, 12_288, 65_536, 131_072, 1 << 20].into_iter().enumerate()
         {
             for offset in [0u64, 512, 4096 + 1536] {
-                let bytes = pattern(length, round as usize);
+                let bytes = pattern(length, round);
                 pair.write(1, offset, &bytes);
                 assert_eq!(pair.finish(1).0, Outcome::Done, "{digests:?} {length} at {offset}");
                 assert_eq!(pair.disk[offset as usize..][..length], bytes[..]);

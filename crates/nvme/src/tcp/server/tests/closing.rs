@@ -11,7 +11,7 @@ use wire::nvme_tcp::Digests;
 
 use super::fused::{compare, write};
 use super::transfer::IO;
-use super::world::{BOTH, World, capsule, host_data, pattern};
+use super::world::{BOTH, SUBSYSTEM, World, capsule, host_data, pattern};
 use crate::controllers::CloseReason;
 use crate::limits::{DATA_AFTER_R2T, PDU_COMPLETE};
 use crate::tcp::server::{Reason, TimeLimit};
@@ -141,27 +141,11 @@ fn what_is_below_is_awaited_before_the_controllers_hear_that_the_queue_is_draine
     assert_eq!(world.shard.shared.queue_count(), 1);
 }
 
-/// 17: a host that is silent for its keep-alive time loses its controller, and not before.
-#[test]
-fn a_silent_host_is_closed_when_its_keep_alive_time_is_over() {
-    let mut world = World::new();
-    world.keep_alive_ms = 5000;
-    world.join(Digests::NONE, 31, false);
-    world.pass_for_controllers(Duration::from_millis(4900));
-    assert!(world.links.iter().all(|link| link.pipe.close.is_none()));
-    world.pass_for_controllers(Duration::from_secs(20));
-    for link in &world.links {
-        assert_eq!(link.pipe.close, Some(false));
-        let reason = Reason::Asked(CloseReason::KeepAliveExpired);
-        assert_eq!(link.connection.reason(), Some(&reason));
-    }
-}
-
 #[test]
 fn a_refused_connect_is_answered_and_then_the_connection_closes() {
     let mut world = World::new();
     let link = world.greet(Digests::NONE);
-    let entry = world.connect(link, 1, 77, 31, false);
+    let entry = world.connect(link, SUBSYSTEM, 77, 31, false);
     assert_eq!(entry.status.code(), Status::CONNECT_INVALID_PARAMETERS.0);
     assert_eq!(world.links[link].pipe.close, Some(true));
     assert_eq!(world.links[link].connection.reason(), Some(&Reason::Answered));

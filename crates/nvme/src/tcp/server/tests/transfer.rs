@@ -6,7 +6,9 @@ use wire::nvme::command::SglDescriptor;
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CommonHeader, Digests, ICReq, PduFlags};
 
-use super::world::{ALL_DIGESTS, BOTH, Said, VOLUME, World, capsule, host_data, pattern};
+use super::world::{
+    ALL_DIGESTS, BOTH, SUBSYSTEM, Said, VOLUME, World, capsule, host_data, pattern,
+};
 use crate::limits::{CAPSULE_DATA_MAX, TURN_PDUS};
 use crate::tcp::server::Settings;
 
@@ -281,7 +283,7 @@ fn data_begin_at_a_multiple_of_what_hpda_says() {
         world.send(link, &request.emit());
         assert!(matches!(world.said_one(link), Said::ICResp(_)));
         world.links[link].digests = digests;
-        assert!(world.connect(link, 1, controller, 15, false).status.is_success());
+        assert!(world.connect(link, SUBSYSTEM, controller, 15, false).status.is_success());
         world.command(link, Command::read(1, 8, 2, 1024));
         let sent = core::mem::take(&mut world.links[link].sent);
         let common = CommonHeader::parse(&sent).expect("a header");

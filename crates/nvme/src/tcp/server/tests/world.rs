@@ -52,8 +52,6 @@ pub(super) struct World {
     pub(super) log: Vec<&'static str>,
     /// Chosen by the next connect.
     pub(super) settings: Settings,
-    /// KATO of the next admin queue.
-    pub(super) keep_alive_ms: u32,
 }
 
 pub(super) fn namespace(nsid: u32, volume: u32, read_only: bool) -> Namespace {
@@ -84,7 +82,6 @@ impl World {
             fail_next: None,
             log: Vec::new(),
             settings: Settings::default(),
-            keep_alive_ms: 0,
         }
     }
 
@@ -241,17 +238,6 @@ impl World {
         self.run();
     }
 
-    /// Time passes, and the controllers look at their keep-alive timers whenever they want to.
-    pub(super) fn pass_for_controllers(&mut self, time: core::time::Duration) {
-        let end = self.shard.now + time;
-        while let Some(at) = self.shard.shared.poll_timeout().filter(|at| *at <= end) {
-            self.shard.now = at.max(self.shard.now);
-            self.shard.shared.handle_timeout(self.shard.now);
-            self.run();
-        }
-        self.shard.now = end;
-    }
-
     /// All that the target said since the last call.
     pub(super) fn said(&mut self, link: usize) -> Vec<Said> {
         let sent = core::mem::take(&mut self.links[link].sent);
@@ -342,7 +328,7 @@ impl World {
         digests: Digests,
     ) -> (usize, u16) {
         let link = self.greet(digests);
-        let entry = self.connect_to(link, subsystem, 0, 0xffff, sq_size, false);
+        let entry = self.connect(link, subsystem, ConnectData::CONTROLLER_ANY, sq_size, false);
         assert!(entry.status.is_success(), "{entry}");
         let cc = Configuration(0).with_enable(true).with_iosqes(6).with_iocqes(4);
         let enable = Command::property_set(0x14, cc.0).with_command_id(9);
@@ -350,23 +336,12 @@ impl World {
         (link, entry.result as u16)
     }
 
-    /// Connects a queue on a link; its completion.
+    /// Connects I/O queue 1 of a controller, or the admin queue of a new one (0xffff); its
+    /// completion.
     pub(super) fn connect(
         &mut self,
         link: usize,
-        queue_id: u16,
-        controller_id: u16,
-        sq_size: u16,
-        flow_control_off: bool,
-    ) -> Entry {
-        self.connect_to(link, SUBSYSTEM, queue_id, controller_id, sq_size, flow_control_off)
-    }
-
-    fn connect_to(
-        &mut self,
-        link: usize,
         subsystem: &str,
-        queue_id: u16,
         controller_id: u16,
         sq_size: u16,
         flow_control_off: bool,
@@ -374,10 +349,10 @@ impl World {
         let attributes = ConnectAttributes(if flow_control_off { 4 } else { 0 });
         let connect = Connect {
             record_format: 0,
-            queue_id,
+            queue_id: u16::from(controller_id != ConnectData::CONTROLLER_ANY),
             sq_size,
             attributes,
-            keep_alive_ms: if queue_id == 0 { self.keep_alive_ms } else { 0 },
+            keep_alive_ms: 0,
         };
         let data = ConnectData {
             host_id: [7; 16],
@@ -413,7 +388,7 @@ impl World {
         flow_control_off: bool,
     ) -> usize {
         let link = self.greet(digests);
-        let entry = self.connect(link, 1, controller, sq_size, flow_control_off);
+        let entry = self.connect(link, SUBSYSTEM, controller, sq_size, flow_control_off);
         assert!(entry.status.is_success(), "{entry}");
         link
     }
