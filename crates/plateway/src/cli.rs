@@ -5,7 +5,7 @@
 //! `--bs`. Errors: clap's, with exit code 2; a disk URI says its column.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
-    /// Print the NVMe/TCP PDUs of a capture, one a line
+    /// Print the NVMe/TCP PDUs and AoE frames of a capture, one a line
     Dissect(DissectArgs),
 }
 
@@ -108,7 +108,10 @@ pub(crate) struct ServeArgs {
 pub(crate) struct ConfigArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
+    /// The configuration, named as serve and bench name it
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
     /// Label the disks of this concat or stripe whatever they hold, of which check shows what would
     /// be given up; may be given again for another volume
     #[arg(long, value_name = "VOLUME")]
@@ -119,6 +122,12 @@ pub(crate) struct ConfigArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl ConfigArgs {
+    pub(crate) fn file(&self) -> &Path {
+        self.config.as_ref().unwrap_or(&self.file)
+    }
 }
 
 /// `status`
@@ -480,11 +489,27 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_is_named_by_its_place_or_by_a_flag() {
+        for (line, file) in [
+            ("check", "plateway.toml"),
+            ("check p.toml", "p.toml"),
+            ("check --config p.toml", "p.toml"),
+            ("apply --config p.toml --json", "p.toml"),
+        ] {
+            let Ok(Command::Check(args) | Command::Apply(args)) = parse(line) else {
+                panic!("{line}")
+            };
+            assert_eq!(args.file(), Path::new(file), "{line}");
+        }
+    }
+
+    #[test]
     fn wrong_lines_say_what_was_expected() {
         for (line, part) in [
             ("serve", "<DISK>"),
             ("serve ram:1GiB --config p.toml", "cannot be used with"),
             ("serve --config p.toml --hosts any", "cannot be used with"),
+            ("check p.toml --config p.toml", "cannot be used with"),
             ("serve ram:1GiB --driver uring", "possible values: auto, io_uring, epoll"),
             ("bench ram:1G", "column 5: unit \"G\""),
             ("bench ram:1GiB --rw trim", "expected read, write, randread"),

@@ -93,7 +93,7 @@ impl Flags {
             let written = line.flag("--poll-us", &poll.to_string());
             Spanned::new(written.span(), i64::from(poll))
         });
-        for listener in low.listeners.iter_mut().filter(|listener| listener.aoe.is_none()) {
+        for listener in low.listeners.iter_mut().filter(|listener| listener.interface.is_none()) {
             listener.poll_us = poll_us.clone().or(listener.poll_us.take());
         }
         for (i, uri) in disks.into_iter().enumerate() {
