@@ -66,6 +66,8 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
             Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
         }
     }
+    // Whoever asks from now on, or waits for an answer, is told at once that there is none.
+    drop(coming);
     log("stopping: draining for at most 5 s; a second signal ends at once");
     for line in running.shut_down() {
         log(&line);

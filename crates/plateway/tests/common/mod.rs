@@ -149,6 +149,11 @@ impl Server {
         self.end(signal);
     }
 
+    /// Waits for the end of one that was told to end, which must be with code 0.
+    pub(crate) fn wait_for_end(mut self) {
+        self.has_ended();
+    }
+
     /// Ends it in whatever it does.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
@@ -157,6 +162,10 @@ impl Server {
 
     fn end(&mut self, signal: Signal) {
         self.signal(signal);
+        self.has_ended();
+    }
+
+    fn has_ended(&mut self) {
         let status = self.child.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "{}", self.log());
         assert!(!self.control.exists(), "the control socket is left behind");
