@@ -8,14 +8,13 @@
 
 mod environment;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use lab::load::{Load, Plan, Tally, Verified};
-use lab::report::{CpuPerIo, Environment, Grouped, Latency, Report, Verify};
+use lab::report::{CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
 
@@ -33,10 +32,7 @@ const BUSY: f64 = 0.9;
 /// Measures.
 pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
     let report = measure(args)?;
-    match args.json {
-        true => super::print_json(&report)?,
-        false => super::print(&format!("{report}\n")),
-    }
+    super::show(args.json, &report, || format!("{report}\n"))?;
     match report.is_good() {
         true => Ok(()),
         false => Err(miette::miette!("{}", what_failed(&report))),
@@ -101,8 +97,7 @@ pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<
         verify: args.verify,
         seed: seed(),
     };
-    let target = Target::of(args);
-    let run = carry(session, plan, target.as_ref())?;
+    let run = carry(session, plan, target(args).as_ref())?;
     Ok(report(session, args, plan, run))
 }
 
@@ -114,7 +109,7 @@ struct Run {
 }
 
 /// Sends the jobs to the shards and watches them.
-fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Result<Run> {
+fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> miette::Result<Run> {
     let shards = usize::from(session.shards());
     let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
     let loads = shares
@@ -123,18 +118,15 @@ fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Resu
         .map(|(index, progress)| Load::new(plan, Place(0), index as u32, shards, progress.clone()));
     let interrupted = super::session::interrupt()?;
     let mut line = Line::new(plan);
+    let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
     let outcome = session.run(loads.collect(), |reading| {
         if interrupted.load(Relaxed) {
             shares.iter().for_each(|progress| progress.stop());
         }
         match reading.map(|reading| reading.phase) {
-            Some(Phase::Measuring) if opened.is_none() => {
-                opened = target.and_then(Target::cpu_ns);
-            }
-            Some(Phase::Draining) if closed.is_none() => {
-                closed = target.and_then(Target::cpu_ns);
-            }
+            Some(Phase::Measuring) if opened.is_none() => opened = cpu_ns(),
+            Some(Phase::Draining) if closed.is_none() => closed = cpu_ns(),
             _ => {}
         }
         line.tell(&shares, reading);
@@ -147,17 +139,9 @@ fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Resu
 /// The report of a load.
 fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
     let Run { outcome, target_ns, stopped } = run;
-    let mut tally: Option<Tally> = None;
     let mut verified = Verified::default();
-    let mut range_bytes = plan.workload.range_bytes;
-    for load in &outcome.guests {
-        match &mut tally {
-            Some(tally) => tally.add(load.tally()),
-            None => tally = Some(load.tally().clone()),
-        }
-        verified.add(load.verified());
-        range_bytes = load.range_bytes();
-    }
+    outcome.guests.iter().for_each(|load| verified.add(load.verified()));
+    let range_bytes = outcome.guests.last().map(Load::range_bytes);
     let empty = Report {
         disk: args.disk.to_string(),
         pattern: args.rw.to_string(),
@@ -167,24 +151,19 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
         shards: session.shards(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
-        range_bytes,
+        range_bytes: range_bytes.unwrap_or(plan.workload.range_bytes),
         seed: plan.seed,
-        seconds: 0.0,
-        requests: 0,
-        iops: 0.0,
-        bytes_per_second: 0.0,
-        latency_ns: Latency::default(),
-        read: None,
-        write: None,
-        cpu_us_per_io: CpuPerIo::default(),
         bench_thread_busy: busy(&outcome.readings, session.shards()),
-        errors: 0,
-        first_error: None,
         verify: plan.verify.then(|| Verify::of(&verified)),
-        notes: Vec::new(),
-        environment: Environment::default(),
+        ..Report::default()
     };
-    let Some(tally) = tally else { return empty };
+    let tallies = outcome.guests.iter().map(|load| load.tally().clone());
+    let Some(tally) = tallies.reduce(|mut all, one| {
+        all.add(&one);
+        all
+    }) else {
+        return empty;
+    };
     let mut report = empty.with_tally(&tally);
     let each = |ns: u64| match report.requests {
         0 => 0.0,
@@ -274,34 +253,22 @@ fn window(readings: &[Reading], shard: u16) -> Option<(Reading, Reading)> {
     Some((*from, *to))
 }
 
-/// The target's process, where it tells.
-struct Target {
-    client: control::Client,
-}
-
-impl Target {
-    /// The server behind `--control`, or on this machine's usual socket if it listens where the
-    /// disk is.
-    fn of(args: &BenchArgs) -> Option<Target> {
-        if let Some(path) = &args.control {
-            let client = control::Client::new(path);
-            if let Err(error) = client.status() {
-                crate::run::log(&format!("{error}: its processor time is not counted"));
-                return None;
-            }
-            return Some(Target { client });
-        }
-        let DiskUri::Remote(uri) = args.disk.innermost() else { return None };
-        let wanted = uri.listener()?.to_string();
-        let client = control::Client::new(&super::socket(None));
-        let status = client.status().ok()?;
-        let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
-        listens.then_some(Target { client })
+/// Who tells the processor time of the target: the server behind `--control`, or on this machine's
+/// usual socket if it listens where the disk is.
+fn target(args: &BenchArgs) -> Option<control::Client> {
+    let client = control::Client::new(&super::socket(args.control.as_deref()));
+    if args.control.is_some() {
+        let told = client.status();
+        let told = told.inspect_err(|error| {
+            crate::run::log(&format!("{error}: its processor time is not counted"));
+        });
+        return told.is_ok().then_some(client);
     }
-
-    fn cpu_ns(&self) -> Option<u64> {
-        self.client.status().ok().map(|status| status.cpu_ns)
-    }
+    let DiskUri::Remote(uri) = args.disk.innermost() else { return None };
+    let wanted = uri.listener()?.to_string();
+    let status = client.status().ok()?;
+    let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
+    listens.then_some(client)
 }
 
 fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<()> {
@@ -332,7 +299,6 @@ fn seed() -> u64 {
 /// The progress line on a terminal; nothing elsewhere.
 struct Line {
     bar: ProgressBar,
-    plan: Plan,
     last: (Instant, u64, u64),
     rate: (f64, f64),
     word: &'static str,
@@ -340,13 +306,9 @@ struct Line {
 
 impl Line {
     fn new(plan: Plan) -> Line {
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new((plan.warm_up + plan.time).as_millis() as u64),
-            false => ProgressBar::hidden(),
-        };
-        let style = ProgressStyle::with_template("{bar:24} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Line { bar, plan, last: (Instant::now(), 0, 0), rate: (0.0, 0.0), word: "begins" }
+        let whole = (plan.warm_up + plan.time).as_millis() as u64;
+        let bar = super::progress_bar(whole, "{bar:24} {msg}");
+        Line { bar, last: (Instant::now(), 0, 0), rate: (0.0, 0.0), word: "begins" }
     }
 
     fn tell(&mut self, shares: &[Arc<Progress>], reading: Option<&Reading>) {
@@ -371,8 +333,8 @@ impl Line {
             self.last = (Instant::now(), now.0, now.1);
         }
         let iops = Grouped(self.rate.0 as u64);
-        let whole = (self.plan.warm_up + self.plan.time).as_millis() as u64;
-        self.bar.set_position((self.bar.elapsed().as_millis() as u64).min(whole));
+        let now = self.bar.elapsed().as_millis() as u64;
+        self.bar.set_position(now.min(self.bar.length().unwrap_or(now)));
         self.bar.set_message(format!("{}  {iops} IOPS  {:.1} MB/s", self.word, self.rate.1 / 1e6));
     }
 

@@ -16,15 +16,16 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use lab::report::{Grouped, Nanoseconds, Report};
 use serde::Serialize;
 
 use super::bench;
 use super::session::Session;
-use crate::cli::{BenchArgs, DemoArgs, Pattern};
+use crate::cli::{self, BenchArgs, Cli, DemoArgs};
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
@@ -36,35 +37,14 @@ const MEMBER_BYTES: u64 = 64 << 20;
 /// How long a server may take to end; it drains for 5 s at most.
 const END: Duration = Duration::from_secs(30);
 
-/// A row of the table: a name, what `bench` is told, and for how many seconds.
-struct Case {
-    name: &'static str,
-    pattern: Pattern,
-    block_bytes: u64,
-    depth: u32,
-    seconds: u64,
-    verify: bool,
-}
-
-const fn case(
-    name: &'static str,
-    (random, read_percent): (bool, u8),
-    (block_bytes, depth): (u64, u32),
-    seconds: u64,
-    verify: bool,
-) -> Case {
-    let pattern = Pattern { random, read_percent };
-    Case { name, pattern, block_bytes, depth, seconds, verify }
-}
-
-/// First what proves the data, then what measures.
-const CASES: [Case; 6] = [
-    case("write all, verify", (false, 0), (128 << 10, 16), 3, true),
-    case("mixed 4k, verify", (true, 50), (4 << 10, 32), 2, true),
-    case("4k random read", (true, 100), (4 << 10, 32), 3, false),
-    case("4k random write", (true, 0), (4 << 10, 32), 3, false),
-    case("128k read", (false, 100), (128 << 10, 32), 3, false),
-    case("128k write", (false, 0), (128 << 10, 32), 3, false),
+/// First what proves the data, then what measures: a row's name, and what `bench` is told.
+const CASES: [(&str, &str); 6] = [
+    ("write all, verify", "--rw write --bs 128k --iodepth 16 --time 3 --warmup 0 --verify"),
+    ("mixed 4k, verify", "--rw randrw --bs 4k --iodepth 32 --time 2 --warmup 0 --verify"),
+    ("4k random read", "--rw randread --bs 4k --iodepth 32 --time 3"),
+    ("4k random write", "--rw randwrite --bs 4k --iodepth 32 --time 3"),
+    ("128k read", "--rw read --bs 128k --iodepth 32 --time 3"),
+    ("128k write", "--rw write --bs 128k --iodepth 32 --time 3"),
 ];
 
 /// What `--json` prints.
@@ -109,44 +89,33 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         aoe: lan::Shown::default(),
     };
     let mut open: Option<(Session, bool)> = None;
-    for case in &CASES {
-        let bench = bench_args(case, &address, home.control())?;
-        let failed = |error: miette::Report| {
-            error.wrap_err(format!("{}; {}", case.name, server.last_words()))
-        };
+    for (name, line) in CASES {
+        let bench = bench_args(line, &address, home.control())?;
+        let failed =
+            |error: miette::Report| error.wrap_err(format!("{name}; {}", server.last_words()));
         // One session with digests for what is verified, one without for what is measured.
         let session = match open.take() {
-            Some((session, verified)) if verified == case.verify => session,
+            Some((session, verified)) if verified == bench.verify => session,
             _ => bench::open(&bench).map_err(failed)?,
         };
-        let report = bench::measure_in(&session, &bench).map_err(failed);
-        let report = report?;
-        open = Some((session, case.verify));
+        let report = bench::measure_in(&session, &bench).map_err(failed)?;
+        open = Some((session, bench.verify));
         if !report.is_good() {
-            return Err(miette::miette!("{}: {}", case.name, bench::what_failed(&report)));
+            return Err(miette::miette!("{name}: {}", bench::what_failed(&report)));
         }
         if let Some(verify) = &report.verify {
             demo.blocks_verified += verify.checked;
-            say(&format!(
-                "{}: {} requests, {} blocks read and right",
-                case.name,
-                Grouped(report.requests),
-                Grouped(verify.checked)
-            ));
+            let (requests, blocks) = (Grouped(report.requests), Grouped(verify.checked));
+            say(&format!("{name}: {requests} requests, {blocks} blocks read and right"));
         }
         demo.results.push(report);
-        if interrupted.load(Relaxed) {
-            return Err(miette::miette!("interrupted"));
-        }
+        stop_if(&interrupted)?;
     }
     if let Some((session, _)) = open {
         session.close()?;
     }
     demo.aoe = lan::show(&home, &interrupted)?;
-    match args.json {
-        true => super::print_json(&demo)?,
-        false => super::print(&(summary(&demo) + &demo.aoe.text())),
-    }
+    super::show(args.json, &demo, || summary(&demo) + &demo.aoe.text())?;
     if args.keep {
         super::print(&hints(&address, &home));
         while !interrupted.load(Relaxed) && server.runs() {
@@ -157,37 +126,36 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     Ok(())
 }
 
-fn bench_args(case: &Case, address: &str, control: PathBuf) -> miette::Result<BenchArgs> {
+fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
+    match interrupted.load(Relaxed) {
+        true => Err(miette::miette!("interrupted")),
+        false => Ok(()),
+    }
+}
+
+fn bench_args(line: &str, address: &str, control: PathBuf) -> miette::Result<BenchArgs> {
+    let words = ["plateway", "bench", "null:512"].into_iter().chain(line.split_whitespace());
+    let Ok(Cli { command: cli::Command::Bench(args) }) = Cli::try_parse_from(words) else {
+        return Err(miette::miette!("no line of bench: {line}"));
+    };
     // Digests as Linux has them unless told otherwise; `bench` itself asks for them by default.
-    let digests = u8::from(case.verify);
+    let digests = u8::from(args.verify);
     let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
-    Ok(BenchArgs {
-        disk: uri.parse().map_err(|error| miette::miette!("{error}"))?,
-        config: None,
-        rw: case.pattern,
-        bs: case.block_bytes,
-        iodepth: case.depth,
-        numjobs: 1,
-        time: case.seconds,
-        warmup: u64::from(!case.verify),
-        rate: None,
-        verify: case.verify,
-        // Members are made anew, and later cases write over earlier ones.
-        overwrite: true,
-        control: Some(control),
-        json: false,
-    })
+    let disk = uri.parse().map_err(|error| miette::miette!("{error}"))?;
+    // Members are made anew, and later cases write over earlier ones.
+    Ok(BenchArgs { disk, overwrite: true, control: Some(control), ..args })
 }
 
 fn summary(demo: &Demo) -> String {
     let head = ["", "IOPS", "MB/s", "p50", "p99", "p99.9", "CPU here", "CPU target"];
     let mut rows = table(&head);
-    for (case, report) in CASES.iter().zip(&demo.results).filter(|(case, _)| !case.verify) {
+    let measured = |(_, report): &(&(&str, _), &Report)| report.verify.is_none();
+    for ((name, _), report) in CASES.iter().zip(&demo.results).filter(measured) {
         let latency = &report.latency_ns;
         let time = |ns: u64| Nanoseconds(ns as f64).to_string();
         let cpu = |us: f64| format!("{us:.1} us");
         rows.add_row([
-            case.name.to_owned(),
+            (*name).to_owned(),
             Grouped(report.iops.round() as u64).to_string(),
             format!("{:.0}", report.bytes_per_second / 1e6),
             time(latency.p50),
@@ -228,6 +196,10 @@ fn hints(address: &str, home: &Home) -> String {
     )
 }
 
+fn program() -> miette::Result<PathBuf> {
+    std::env::current_exe().map_err(|error| miette::miette!("cannot find this program: {error}"))
+}
+
 /// The temporary directory.
 struct Home {
     path: PathBuf,
@@ -258,35 +230,44 @@ impl Home {
     /// the rest.
     fn configure(&self, cpus: &[u32], port: u16) -> miette::Result<()> {
         let shards = &cpus[..(cpus.len() / 2).clamp(1, 4)];
-        let path = |path: &Path| quoted(&path.display().to_string());
-        let mut text = format!(
-            "[server]\nshards = {shards:?}\ncontrol = {}\nstate = {}\n",
-            path(&self.control()),
-            path(&self.path.join("state"))
-        );
+        let mut tables = String::new();
         let mut names = Vec::new();
         for number in 0..MEMBERS {
             let create_bytes = Some(MEMBER_BYTES);
             let member = self.path.join(format!("member-{number}"));
             let uri = quoted(&DiskUri::File { path: member, create_bytes }.to_string());
-            text.push_str(&format!("\n[[disk]]\nname = \"d{number}\"\nuri = {uri}\n"));
+            tables.push_str(&format!("\n[[disk]]\nname = \"d{number}\"\nuri = {uri}\n"));
             names.push(format!("d{number}"));
         }
-        text.push_str(&format!(
+        tables.push_str(&format!(
             "\n[[volume]]\nname = \"demo\"\nlayout = \"stripe\"\ndisks = {names:?}\nchunk = \"64KiB\"\n\
              \n[[listener]]\nnvme = \"127.0.0.1:{port}\"\n\
              \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n"
         ));
-        let file = self.file();
-        fs::write(&file, text)
+        self.write(&self.file(), shards, &self.control(), "state", &tables)
+    }
+
+    /// Writes the configuration of a server on these CPUs.
+    fn write(
+        &self,
+        file: &Path,
+        shards: &[u32],
+        control: &Path,
+        state: &str,
+        tables: &str,
+    ) -> miette::Result<()> {
+        let path = |path: &Path| quoted(&path.display().to_string());
+        let (control, state) = (path(control), path(&self.path.join(state)));
+        let text = format!(
+            "[server]\nshards = {shards:?}\ncontrol = {control}\nstate = {state}\n{tables}"
+        );
+        fs::write(file, text)
             .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))
     }
 
     /// Starts a server and waits until it listens.
     fn serve(&self) -> miette::Result<Served> {
-        let program = std::env::current_exe()
-            .map_err(|error| miette::miette!("cannot find this program: {error}"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program()?);
         command.arg("serve").arg("--config").arg(self.file());
         self.start(command, "serve.log")
     }

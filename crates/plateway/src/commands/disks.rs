@@ -9,18 +9,11 @@ pub(crate) fn run(args: &DisksArgs) -> miette::Result<()> {
     match &args.action {
         DisksAction::List => {
             let status = client.status()?;
-            match args.json {
-                true => super::print_json(&status.disks)?,
-                false => super::print(&format!("{}\n", super::status::disks(&status))),
-            }
+            super::show(args.json, &status.disks, || format!("{}\n", super::status::disks(&status)))
         }
         DisksAction::Reopen { name } => {
             let done = client.reopen(name)?;
-            match args.json {
-                true => super::print_json(&done)?,
-                false => super::print(&format!("{done}\n")),
-            }
+            super::show(args.json, &done, || format!("{done}\n"))
         }
     }
-    Ok(())
 }

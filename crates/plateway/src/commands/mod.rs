@@ -17,9 +17,10 @@ mod sim;
 mod status;
 mod workload_host;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use miette::IntoDiagnostic;
 use serde::Serialize;
 
@@ -66,6 +67,24 @@ fn print_changes(changes: &Changes) {
         [] => print("nothing changes\n"),
         steps => print(&format!("{}\n", steps.join("\n"))),
     }
+}
+
+/// Prints what a command came to: as JSON where that was asked for, else as people read it.
+fn show(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> miette::Result<()> {
+    match json {
+        true => print_json(value)?,
+        false => print(&text()),
+    }
+    Ok(())
+}
+
+/// How far a command is, on a terminal; nothing elsewhere.
+fn progress_bar(length: u64, template: &str) -> ProgressBar {
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::new(length),
+        false => ProgressBar::hidden(),
+    };
+    bar.with_style(ProgressStyle::with_template(template).expect("a template that was tried"))
 }
 
 /// Prints a value as JSON.

@@ -9,9 +9,5 @@ pub(crate) fn run(args: &ReservationArgs) -> miette::Result<()> {
     let client = Client::new(&super::socket(args.control.as_deref()));
     let ReservationAction::Clear { volume } = &args.action;
     let done = client.clear_reservation(volume)?;
-    match args.json {
-        true => super::print_json(&done)?,
-        false => super::print(&format!("{done}\n")),
-    }
-    Ok(())
+    super::show(args.json, &done, || format!("{done}\n"))
 }

@@ -6,12 +6,10 @@
 //! together, whatever the order in which they ran.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sim::{Failed, Passed, Plant, SCENARIOS};
 
@@ -116,12 +114,8 @@ impl Plan<'_> {
     /// Runs the seeds on all CPUs.
     fn run(&self, seeds: u64) -> Found {
         let threads = reactor::allowed_cpus().len().min(seeds as usize).max(1);
-        let bar = match std::io::stderr().is_terminal() && seeds > 1 {
-            true => ProgressBar::new(seeds),
-            false => ProgressBar::hidden(),
-        };
-        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} seeds  {msg}  {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let template = "{bar:32} {pos}/{len} seeds  {msg}  {eta} left";
+        let bar = super::progress_bar(seeds, template);
         let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let found = Mutex::new(Found::default());
         std::thread::scope(|scope| {

@@ -11,11 +11,7 @@ use crate::control::{Client, Status, table_of};
 /// Shows.
 pub(crate) fn run(args: &StatusArgs) -> miette::Result<()> {
     let status = Client::new(&super::socket(args.control.as_deref())).status()?;
-    if args.json {
-        return super::print_json(&status);
-    }
-    super::print(&text(&status));
-    Ok(())
+    super::show(args.json, &status, || text(&status))
 }
 
 fn text(status: &Status) -> String {

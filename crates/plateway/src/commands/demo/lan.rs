@@ -16,13 +16,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use lab::report::Grouped;
 use serde::Serialize;
 
-use super::Home;
+use super::{Home, program, stop_if};
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
 use crate::control::table;
@@ -36,11 +36,11 @@ const VOLUME_BYTES: u64 = 32 << 20;
 /// How long a cable may take to carry frames.
 const CARRIER: Duration = Duration::from_secs(10);
 
-/// What is measured: a name, `--rw`, `--bs`, `--iodepth`.
-const CASES: [[&str; 4]; 3] = [
-    ["4k random read", "randread", "4k", "32"],
-    ["4k random write", "randwrite", "4k", "32"],
-    ["128k read", "read", "128k", "4"],
+/// What is measured: a row's name, and what `bench` is told.
+const CASES: [(&str, &str); 3] = [
+    ("4k random read", "--rw randread --bs 4k --iodepth 32"),
+    ("4k random write", "--rw randwrite --bs 4k --iodepth 32"),
+    ("128k read", "--rw read --bs 128k --iodepth 4"),
 ];
 
 /// What it came to, as `--json` prints it.
@@ -61,7 +61,7 @@ impl Shown {
             return format!("\nAoE is left out: {why}\n");
         }
         let mut rows = table(&["over AoE", "IOPS", "MB/s"]);
-        for ([name, ..], result) in CASES.iter().zip(&self.results) {
+        for ((name, _), result) in CASES.iter().zip(&self.results) {
             let number = |key: &str| result[key].as_f64().unwrap_or(0.0);
             rows.add_row([
                 (*name).to_owned(),
@@ -115,23 +115,11 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
         shown.bytes_compared += VOLUME_BYTES;
         stop_if(interrupted)?;
     }
-    for [_, pattern, bytes, depth] in CASES {
-        let line = [
-            "bench",
-            &aoe,
-            "--rw",
-            pattern,
-            "--bs",
-            bytes,
-            "--iodepth",
-            depth,
-            "--time",
-            "2",
-            "--overwrite",
-            "--json",
-        ];
+    for (_, line) in CASES {
+        let line = format!("bench {aoe} {line} --time 2 --overwrite --json");
+        let words: Vec<&str> = line.split_whitespace().collect();
         let output =
-            lan.run(&lan.initiator, &line).map_err(|error| failed(error, server.last_words()))?;
+            lan.run(&lan.initiator, &words).map_err(|error| failed(error, server.last_words()))?;
         let result = serde_json::from_slice(&output.stdout);
         shown.results.push(result.map_err(|error| miette::miette!("bench --json: {error}"))?);
         stop_if(interrupted)?;
@@ -140,32 +128,19 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
     Ok(shown)
 }
 
-fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
-    match interrupted.load(Relaxed) {
-        true => Err(miette::miette!("interrupted")),
-        false => Ok(()),
-    }
-}
-
 /// Writes the configuration of a server with a volume that has both addresses.
 fn configure(home: &Home) -> miette::Result<PathBuf> {
-    let path = |name: &str| quoted(&home.path.join(name).display().to_string());
     let uri = quoted(&file_uri(&home.path.join("aoe-disk"), &format!("?create={VOLUME_BYTES}")));
-    let cpus = Defaults::of_this_machine().cpus;
-    let shards = &cpus[..1];
-    let text = format!(
-        "[server]\nshards = {shards:?}\ncontrol = {}\nstate = {}\n\
-         \n[[disk]]\nname = \"d0\"\nuri = {uri}\n\
+    let tables = format!(
+        "\n[[disk]]\nname = \"d0\"\nuri = {uri}\n\
          \n[[volume]]\nname = \"demo\"\ndisks = [\"d0\"]\n\
          \n[[listener]]\nnvme = \"127.0.0.1:0\"\n\
          \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n\
          aoe = {{ interface = \"{INTERFACE}\", shelf = 7, slot = 0, hosts = \"any\" }}\n",
-        path("aoe.sock"),
-        path("aoe-state"),
     );
-    let file = home.path.join("aoe.toml");
-    fs::write(&file, text)
-        .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
+    let (file, control) = (home.path.join("aoe.toml"), home.path.join("aoe.sock"));
+    let cpus = Defaults::of_this_machine().cpus;
+    home.write(&file, &cpus[..1], &control, "aoe-state", &tables)?;
     Ok(file)
 }
 
@@ -194,38 +169,23 @@ impl Lan {
         let name = |end: &str| format!("plateway-demo-{}-{end}", std::process::id());
         // From here on what was made is removed, whatever is missing.
         let lan = Lan { target: name("t"), initiator: name("i") };
-        let steps: [&[&str]; 6] = [
-            &["netns", "add", &lan.target],
-            &["netns", "add", &lan.initiator],
-            &[
-                "link",
-                "add",
-                INTERFACE,
-                "mtu",
-                MTU,
-                "netns",
-                &lan.target,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                INTERFACE,
-                "mtu",
-                MTU,
-                "netns",
-                &lan.initiator,
-            ],
-            &["-n", &lan.target, "link", "set", "lo", "up"],
-            &["-n", &lan.target, "link", "set", INTERFACE, "up"],
-            &["-n", &lan.initiator, "link", "set", INTERFACE, "up"],
-        ];
-        for step in steps {
-            ip(step).map_err(|why| format!("ip {}: {why}; {HELP}", step.join(" ")))?;
+        let Lan { target, initiator } = &lan;
+        for step in [
+            format!("netns add {target}"),
+            format!("netns add {initiator}"),
+            format!(
+                "link add {INTERFACE} mtu {MTU} netns {target} type veth \
+                 peer name {INTERFACE} mtu {MTU} netns {initiator}"
+            ),
+            format!("-n {target} link set lo up"),
+            format!("-n {target} link set {INTERFACE} up"),
+            format!("-n {initiator} link set {INTERFACE} up"),
+        ] {
+            ip(&step).map_err(|why| format!("ip {step}: {why}; {HELP}"))?;
         }
         let until = Instant::now() + CARRIER;
-        for namespace in [&lan.target, &lan.initiator] {
-            let show = ["-n", namespace, "-o", "link", "show", INTERFACE];
-            while !ip(&show)?.contains("LOWER_UP") {
+        for namespace in [target, initiator] {
+            while !ip(&format!("-n {namespace} -o link show {INTERFACE}"))?.contains("LOWER_UP") {
                 if Instant::now() > until {
                     return Err(format!("{INTERFACE} does not come up in {namespace}"));
                 }
@@ -237,10 +197,8 @@ impl Lan {
 
     /// This program, in a namespace.
     fn command(&self, namespace: &str) -> miette::Result<Command> {
-        let program = std::env::current_exe()
-            .map_err(|error| miette::miette!("cannot find this program: {error}"))?;
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(program);
+        command.args(["netns", "exec", namespace]).arg(program()?);
         Ok(command)
     }
 
@@ -263,14 +221,14 @@ impl Drop for Lan {
     fn drop(&mut self) {
         for namespace in [&self.target, &self.initiator] {
             // One that was never made is no mistake.
-            let _ = ip(&["netns", "del", namespace]);
+            let _ = ip(&format!("netns del {namespace}"));
         }
     }
 }
 
 /// What `ip` printed; what it complained of.
-fn ip(line: &[&str]) -> Result<String, String> {
-    let output = match Command::new("ip").args(line).output() {
+fn ip(line: &str) -> Result<String, String> {
+    let output = match Command::new("ip").args(line.split_whitespace()).output() {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err("there is no such program (package iproute2)".to_owned());
