@@ -10,7 +10,7 @@ use serde_json::Value;
 use wire::nvme::Status;
 
 use crate::client::{BLOCK, Controller};
-use crate::common::{Server, configuration, flat, text, write};
+use crate::common::{Server, configuration, flat, text};
 
 const DISK: &str = "file:a.img?create=8MiB";
 const HELD: &str =
@@ -95,7 +95,6 @@ fn a_reservation_that_is_not_understood_is_left_alone_and_its_volume_is_not_serv
 struct Reserved {
     directory: tempfile::TempDir,
     server: Server,
-    path: String,
     stored: Vec<PathBuf>,
 }
 
@@ -103,8 +102,7 @@ impl Reserved {
     fn of(count: usize) -> Reserved {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
-        let path = write(here, &config(0..count));
-        let server = Server::start(here, "a", &["--config", &path]);
+        let server = Server::configured(here, &config(0..count));
         let status = server.status();
         let volumes = status["volumes"].as_array().expect("volumes");
         let folder = here.join("state/reservations");
@@ -113,8 +111,8 @@ impl Reserved {
         server.stop();
         fs::create_dir(&folder).unwrap();
         stored.iter().for_each(|file| fs::write(file, HELD).unwrap());
-        let server = Server::start(here, "a", &["--config", &path]);
-        Reserved { directory, server, path, stored }
+        let server = Server::configured(here, &config(0..count));
+        Reserved { directory, server, stored }
     }
 
     /// Whether a volume that is served is reserved, which must be said and stored alike.
@@ -166,9 +164,8 @@ fn a_volume_that_is_being_removed_is_freed_before_or_keeps_its_reservation() {
     let reserved = Reserved::of(4);
     for number in 0..4 {
         let volume = format!("v{number}");
-        write(reserved.directory.path(), &config(number + 1..4));
         let output = thread::scope(|scope| {
-            let apply = scope.spawn(|| reserved.server.ask(&["apply", &reserved.path]));
+            let apply = scope.spawn(|| reserved.server.apply(&config(number + 1..4)));
             let clear = ["reservation", "clear", &volume];
             let output = reserved.server.command(&clear);
             let done = apply.join().unwrap();
@@ -181,18 +178,16 @@ fn a_volume_that_is_being_removed_is_freed_before_or_keeps_its_reservation() {
             false => assert!(flat(&output.stderr).contains("no such volume"), "{output:?}"),
         }
         assert_eq!(is_stored(&reserved.stored[number]), !freed, "{volume}");
-        write(reserved.directory.path(), &config(number..4));
-        reserved.server.ask(&["apply", &reserved.path]);
+        reserved.server.apply(&config(number..4));
         assert_eq!(reserved.is_held(number), !freed, "{volume}");
-        write(reserved.directory.path(), &config(number + 1..4));
-        reserved.server.ask(&["apply", &reserved.path]);
+        reserved.server.apply(&config(number + 1..4));
     }
 }
 
 #[test]
 fn a_server_that_ends_frees_the_volume_and_says_so_or_does_neither() {
     for number in 0..6 {
-        let Reserved { directory, server, path, stored } = Reserved::of(1);
+        let Reserved { directory, server, stored } = Reserved::of(1);
         let output = thread::scope(|scope| {
             let clear = || server.command(&["reservation", "clear", "v0"]);
             let clear = scope.spawn(clear);
@@ -209,8 +204,8 @@ fn a_server_that_ends_frees_the_volume_and_says_so_or_does_neither() {
             assert!(clear.iter().any(|words| said.contains(words)), "{said}");
         }
         assert_eq!(is_stored(&stored[0]), !freed);
-        let server = Server::start(directory.path(), "a", &["--config", &path]);
-        let reserved = Reserved { directory, server, path, stored };
+        let server = Server::configured(directory.path(), &config(0..1));
+        let reserved = Reserved { directory, server, stored };
         assert_eq!(reserved.is_held(0), !freed);
     }
 }
