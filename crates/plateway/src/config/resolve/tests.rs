@@ -1,76 +1,26 @@
-//! What a configuration means, and what is said of one that is wrong (`mistakes.txt`).
+//! What a configuration means, and what is said of one that is wrong.
 
+use super::super::check;
 use super::super::link::LinkConfig;
-use super::super::mistake::Mistakes;
 use super::super::server::DriverChoice;
+use super::super::tests::{GOOD, defaults, good, judge, text_of};
 use super::super::volume::Layout;
-use super::super::{Checked, check};
 use super::*;
 use crate::protocols::ExportConfig;
 
-/// A good configuration, whose lines the cases of `MISTAKES` replace.
-const GOOD: &str = include_str!("good.toml");
-const MISTAKES: &str = include_str!("mistakes.txt");
-
-fn run(text: &str) -> Result<Checked, Mistakes> {
-    let defaults = Defaults {
-        cpus: vec![0, 1, 2, 3],
-        control: "/run/p/control.sock".into(),
-        state: "/var/lib/p".into(),
-    };
-    check("p.toml", text, &defaults)
-}
-
 /// Every error and warning of a text, with `p.toml:` cut off.
 fn found(text: &str) -> Vec<String> {
-    let found = run(text).map_or_else(|wrong| wrong, |checked| checked.warnings);
+    let found = check("p.toml", text, &defaults());
+    let found = found.map_or_else(|wrong| wrong, |checked| checked.warnings);
     found.lines().map(|line| line.strip_prefix("p.toml:").unwrap_or(&line).to_owned()).collect()
-}
-
-fn good(text: &str) -> HiArgs {
-    match run(text) {
-        Ok(checked) => checked.args,
-        Err(found) => panic!("{:#?}", found.lines().collect::<Vec<_>>()),
-    }
-}
-
-/// What a case of `MISTAKES` is about: `GOOD` with lines replaced, or a text of its own.
-fn text_of(case: &str) -> String {
-    if let Some(alone) = case.strip_prefix("@alone\n") {
-        return alone.to_owned();
-    }
-    let mut lines: Vec<String> = GOOD.lines().chain([""]).map(str::to_owned).collect();
-    let mut at = 0;
-    for line in case.lines() {
-        match line.strip_prefix('@') {
-            Some(start) => {
-                let (number, text) = start.split_once(' ').unwrap_or((start, ""));
-                at = number.parse::<usize>().expect("the number of a line") - 1;
-                text.clone_into(&mut lines[at]);
-            }
-            None => lines[at] += &format!("\n{line}"),
-        }
-    }
-    lines.join("\n")
 }
 
 #[test]
 fn every_mistake_is_said_at_its_line_and_nothing_else_is() {
-    let (mut rule, mut cases, mut wrong) = ("", 0, Vec::new());
-    for part in MISTAKES.split("\n\n") {
-        rule = part.strip_prefix("## ").unwrap_or(rule);
-        let Some((case, expected)) = part.split_once("\n    ") else { continue };
-        let seen = match found(&text_of(case)) {
-            none if none.is_empty() => "nothing".to_owned(),
-            lines => lines.join("\n    "),
-        };
-        if seen != expected.trim_end() {
-            wrong.push(format!("{rule}\n{case}\n    {seen}"));
-        }
-        cases += 1;
-    }
-    assert!(wrong.is_empty(), "other things are said:\n\n{}", wrong.join("\n\n"));
-    assert!(cases > 100, "{cases} cases");
+    judge(include_str!("../tests/mistakes.txt"), |case| match found(&text_of(case)) {
+        none if none.is_empty() => vec!["nothing".to_owned()],
+        lines => lines,
+    });
 }
 
 #[test]
