@@ -168,13 +168,7 @@ impl Resolver<'_> {
 
     /// `what` it is called where it was written, and its key for [`LinkAccess`].
     fn link(&mut self, low: &LowLink, (what, key): (&str, &str), links: &mut Links) {
-        let mut access = LinkAccess::default();
-        if let Some(word) = &low.access {
-            match LinkAccess::NAMES.iter().find(|(name, _)| name == word.get_ref()) {
-                Some((_, known)) => access = *known,
-                None => self.unknown_word(word, key, &LinkAccess::NAMES.map(|(name, _)| name)),
-            }
-        }
+        let access = self.word(&low.access, key, &LinkAccess::NAMES);
         let vlan = self.vlan(&low.vlan);
         let Some(written) = &low.ethernet else { return };
         let Some(interface) = self.interface(written) else { return };
