@@ -5,8 +5,8 @@
 //! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is
 //! held against the other (`demo/lan.rs`).
 //!
-//! The server is this program again, as `plateway serve`, so that its processor time is counted
-//! apart and everything is what a user would run. Everything lies in one temporary directory, which
+//! Server and bench are this program again, as `plateway serve` and `plateway bench`, so that the
+//! server's processor time is counted apart and everything is what a user would run. Everything lies in one temporary directory, which
 //! is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left
 //! running until Ctrl-C.
 
@@ -19,13 +19,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
-use lab::report::{Grouped, Nanoseconds, Report};
+use comfy_table::Table;
+use lab::report::{Grouped, Nanoseconds};
 use serde::Serialize;
+use serde_json::Value;
 
-use super::bench;
-use super::session::Session;
-use crate::cli::{self, BenchArgs, Cli, DemoArgs};
+use crate::cli::DemoArgs;
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
@@ -37,8 +36,11 @@ const MEMBER_BYTES: u64 = 64 << 20;
 /// How long a server may take to end; it drains for 5 s at most.
 const END: Duration = Duration::from_secs(30);
 
-/// First what proves the data, then what measures: a row's name, and what `bench` is told.
-const CASES: [(&str, &str); 6] = [
+/// A row of a table: its name, and what `bench` is told.
+type Case = (&'static str, &'static str);
+
+/// First what proves the data, then what measures.
+const CASES: [Case; 6] = [
     ("write all, verify", "--rw write --bs 128k --iodepth 16 --time 3 --warmup 0 --verify"),
     ("mixed 4k, verify", "--rw randrw --bs 4k --iodepth 32 --time 2 --warmup 0 --verify"),
     ("4k random read", "--rw randread --bs 4k --iodepth 32 --time 3"),
@@ -53,7 +55,8 @@ struct Demo {
     subsystem: &'static str,
     address: String,
     blocks_verified: u64,
-    results: Vec<Report>,
+    /// What `bench --json` printed.
+    results: Vec<Value>,
     aoe: lan::Shown,
 }
 
@@ -88,31 +91,20 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         results: Vec::new(),
         aoe: lan::Shown::default(),
     };
-    let mut open: Option<(Session, bool)> = None;
-    for (name, line) in CASES {
-        let bench = bench_args(line, &address, home.control())?;
-        let failed =
-            |error: miette::Report| error.wrap_err(format!("{name}; {}", server.last_words()));
-        // One session with digests for what is verified, one without for what is measured.
-        let session = match open.take() {
-            Some((session, verified)) if verified == bench.verify => session,
-            _ => bench::open(&bench).map_err(failed)?,
-        };
-        let report = bench::measure_in(&session, &bench).map_err(failed)?;
-        open = Some((session, bench.verify));
-        if !report.is_good() {
-            return Err(miette::miette!("{name}: {}", bench::what_failed(&report)));
-        }
-        if let Some(verify) = &report.verify {
-            demo.blocks_verified += verify.checked;
-            let (requests, blocks) = (Grouped(report.requests), Grouped(verify.checked));
+    for case in CASES {
+        // Digests where data are proved; elsewhere none, as Linux has it unless told otherwise.
+        let digests = u8::from(case.1.contains("--verify"));
+        let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
+        let result = measure(Command::new(program()?), &uri, case, &home.control());
+        let result = result.map_err(|error| error.wrap_err(server.last_words()))?;
+        if let Some(checked) = result["verify"]["checked"].as_u64() {
+            demo.blocks_verified += checked;
+            let (name, requests) = (case.0, Grouped(result["requests"].as_u64().unwrap_or(0)));
+            let blocks = Grouped(checked);
             say(&format!("{name}: {requests} requests, {blocks} blocks read and right"));
         }
-        demo.results.push(report);
+        demo.results.push(result);
         stop_if(&interrupted)?;
-    }
-    if let Some((session, _)) = open {
-        session.close()?;
     }
     demo.aoe = lan::show(&home, &interrupted)?;
     super::show(args.json, &demo, || summary(&demo) + &demo.aoe.text())?;
@@ -133,42 +125,55 @@ fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
     }
 }
 
-fn bench_args(line: &str, address: &str, control: PathBuf) -> miette::Result<BenchArgs> {
-    let words = ["plateway", "bench", "null:512"].into_iter().chain(line.split_whitespace());
-    let Ok(Cli { command: cli::Command::Bench(args) }) = Cli::try_parse_from(words) else {
-        return Err(miette::miette!("no line of bench: {line}"));
-    };
-    // Digests as Linux has them unless told otherwise; `bench` itself asks for them by default.
-    let digests = u8::from(args.verify);
-    let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
-    let disk = uri.parse().map_err(|error| miette::miette!("{error}"))?;
-    // Members are made anew, and later cases write over earlier ones.
-    Ok(BenchArgs { disk, overwrite: true, control: Some(control), ..args })
+/// Has `bench` measure a case; members are made anew, and later cases write over earlier ones.
+fn measure(command: Command, uri: &str, case: Case, control: &Path) -> miette::Result<Value> {
+    let control = control.display().to_string();
+    let line = ["bench", uri, "--overwrite", "--json", "--control", &control];
+    let line: Vec<&str> = line.into_iter().chain(case.1.split_whitespace()).collect();
+    serde_json::from_slice(&carry_out(command, &line)?)
+        .map_err(|error| miette::miette!("bench --json: {error}"))
+}
+
+/// Has this program carry out a line; returns what it printed. What it complains of, and how far it
+/// is, is seen as it says it.
+fn carry_out(mut command: Command, line: &[&str]) -> miette::Result<Vec<u8>> {
+    let output = command.args(line).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| miette::miette!("cannot start this program: {error}"))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(miette::miette!("failed: plateway {}", line.join(" "))),
+    }
+}
+
+/// What was measured.
+fn rows(title: &str, cases: &[Case], results: &[Value]) -> Table {
+    let head = [title, "IOPS", "MB/s", "p50", "p99", "p99.9", "CPU here", "CPU target"];
+    let mut rows = table(&head);
+    let measured = |(_, result): &(&Case, &Value)| result["verify"].is_null();
+    for ((name, _), result) in cases.iter().zip(results).filter(measured) {
+        let number = |at: &str| result.pointer(at).and_then(Value::as_f64);
+        let shown = |at: &str, text: fn(f64) -> String| number(at).map_or_else(String::new, text);
+        let time = |at| shown(at, |ns| Nanoseconds(ns).to_string());
+        let cpu = |at| shown(at, |us| format!("{us:.1} us"));
+        rows.add_row([
+            (*name).to_owned(),
+            shown("/iops", |iops| Grouped(iops.round() as u64).to_string()),
+            shown("/bytes_per_second", |bytes| format!("{:.0}", bytes / 1e6)),
+            time("/latency_ns/p50"),
+            time("/latency_ns/p99"),
+            time("/latency_ns/p99.9"),
+            cpu("/cpu_us_per_io/initiator"),
+            cpu("/cpu_us_per_io/target"),
+        ]);
+    }
+    rows
 }
 
 fn summary(demo: &Demo) -> String {
-    let head = ["", "IOPS", "MB/s", "p50", "p99", "p99.9", "CPU here", "CPU target"];
-    let mut rows = table(&head);
-    let measured = |(_, report): &(&(&str, _), &Report)| report.verify.is_none();
-    for ((name, _), report) in CASES.iter().zip(&demo.results).filter(measured) {
-        let latency = &report.latency_ns;
-        let time = |ns: u64| Nanoseconds(ns as f64).to_string();
-        let cpu = |us: f64| format!("{us:.1} us");
-        rows.add_row([
-            (*name).to_owned(),
-            Grouped(report.iops.round() as u64).to_string(),
-            format!("{:.0}", report.bytes_per_second / 1e6),
-            time(latency.p50),
-            time(latency.p99),
-            time(latency.p99_9),
-            cpu(report.cpu_us_per_io.initiator),
-            report.cpu_us_per_io.target.map_or_else(String::new, cpu),
-        ]);
-    }
-    let environment = demo.results.last().map(|report| &report.environment);
-    let machine = environment.map_or_else(String::new, |environment| {
-        format!("{}, {}, {}", environment.kernel, environment.cpu, environment.driver)
-    });
+    let rows = rows("", &CASES, &demo.results);
+    let environment = demo.results.last().map_or(&Value::Null, |result| &result["environment"]);
+    let words = ["kernel", "cpu", "driver"].map(|key| environment[key].as_str().unwrap_or("?"));
+    let machine = words.join(", ");
     format!(
         "\n{rows}\n\nEach with 32 requests in flight on one connection without digests; CPU is for each request.\n{machine}\n\n\
          {} blocks were verified: nothing was lost, misplaced, stale or torn.\n",

@@ -15,18 +15,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use lab::report::Grouped;
 use serde::Serialize;
 
-use super::{Home, program, stop_if};
+use super::{Case, Home, carry_out, measure, program, rows, stop_if};
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
-use crate::control::table;
 
+/// The control socket of its server.
+const CONTROL: &str = "aoe.sock";
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:demo-aoe";
 const ADDRESS: &str = "7.0";
 /// The end of the cable in each namespace.
@@ -36,11 +37,10 @@ const VOLUME_BYTES: u64 = 32 << 20;
 /// How long a cable may take to carry frames.
 const CARRIER: Duration = Duration::from_secs(10);
 
-/// What is measured: a row's name, and what `bench` is told.
-const CASES: [(&str, &str); 3] = [
-    ("4k random read", "--rw randread --bs 4k --iodepth 32"),
-    ("4k random write", "--rw randwrite --bs 4k --iodepth 32"),
-    ("128k read", "--rw read --bs 128k --iodepth 4"),
+const CASES: [Case; 3] = [
+    ("4k random read", "--rw randread --bs 4k --iodepth 32 --time 2"),
+    ("4k random write", "--rw randwrite --bs 4k --iodepth 32 --time 2"),
+    ("128k read", "--rw read --bs 128k --iodepth 4 --time 2"),
 ];
 
 /// What it came to, as `--json` prints it.
@@ -60,15 +60,7 @@ impl Shown {
         if let Some(why) = &self.skipped {
             return format!("\nAoE is left out: {why}\n");
         }
-        let mut rows = table(&["over AoE", "IOPS", "MB/s"]);
-        for ((name, _), result) in CASES.iter().zip(&self.results) {
-            let number = |key: &str| result[key].as_f64().unwrap_or(0.0);
-            rows.add_row([
-                (*name).to_owned(),
-                Grouped(number("iops").round() as u64).to_string(),
-                format!("{:.0}", number("bytes_per_second") / 1e6),
-            ]);
-        }
+        let rows = rows("over AoE", &CASES, &self.results);
         format!(
             "\n{rows}\n\nBetween two network namespaces, MTU {MTU}, on a file. What was written over NVMe/TCP was read back over AoE, and the other way round:\n\
              {} bytes, all of them the same.\n",
@@ -89,7 +81,6 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
     let mut server = home.start(command, "serve-aoe.log")?;
     let nvme = format!("nvme+tcp://{}/{SUBSYSTEM}/1", server.address);
     let aoe = format!("aoe://{INTERFACE}/{ADDRESS}");
-    let failed = |error: miette::Report, words: String| error.wrap_err(words);
     let mut shown = Shown::default();
     let ways = [
         ((&lan.target, &nvme), (&lan.initiator, &aoe)),
@@ -99,13 +90,13 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
         let written = home.path.join(format!("written-{number}"));
         let read = home.path.join(format!("read-{number}"));
         fill(&written).map_err(|error| miette::miette!("{}: {error}", written.display()))?;
-        let copies = lan
-            .run(writer, &["copy", &file_uri(&written, ""), to, "--overwrite", "--no-verify"])
-            .and_then(|_| {
-                let create = format!("?create={VOLUME_BYTES}");
-                lan.run(reader, &["copy", from, &file_uri(&read, &create), "--overwrite"])
-            });
-        copies.map_err(|error| failed(error, server.last_words()))?;
+        let create = format!("?create={VOLUME_BYTES}");
+        let there = ["copy", &file_uri(&written, ""), to, "--overwrite", "--no-verify"];
+        let back = ["copy", from, &file_uri(&read, &create), "--overwrite"];
+        for (namespace, line) in [(writer, &there[..]), (reader, &back)] {
+            let done = carry_out(lan.command(namespace)?, line);
+            done.map_err(|error| error.wrap_err(server.last_words()))?;
+        }
         let bytes = |path: &Path| {
             fs::read(path).map_err(|error| miette::miette!("{}: {error}", path.display()))
         };
@@ -115,13 +106,9 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
         shown.bytes_compared += VOLUME_BYTES;
         stop_if(interrupted)?;
     }
-    for (_, line) in CASES {
-        let line = format!("bench {aoe} {line} --time 2 --overwrite --json");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let output =
-            lan.run(&lan.initiator, &words).map_err(|error| failed(error, server.last_words()))?;
-        let result = serde_json::from_slice(&output.stdout);
-        shown.results.push(result.map_err(|error| miette::miette!("bench --json: {error}"))?);
+    for case in CASES {
+        let result = measure(lan.command(&lan.initiator)?, &aoe, case, &home.path.join(CONTROL));
+        shown.results.push(result.map_err(|error| error.wrap_err(server.last_words()))?);
         stop_if(interrupted)?;
     }
     server.end();
@@ -138,7 +125,7 @@ fn configure(home: &Home) -> miette::Result<PathBuf> {
          \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n\
          aoe = {{ interface = \"{INTERFACE}\", shelf = 7, slot = 0, hosts = \"any\" }}\n",
     );
-    let (file, control) = (home.path.join("aoe.toml"), home.path.join("aoe.sock"));
+    let (file, control) = (home.path.join("aoe.toml"), home.path.join(CONTROL));
     let cpus = Defaults::of_this_machine().cpus;
     home.write(&file, &cpus[..1], &control, "aoe-state", &tables)?;
     Ok(file)
@@ -200,20 +187,6 @@ impl Lan {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]).arg(program()?);
         Ok(command)
-    }
-
-    /// Has this program do something in a namespace, and waits for it.
-    fn run(&self, namespace: &str, line: &[&str]) -> miette::Result<Output> {
-        let output = self.command(namespace)?.args(line).output();
-        let output = output.map_err(|error| miette::miette!("cannot start ip: {error}"))?;
-        match output.status.success() {
-            true => Ok(output),
-            false => Err(miette::miette!(
-                "plateway {}: {}",
-                line.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim()
-            )),
-        }
     }
 }
 
