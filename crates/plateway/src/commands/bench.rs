@@ -24,7 +24,7 @@ use crate::cli::BenchArgs;
 use crate::config::uri::DiskUri;
 use crate::control;
 
-pub(crate) use environment::environment;
+use environment::environment;
 
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
 const BUSY: f64 = 0.9;
@@ -50,7 +50,7 @@ fn measure(args: &BenchArgs) -> miette::Result<Report> {
 }
 
 /// Opens the disk, with shards and queues for the jobs.
-pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
+fn open(args: &BenchArgs) -> miette::Result<Session> {
     let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
     let disk = match &args.disk {
         DiskUri::Remote(uri) => {
@@ -70,7 +70,7 @@ pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
 }
 
 /// Measures an open disk.
-pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
+fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
     let volume = &session.volumes()[0];
     check_size(args, volume.bytes, volume.block_size)?;
     let workload = Workload {
@@ -126,7 +126,10 @@ fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> mie
         }
         match reading.map(|reading| reading.phase) {
             Some(Phase::Measuring) if opened.is_none() => opened = cpu_ns(),
-            Some(Phase::Draining) if closed.is_none() => closed = cpu_ns(),
+            // Where nothing is in flight at the window's end, there is nothing to drain.
+            Some(Phase::Draining | Phase::Verifying | Phase::Done) if closed.is_none() => {
+                closed = cpu_ns();
+            }
             _ => {}
         }
         line.tell(&shares, reading);
@@ -216,7 +219,7 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 }
 
 /// Why the exit code is 1.
-pub(crate) fn what_failed(report: &Report) -> String {
+fn what_failed(report: &Report) -> String {
     let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
     match (wrong, &report.first_error) {
         (Some(verify), _) => {
