@@ -62,7 +62,7 @@ pub(crate) enum Command {
     )]
     Apply(ConfigArgs),
     /// Show exports, sessions, disks and counters of a running server
-    Status(StatusArgs),
+    Status(ServerArgs),
     /// List the disks of a running server, or reopen a failed one
     Disks(DisksArgs),
     /// Free a volume of a running server that a host has reserved
@@ -130,14 +130,14 @@ impl ConfigArgs {
     }
 }
 
-/// `status`
+/// `status`, and every other command that asks a running server.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct StatusArgs {
+pub(crate) struct ServerArgs {
     /// The control socket of the server [default: where serve puts it]
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", global = true)]
     pub(crate) control: Option<PathBuf>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
@@ -147,12 +147,8 @@ pub(crate) struct ReservationArgs {
     /// What to do with it
     #[command(subcommand)]
     pub(crate) action: ReservationAction,
-    /// The control socket of the server [default: where serve puts it]
-    #[arg(long, value_name = "SOCKET", global = true)]
-    pub(crate) control: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// An action on the reservation of a volume.
@@ -175,12 +171,8 @@ pub(crate) struct DisksArgs {
     /// What to do with them
     #[command(subcommand)]
     pub(crate) action: DisksAction,
-    /// The control socket of the server [default: where serve puts it]
-    #[arg(long, value_name = "SOCKET", global = true)]
-    pub(crate) control: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// An action on the disks of a server.

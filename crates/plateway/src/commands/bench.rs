@@ -259,7 +259,7 @@ fn window(readings: &[Reading], shard: u16) -> Option<(Reading, Reading)> {
 /// Who tells the processor time of the target: the server behind `--control`, or on this machine's
 /// usual socket if it listens where the disk is.
 fn target(args: &BenchArgs) -> Option<control::Client> {
-    let client = control::Client::new(&super::socket(args.control.as_deref()));
+    let client = super::client(args.control.as_deref());
     if args.control.is_some() {
         let told = client.status();
         let told = told.inspect_err(|error| {

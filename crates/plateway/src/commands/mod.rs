@@ -18,7 +18,7 @@ mod status;
 mod workload_host;
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::IntoDiagnostic;
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::cli::Command;
 use crate::config::defaults::Defaults;
-use crate::control::Changes;
+use crate::control::{Changes, Client};
 
 /// Carries out a command.
 pub(crate) fn run(command: Command) -> miette::Result<()> {
@@ -46,9 +46,9 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
     }
 }
 
-/// The control socket that was named, or where `serve` puts it.
-fn socket(named: Option<&Path>) -> PathBuf {
-    named.map_or_else(|| Defaults::of_this_machine().control, Path::to_owned)
+/// The server behind the control socket that was named, or where `serve` puts it.
+fn client(named: Option<&Path>) -> Client {
+    Client::new(named.unwrap_or(&Defaults::of_this_machine().control))
 }
 
 /// A configuration's text, which was readable a moment ago.

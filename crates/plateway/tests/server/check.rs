@@ -7,6 +7,8 @@ use std::path::Path;
 use crate::common::{Server, configuration, flat, own_configuration, plateway, text, write};
 use serde_json::Value;
 
+type Named<'a> = &'a [(&'a str, &'a str)];
+
 const STRIPE: &str = "layout = \"stripe\"\ndisks = [\"a\", \"b\"]";
 
 /// Runs `check` in `directory`, of the configuration there: its exit code, and standard output and
@@ -15,6 +17,12 @@ fn check(directory: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = plateway();
     let output = command.current_dir(directory).arg("check").args(args).output().unwrap();
     (output.status.code().expect("it ends by itself"), text(&output.stdout), flat(&output.stderr))
+}
+
+/// As [`check`], of these disks and volumes.
+fn check_of(directory: &Path, disks: Named<'_>, volumes: Named<'_>) -> (i32, String, String) {
+    write(directory, &own_configuration(directory, disks, volumes));
+    check(directory, &[])
 }
 
 fn json(directory: &Path) -> (i32, Value) {
@@ -36,8 +44,7 @@ fn without_a_server_everything_is_new_and_nothing_is_made() {
     let here = directory.path();
     let disks = [("a", "file:a.img?create=8MiB"), ("b", "delay:5,ram:8MiB"), ("c", "null:1GiB")];
     let volumes = [("v0", "disks = [\"a\"]"), ("v1", "disks = [\"b\"]"), ("v2", "disks = [\"c\"]")];
-    write(here, &own_configuration(here, &disks, &volumes));
-    let (code, out, err) = check(here, &[]);
+    let (code, out, err) = check_of(here, &disks, &volumes);
     assert_eq!(code, 0, "{err}");
     for part in [
         "no server answers",
@@ -71,8 +78,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         ("d4", "file:large.img?create=512KiB"),
         ("d5", "delay:1,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1"),
     ];
-    write(here, &own_configuration(here, &disks, &[("v0", "disks = [\"d0\"]")]));
-    let (code, out, err) = check(here, &[]);
+    let (code, out, err) = check_of(here, &disks, &[("v0", "disks = [\"d0\"]")]);
     assert_eq!(code, 1);
     assert!(out.contains("waits for disk d0, which is refused"), "{out}");
     for part in [
@@ -101,15 +107,13 @@ fn one_file_by_two_names_is_refused() {
     fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
     fs::hard_link(here.join("a.img"), here.join("b.img")).unwrap();
     let disks = [("a", "file:a.img"), ("b", "file:b.img")];
-    write(here, &own_configuration(here, &disks, &[]));
-    let (code, _, err) = check(here, &[]);
+    let (code, _, err) = check_of(here, &disks, &[]);
     assert_eq!(code, 1);
     assert!(err.contains("disks a and b are the same blocks by two names"), "{err}");
     assert!(err.contains("first here"), "{err}");
     // A file that is not there yet, by two paths.
     let disks = [("a", "file:new.img?create=1MiB"), ("b", "file:./new.img?create=1MiB")];
-    write(here, &own_configuration(here, &disks, &[]));
-    let (code, _, err) = check(here, &[]);
+    let (code, _, err) = check_of(here, &disks, &[]);
     assert!(code == 1 && err.contains("the same blocks by two names"), "{err}");
 }
 
@@ -123,8 +127,7 @@ fn a_remote_disk_is_not_contacted() {
     let uri = format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1");
     let disks = [("a", "file:a.img?create=8MiB"), ("r", uri.as_str())];
     let stripe = ("s", "layout = \"concat\"\ndisks = [\"a\", \"r\"]");
-    write(here, &own_configuration(here, &disks, &[stripe]));
-    let (code, out, err) = check(here, &[]);
+    let (code, out, err) = check_of(here, &disks, &[stripe]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("not contacted"), "{out}");
     assert!(out.contains("its labels are not all known"), "{out}");
@@ -158,8 +161,7 @@ fn labels_are_read_and_judged_as_a_start_judges_them() {
     assert_eq!((code, &found["volumes"][0]["uuid"]), (0, &Value::from(uuid.as_str())));
     assert_eq!(found["volumes"][0]["members"][0]["state"], "matches");
     let swapped = "layout = \"stripe\"\ndisks = [\"b\", \"a\"]";
-    write(here, &own_configuration(here, &disks, &[("s", swapped)]));
-    let (code, out, err) = check(here, &[]);
+    let (code, out, err) = check_of(here, &disks, &[("s", swapped)]);
     assert_eq!(code, 1);
     assert!(out.contains("another set"), "{out}");
     assert!(err.contains("index 0") && err.contains("index 1") && err.contains(&uuid), "{err}");
@@ -167,8 +169,7 @@ fn labels_are_read_and_judged_as_a_start_judges_them() {
     assert!(err.contains(":15:"), "the line of the members: {err}");
 
     fs::write(here.join("b.img"), vec![1; 8 << 20]).unwrap();
-    write(here, &own_configuration(here, &disks, &[("s", STRIPE)]));
-    let (code, out, err) = check(here, &[]);
+    let (code, out, err) = check_of(here, &disks, &[("s", STRIPE)]);
     assert!(code == 1 && out.contains("other data") && err.contains("seen other data"), "{err}");
     let (code, out, err) = check(here, &["--overwrite", "s"]);
     assert_eq!(code, 0, "{err}");
@@ -185,8 +186,7 @@ fn check_and_serve_agree_on_block_sizes() {
     fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
     for block in [512, 4096] {
         let volume = format!("disks = [\"a\"]\nblock_size = {block}");
-        write(here, &own_configuration(here, &[("a", "file:a.img")], &[("v", &volume)]));
-        let (code, _, err) = check(here, &[]);
+        let (code, _, err) = check_of(here, &[("a", "file:a.img")], &[("v", &volume)]);
         let served = Server::try_start(here, "a", &["--config", "plateway.toml"]);
         assert_eq!(code == 0, served.is_ok(), "{block}: {err}");
         assert!(code == 0 || err.contains(&format!("block_size {block} on disk a")), "{err}");
@@ -201,7 +201,6 @@ fn a_start_refuses_what_check_refuses_in_the_same_words() {
     fs::hard_link(here.join("a.img"), here.join("b.img")).unwrap();
     let short = STRIPE.replace(", \"b\"", "");
     let missing = format!("file:{}/new.img?create=1MiB", here.display());
-    type Named<'a> = &'a [(&'a str, &'a str)];
     let tries: [(Named<'_>, Named<'_>); 7] = [
         (&[("a", "file:a.img"), ("b", "file:b.img")], &[]),
         (&[("a", "file:new.img?create=1MiB"), ("b", &missing)], &[]),
@@ -235,8 +234,7 @@ fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let volume = "disks = [\"a\"]\nsize = \"2MiB\"";
-    write(here, &own_configuration(here, &[("a", "ram:1MiB")], &[("v", volume)]));
-    let (code, _, err) = check(here, &[]);
+    let (code, _, err) = check_of(here, &[("a", "ram:1MiB")], &[("v", volume)]);
     assert_eq!(code, 1);
     assert!(err.contains("expected at most the 1MiB that its disks hold, seen 2MiB"), "{err}");
     assert!(err.contains(":12:8]"), "{err}");
