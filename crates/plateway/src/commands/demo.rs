@@ -6,9 +6,9 @@
 //! held against the other (`demo/lan.rs`).
 //!
 //! Server and bench are this program again, as `plateway serve` and `plateway bench`, so that the
-//! server's processor time is counted apart and everything is what a user would run. Everything lies in one temporary directory, which
-//! is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left
-//! running until Ctrl-C.
+//! server's processor time is counted apart and everything is what a user would run. Everything
+//! lies in one temporary directory, which is removed at the end whatever happens short of SIGKILL.
+//! With `--keep` the server is left running until Ctrl-C.
 
 mod lan;
 

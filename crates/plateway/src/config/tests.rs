@@ -47,18 +47,20 @@ pub(super) fn text_of(case: &str) -> String {
 
 /// Judges a table of cases: what `said` says of each must be the lines below it, which are set in.
 pub(super) fn judge(table: &str, said: impl Fn(&str) -> Vec<String>) {
-    let (mut rule, mut cases, mut wrong) = ("", 0, Vec::new());
-    for part in table.split("\n\n") {
-        rule = part.strip_prefix("## ").unwrap_or(rule);
-        let Some((case, expected)) = part.split_once("\n    ") else { continue };
+    let (mut rule, mut wrong) = ("", Vec::new());
+    for part in table.split("\n\n").skip_while(|part| !part.starts_with("## ")) {
+        if part.starts_with("## ") {
+            rule = part;
+            continue;
+        }
+        let (case, expected) = part.split_once("\n    ").unwrap_or((part, ""));
         let said = said(case).join("\n    ");
         if said != expected.trim_end() {
-            wrong.push(format!("## {rule}\n{case}\n    {said}"));
+            wrong.push(format!("{rule}\n\n{case}\n    {said}"));
         }
-        cases += 1;
     }
     assert!(wrong.is_empty(), "other things are said:\n\n{}", wrong.join("\n\n"));
-    assert!(cases > 10, "{cases} cases");
+    assert!(rule.starts_with("## "), "no case was judged");
 }
 
 #[test]

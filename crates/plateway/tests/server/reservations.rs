@@ -126,9 +126,11 @@ impl Reserved {
     }
 }
 
-/// Whether a reservation is stored, which must be as it was.
+/// Whether a reservation is stored, which must be the whole of it.
 fn is_stored(file: &Path) -> bool {
-    file.exists() && fs::read_to_string(file).unwrap() == HELD
+    let stored = fs::read_to_string(file).ok();
+    assert!(stored.as_ref().is_none_or(|stored| stored == HELD), "half cleared: {stored:?}");
+    stored.is_some()
 }
 
 fn config(volumes: std::ops::Range<usize>) -> String {
