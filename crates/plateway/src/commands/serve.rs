@@ -3,8 +3,8 @@
 //! The main thread is the control thread: it sleeps until a signal or somebody on the control
 //! socket wants something, and does one thing after the other. Standard output has what is served,
 //! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
-//! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code 0, a
-//! second one ends at once with 130; SIGHUP reads the configuration again.
+//! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
+//! 0, a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
 use std::sync::mpsc::{self, Sender};

@@ -2,7 +2,8 @@
 //!
 //! Today every link is an Ethernet interface, or a VLAN of one; its key says so, since a link may
 //! be something else one day. A link that nobody wrote is made with the defaults by the export that
-//! names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here: whether an interface is there.
+//! names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here:
+//! whether an interface is there.
 
 use std::fmt::{self, Write as _};
 
