@@ -23,7 +23,7 @@ const PERCENTILES: [(&str, f64); 7] = [
 ];
 
 /// The result of one `bench`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// What was measured, as a URI.
     pub disk: String,

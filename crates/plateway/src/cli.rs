@@ -5,7 +5,7 @@
 //! `--bs`. Errors: clap's, with exit code 2; a disk URI says its column.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
@@ -62,7 +62,7 @@ pub(crate) enum Command {
     )]
     Apply(ConfigArgs),
     /// Show exports, sessions, disks and counters of a running server
-    Status(StatusArgs),
+    Status(ServerArgs),
     /// List the disks of a running server, or reopen a failed one
     Disks(DisksArgs),
     /// Free a volume of a running server that a host has reserved
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
-    /// Print the NVMe/TCP PDUs of a capture, one a line
+    /// Print the NVMe/TCP PDUs and AoE frames of a capture, one a line
     Dissect(DissectArgs),
 }
 
@@ -108,7 +108,10 @@ pub(crate) struct ServeArgs {
 pub(crate) struct ConfigArgs {
     /// The configuration
     #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
-    pub(crate) file: PathBuf,
+    file: PathBuf,
+    /// The configuration, named as serve and bench name it
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
     /// Label the disks of this concat or stripe whatever they hold, of which check shows what would
     /// be given up; may be given again for another volume
     #[arg(long, value_name = "VOLUME")]
@@ -121,14 +124,20 @@ pub(crate) struct ConfigArgs {
     pub(crate) json: bool,
 }
 
-/// `status`
+impl ConfigArgs {
+    pub(crate) fn file(&self) -> &Path {
+        self.config.as_ref().unwrap_or(&self.file)
+    }
+}
+
+/// `status`, and every other command that asks a running server.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct StatusArgs {
+pub(crate) struct ServerArgs {
     /// The control socket of the server [default: where serve puts it]
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", global = true)]
     pub(crate) control: Option<PathBuf>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
@@ -138,12 +147,8 @@ pub(crate) struct ReservationArgs {
     /// What to do with it
     #[command(subcommand)]
     pub(crate) action: ReservationAction,
-    /// The control socket of the server [default: where serve puts it]
-    #[arg(long, value_name = "SOCKET", global = true)]
-    pub(crate) control: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// An action on the reservation of a volume.
@@ -166,12 +171,8 @@ pub(crate) struct DisksArgs {
     /// What to do with them
     #[command(subcommand)]
     pub(crate) action: DisksAction,
-    /// The control socket of the server [default: where serve puts it]
-    #[arg(long, value_name = "SOCKET", global = true)]
-    pub(crate) control: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// An action on the disks of a server.
@@ -480,11 +481,27 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_is_named_by_its_place_or_by_a_flag() {
+        for (line, file) in [
+            ("check", "plateway.toml"),
+            ("check p.toml", "p.toml"),
+            ("check --config p.toml", "p.toml"),
+            ("apply --config p.toml --json", "p.toml"),
+        ] {
+            let Ok(Command::Check(args) | Command::Apply(args)) = parse(line) else {
+                panic!("{line}")
+            };
+            assert_eq!(args.file(), Path::new(file), "{line}");
+        }
+    }
+
+    #[test]
     fn wrong_lines_say_what_was_expected() {
         for (line, part) in [
             ("serve", "<DISK>"),
             ("serve ram:1GiB --config p.toml", "cannot be used with"),
             ("serve --config p.toml --hosts any", "cannot be used with"),
+            ("check p.toml --config p.toml", "cannot be used with"),
             ("serve ram:1GiB --driver uring", "possible values: auto, io_uring, epoll"),
             ("bench ram:1G", "column 5: unit \"G\""),
             ("bench ram:1GiB --rw trim", "expected read, write, randread"),

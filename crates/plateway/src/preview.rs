@@ -22,7 +22,7 @@ use crate::config::listener::ListenerConfig;
 use crate::config::mistake::{Mistake, Mistakes};
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
-use crate::protocols::stream_key;
+use crate::protocols::{LINK_KEY, stream_key};
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
 use crate::run::look::{Inventory, Member, Served};
@@ -111,9 +111,9 @@ pub(crate) struct ListenerRow {
 #[derive(Debug, Serialize)]
 pub(crate) struct LinkRow {
     pub(crate) name: String,
-    /// Its interface, under the key of the `[[listener]]` that it was once written as.
-    #[serde(rename = "aoe")]
-    pub(crate) interface: String,
+    /// Its interface, under [`LINK_KEY`].
+    #[serde(flatten)]
+    pub(crate) interface: BTreeMap<&'static str, String>,
     /// 802.1Q; none takes frames without a tag.
     pub(crate) vlan: Option<u16>,
     /// `packet` or `xdp`.
@@ -217,7 +217,7 @@ impl Walk<'_> {
         };
         LinkRow {
             name: config.name.clone(),
-            interface: config.ethernet.interface.clone(),
+            interface: [(LINK_KEY, config.ethernet.interface.clone())].into(),
             vlan: config.ethernet.vlan,
             link: config.access.to_string(),
             mac: facts.map(|facts| MacAddress(facts.mac).to_string()),

@@ -175,23 +175,3 @@ fn discovery_tells_a_host_by_its_name_of_what_it_may_use() {
     assert!(!discovers(&server, subsystem, &["--host-nqn", "nqn.2026-11.net.plateway:other"]));
     assert!(discovers(&server, subsystem, &["--host-nqn", ours]));
 }
-
-#[test]
-fn discovery_where_nobody_listens_says_so() {
-    // A socket that is bound and does not listen: the port stays ours, and whoever connects is
-    // refused.
-    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::STREAM,
-        None,
-    )
-    .unwrap();
-    rustix::net::bind(&socket, &any).unwrap();
-    let address = rustix::net::getsockname(&socket).unwrap();
-    let address = std::net::SocketAddr::try_from(address).unwrap();
-    let output = plateway().args(["discover", &format!("nvme+tcp://{address}")]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = flat(&output.stderr);
-    assert!(said.contains(&address.to_string()) && said.contains("no connection"), "{said}");
-}

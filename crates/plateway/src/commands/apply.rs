@@ -7,10 +7,10 @@ use crate::control::Client;
 /// Applies.
 pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     // Checked here first: so mistakes are shown with the text around them.
-    let checked = config::load(&args.file, &Defaults::of_this_machine())?;
+    let checked = config::load(args.file(), &Defaults::of_this_machine())?;
     let socket = args.control.as_ref().unwrap_or(&checked.args.server.control);
     let changes =
-        Client::new(socket).apply(&args.file, super::read(&args.file)?, &args.overwrite)?;
+        Client::new(socket).apply(args.file(), super::read(args.file())?, &args.overwrite)?;
     if args.json {
         return super::print_json(&changes);
     }

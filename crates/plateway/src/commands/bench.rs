@@ -8,14 +8,13 @@
 
 mod environment;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use lab::load::{Load, Plan, Tally, Verified};
-use lab::report::{CpuPerIo, Environment, Grouped, Latency, Report, Verify};
+use lab::report::{CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
 
@@ -25,7 +24,7 @@ use crate::cli::BenchArgs;
 use crate::config::uri::DiskUri;
 use crate::control;
 
-pub(crate) use environment::environment;
+use environment::environment;
 
 /// From here on a thread of the bench may be what limits: the rest goes to waiting between turns.
 const BUSY: f64 = 0.9;
@@ -33,10 +32,7 @@ const BUSY: f64 = 0.9;
 /// Measures.
 pub(crate) fn run(args: &BenchArgs) -> miette::Result<()> {
     let report = measure(args)?;
-    match args.json {
-        true => super::print_json(&report)?,
-        false => super::print(&format!("{report}\n")),
-    }
+    super::show(args.json, &report, || format!("{report}\n"))?;
     match report.is_good() {
         true => Ok(()),
         false => Err(miette::miette!("{}", what_failed(&report))),
@@ -54,7 +50,7 @@ fn measure(args: &BenchArgs) -> miette::Result<Report> {
 }
 
 /// Opens the disk, with shards and queues for the jobs.
-pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
+fn open(args: &BenchArgs) -> miette::Result<Session> {
     let shards = reactor::allowed_cpus().len().min(args.numjobs as usize).max(1);
     let disk = match &args.disk {
         DiskUri::Remote(uri) => {
@@ -74,7 +70,7 @@ pub(crate) fn open(args: &BenchArgs) -> miette::Result<Session> {
 }
 
 /// Measures an open disk.
-pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
+fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
     let volume = &session.volumes()[0];
     check_size(args, volume.bytes, volume.block_size)?;
     let workload = Workload {
@@ -101,8 +97,7 @@ pub(crate) fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<
         verify: args.verify,
         seed: seed(),
     };
-    let target = Target::of(args);
-    let run = carry(session, plan, target.as_ref())?;
+    let run = carry(session, plan, target(args).as_ref())?;
     Ok(report(session, args, plan, run))
 }
 
@@ -114,7 +109,7 @@ struct Run {
 }
 
 /// Sends the jobs to the shards and watches them.
-fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Result<Run> {
+fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> miette::Result<Run> {
     let shards = usize::from(session.shards());
     let shares: Vec<Arc<Progress>> = (0..shards).map(|_| Arc::default()).collect();
     let loads = shares
@@ -123,17 +118,17 @@ fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Resu
         .map(|(index, progress)| Load::new(plan, Place(0), index as u32, shards, progress.clone()));
     let interrupted = super::session::interrupt()?;
     let mut line = Line::new(plan);
+    let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
     let outcome = session.run(loads.collect(), |reading| {
         if interrupted.load(Relaxed) {
             shares.iter().for_each(|progress| progress.stop());
         }
         match reading.map(|reading| reading.phase) {
-            Some(Phase::Measuring) if opened.is_none() => {
-                opened = target.and_then(Target::cpu_ns);
-            }
-            Some(Phase::Draining) if closed.is_none() => {
-                closed = target.and_then(Target::cpu_ns);
+            Some(Phase::Measuring) if opened.is_none() => opened = cpu_ns(),
+            // Where nothing is in flight at the window's end, there is nothing to drain.
+            Some(Phase::Draining | Phase::Verifying | Phase::Done) if closed.is_none() => {
+                closed = cpu_ns();
             }
             _ => {}
         }
@@ -147,17 +142,9 @@ fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Resu
 /// The report of a load.
 fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
     let Run { outcome, target_ns, stopped } = run;
-    let mut tally: Option<Tally> = None;
     let mut verified = Verified::default();
-    let mut range_bytes = plan.workload.range_bytes;
-    for load in &outcome.guests {
-        match &mut tally {
-            Some(tally) => tally.add(load.tally()),
-            None => tally = Some(load.tally().clone()),
-        }
-        verified.add(load.verified());
-        range_bytes = load.range_bytes();
-    }
+    outcome.guests.iter().for_each(|load| verified.add(load.verified()));
+    let range_bytes = outcome.guests.last().map(Load::range_bytes);
     let empty = Report {
         disk: args.disk.to_string(),
         pattern: args.rw.to_string(),
@@ -167,24 +154,19 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
         shards: session.shards(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
-        range_bytes,
+        range_bytes: range_bytes.unwrap_or(plan.workload.range_bytes),
         seed: plan.seed,
-        seconds: 0.0,
-        requests: 0,
-        iops: 0.0,
-        bytes_per_second: 0.0,
-        latency_ns: Latency::default(),
-        read: None,
-        write: None,
-        cpu_us_per_io: CpuPerIo::default(),
         bench_thread_busy: busy(&outcome.readings, session.shards()),
-        errors: 0,
-        first_error: None,
         verify: plan.verify.then(|| Verify::of(&verified)),
-        notes: Vec::new(),
-        environment: Environment::default(),
+        ..Report::default()
     };
-    let Some(tally) = tally else { return empty };
+    let tallies = outcome.guests.iter().map(|load| load.tally().clone());
+    let Some(tally) = tallies.reduce(|mut all, one| {
+        all.add(&one);
+        all
+    }) else {
+        return empty;
+    };
     let mut report = empty.with_tally(&tally);
     let each = |ns: u64| match report.requests {
         0 => 0.0,
@@ -237,7 +219,7 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 }
 
 /// Why the exit code is 1.
-pub(crate) fn what_failed(report: &Report) -> String {
+fn what_failed(report: &Report) -> String {
     let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
     match (wrong, &report.first_error) {
         (Some(verify), _) => {
@@ -274,34 +256,22 @@ fn window(readings: &[Reading], shard: u16) -> Option<(Reading, Reading)> {
     Some((*from, *to))
 }
 
-/// The target's process, where it tells.
-struct Target {
-    client: control::Client,
-}
-
-impl Target {
-    /// The server behind `--control`, or on this machine's usual socket if it listens where the
-    /// disk is.
-    fn of(args: &BenchArgs) -> Option<Target> {
-        if let Some(path) = &args.control {
-            let client = control::Client::new(path);
-            if let Err(error) = client.status() {
-                crate::run::log(&format!("{error}: its processor time is not counted"));
-                return None;
-            }
-            return Some(Target { client });
-        }
-        let DiskUri::Remote(uri) = args.disk.innermost() else { return None };
-        let wanted = uri.listener()?.to_string();
-        let client = control::Client::new(&super::socket(None));
-        let status = client.status().ok()?;
-        let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
-        listens.then_some(Target { client })
+/// Who tells the processor time of the target: the server behind `--control`, or on this machine's
+/// usual socket if it listens where the disk is.
+fn target(args: &BenchArgs) -> Option<control::Client> {
+    let client = super::client(args.control.as_deref());
+    if args.control.is_some() {
+        let told = client.status();
+        let told = told.inspect_err(|error| {
+            crate::run::log(&format!("{error}: its processor time is not counted"));
+        });
+        return told.is_ok().then_some(client);
     }
-
-    fn cpu_ns(&self) -> Option<u64> {
-        self.client.status().ok().map(|status| status.cpu_ns)
-    }
+    let DiskUri::Remote(uri) = args.disk.innermost() else { return None };
+    let wanted = uri.listener()?.to_string();
+    let status = client.status().ok()?;
+    let listens = status.listeners.iter().any(|one| one.addresses.contains(&wanted));
+    listens.then_some(client)
 }
 
 fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<()> {
@@ -332,7 +302,6 @@ fn seed() -> u64 {
 /// The progress line on a terminal; nothing elsewhere.
 struct Line {
     bar: ProgressBar,
-    plan: Plan,
     last: (Instant, u64, u64),
     rate: (f64, f64),
     word: &'static str,
@@ -340,13 +309,9 @@ struct Line {
 
 impl Line {
     fn new(plan: Plan) -> Line {
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new((plan.warm_up + plan.time).as_millis() as u64),
-            false => ProgressBar::hidden(),
-        };
-        let style = ProgressStyle::with_template("{bar:24} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Line { bar, plan, last: (Instant::now(), 0, 0), rate: (0.0, 0.0), word: "begins" }
+        let whole = (plan.warm_up + plan.time).as_millis() as u64;
+        let bar = super::progress_bar(whole, "{bar:24} {msg}");
+        Line { bar, last: (Instant::now(), 0, 0), rate: (0.0, 0.0), word: "begins" }
     }
 
     fn tell(&mut self, shares: &[Arc<Progress>], reading: Option<&Reading>) {
@@ -371,8 +336,8 @@ impl Line {
             self.last = (Instant::now(), now.0, now.1);
         }
         let iops = Grouped(self.rate.0 as u64);
-        let whole = (self.plan.warm_up + self.plan.time).as_millis() as u64;
-        self.bar.set_position((self.bar.elapsed().as_millis() as u64).min(whole));
+        let now = self.bar.elapsed().as_millis() as u64;
+        self.bar.set_position(now.min(self.bar.length().unwrap_or(now)));
         self.bar.set_message(format!("{}  {iops} IOPS  {:.1} MB/s", self.word, self.rate.1 / 1e6));
     }
 

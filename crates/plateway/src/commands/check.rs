@@ -30,12 +30,12 @@ struct Answer {
 
 pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     let defaults = Defaults::of_this_machine();
-    let checked = config::load(&args.file, &defaults)?;
+    let checked = config::load(args.file(), &defaults)?;
     check_overwrite(&checked.args, &args.overwrite)?;
     let socket = args.control.as_ref().unwrap_or(&checked.args.server.control);
     let client = Client::new(socket);
-    let text = super::read(&args.file)?;
-    let (served, changes) = match client.check(&args.file, text) {
+    let text = super::read(args.file())?;
+    let (served, changes) = match client.check(args.file(), text) {
         Ok(changes) => (Some(served(&client, &defaults)?), changes),
         // A socket that was named must answer; the usual one need not.
         Err(ClientError::Absent { .. }) if args.control.is_none() => {
@@ -141,7 +141,7 @@ fn text_of(found: &Preview) -> String {
                 &found.links,
                 &[
                     ("link", |one| one.name.clone()),
-                    ("interface", |one| one.interface.clone()),
+                    ("interface", |one| one.interface.values().cloned().collect()),
                     ("vlan", |one| one.vlan.map_or("-".to_owned(), |vlan| vlan.to_string())),
                     ("access", |one| one.link.clone()),
                     ("mac", |one| one.mac.clone().unwrap_or("-".to_owned())),

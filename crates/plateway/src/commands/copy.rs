@@ -6,12 +6,10 @@
 //! bytes.
 //! Exit code 1: an error, an interruption, or a difference.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use lab::copier::{Copier, Failed, Plan};
 use lab::report::Grouped;
 use lab::{Phase, Place, Progress};
@@ -50,17 +48,11 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
     let closed = session.close();
     let copied = copied?;
     closed?;
-    if args.json {
-        return super::print_json(&copied);
-    }
-    let verified = if copied.verified { ", read back and the same" } else { "" };
-    super::print(&format!(
-        "{} bytes copied{verified}: {:.1} s, {:.0} MB/s\n",
-        Grouped(copied.bytes),
-        copied.seconds,
-        copied.bytes_per_second / 1e6
-    ));
-    Ok(())
+    super::show(args.json, &copied, || {
+        let verified = if copied.verified { ", read back and the same" } else { "" };
+        let (bytes, rate) = (Grouped(copied.bytes), copied.bytes_per_second / 1e6);
+        format!("{bytes} bytes copied{verified}: {:.1} s, {rate:.0} MB/s\n", copied.seconds)
+    })
 }
 
 fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
@@ -108,14 +100,8 @@ fn carry(session: &Session, args: &CopyArgs, plan: Plan) -> miette::Result<Copie
     let copier = Copier::new(plan, progress.clone());
     let interrupted = super::session::interrupt()?;
     let passes = if plan.verify { 2 } else { 1 };
-    let bar = match std::io::stderr().is_terminal() {
-        true => ProgressBar::new(plan.size * passes),
-        false => ProgressBar::hidden(),
-    };
-    let style = "{bar:32} {bytes}/{total_bytes} {bytes_per_sec} {msg} {eta} left";
-    bar.set_style(
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let template = "{bar:32} {bytes}/{total_bytes} {bytes_per_sec} {msg} {eta} left";
+    let bar = super::progress_bar(plan.size * passes, template);
     let outcome = session.run(vec![copier], |reading| {
         if interrupted.load(Relaxed) {
             progress.stop();

@@ -5,10 +5,10 @@
 //! Where the right is there, a second volume is served over NVMe/TCP and AoE at once and each is
 //! held against the other (`demo/lan.rs`).
 //!
-//! The server is this program again, as `plateway serve`, so that its processor time is counted
-//! apart and everything is what a user would run. Everything lies in one temporary directory, which
-//! is removed at the end whatever happens short of SIGKILL. With `--keep` the server is left
-//! running until Ctrl-C.
+//! Server and bench are this program again, as `plateway serve` and `plateway bench`, so that the
+//! server's processor time is counted apart and everything is what a user would run. Everything
+//! lies in one temporary directory, which is removed at the end whatever happens short of SIGKILL.
+//! With `--keep` the server is left running until Ctrl-C.
 
 mod lan;
 
@@ -16,15 +16,15 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use lab::report::{Grouped, Nanoseconds, Report};
+use comfy_table::Table;
+use lab::report::{Grouped, Nanoseconds};
 use serde::Serialize;
+use serde_json::Value;
 
-use super::bench;
-use super::session::Session;
-use crate::cli::{BenchArgs, DemoArgs, Pattern};
+use crate::cli::DemoArgs;
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
@@ -36,35 +36,17 @@ const MEMBER_BYTES: u64 = 64 << 20;
 /// How long a server may take to end; it drains for 5 s at most.
 const END: Duration = Duration::from_secs(30);
 
-/// A row of the table: a name, what `bench` is told, and for how many seconds.
-struct Case {
-    name: &'static str,
-    pattern: Pattern,
-    block_bytes: u64,
-    depth: u32,
-    seconds: u64,
-    verify: bool,
-}
-
-const fn case(
-    name: &'static str,
-    (random, read_percent): (bool, u8),
-    (block_bytes, depth): (u64, u32),
-    seconds: u64,
-    verify: bool,
-) -> Case {
-    let pattern = Pattern { random, read_percent };
-    Case { name, pattern, block_bytes, depth, seconds, verify }
-}
+/// A row of a table: its name, and what `bench` is told.
+type Case = (&'static str, &'static str);
 
 /// First what proves the data, then what measures.
 const CASES: [Case; 6] = [
-    case("write all, verify", (false, 0), (128 << 10, 16), 3, true),
-    case("mixed 4k, verify", (true, 50), (4 << 10, 32), 2, true),
-    case("4k random read", (true, 100), (4 << 10, 32), 3, false),
-    case("4k random write", (true, 0), (4 << 10, 32), 3, false),
-    case("128k read", (false, 100), (128 << 10, 32), 3, false),
-    case("128k write", (false, 0), (128 << 10, 32), 3, false),
+    ("write all, verify", "--rw write --bs 128k --iodepth 16 --time 3 --warmup 0 --verify"),
+    ("mixed 4k, verify", "--rw randrw --bs 4k --iodepth 32 --time 2 --warmup 0 --verify"),
+    ("4k random read", "--rw randread --bs 4k --iodepth 32 --time 3"),
+    ("4k random write", "--rw randwrite --bs 4k --iodepth 32 --time 3"),
+    ("128k read", "--rw read --bs 128k --iodepth 32 --time 3"),
+    ("128k write", "--rw write --bs 128k --iodepth 32 --time 3"),
 ];
 
 /// What `--json` prints.
@@ -73,7 +55,8 @@ struct Demo {
     subsystem: &'static str,
     address: String,
     blocks_verified: u64,
-    results: Vec<Report>,
+    /// What `bench --json` printed.
+    results: Vec<Value>,
     aoe: lan::Shown,
 }
 
@@ -108,45 +91,23 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
         results: Vec::new(),
         aoe: lan::Shown::default(),
     };
-    let mut open: Option<(Session, bool)> = None;
-    for case in &CASES {
-        let bench = bench_args(case, &address, home.control())?;
-        let failed = |error: miette::Report| {
-            error.wrap_err(format!("{}; {}", case.name, server.last_words()))
-        };
-        // One session with digests for what is verified, one without for what is measured.
-        let session = match open.take() {
-            Some((session, verified)) if verified == case.verify => session,
-            _ => bench::open(&bench).map_err(failed)?,
-        };
-        let report = bench::measure_in(&session, &bench).map_err(failed);
-        let report = report?;
-        open = Some((session, case.verify));
-        if !report.is_good() {
-            return Err(miette::miette!("{}: {}", case.name, bench::what_failed(&report)));
+    for case in CASES {
+        // Digests where data are proved; elsewhere none, as Linux has it unless told otherwise.
+        let digests = u8::from(case.1.contains("--verify"));
+        let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
+        let result = measure(Command::new(program()?), &uri, case, &home.control());
+        let result = result.map_err(|error| error.wrap_err(server.last_words()))?;
+        if let Some(checked) = result["verify"]["checked"].as_u64() {
+            demo.blocks_verified += checked;
+            let (name, requests) = (case.0, Grouped(result["requests"].as_u64().unwrap_or(0)));
+            let blocks = Grouped(checked);
+            say(&format!("{name}: {requests} requests, {blocks} blocks read and right"));
         }
-        if let Some(verify) = &report.verify {
-            demo.blocks_verified += verify.checked;
-            say(&format!(
-                "{}: {} requests, {} blocks read and right",
-                case.name,
-                Grouped(report.requests),
-                Grouped(verify.checked)
-            ));
-        }
-        demo.results.push(report);
-        if interrupted.load(Relaxed) {
-            return Err(miette::miette!("interrupted"));
-        }
-    }
-    if let Some((session, _)) = open {
-        session.close()?;
+        demo.results.push(result);
+        stop_if(&interrupted)?;
     }
     demo.aoe = lan::show(&home, &interrupted)?;
-    match args.json {
-        true => super::print_json(&demo)?,
-        false => super::print(&(summary(&demo) + &demo.aoe.text())),
-    }
+    super::show(args.json, &demo, || summary(&demo) + &demo.aoe.text())?;
     if args.keep {
         super::print(&hints(&address, &home));
         while !interrupted.load(Relaxed) && server.runs() {
@@ -157,50 +118,62 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     Ok(())
 }
 
-fn bench_args(case: &Case, address: &str, control: PathBuf) -> miette::Result<BenchArgs> {
-    // Digests as Linux has them unless told otherwise; `bench` itself asks for them by default.
-    let digests = u8::from(case.verify);
-    let uri = format!("nvme+tcp://{address}/{SUBSYSTEM}/1?hdgst={digests}&ddgst={digests}");
-    Ok(BenchArgs {
-        disk: uri.parse().map_err(|error| miette::miette!("{error}"))?,
-        config: None,
-        rw: case.pattern,
-        bs: case.block_bytes,
-        iodepth: case.depth,
-        numjobs: 1,
-        time: case.seconds,
-        warmup: u64::from(!case.verify),
-        rate: None,
-        verify: case.verify,
-        // Members are made anew, and later cases write over earlier ones.
-        overwrite: true,
-        control: Some(control),
-        json: false,
-    })
+fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
+    match interrupted.load(Relaxed) {
+        true => Err(miette::miette!("interrupted")),
+        false => Ok(()),
+    }
+}
+
+/// Has `bench` measure a case; members are made anew, and later cases write over earlier ones.
+fn measure(command: Command, uri: &str, case: Case, control: &Path) -> miette::Result<Value> {
+    let control = control.display().to_string();
+    let line = ["bench", uri, "--overwrite", "--json", "--control", &control];
+    let line: Vec<&str> = line.into_iter().chain(case.1.split_whitespace()).collect();
+    serde_json::from_slice(&carry_out(command, &line)?)
+        .map_err(|error| miette::miette!("bench --json: {error}"))
+}
+
+/// Has this program carry out a line; returns what it printed. What it complains of, and how far it
+/// is, is seen as it says it.
+fn carry_out(mut command: Command, line: &[&str]) -> miette::Result<Vec<u8>> {
+    let output = command.args(line).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| miette::miette!("cannot start this program: {error}"))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(miette::miette!("failed: plateway {}", line.join(" "))),
+    }
+}
+
+/// What was measured.
+fn rows(title: &str, cases: &[Case], results: &[Value]) -> Table {
+    let head = [title, "IOPS", "MB/s", "p50", "p99", "p99.9", "CPU here", "CPU target"];
+    let mut rows = table(&head);
+    let measured = |(_, result): &(&Case, &Value)| result["verify"].is_null();
+    for ((name, _), result) in cases.iter().zip(results).filter(measured) {
+        let number = |at: &str| result.pointer(at).and_then(Value::as_f64);
+        let shown = |at: &str, text: fn(f64) -> String| number(at).map_or_else(String::new, text);
+        let time = |at| shown(at, |ns| Nanoseconds(ns).to_string());
+        let cpu = |at| shown(at, |us| format!("{us:.1} us"));
+        rows.add_row([
+            (*name).to_owned(),
+            shown("/iops", |iops| Grouped(iops.round() as u64).to_string()),
+            shown("/bytes_per_second", |bytes| format!("{:.0}", bytes / 1e6)),
+            time("/latency_ns/p50"),
+            time("/latency_ns/p99"),
+            time("/latency_ns/p99.9"),
+            cpu("/cpu_us_per_io/initiator"),
+            cpu("/cpu_us_per_io/target"),
+        ]);
+    }
+    rows
 }
 
 fn summary(demo: &Demo) -> String {
-    let head = ["", "IOPS", "MB/s", "p50", "p99", "p99.9", "CPU here", "CPU target"];
-    let mut rows = table(&head);
-    for (case, report) in CASES.iter().zip(&demo.results).filter(|(case, _)| !case.verify) {
-        let latency = &report.latency_ns;
-        let time = |ns: u64| Nanoseconds(ns as f64).to_string();
-        let cpu = |us: f64| format!("{us:.1} us");
-        rows.add_row([
-            case.name.to_owned(),
-            Grouped(report.iops.round() as u64).to_string(),
-            format!("{:.0}", report.bytes_per_second / 1e6),
-            time(latency.p50),
-            time(latency.p99),
-            time(latency.p99_9),
-            cpu(report.cpu_us_per_io.initiator),
-            report.cpu_us_per_io.target.map_or_else(String::new, cpu),
-        ]);
-    }
-    let environment = demo.results.last().map(|report| &report.environment);
-    let machine = environment.map_or_else(String::new, |environment| {
-        format!("{}, {}, {}", environment.kernel, environment.cpu, environment.driver)
-    });
+    let rows = rows("", &CASES, &demo.results);
+    let environment = demo.results.last().map_or(&Value::Null, |result| &result["environment"]);
+    let words = ["kernel", "cpu", "driver"].map(|key| environment[key].as_str().unwrap_or("?"));
+    let machine = words.join(", ");
     format!(
         "\n{rows}\n\nEach with 32 requests in flight on one connection without digests; CPU is for each request.\n{machine}\n\n\
          {} blocks were verified: nothing was lost, misplaced, stale or torn.\n",
@@ -226,6 +199,10 @@ fn hints(address: &str, home: &Home) -> String {
          plateway status --control {control}\n\
          Ctrl-C ends it and removes its files.\n"
     )
+}
+
+fn program() -> miette::Result<PathBuf> {
+    std::env::current_exe().map_err(|error| miette::miette!("cannot find this program: {error}"))
 }
 
 /// The temporary directory.
@@ -258,35 +235,44 @@ impl Home {
     /// the rest.
     fn configure(&self, cpus: &[u32], port: u16) -> miette::Result<()> {
         let shards = &cpus[..(cpus.len() / 2).clamp(1, 4)];
-        let path = |path: &Path| quoted(&path.display().to_string());
-        let mut text = format!(
-            "[server]\nshards = {shards:?}\ncontrol = {}\nstate = {}\n",
-            path(&self.control()),
-            path(&self.path.join("state"))
-        );
+        let mut tables = String::new();
         let mut names = Vec::new();
         for number in 0..MEMBERS {
             let create_bytes = Some(MEMBER_BYTES);
             let member = self.path.join(format!("member-{number}"));
             let uri = quoted(&DiskUri::File { path: member, create_bytes }.to_string());
-            text.push_str(&format!("\n[[disk]]\nname = \"d{number}\"\nuri = {uri}\n"));
+            tables.push_str(&format!("\n[[disk]]\nname = \"d{number}\"\nuri = {uri}\n"));
             names.push(format!("d{number}"));
         }
-        text.push_str(&format!(
+        tables.push_str(&format!(
             "\n[[volume]]\nname = \"demo\"\nlayout = \"stripe\"\ndisks = {names:?}\nchunk = \"64KiB\"\n\
              \n[[listener]]\nnvme = \"127.0.0.1:{port}\"\n\
              \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n"
         ));
-        let file = self.file();
-        fs::write(&file, text)
+        self.write(&self.file(), shards, &self.control(), "state", &tables)
+    }
+
+    /// Writes the configuration of a server on these CPUs.
+    fn write(
+        &self,
+        file: &Path,
+        shards: &[u32],
+        control: &Path,
+        state: &str,
+        tables: &str,
+    ) -> miette::Result<()> {
+        let path = |path: &Path| quoted(&path.display().to_string());
+        let (control, state) = (path(control), path(&self.path.join(state)));
+        let text = format!(
+            "[server]\nshards = {shards:?}\ncontrol = {control}\nstate = {state}\n{tables}"
+        );
+        fs::write(file, text)
             .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))
     }
 
     /// Starts a server and waits until it listens.
     fn serve(&self) -> miette::Result<Served> {
-        let program = std::env::current_exe()
-            .map_err(|error| miette::miette!("cannot find this program: {error}"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program()?);
         command.arg("serve").arg("--config").arg(self.file());
         self.start(command, "serve.log")
     }

@@ -1,26 +1,20 @@
 //! `plateway disks`: the disks of a running server, and the way back to writes after a failure.
 
 use crate::cli::{DisksAction, DisksArgs};
-use crate::control::Client;
 
 /// Lists disks or reopens one.
 pub(crate) fn run(args: &DisksArgs) -> miette::Result<()> {
-    let client = Client::new(&super::socket(args.control.as_deref()));
+    let client = super::client(args.server.control.as_deref());
     match &args.action {
         DisksAction::List => {
             let status = client.status()?;
-            match args.json {
-                true => super::print_json(&status.disks)?,
-                false => super::print(&format!("{}\n", super::status::disks(&status))),
-            }
+            super::show(args.server.json, &status.disks, || {
+                format!("{}\n", super::status::disks(&status))
+            })
         }
         DisksAction::Reopen { name } => {
             let done = client.reopen(name)?;
-            match args.json {
-                true => super::print_json(&done)?,
-                false => super::print(&format!("{done}\n")),
-            }
+            super::show(args.server.json, &done, || format!("{done}\n"))
         }
     }
-    Ok(())
 }

@@ -17,15 +17,16 @@ mod sim;
 mod status;
 mod workload_host;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use miette::IntoDiagnostic;
 use serde::Serialize;
 
 use crate::cli::Command;
 use crate::config::defaults::Defaults;
-use crate::control::Changes;
+use crate::control::{Changes, Client};
 
 /// Carries out a command.
 pub(crate) fn run(command: Command) -> miette::Result<()> {
@@ -45,9 +46,9 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
     }
 }
 
-/// The control socket that was named, or where `serve` puts it.
-fn socket(named: Option<&Path>) -> PathBuf {
-    named.map_or_else(|| Defaults::of_this_machine().control, Path::to_owned)
+/// The server behind the control socket that was named, or where `serve` puts it.
+fn client(named: Option<&Path>) -> Client {
+    Client::new(named.unwrap_or(&Defaults::of_this_machine().control))
 }
 
 /// A configuration's text, which was readable a moment ago.
@@ -66,6 +67,24 @@ fn print_changes(changes: &Changes) {
         [] => print("nothing changes\n"),
         steps => print(&format!("{}\n", steps.join("\n"))),
     }
+}
+
+/// Prints what a command came to: as JSON where that was asked for, else as people read it.
+fn show(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> miette::Result<()> {
+    match json {
+        true => print_json(value)?,
+        false => print(&text()),
+    }
+    Ok(())
+}
+
+/// How far a command is, on a terminal; nothing elsewhere.
+fn progress_bar(length: u64, template: &str) -> ProgressBar {
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::new(length),
+        false => ProgressBar::hidden(),
+    };
+    bar.with_style(ProgressStyle::with_template(template).expect("a template that was tried"))
 }
 
 /// Prints a value as JSON.

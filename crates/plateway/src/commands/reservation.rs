@@ -2,16 +2,11 @@
 //! release it.
 
 use crate::cli::{ReservationAction, ReservationArgs};
-use crate::control::Client;
 
 /// Frees a volume.
 pub(crate) fn run(args: &ReservationArgs) -> miette::Result<()> {
-    let client = Client::new(&super::socket(args.control.as_deref()));
     let ReservationAction::Clear { volume } = &args.action;
+    let client = super::client(args.server.control.as_deref());
     let done = client.clear_reservation(volume)?;
-    match args.json {
-        true => super::print_json(&done)?,
-        false => super::print(&format!("{done}\n")),
-    }
-    Ok(())
+    super::show(args.server.json, &done, || format!("{done}\n"))
 }

@@ -2,9 +2,9 @@
 //!
 //! The main thread is the control thread: it sleeps until a signal or somebody on the control
 //! socket wants something, and does one thing after the other. Standard output has what is served,
-//! ending in a line `ready: nvme ADDRESS` for each address and `ready: aoe INTERFACE` for each
-//! interface; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code 0, a
-//! second one ends at once with 130; SIGHUP reads the configuration again.
+//! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
+//! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
+//! 0, a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
 use std::sync::mpsc::{self, Sender};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     checked.warnings.lines().for_each(|line| log(&line));
     // First, so that two servers never touch the same disks, and signals are never lost.
     let socket = control::ControlSocket::open(&checked.args.server.control)?;
-    let (inputs, input) = mpsc::channel();
+    let (inputs, coming) = mpsc::channel();
     watch_signals(inputs.clone())
         .map_err(|error| RunError::new(format!("cannot watch signals: {error}")))?;
     let (mut running, warnings) = Running::start(&checked.args, &args.overwrite)?;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     super::print(&introduction(&running));
 
     let server = Server { args, flags, defaults };
-    while let Ok(input) = input.recv() {
+    while let Ok(input) = coming.recv() {
         match input {
             Input::Stop => break,
             Input::Reload => server.reload(&mut running),
@@ -66,6 +66,8 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
             Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
         }
     }
+    // Whoever asks from now on, or waits for an answer, is told at once that there is none.
+    drop(coming);
     log("stopping: draining for at most 5 s; a second signal ends at once");
     for line in running.shut_down() {
         log(&line);
@@ -190,7 +192,7 @@ fn introduction(running: &Running) -> String {
         let _ = writeln!(text, "ready: {} {address}", protocols::stream_key(protocol));
     }
     for link in &args.links {
-        let _ = writeln!(text, "ready: aoe {}", link.name);
+        let _ = writeln!(text, "ready: {} {}", protocols::LINK_KEY, link.name);
     }
     if args.listeners.is_empty() && args.links.is_empty() {
         let _ = writeln!(text, "ready: no listener; give one with --nvme 127.0.0.1:4420");

@@ -6,13 +6,11 @@
 //! together, whatever the order in which they ran.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sim::{Failed, Passed, Plant, SCENARIOS};
 
 use crate::cli::SimArgs;
@@ -20,7 +18,7 @@ use crate::cli::SimArgs;
 /// Failures that are kept; a bug that breaks everything needs no more.
 const FAILURES_MAX: usize = 100;
 
-/// What `--json` prints.
+/// What the threads have found so far, as `--json` prints it.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     seeds: u64,
@@ -28,10 +26,26 @@ struct Summary {
     steps: u64,
     blocks_checked: u64,
     requests: u64,
-    hash: String,
+    #[serde(serialize_with = "as_hex")]
+    hash: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     planted: Option<String>,
-    failures: Vec<Failure>,
+    #[serde(serialize_with = "as_list")]
+    failures: BTreeMap<u64, Failure>,
+    /// The trace of the only seed, if it was asked for.
+    #[serde(skip)]
+    trace: Vec<String>,
+}
+
+fn as_hex<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{hash:016x}"))
+}
+
+fn as_list<S: Serializer>(
+    failures: &BTreeMap<u64, Failure>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(failures.values())
 }
 
 /// A seed that failed.
@@ -48,19 +62,6 @@ struct Failure {
     trace: Vec<String>,
 }
 
-/// What the threads have found so far.
-#[derive(Debug, Default)]
-struct Found {
-    passed: u64,
-    steps: u64,
-    checked: u64,
-    requests: u64,
-    hash: u64,
-    failures: BTreeMap<u64, Failure>,
-    /// The trace of the only seed, if it was asked for.
-    trace: Vec<String>,
-}
-
 /// Runs seeds.
 pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
     let plan = Plan::of(args)?;
@@ -69,23 +70,13 @@ pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
     if !args.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let found = plan.run(args.seeds);
+    let summary = plan.run(args.seeds);
     let _ = std::panic::take_hook();
     if args.trace {
-        let failed = found.failures.values().flat_map(|failure| &failure.trace);
-        let lines = found.trace.iter().chain(failed);
+        let failed = summary.failures.values().flat_map(|failure| &failure.trace);
+        let lines = summary.trace.iter().chain(failed);
         lines.for_each(|line| super::print(&format!("{line}\n")));
     }
-    let summary = Summary {
-        seeds: args.seeds,
-        passed: found.passed,
-        steps: found.steps,
-        blocks_checked: found.checked,
-        requests: found.requests,
-        hash: format!("{:016x}", found.hash),
-        planted: args.plant.clone(),
-        failures: found.failures.into_values().collect(),
-    };
     if args.json {
         super::print_json(&summary)?;
     }
@@ -114,16 +105,13 @@ impl Plan<'_> {
     }
 
     /// Runs the seeds on all CPUs.
-    fn run(&self, seeds: u64) -> Found {
+    fn run(&self, seeds: u64) -> Summary {
         let threads = reactor::allowed_cpus().len().min(seeds as usize).max(1);
-        let bar = match std::io::stderr().is_terminal() && seeds > 1 {
-            true => ProgressBar::new(seeds),
-            false => ProgressBar::hidden(),
-        };
-        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} seeds  {msg}  {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let template = "{bar:32} {pos}/{len} seeds  {msg}  {eta} left";
+        let bar = super::progress_bar(seeds, template);
         let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let found = Mutex::new(Found::default());
+        let planted = self.args.plant.clone();
+        let found = Mutex::new(Summary { seeds, planted, ..Summary::default() });
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
@@ -205,7 +193,7 @@ impl Plan<'_> {
             }
         };
         if let Some(planted) = &summary.planted {
-            return match summary.failures.iter().find(|failure| failure.by_plant) {
+            return match summary.failures.values().find(|failure| failure.by_plant) {
                 Some(failure) => {
                     let Failure { seed, what, .. } = failure;
                     say(format!("{planted} was found by seed {seed}: {what}\n"));
@@ -221,10 +209,10 @@ impl Plan<'_> {
         let Summary { seeds, passed, steps, blocks_checked, requests, hash, .. } = summary;
         let twice = if args.twice { ", each twice with the same trace" } else { "" };
         say(format!(
-            "{passed} of {seeds} seeds passed{twice}: {steps} steps, {requests} requests, {blocks_checked} blocks checked, hash {hash}\n"
+            "{passed} of {seeds} seeds passed{twice}: {steps} steps, {requests} requests, {blocks_checked} blocks checked, hash {hash:016x}\n"
         ));
-        let Some(first) = summary.failures.first() else { return Ok(()) };
-        for failure in &summary.failures {
+        let Some(first) = summary.failures.values().next() else { return Ok(()) };
+        for failure in summary.failures.values() {
             let Failure { seed, scenario, what, replay, .. } = failure;
             say(format!("seed {seed} ({scenario}): {what}\n  {replay}\n"));
         }
@@ -239,14 +227,14 @@ impl Plan<'_> {
     }
 }
 
-impl Found {
+impl Summary {
     /// Takes a result in; returns whether that is enough.
     fn add(&mut self, (seed, result): (u64, Result<Passed, Failure>)) -> bool {
         match result {
             Ok(passed) => {
                 self.passed += 1;
                 self.steps += passed.steps;
-                self.checked += passed.checked;
+                self.blocks_checked += passed.checked;
                 self.requests += passed.requests;
                 // Order does not matter, and equal traces of different seeds do not cancel out.
                 let own = passed.hash ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

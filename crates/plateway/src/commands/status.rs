@@ -3,19 +3,15 @@
 use comfy_table::Table;
 use serde_json::Value;
 
-use crate::cli::StatusArgs;
+use crate::cli::ServerArgs;
 use crate::config::size::Size;
 use crate::control::status::Link;
-use crate::control::{Client, Status, table_of};
+use crate::control::{Status, table_of};
 
 /// Shows.
-pub(crate) fn run(args: &StatusArgs) -> miette::Result<()> {
-    let status = Client::new(&super::socket(args.control.as_deref())).status()?;
-    if args.json {
-        return super::print_json(&status);
-    }
-    super::print(&text(&status));
-    Ok(())
+pub(crate) fn run(args: &ServerArgs) -> miette::Result<()> {
+    let status = super::client(args.control.as_deref()).status()?;
+    super::show(args.json, &status, || text(&status))
 }
 
 fn text(status: &Status) -> String {

@@ -32,10 +32,8 @@ impl HostPort {
         let fail = |offset, message: String| Err(AddressError { message, offset });
         let (host, rest_at) = if text.starts_with('[') {
             let Some(end) = text.find(']') else {
-                return fail(
-                    0,
-                    format!("expected a closing ] after the IPv6 address, seen {text:?}"),
-                );
+                let message = format!("expected a closing ] after the IPv6 address, seen {text:?}");
+                return fail(0, message);
             };
             (&text[1..end], end + 1)
         } else {
@@ -50,29 +48,22 @@ impl HostPort {
         if let Err(expected) = check_host(host, text.starts_with('[')) {
             return fail(0, format!("expected {expected}, seen {host:?}"));
         }
-        let tcp_port = match (text[rest_at..].strip_prefix(':'), tcp_port_default) {
-            (Some(port), _) => {
-                let all_digits = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-                match port.parse() {
-                    Ok(number) if all_digits => number,
-                    _ => {
-                        return fail(
-                            rest_at + 1,
-                            format!("expected a port of 0 to 65535, seen {port:?}"),
-                        );
-                    }
+        let host = host.to_owned();
+        let Some(port) = text[rest_at..].strip_prefix(':') else {
+            let seen = &text[rest_at..];
+            return match tcp_port_default.filter(|_| seen.is_empty()) {
+                Some(tcp_port) => Ok(Self { host, tcp_port }),
+                None => {
+                    let expected = "a colon and a port after the host, as in 127.0.0.1:4420";
+                    fail(rest_at, format!("expected {expected}; seen {seen:?}"))
                 }
-            }
-            (None, Some(number)) if rest_at == text.len() => number,
-            (None, _) => {
-                let seen = &text[rest_at..];
-                let message = format!(
-                    "expected a colon and a port after the host, as in 127.0.0.1:4420; seen {seen:?}"
-                );
-                return fail(rest_at, message);
-            }
+            };
         };
-        Ok(Self { host: host.to_owned(), tcp_port })
+        match port.parse() {
+            // A sign is none of a port's, though numbers may have one.
+            Ok(tcp_port) if port.bytes().all(|b| b.is_ascii_digit()) => Ok(Self { host, tcp_port }),
+            _ => fail(rest_at + 1, format!("expected a port of 0 to 65535, seen {port:?}")),
+        }
     }
 
     /// The address, where the host is one rather than a name (a zone is dropped).

@@ -2,8 +2,8 @@
 //!
 //! Today every link is an Ethernet interface, or a VLAN of one; its key says so, since a link may
 //! be something else one day. A link that nobody wrote is made with the defaults by the export that
-//! names its interface. A `[[listener]]` with `aoe` is the former spelling of one: `aoe` its
-//! interface and `link` its `access`. Not here: whether an interface is there.
+//! names its interface. A `[[listener]]` with an interface is the former spelling of one. Not here:
+//! whether an interface is there.
 
 use std::fmt::{self, Write as _};
 
@@ -18,13 +18,16 @@ use super::text::quoted;
 use super::thing::{Change, Configured, Thing};
 use super::uri::{VLANS, check_interface, check_name};
 
+pub(super) const INTERFACE: &str = "the name of an interface in quotes, such as \"eth1\"";
+pub(super) const ACCESS: &str = "\"packet\" or \"xdp\"";
+
 table! {
     #[derive(Clone)]
     LowLink = "[[link]]" {
         name: String = NAME,
-        ethernet: String = "the name of an interface in quotes, such as \"eth1\"",
+        ethernet: String = INTERFACE,
         vlan: i64 = NUMBER,
-        access: String = "\"packet\" or \"xdp\"",
+        access: String = ACCESS,
     }
 }
 
@@ -155,9 +158,10 @@ impl Resolver<'_> {
             }
             self.link(one, ("link", "access"), &mut links);
         }
-        for one in listeners.iter().filter(|one| one.aoe.is_some()) {
-            let (ethernet, vlan, access) = (one.aoe.clone(), one.vlan.clone(), one.link.clone());
-            let low = LowLink { span: one.span.clone(), name: None, ethernet, vlan, access };
+        for one in listeners.iter().filter(|one| one.interface.is_some()) {
+            let LowListener { span, interface, vlan, access, .. } = one;
+            let (span, ethernet, vlan) = (span.clone(), interface.clone(), vlan.clone());
+            let low = LowLink { span, name: None, ethernet, vlan, access: access.clone() };
             self.link(&low, ("listener", "link"), &mut links);
         }
         links
@@ -165,13 +169,7 @@ impl Resolver<'_> {
 
     /// `what` it is called where it was written, and its key for [`LinkAccess`].
     fn link(&mut self, low: &LowLink, (what, key): (&str, &str), links: &mut Links) {
-        let mut access = LinkAccess::default();
-        if let Some(word) = &low.access {
-            match LinkAccess::NAMES.iter().find(|(name, _)| name == word.get_ref()) {
-                Some((_, known)) => access = *known,
-                None => self.unknown_word(word, key, &LinkAccess::NAMES.map(|(name, _)| name)),
-            }
-        }
+        let access = self.word(&low.access, key, &LinkAccess::NAMES);
         let vlan = self.vlan(&low.vlan);
         let Some(written) = &low.ethernet else { return };
         let Some(interface) = self.interface(written) else { return };

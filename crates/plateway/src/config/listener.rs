@@ -1,7 +1,7 @@
 //! `[[listener]]`: an address at which a protocol of connections is answered.
 //!
-//! The key of the address is the protocol's. A listener with `aoe` is a link in its former spelling
-//! (`link`).
+//! The key of the address is the protocol's. A listener with [`LINK_KEY`] is a link in its former
+//! spelling (`link`).
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,11 @@ use toml::Spanned;
 
 use super::address::{AddressError, HostPort};
 use super::file::{Low, NUMBER, TableReader, Written};
+use super::link::{ACCESS, INTERFACE};
 use super::mistake::{Mistake, Span};
 use super::resolve::Resolver;
 use super::thing::{Configured, Thing};
-use crate::protocols::{LISTENER_KEYS, STREAMS, stream_key};
+use crate::protocols::{LINK_KEY, LISTENER_EXAMPLE, LISTENER_KEYS, STREAMS, stream_key};
 
 /// The longest busy poll of a listener; beyond it the processor is simply not shared.
 const POLL_US_MAX: u64 = 10_000;
@@ -25,8 +26,9 @@ pub(crate) struct LowListener {
     pub(crate) address: Option<(Protocol, Spanned<String>)>,
     pub(crate) poll_us: Low<i64>,
     pub(crate) max_connections: Low<i64>,
-    pub(crate) aoe: Low<String>,
-    pub(crate) link: Low<String>,
+    /// Of a link, as are its `access` and VLAN.
+    pub(crate) interface: Low<String>,
+    pub(crate) access: Low<String>,
     pub(crate) vlan: Low<i64>,
 }
 
@@ -45,8 +47,8 @@ impl Written for LowListener {
             address,
             poll_us: table.take("poll_us", "a whole number of microseconds"),
             max_connections: table.take("max_connections", NUMBER),
-            aoe: table.take("aoe", "the name of an interface in quotes, such as \"eth1\""),
-            link: table.take("link", "\"packet\" or \"xdp\""),
+            interface: table.take(LINK_KEY, INTERFACE),
+            access: table.take("link", ACCESS),
             vlan: table.take("vlan", NUMBER),
         }
     }
@@ -100,9 +102,8 @@ impl Resolver<'_> {
             let connections_max =
                 self.number(&one.max_connections, "max_connections", range).unwrap_or(limit);
             let Some((protocol, written)) = &one.address else {
-                if !self.is_reported(&one.span, "[[listener]]", "aoe") {
-                    let example = "nvme = \"127.0.0.1:4420\", or aoe = \"eth1\"";
-                    self.missing(&one.span, "[[listener]]", "nvme", example);
+                if !self.is_reported(&one.span, "[[listener]]", LINK_KEY) {
+                    self.missing(&one.span, "[[listener]]", STREAMS[0].0, LISTENER_EXAMPLE);
                 }
                 continue;
             };
@@ -140,36 +141,31 @@ impl Resolver<'_> {
         fn at<T>(low: &Low<T>) -> Option<Span> {
             low.as_ref().map(Spanned::span)
         }
-        match (&low.aoe, &low.address) {
-            (Some(aoe), address) => {
-                if let Some((protocol, written)) = address {
-                    let message = format!("a listener has either {} or aoe", stream_key(*protocol));
-                    let help = "write a [[listener]] for each";
-                    let mistake = Mistake::error(aoe.span(), message).help(help);
-                    self.push(mistake.also(&written.span(), "and this"));
-                }
-                let keys =
-                    [("poll_us", at(&low.poll_us)), ("max_connections", at(&low.max_connections))];
-                for (key, span) in keys.into_iter().filter_map(|(key, span)| Some((key, span?))) {
-                    let message =
-                        format!("{key} is for listeners of NVMe/TCP, and this one is aoe");
-                    let help = "frames have no connections, and are received by interrupt";
-                    self.push(Mistake::error(span, message).help(help));
-                }
-                true
-            }
-            (None, Some((protocol, _))) => {
-                let keys = [("link", at(&low.link)), ("vlan", at(&low.vlan))];
-                for (key, span) in keys.into_iter().filter_map(|(key, span)| Some((key, span?))) {
-                    let message = format!(
-                        "{key} is for listeners of AoE, and this one is {}",
-                        stream_key(*protocol)
-                    );
-                    self.push(Mistake::error(span, message).help("aoe = \"eth1\""));
-                }
-                false
-            }
-            (None, None) => false,
+        if let (Some(interface), Some((protocol, written))) = (&low.interface, &low.address) {
+            let message = format!("a listener has either {} or {LINK_KEY}", stream_key(*protocol));
+            let mistake = Mistake::error(interface.span(), message);
+            let help = "write a [[listener]] for each";
+            self.push(mistake.help(help).also(&written.span(), "and this"));
         }
+        let (others, for_whom, seen, help) = match (&low.interface, &low.address) {
+            (Some(_), _) => (
+                [("poll_us", at(&low.poll_us)), ("max_connections", at(&low.max_connections))],
+                "listeners of connections",
+                LINK_KEY,
+                "frames have no connections, and are received by interrupt",
+            ),
+            (None, Some((protocol, _))) => (
+                [("link", at(&low.access)), ("vlan", at(&low.vlan))],
+                "links",
+                stream_key(*protocol),
+                "write a [[link]] for frames",
+            ),
+            (None, None) => return false,
+        };
+        for (key, span) in others.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+            let message = format!("{key} is for {for_whom}, and this is a listener of {seen}");
+            self.push(Mistake::error(span, message).help(help));
+        }
+        low.interface.is_some()
     }
 }

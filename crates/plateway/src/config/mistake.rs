@@ -22,8 +22,6 @@ pub(crate) struct Mistake {
     /// What is wrong: the object, what was expected, what was seen.
     pub(crate) message: String,
     pub(crate) span: Span,
-    /// What to write under the place.
-    label: &'static str,
     /// A second place that explains the first: the other of two duplicates.
     also: Option<(Span, &'static str)>,
     /// What was meant, or what to do.
@@ -33,14 +31,8 @@ pub(crate) struct Mistake {
 impl Mistake {
     /// A mistake that makes the configuration unusable.
     pub(crate) fn error(span: Span, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            message: message.into(),
-            span,
-            label: "here",
-            also: None,
-            help: None,
-        }
+        let (severity, message) = (Severity::Error, message.into());
+        Self { severity, message, span, also: None, help: None }
     }
 
     /// Something that works but is probably not what was meant.
@@ -95,12 +87,10 @@ impl Sources {
 
     /// The source that holds a span, and the span within it.
     fn locate(&self, span: &Span) -> Option<(&Source, Span)> {
-        let source =
-            self.0.iter().find(|source| (source.from..=source.to).contains(&span.start))?;
-        Some((
-            source,
-            span.start - source.from..span.end.min(source.to).max(span.start) - source.from,
-        ))
+        let mut sources = self.0.iter();
+        let source = sources.find(|source| (source.from..=source.to).contains(&span.start))?;
+        let end = span.end.min(source.to).max(span.start);
+        Some((source, span.start - source.from..end - source.from))
     }
 }
 
@@ -114,9 +104,8 @@ impl Mistakes {
     /// Puts each mistake at its place.
     pub(crate) fn locate(sources: &Sources, mut mistakes: Vec<Mistake>) -> Self {
         mistakes.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
-        Self {
-            located: mistakes.into_iter().map(|mistake| Located::new(sources, mistake)).collect(),
-        }
+        let located = mistakes.into_iter().map(|mistake| Located::new(sources, mistake));
+        Self { located: located.collect() }
     }
 
     /// Whether nothing was found.
@@ -138,12 +127,10 @@ impl fmt::Display for Mistakes {
         match (errors, warnings) {
             (0, n) => write!(f, "the configuration has {n} warning{}", plural(n)),
             (n, 0) => write!(f, "the configuration has {n} mistake{}", plural(n)),
-            (n, w) => write!(
-                f,
-                "the configuration has {n} mistake{} and {w} warning{}",
-                plural(n),
-                plural(w)
-            ),
+            (n, w) => {
+                let (ns, ws) = (plural(n), plural(w));
+                write!(f, "the configuration has {n} mistake{ns} and {w} warning{ws}")
+            }
         }
     }
 }
@@ -174,33 +161,21 @@ struct Located {
 
 impl Located {
     fn new(sources: &Sources, mistake: Mistake) -> Self {
-        let Mistake { severity, message, span, label, also, mut help } = mistake;
+        let Mistake { severity, message, span, also, mut help } = mistake;
         let Some((source, local)) = sources.locate(&span) else {
-            return Self {
-                severity,
-                message,
-                place: String::new(),
-                source: None,
-                labels: Vec::new(),
-                help,
-            };
+            let (place, labels) = (String::new(), Vec::new());
+            return Self { severity, message, place, source: None, labels, help };
         };
-        let place = format!("{}:{}", source.text.name(), line_of(source, &local));
-        let mut labels = vec![LabeledSpan::new_primary_with_span(Some(label.to_owned()), local)];
-        if let Some((other_source, other)) =
-            also.as_ref().and_then(|(span, _)| sources.locate(span))
-        {
-            let label = also.map_or("", |(_, label)| label);
+        let place = place_of(source, &local);
+        let mut labels = vec![LabeledSpan::new_primary_with_span(Some("here".to_owned()), local)];
+        let also = also.and_then(|(span, label)| Some((sources.locate(&span)?, label)));
+        if let Some(((other_source, other), label)) = also {
             if Arc::ptr_eq(&other_source.text, &source.text) {
                 labels.push(LabeledSpan::new_with_span(Some(label.to_owned()), other));
             } else {
-                let where_else = format!(
-                    "{label}: {}:{}",
-                    other_source.text.name(),
-                    line_of(other_source, &other)
-                );
-                help =
-                    Some(help.map_or(where_else.clone(), |help| format!("{help}; {where_else}")));
+                let there = format!("{label}: {}", place_of(other_source, &other));
+                let both = help.map(|help| format!("{help}; {there}"));
+                help = both.or(Some(there));
             }
         }
         Self { severity, message, place, source: Some(source.text.clone()), labels, help }
@@ -216,8 +191,11 @@ impl Located {
     }
 }
 
-fn line_of(source: &Source, local: &Span) -> usize {
-    source.text.inner().as_bytes()[..local.start].iter().filter(|byte| **byte == b'\n').count() + 1
+/// `name:line`
+fn place_of(source: &Source, local: &Span) -> String {
+    let before = &source.text.inner().as_bytes()[..local.start];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("{}:{line}", source.text.name())
 }
 
 // A graphical report draws the place itself, so this is the bare message; see `line` for logs.

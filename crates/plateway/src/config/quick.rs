@@ -93,7 +93,7 @@ impl Flags {
             let written = line.flag("--poll-us", &poll.to_string());
             Spanned::new(written.span(), i64::from(poll))
         });
-        for listener in low.listeners.iter_mut().filter(|listener| listener.aoe.is_none()) {
+        for listener in low.listeners.iter_mut().filter(|listener| listener.interface.is_none()) {
             listener.poll_us = poll_us.clone().or(listener.poll_us.take());
         }
         for (i, uri) in disks.into_iter().enumerate() {
@@ -208,16 +208,12 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::defaults::Defaults;
     use super::super::export::Hosts;
+    use super::super::tests::defaults;
     use super::super::volume::Layout;
     use super::super::{Checked, Mistakes, check_texts};
     use super::*;
     use crate::protocols::ExportConfig;
-
-    fn defaults() -> Defaults {
-        Defaults { cpus: vec![0, 1], control: "/run/p.sock".into(), state: "/var/p".into() }
-    }
 
     fn protocol_flags(nvme: &[&str], aoe: &[&str]) -> protocols::Flags {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -256,7 +252,7 @@ mod tests {
                 ("nqn.2026-11.net.plateway:v1", 1, &Hosts::Any)
             ]
         );
-        assert_eq!(args.server.shards, [0, 1]);
+        assert_eq!(args.server.shards, [0, 1, 2, 3]);
     }
 
     #[test]
@@ -317,7 +313,7 @@ mod tests {
             "NQN \"nqn.x\": expected a year and a month",
             "memory is too small: expected at least 16MiB for 1 shard (16MiB each), seen 1MiB",
             "shards: expected CPUs such as 0,1, seen \"zero\"",
-            "this process cannot run on CPU 7: expected one of 0-1",
+            "this process cannot run on CPU 7: expected one of 0-3",
         ] {
             assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
         }

@@ -46,13 +46,10 @@ pub(crate) fn resolve(
     (!broken).then_some((HiArgs { server, disks, volumes, listeners, links, exports }, places))
 }
 
-/// A name and where it was given.
-type Named = (String, Span);
-
 /// The names of disks or volumes in the order of the file; thousands are found as quickly as one.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    pub(super) list: Vec<Named>,
+    pub(super) list: Vec<(String, Span)>,
     /// Where each was given first.
     first: BTreeMap<String, Span>,
 }
@@ -116,12 +113,8 @@ impl Resolver<'_> {
         let mut names = Names::default();
         for (name, table) in tables {
             let Some(written) = name else {
-                self.missing(
-                    table,
-                    &format!("[[{what}]]"),
-                    "name",
-                    &format!("name = \"{}0\"", &what[..1]),
-                );
+                let example = format!("name = \"{}0\"", &what[..1]);
+                self.missing(table, &format!("[[{what}]]"), "name", &example);
                 continue;
             };
             let name = written.get_ref();
@@ -192,10 +185,24 @@ impl Resolver<'_> {
                 format!("{what}s: {}", all.join(", "))
             }
         };
-        self.push(
-            Mistake::error(written.span(), format!("there is no {what} {:?}", written.get_ref()))
-                .help(help),
-        );
+        let message = format!("there is no {what} {:?}", written.get_ref());
+        self.push(Mistake::error(written.span(), message).help(help));
+    }
+
+    /// What a word of a few means; the default where it is absent or none of them.
+    pub(crate) fn word<T: Copy + Default>(
+        &mut self,
+        low: &Low<String>,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> T {
+        let Some(written) = low else { return T::default() };
+        if let Some((_, meant)) = words.iter().find(|(word, _)| word == written.get_ref()) {
+            return *meant;
+        }
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        self.unknown_word(written, key, &words);
+        T::default()
     }
 
     /// A word that is none of a few.
@@ -225,13 +232,8 @@ impl Resolver<'_> {
         let written = written.as_ref()?;
         let number = u64::try_from(*written.get_ref()).ok().filter(|number| range.contains(number));
         if number.is_none() {
-            let message = format!(
-                "{key}: expected {} to {}, seen {}",
-                range.start(),
-                range.end(),
-                written.get_ref()
-            );
-            self.error(written.span(), message);
+            let (least, most, seen) = (range.start(), range.end(), written.get_ref());
+            self.error(written.span(), format!("{key}: expected {least} to {most}, seen {seen}"));
         }
         number.and_then(|number| u32::try_from(number).ok())
     }
@@ -239,10 +241,8 @@ impl Resolver<'_> {
     pub(crate) fn path(&mut self, written: &Low<String>, key: &str) -> Option<PathBuf> {
         let written = written.as_ref()?;
         if written.get_ref().is_empty() || written.get_ref().contains('\0') {
-            self.error(
-                written.span(),
-                format!("{key}: expected a path, seen {:?}", written.get_ref()),
-            );
+            let message = format!("{key}: expected a path, seen {:?}", written.get_ref());
+            self.error(written.span(), message);
         }
         Some(PathBuf::from(written.get_ref()))
     }

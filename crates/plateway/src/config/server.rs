@@ -8,7 +8,7 @@ use block::limits::{CONNECTIONS_MAX, MEMORY_DEFAULT, POOL_PAGES_MIN};
 use toml::Spanned;
 
 use super::defaults::Defaults;
-use super::file::{Low, LowSize, NUMBER, SIZE, table};
+use super::file::{LowSize, NUMBER, SIZE, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::resolve::Resolver;
@@ -140,13 +140,11 @@ impl Resolver<'_> {
         };
         let needed = MEMORY_PER_SHARD_MIN * shards.len().max(1) as u64;
         if let Some(memory) = low.memory.as_ref().filter(|_| memory_bytes < needed) {
-            let plural = if shards.len() == 1 { "" } else { "s" };
+            let (plural, count) = (if shards.len() == 1 { "" } else { "s" }, shards.len().max(1));
+            let (needed, seen, each) =
+                (Size(needed), Size(memory_bytes), Size(MEMORY_PER_SHARD_MIN));
             let message = format!(
-                "memory is too small: expected at least {} for {} shard{plural} ({} each), seen {}",
-                Size(needed),
-                shards.len().max(1),
-                Size(MEMORY_PER_SHARD_MIN),
-                Size(memory_bytes)
+                "memory is too small: expected at least {needed} for {count} shard{plural} ({each} each), seen {seen}"
             );
             self.error(memory.span(), message);
         } else if memory_bytes < needed {
@@ -178,7 +176,7 @@ impl Resolver<'_> {
             memory_bytes,
             control,
             state: self.path(&low.state, "state").unwrap_or_else(|| defaults.state.clone()),
-            driver: self.driver(&low.driver),
+            driver: self.word(&low.driver, "driver", &DriverChoice::NAMES),
             connections_max,
             connections_per_host_max,
         }
@@ -196,35 +194,20 @@ impl Resolver<'_> {
             let number =
                 u32::try_from(*cpu.get_ref()).ok().filter(|number| defaults.cpus.contains(number));
             let Some(number) = number else {
-                let message = format!(
-                    "this process cannot run on CPU {}: expected one of {}",
-                    cpu.get_ref(),
-                    cpu_list(&defaults.cpus)
-                );
+                let (seen, expected) = (cpu.get_ref(), cpu_list(&defaults.cpus));
+                let message =
+                    format!("this process cannot run on CPU {seen}: expected one of {expected}");
                 self.error(span, message);
                 continue;
             };
             if let Some((_, first)) = shards.iter().find(|(other, _)| *other == number) {
-                self.push(
-                    Mistake::error(span, format!("CPU {number} has a shard already")).first(first),
-                );
+                let message = format!("CPU {number} has a shard already");
+                self.push(Mistake::error(span, message).first(first));
                 continue;
             }
             shards.push((number, span));
         }
         shards.into_iter().map(|(number, _)| number).collect()
-    }
-
-    fn driver(&mut self, low: &Low<String>) -> DriverChoice {
-        let Some(written) = low else { return DriverChoice::default() };
-        let names = DriverChoice::NAMES.map(|(name, _)| name);
-        match DriverChoice::NAMES.iter().find(|(name, _)| name == written.get_ref()) {
-            Some((_, choice)) => *choice,
-            None => {
-                self.unknown_word(written, "driver", &names);
-                DriverChoice::default()
-            }
-        }
     }
 }
 

@@ -209,10 +209,8 @@ impl Resolver<'_> {
                 Some(uuid)
             }
             Err(expected) => {
-                self.error(
-                    written.span(),
-                    format!("uuid: expected {expected}, seen {:?}", written.get_ref()),
-                );
+                let message = format!("uuid: expected {expected}, seen {:?}", written.get_ref());
+                self.error(written.span(), message);
                 None
             }
         });
@@ -260,10 +258,9 @@ impl Resolver<'_> {
                 continue;
             }
             if let Some((other, first)) = used.get(disk.get_ref()) {
-                let whose = if other == name {
-                    "this volume".to_owned()
-                } else {
-                    format!("volume {other}")
+                let whose = match other == name {
+                    true => "this volume",
+                    false => &volume_title(other),
                 };
                 let message =
                     format!("disk {} is used twice: {whose} has it already", disk.get_ref());
@@ -281,10 +278,8 @@ impl Resolver<'_> {
             Some(512) => 512,
             Some(4096) => 4096,
             Some(other) => {
-                self.error(
-                    written.span(),
-                    format!("block_size: expected 512 or 4096, seen {other}"),
-                );
+                let message = format!("block_size: expected 512 or 4096, seen {other}");
+                self.error(written.span(), message);
                 BLOCK_SIZE_DEFAULT
             }
             None => BLOCK_SIZE_DEFAULT,
@@ -297,29 +292,21 @@ impl Resolver<'_> {
             Some(written) => written.get_ref().as_str(),
             None if count == 1 => "single",
             None => {
-                self.missing(
-                    &low.span,
-                    "[[volume]]",
-                    "layout",
-                    "layout = \"stripe\", or \"concat\"",
-                );
+                let example = "layout = \"stripe\", or \"concat\"";
+                self.missing(&low.span, "[[volume]]", "layout", example);
                 return None;
             }
         };
         if let Some(chunk) = low.chunk.as_ref().filter(|_| matches!(word, "single" | "concat")) {
-            self.push(Mistake::error(
-                chunk.span(),
-                format!("only a stripe has a chunk, and this volume is a {word}"),
-            ));
+            let message = format!("only a stripe has a chunk, and this volume is a {word}");
+            self.error(chunk.span(), message);
         }
         match word {
             "single" if count > 1 => {
                 let span = low.disks.as_ref().map_or(low.span.clone(), Spanned::span);
+                let message = format!("a single volume has one disk, seen {count}");
                 let help = "layout = \"concat\" or \"stripe\" takes several";
-                self.push(
-                    Mistake::error(span, format!("a single volume has one disk, seen {count}"))
-                        .help(help),
-                );
+                self.push(Mistake::error(span, message).help(help));
                 None
             }
             "single" => disks.into_iter().next().map(|disk| Layout::Single { disk }),
@@ -351,20 +338,15 @@ impl Resolver<'_> {
         } else {
             return Some(bytes);
         };
-        let below = if bytes < CHUNK_MIN { CHUNK_MIN } else { (1 << bytes.ilog2()).min(CHUNK_MAX) };
-        let help = format!("the nearest chunk below is {}", Size(below));
-        let help = if bytes < CHUNK_MIN {
-            format!("the smallest chunk is {}", Size(CHUNK_MIN))
-        } else {
-            help
+        let help = match bytes {
+            ..CHUNK_MIN => format!("the smallest chunk is {}", Size(CHUNK_MIN)),
+            _ => {
+                let below = (1 << bytes.ilog2()).min(CHUNK_MAX);
+                format!("the nearest chunk below is {}", Size(below))
+            }
         };
-        self.push(
-            Mistake::error(
-                written.span(),
-                format!("chunk: expected {expected}, seen {}", Size(bytes)),
-            )
-            .help(help),
-        );
+        let message = format!("chunk: expected {expected}, seen {}", Size(bytes));
+        self.push(Mistake::error(written.span(), message).help(help));
         None
     }
 }

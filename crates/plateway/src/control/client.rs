@@ -107,6 +107,10 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| self.strange(&error))
     }
 
+    fn absent(&self, seen: &dyn std::fmt::Display) -> ClientError {
+        ClientError::Absent { path: self.path.display().to_string(), seen: seen.to_string() }
+    }
+
     fn strange(&self, seen: &dyn std::fmt::Display) -> ClientError {
         ClientError::Strange { path: self.path.display().to_string(), seen: seen.to_string() }
     }
@@ -117,15 +121,10 @@ impl Client {
             .build()
             .map_err(|error| self.strange(&error))?;
         runtime.block_on(async {
-            let absent = |error: std::io::Error| ClientError::Absent {
-                path: self.path.display().to_string(),
-                seen: error.to_string(),
-            };
-            let stream = tokio::net::UnixStream::connect(&self.path).await.map_err(absent)?;
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(stream))
-                    .await
-                    .map_err(|error| self.strange(&error))?;
+            let stream = tokio::net::UnixStream::connect(&self.path).await;
+            let stream = TokioIo::new(stream.map_err(|error| self.absent(&error))?);
+            let connected = hyper::client::conn::http1::handshake(stream).await;
+            let (mut sender, connection) = connected.map_err(|error| self.absent(&error))?;
             let driving = tokio::spawn(connection);
             let request = Request::builder()
                 .method(method)
@@ -133,11 +132,12 @@ impl Client {
                 .header(hyper::header::HOST, "plateway")
                 .body(Full::new(Bytes::from(body)))
                 .map_err(|error| self.strange(&error))?;
-            let response =
-                sender.send_request(request).await.map_err(|error| self.strange(&error))?;
+            // A server that ends meanwhile answers no more.
+            let response = sender.send_request(request).await;
+            let response = response.map_err(|error| self.absent(&error))?;
             let status = response.status();
             let bytes = response.into_body().collect().await;
-            let bytes = bytes.map_err(|error| self.strange(&error))?.to_bytes();
+            let bytes = bytes.map_err(|error| self.absent(&error))?.to_bytes();
             driving.abort();
             let text = String::from_utf8_lossy(&bytes).into_owned();
             match status {

@@ -4,7 +4,8 @@
 //! comes to it. Configurations are bounded to 4 MiB.
 
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -19,6 +20,8 @@ use super::status::{Changes, Status};
 
 /// The largest configuration.
 const CONFIG_MAX: usize = 4 << 20;
+/// How long clients may take to read what they asked for when the server ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What somebody wants of the control thread.
 #[derive(Debug)]
@@ -79,10 +82,22 @@ impl Answering {
     }
 }
 
-/// A control socket that is answered; it is removed with this value.
+/// A control socket that is answered; it is removed with this value, once everybody has the answer
+/// that was given.
 #[derive(Debug)]
 pub(crate) struct Serving {
+    /// Ends the thread where it is dropped.
+    end: Option<oneshot::Sender<()>>,
+    /// Closed by the thread's end.
+    ended: mpsc::Receiver<()>,
     _owned: Owned,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.end = None;
+        let _ = self.ended.recv_timeout(LAST_ANSWERS);
+    }
 }
 
 type Asking = Arc<dyn Fn(Ask, Answering) -> bool + Send + Sync>;
@@ -113,10 +128,14 @@ pub(super) fn serve(
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let routes = routes(Arc::new(ask));
+    let (end, told_to_end) = oneshot::channel();
+    let (alive, ended) = mpsc::channel();
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+        let _alive = alive;
         runtime.block_on(async move {
+            let end = async { drop(told_to_end.await) };
             let served = match tokio::net::UnixListener::from_std(listener) {
-                Ok(listener) => axum::serve(listener, routes).await,
+                Ok(listener) => axum::serve(listener, routes).with_graceful_shutdown(end).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
@@ -124,7 +143,7 @@ pub(super) fn serve(
             }
         });
     })?;
-    Ok(Serving { _owned: owned })
+    Ok(Serving { end: Some(end), ended, _owned: owned })
 }
 
 fn routes(asking: Asking) -> Router {

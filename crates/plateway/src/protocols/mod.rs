@@ -47,9 +47,13 @@ pub(crate) fn stream_key(protocol: Protocol) -> &'static str {
     STREAMS.iter().find(|(_, other)| *other == protocol).map_or("?", |(key, _)| key)
 }
 
+/// The key of a link in its former spelling, a `[[listener]]` of the first protocol on frames. As
+/// keys stay, `serve` and `check` show links under it.
+pub(crate) const LINK_KEY: &str = "aoe";
 /// What a `[[listener]]` may hold.
 pub(crate) const LISTENER_KEYS: &[&str] =
-    &["nvme", "poll_us", "max_connections", "aoe", "link", "vlan"];
+    &["nvme", "poll_us", "max_connections", LINK_KEY, "link", "vlan"];
+pub(crate) const LISTENER_EXAMPLE: &str = "nvme = \"127.0.0.1:4420\", or aoe = \"eth1\"";
 /// What an `[[export]]` may hold: the volume, then each protocol's table.
 pub(crate) const EXPORT_KEYS: &[&str] = &["volume", "nvme", "aoe"];
 /// A table for each of them.

@@ -33,23 +33,20 @@ impl Lan {
         let name = |end: &str| format!("plateway-test-{}-{number}{end}", std::process::id());
         // From here on what was made is removed, whatever is missing.
         let lan = Lan { target: name("t"), initiator: name("i") };
-        let (target, initiator) = (lan.target.as_str(), lan.initiator.as_str());
-        let cable = [
-            "link", "add", INTERFACE, "mtu", mtu, "address", TARGET, "netns", target, "type",
-            "veth", "peer", "name", INTERFACE, "mtu", mtu, "address", INITIATOR, "netns",
-            initiator,
-        ];
-        let steps: [&[&str]; 6] = [
-            &["netns", "add", target],
-            &["netns", "add", initiator],
-            &cable,
-            &["-n", target, "link", "set", "lo", "up"],
-            &["-n", target, "link", "set", INTERFACE, "up"],
-            &["-n", initiator, "link", "set", INTERFACE, "up"],
-        ];
-        for step in steps {
-            if let Err(why) = ip(step) {
-                eprintln!("skipped: ip {}: {why}", step.join(" "));
+        let Lan { target, initiator } = &lan;
+        for step in [
+            format!("netns add {target}"),
+            format!("netns add {initiator}"),
+            format!(
+                "link add {INTERFACE} mtu {mtu} address {TARGET} netns {target} type veth \
+                 peer name {INTERFACE} mtu {mtu} address {INITIATOR} netns {initiator}"
+            ),
+            format!("-n {target} link set lo up"),
+            format!("-n {target} link set {INTERFACE} up"),
+            format!("-n {initiator} link set {INTERFACE} up"),
+        ] {
+            if let Err(why) = ip(&step) {
+                eprintln!("skipped: ip {step}: {why}");
                 return None;
             }
         }
@@ -59,39 +56,32 @@ impl Lan {
 
     /// Another cable, with jumbo frames.
     pub(crate) fn add_cable(&self, interface: &str) {
-        let (target, initiator) = (self.target.as_str(), self.initiator.as_str());
-        let steps: [&[&str]; 3] = [
-            &[
-                "link", "add", interface, "mtu", "9000", "netns", target, "type", "veth", "peer",
-                "name", interface, "mtu", "9000", "netns", initiator,
-            ],
-            &["-n", target, "link", "set", interface, "up"],
-            &["-n", initiator, "link", "set", interface, "up"],
-        ];
-        must(&steps);
+        let Lan { target, initiator } = self;
+        must(&format!(
+            "link add {interface} mtu 9000 netns {target} type veth \
+             peer name {interface} mtu 9000 netns {initiator}"
+        ));
+        must(&format!("-n {target} link set {interface} up"));
+        must(&format!("-n {initiator} link set {interface} up"));
         self.await_up(interface);
     }
 
     /// Takes a cable out at the initiators' side.
     pub(crate) fn pull(&self, interface: &str) {
-        ip(&["-n", &self.initiator, "link", "set", interface, "down"]).expect("it is there");
+        must(&format!("-n {} link set {interface} down", self.initiator));
     }
 
     /// Makes the targets' end a port of a bridge.
     pub(crate) fn bridge(&self, bridge: &str) {
-        let target = self.target.as_str();
-        let steps: [&[&str]; 2] = [
-            &["-n", target, "link", "add", bridge, "type", "bridge"],
-            &["-n", target, "link", "set", INTERFACE, "master", bridge],
-        ];
-        must(&steps);
+        must(&format!("-n {} link add {bridge} type bridge", self.target));
+        must(&format!("-n {} link set {INTERFACE} master {bridge}", self.target));
     }
 
     fn await_up(&self, interface: &str) {
         let until = Instant::now() + HANG;
         for namespace in [&self.target, &self.initiator] {
-            let show = ["-n", namespace, "-o", "link", "show", interface];
-            while !ip(&show).expect("it is there").contains("LOWER_UP") {
+            let show = format!("-n {namespace} -o link show {interface}");
+            while !must(&show).contains("LOWER_UP") {
                 assert!(Instant::now() < until, "{interface} of {namespace} does not come up");
                 std::thread::yield_now();
             }
@@ -160,20 +150,21 @@ impl Drop for Lan {
     fn drop(&mut self) {
         for namespace in [&self.target, &self.initiator] {
             // One that was never made is no mistake.
-            let _ = ip(&["netns", "del", namespace]);
+            let _ = ip(&format!("netns del {namespace}"));
         }
     }
 }
 
-/// Steps that nothing may refuse.
-fn must(steps: &[&[&str]]) {
-    for step in steps {
-        ip(step).unwrap_or_else(|why| panic!("ip {}: {why}", step.join(" ")));
-    }
+/// What nothing may refuse.
+fn must(line: &str) -> String {
+    ip(line).unwrap_or_else(|why| panic!("ip {line}: {why}"))
 }
 
-fn ip(line: &[&str]) -> Result<String, String> {
-    let output = Command::new("ip").args(line).output().map_err(|error| error.to_string())?;
+fn ip(line: &str) -> Result<String, String> {
+    let output = Command::new("ip")
+        .args(line.split_whitespace())
+        .output()
+        .map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(text(&output.stdout)),
         false => Err(flat(&output.stderr)),

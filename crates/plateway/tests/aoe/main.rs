@@ -103,8 +103,7 @@ fn exports_come_go_and_change_their_stations_by_apply() {
     let all = format!("aoe://{INTERFACE}");
     assert_eq!(lan.discover(&all), ["7.0 "]);
     let apply = |text: &str| {
-        write(home.path(), text);
-        let said = server.ask(&["apply", &path]);
+        let said = server.apply(text);
         said.strip_suffix("applied\n").expect("it says so").to_owned()
     };
     // Another station alone: silence for this one.
@@ -159,8 +158,7 @@ fn a_remote_disk_is_served_on_and_follows_its_size() {
     let size =
         |bytes: u64| move |status: &serde_json::Value| status["volumes"][0]["bytes"] == bytes;
     near.wait_for("the size", size(4 << 20));
-    write(home.path(), &config("8MiB"));
-    far.ask(&["apply", &path]);
+    far.apply(&config("8MiB"));
     near.wait_for("the larger size", size(8 << 20));
     let status = near.status();
     let state = status["disks"][0]["remote"].as_str().expect("a remote disk");
@@ -261,22 +259,10 @@ fn kill_9_in_the_middle_of_writes_loses_nothing_that_was_answered() {
     let Some(lan) = Lan::make("9000") else { return };
     let home = tempfile::tempdir().unwrap();
     let server = lan.serve(home.path(), &BOTH);
-    let line = [
-        "bench",
-        "aoe://veth0/7.0",
-        "--rw",
-        "randrw=30",
-        "--iodepth",
-        "16",
-        "--time",
-        "6",
-        "--warmup",
-        "0",
-        "--verify",
-        "--overwrite",
-    ];
+    let line = "bench aoe://veth0/7.0 --rw randrw=30 --iodepth 16 --time 6 --warmup 0 --verify --overwrite";
     let mut command = lan.plateway(&lan.initiator);
-    let bench = command.args(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.args(line.split_whitespace());
+    let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let wrote =
         |status: &serde_json::Value| status["aoe_exports"][0]["writes"].as_u64() > Some(100);
     server.wait_for("writes", wrote);

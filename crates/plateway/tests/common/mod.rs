@@ -27,6 +27,7 @@ pub(crate) fn plateway() -> Command {
 /// A server that runs; with this value it is told to end, and must do so with code 0.
 pub(crate) struct Server {
     child: Child,
+    directory: PathBuf,
     /// The line `ready: nvme ADDRESS`, without its beginning.
     pub(crate) address: String,
     control: PathBuf,
@@ -75,12 +76,27 @@ impl Server {
             child.wait().expect("it ended");
             return Err(flat(&fs::read(&log).expect("a log")));
         };
-        Ok(Server { child, address, control, log })
+        Ok(Server { child, directory: directory.to_owned(), address, control, log })
     }
 
     /// As [`try_start`](Self::try_start), of a server that must start.
     pub(crate) fn start(directory: &Path, name: &str, args: &[&str]) -> Server {
         Self::try_start(directory, name, args).unwrap_or_else(|log| panic!("{name}: {log}"))
+    }
+
+    /// A server of a configuration, which is written into its directory.
+    pub(crate) fn configured(directory: &Path, config: &str) -> Server {
+        Self::try_configured(directory, config, &[]).unwrap_or_else(|log| panic!("{log}"))
+    }
+
+    /// As [`configured`](Self::configured), with more arguments.
+    pub(crate) fn try_configured(
+        directory: &Path,
+        config: &str,
+        args: &[&str],
+    ) -> Result<Server, String> {
+        let path = write(directory, config);
+        Self::try_start(directory, "a", &[&["--config", path.as_str()], args].concat())
     }
 
     /// A server of one disk in the quick way.
@@ -105,6 +121,21 @@ impl Server {
         let output = self.command(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", text(&output.stdout));
         flat(&output.stderr)
+    }
+
+    /// `apply` of a configuration, which must succeed.
+    pub(crate) fn apply(&self, config: &str) -> String {
+        self.ask(&["apply", &write(&self.directory, config)])
+    }
+
+    /// `apply` of a configuration, which must fail.
+    pub(crate) fn refuse_apply(&self, config: &str) -> String {
+        self.refuse(&["apply", &write(&self.directory, config)])
+    }
+
+    /// `check` of a configuration, which must succeed.
+    pub(crate) fn check(&self, config: &str) -> String {
+        self.ask(&["check", &write(&self.directory, config)])
     }
 
     /// `status --json`.
@@ -149,6 +180,11 @@ impl Server {
         self.end(signal);
     }
 
+    /// Waits for the end of one that was told to end, which must be with code 0.
+    pub(crate) fn wait_for_end(mut self) {
+        self.has_ended();
+    }
+
     /// Ends it in whatever it does.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
@@ -157,6 +193,10 @@ impl Server {
 
     fn end(&mut self, signal: Signal) {
         self.signal(signal);
+        self.has_ended();
+    }
+
+    fn has_ended(&mut self) {
         let status = self.child.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "{}", self.log());
         assert!(!self.control.exists(), "the control socket is left behind");

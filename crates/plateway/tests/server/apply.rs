@@ -24,24 +24,22 @@ fn volumes_come_and_go_beside_a_host_that_notices_nothing() {
     let disks = [("d0", "ram:8MiB"), ("d1", "ram:8MiB"), ("d2", "ram:8MiB")];
     let v0 = ("v0", "disks = [\"d0\"]");
     let v1 = ("v1", "layout = \"stripe\"\ndisks = [\"d1\", \"d2\"]");
-    let path = write(directory.path(), &configuration(&disks[..1], &[v0]));
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let server = Server::configured(directory.path(), &configuration(&disks[..1], &[v0]));
     let mut host = Host::reads(&server, V0);
     let before = server.wait_for("the host", ready);
 
-    write(directory.path(), &configuration(&disks, &[v0, v1]));
-    let shown = server.ask(&["check", &path]);
+    let wanted = configuration(&disks, &[v0, v1]);
+    let shown = server.check(&wanted);
     assert!(shown.contains("+ volume v1: stripe over d1 d2"), "{shown}");
     assert_eq!(names(&server.status(), "volumes"), ["v0"]);
-    let done = server.ask(&["apply", &path]);
+    let done = server.apply(&wanted);
     assert!(done.contains("+ export v1") && done.contains("applied"), "{done}");
     let status = server.status();
     assert_eq!(names(&status, "volumes"), ["v0", "v1"]);
     drop(Host::reads(&server, "nqn.2026-11.net.plateway:v1"));
-    assert!(server.ask(&["apply", &path]).contains("nothing changes"));
+    assert!(server.apply(&wanted).contains("nothing changes"));
 
-    write(directory.path(), &configuration(&disks[..1], &[v0]));
-    let done = server.ask(&["apply", &path]);
+    let done = server.apply(&configuration(&disks[..1], &[v0]));
     assert!(done.contains("- volume v1") && done.contains("- disk d2"), "{done}");
     let status = server.wait_for("the host alone", |status| {
         status["controllers"].as_array().is_some_and(|all| all.len() == 1)
@@ -62,12 +60,11 @@ fn volumes_come_and_go_beside_a_host_that_notices_nothing() {
 fn a_volume_that_is_read_is_removed_once_nothing_of_it_is_below() {
     let directory = tempfile::tempdir().unwrap();
     let disks = [("d0", "delay:2000,ram:8MiB")];
-    let path = write(directory.path(), &configuration(&disks, &[("v0", "disks = [\"d0\"]")]));
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let server =
+        Server::configured(directory.path(), &configuration(&disks, &[("v0", "disks = [\"d0\"]")]));
     let host = Host::reads(&server, V0);
     server.wait_for("reads", |status| status["volumes"][0]["counters"]["reads"].as_u64() > Some(0));
-    write(directory.path(), &configuration(&[], &[]));
-    let done = server.ask(&["apply", &path]);
+    let done = server.apply(&configuration(&[], &[]));
     assert!(done.contains("- export v0") && done.contains("- disk d0"), "{done}");
     drop(host);
     let status = server.wait_for("no memory in use", |status| {
@@ -82,19 +79,16 @@ fn a_step_that_fails_is_undone_with_those_before_it() {
     let directory = tempfile::tempdir().unwrap();
     let v0 = ("v0", "disks = [\"d0\"]");
     let good = configuration(&[("d0", "ram:8MiB")], &[v0]);
-    let path = write(directory.path(), &good);
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let server = Server::configured(directory.path(), &good);
     let disks = [("d0", "ram:8MiB"), ("d1", "file:new.img?create=8MiB"), ("d2", "file:no.img")];
     let volumes = [v0, ("v1", "disks = [\"d1\"]"), ("v2", "disks = [\"d2\"]")];
-    write(directory.path(), &configuration(&disks, &volumes));
-    let refused = server.refuse(&["apply", &path]);
+    let refused = server.refuse_apply(&configuration(&disks, &volumes));
     assert!(refused.contains("no.img") && refused.contains("undone"), "{refused}");
     let status = server.status();
     assert_eq!(names(&status, "disks"), ["d0"]);
     assert_eq!(names(&status, "volumes"), ["v0"]);
     // The file was let go of: it can be had again.
-    write(directory.path(), &configuration(&disks[..2], &volumes[..2]));
-    server.ask(&["apply", &path]);
+    server.apply(&configuration(&disks[..2], &volumes[..2]));
     assert_eq!(names(&server.status(), "volumes"), ["v0", "v1"]);
 }
 
@@ -102,18 +96,14 @@ fn a_step_that_fails_is_undone_with_those_before_it() {
 fn what_takes_a_restart_or_loses_data_is_refused_and_nothing_is_done() {
     let directory = tempfile::tempdir().unwrap();
     let v0 = ("v0", "disks = [\"d0\"]");
-    let path = write(directory.path(), &configuration(&[("d0", "ram:8MiB")], &[v0]));
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
-    write(directory.path(), &configuration(&[("d0", "ram:16MiB")], &[v0]));
-    let refused = server.refuse(&["apply", &path]);
+    let server = Server::configured(directory.path(), &configuration(&[("d0", "ram:8MiB")], &[v0]));
+    let refused = server.refuse_apply(&configuration(&[("d0", "ram:16MiB")], &[v0]));
     assert!(refused.contains("without losing its data"), "{refused}");
     let more =
         format!("[server]\nmax_connections = 7\n{}", configuration(&[("d0", "ram:8MiB")], &[v0]));
-    write(directory.path(), &more);
-    let refused = server.refuse(&["apply", &path]);
+    let refused = server.refuse_apply(&more);
     assert!(refused.contains("max_connections") && refused.contains("restart"), "{refused}");
-    write(directory.path(), "[[disk]]\nname = \"d0\"\nuri = \"rum:8MiB\"\n");
-    let refused = server.refuse(&["apply", &path]);
+    let refused = server.refuse_apply("[[disk]]\nname = \"d0\"\nuri = \"rum:8MiB\"\n");
     assert!(refused.contains("plateway.toml:3:"), "{refused}");
     assert_eq!(server.status()["disks"][0]["bytes"], 8 << 20);
 }
@@ -123,18 +113,16 @@ fn a_disk_that_grows_takes_its_volume_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let v0 = ("v0", "disks = [\"d0\"]");
     let config = |uri| configuration(&[("d0", uri)], &[v0]);
-    let path = write(directory.path(), &config("file:a.img?create=8MiB"));
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let server = Server::configured(directory.path(), &config("file:a.img?create=8MiB"));
     let uuid = server.uuid();
-    write(directory.path(), &config("file:a.img?create=16MiB"));
-    let done = server.ask(&["apply", &path]);
+    let done = server.apply(&config("file:a.img?create=16MiB"));
     assert!(done.contains("~ volume v0"), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20);
     // From outside, as an administrator would grow a device.
     let file =
         std::fs::OpenOptions::new().write(true).open(directory.path().join("a.img")).unwrap();
     file.set_len(32 << 20).unwrap();
-    let done = server.ask(&["apply", &path]);
+    let done = server.apply(&config("file:a.img?create=16MiB"));
     assert!(done.contains("as it is now"), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 32 << 20);
     assert_eq!(server.uuid(), uuid);
@@ -163,13 +151,11 @@ fn a_listener_that_changes_keeps_its_sessions_and_never_closes() {
         let plain = configuration(&[("d0", "ram:8MiB")], &[("v0", "disks = [\"d0\"]")]);
         plain.replace("127.0.0.1:0\"\n", &format!("127.0.0.1:0\"\n{more}\n"))
     };
-    let path = write(directory.path(), &config(""));
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
+    let server = Server::configured(directory.path(), &config(""));
     let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
     let mut queue = controller.queue(1, false);
     let before = server.status();
-    write(directory.path(), &config("poll_us = 50"));
-    let done = server.ask(&["apply", &path]);
+    let done = server.apply(&config("poll_us = 50"));
     assert!(done.contains("poll_us 0 -> 50"), "{done}");
     assert!(queue.try_read(0).is_success());
     let status = server.status();
@@ -178,8 +164,7 @@ fn a_listener_that_changes_keeps_its_sessions_and_never_closes() {
     assert_eq!(status["connections"], before["connections"]);
     assert_eq!(status["controllers"], before["controllers"]);
     // The socket is the same one, with the new bound: two of two are taken.
-    write(directory.path(), &config("poll_us = 0\nmax_connections = 2"));
-    server.ask(&["apply", &path]);
+    server.apply(&config("poll_us = 0\nmax_connections = 2"));
     let mut refused = std::net::TcpStream::connect(&server.address).unwrap();
     assert_eq!(std::io::Read::read(&mut refused, &mut [0]).unwrap_or(0), 0);
     assert!(queue.try_read(0).is_success());
@@ -190,39 +175,29 @@ fn a_listener_changes_and_moves() {
     let directory = tempfile::tempdir().unwrap();
     let config =
         |address: &str, more: &str| format!("[[listener]]\nnvme = \"{address}\"\n{more}\n");
-    let path = write(directory.path(), &config("127.0.0.1:0", ""));
-    let server = Server::start(directory.path(), "a", &["--config", &path]);
-    write(directory.path(), &config("127.0.0.1:0", "poll_us = 5\nmax_connections = 9"));
-    server.ask(&["apply", &path]);
+    let server = Server::configured(directory.path(), &config("127.0.0.1:0", ""));
+    server.apply(&config("127.0.0.1:0", "poll_us = 5\nmax_connections = 9"));
     let status = server.status();
     assert_eq!(status["listeners"][0]["connections_max"], 9);
     assert_eq!(status["listeners"][0]["addresses"][0], server.address.as_str());
-    write(directory.path(), &config("localhost:0", ""));
-    server.ask(&["apply", &path]);
+    server.apply(&config("localhost:0", ""));
     assert!(std::net::TcpStream::connect(&server.address).is_err());
 }
 
 #[test]
 fn a_volume_may_lie_on_disks_of_another_server() {
     let directory = tempfile::tempdir().unwrap();
-    let below = Server::start(
-        directory.path(),
-        "below",
-        &[
-            "file:x.img?create=8MiB",
-            "file:y.img?create=8MiB",
-            "--nvme",
-            "127.0.0.1:0",
-            "--hosts",
-            "any",
-        ],
-    );
+    let disks = [("x", "file:x.img?create=8MiB"), ("y", "file:y.img?create=8MiB")];
+    let volumes = [("v0", "disks = [\"x\"]"), ("v1", "disks = [\"y\"]")];
+    let folder = directory.path().join("below");
+    std::fs::create_dir(&folder).unwrap();
+    let below = Server::configured(&folder, &configuration(&disks, &volumes));
     let remote = |n: u32| format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v{n}/1", below.address);
     let (x, y) = (remote(0), remote(1));
     let disks = [("x", x.as_str()), ("y", y.as_str())];
     let volume = ("s", "layout = \"stripe\"\ndisks = [\"x\", \"y\"]");
-    let path = write(directory.path(), &configuration(&disks, &[volume]));
-    let above = Server::start(directory.path(), "above", &["--config", &path]);
+    let config = configuration(&disks, &[volume]);
+    let above = Server::configured(directory.path(), &config);
     let uuid = above.uuid();
     assert_eq!(above.status()["volumes"][0]["bytes"], 14 << 20);
     let mut host = Host::reads(&above, "nqn.2026-11.net.plateway:s");
@@ -230,6 +205,6 @@ fn a_volume_may_lie_on_disks_of_another_server() {
     host.check();
     drop(host);
     above.stop();
-    let above = Server::start(directory.path(), "above", &["--config", &path]);
+    let above = Server::configured(directory.path(), &config);
     assert_eq!(above.uuid(), uuid);
 }

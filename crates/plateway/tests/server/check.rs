@@ -7,17 +7,26 @@ use std::path::Path;
 use crate::common::{Server, configuration, flat, own_configuration, plateway, text, write};
 use serde_json::Value;
 
+type Named<'a> = &'a [(&'a str, &'a str)];
+
 const STRIPE: &str = "layout = \"stripe\"\ndisks = [\"a\", \"b\"]";
 
-/// Runs `check` in `directory`: its exit code, and standard output and error as a person reads them.
+/// Runs `check` in `directory`, of the configuration there: its exit code, and standard output and
+/// error as a person reads them.
 fn check(directory: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = plateway();
     let output = command.current_dir(directory).arg("check").args(args).output().unwrap();
     (output.status.code().expect("it ends by itself"), text(&output.stdout), flat(&output.stderr))
 }
 
-fn json(directory: &Path, args: &[&str]) -> (i32, Value) {
-    let (code, out, err) = check(directory, &[args, &["--json"]].concat());
+/// As [`check`], of these disks and volumes.
+fn check_of(directory: &Path, disks: Named<'_>, volumes: Named<'_>) -> (i32, String, String) {
+    write(directory, &own_configuration(directory, disks, volumes));
+    check(directory, &[])
+}
+
+fn json(directory: &Path) -> (i32, Value) {
+    let (code, out, err) = check(directory, &["--json"]);
     (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
 }
 
@@ -35,8 +44,7 @@ fn without_a_server_everything_is_new_and_nothing_is_made() {
     let here = directory.path();
     let disks = [("a", "file:a.img?create=8MiB"), ("b", "delay:5,ram:8MiB"), ("c", "null:1GiB")];
     let volumes = [("v0", "disks = [\"a\"]"), ("v1", "disks = [\"b\"]"), ("v2", "disks = [\"c\"]")];
-    let path = write(here, &own_configuration(here, &disks, &volumes));
-    let (code, out, err) = check(here, &[&path]);
+    let (code, out, err) = check_of(here, &disks, &volumes);
     assert_eq!(code, 0, "{err}");
     for part in [
         "no server answers",
@@ -49,7 +57,7 @@ fn without_a_server_everything_is_new_and_nothing_is_made() {
         assert!(out.contains(part), "{part}: {out}");
     }
     assert_eq!(names_in(here), ["plateway.toml"]);
-    let (_, found) = json(here, &[&path]);
+    let (_, found) = json(here);
     assert_eq!(found["disks"][0]["bytes"], 8 << 20);
     assert_eq!(found["volumes"][0]["bytes"], 8 << 20);
     assert_eq!(found["server"], Value::Null);
@@ -70,8 +78,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         ("d4", "file:large.img?create=512KiB"),
         ("d5", "delay:1,nvme+tcp://127.0.0.1/nqn.2026-11.net.plateway:v0/1"),
     ];
-    let path = write(here, &own_configuration(here, &disks, &[("v0", "disks = [\"d0\"]")]));
-    let (code, out, err) = check(here, &[&path]);
+    let (code, out, err) = check_of(here, &disks, &[("v0", "disks = [\"d0\"]")]);
     assert_eq!(code, 1);
     assert!(out.contains("waits for disk d0, which is refused"), "{out}");
     for part in [
@@ -87,7 +94,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
     ] {
         assert!(err.contains(part), "{part}: {err}");
     }
-    let (code, found) = json(here, &[&path]);
+    let (code, found) = json(here);
     assert_eq!((code, found["disks"][0]["refused"].as_bool()), (1, Some(true)));
     let first = found["mistakes"][0].as_str().unwrap();
     assert!(first.contains("plateway.toml:8: error: disk d0"), "{first}");
@@ -100,15 +107,13 @@ fn one_file_by_two_names_is_refused() {
     fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
     fs::hard_link(here.join("a.img"), here.join("b.img")).unwrap();
     let disks = [("a", "file:a.img"), ("b", "file:b.img")];
-    let path = write(here, &own_configuration(here, &disks, &[]));
-    let (code, _, err) = check(here, &[&path]);
+    let (code, _, err) = check_of(here, &disks, &[]);
     assert_eq!(code, 1);
     assert!(err.contains("disks a and b are the same blocks by two names"), "{err}");
     assert!(err.contains("first here"), "{err}");
     // A file that is not there yet, by two paths.
     let disks = [("a", "file:new.img?create=1MiB"), ("b", "file:./new.img?create=1MiB")];
-    write(here, &own_configuration(here, &disks, &[]));
-    let (code, _, err) = check(here, &[&path]);
+    let (code, _, err) = check_of(here, &disks, &[]);
     assert!(code == 1 && err.contains("the same blocks by two names"), "{err}");
 }
 
@@ -122,8 +127,7 @@ fn a_remote_disk_is_not_contacted() {
     let uri = format!("nvme+tcp://{address}/nqn.2026-11.net.plateway:v0/1");
     let disks = [("a", "file:a.img?create=8MiB"), ("r", uri.as_str())];
     let stripe = ("s", "layout = \"concat\"\ndisks = [\"a\", \"r\"]");
-    let path = write(here, &own_configuration(here, &disks, &[stripe]));
-    let (code, out, err) = check(here, &[&path]);
+    let (code, out, err) = check_of(here, &disks, &[stripe]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("not contacted"), "{out}");
     assert!(out.contains("its labels are not all known"), "{out}");
@@ -136,29 +140,28 @@ fn labels_are_read_and_judged_as_a_start_judges_them() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let disks = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
-    let path = write(here, &own_configuration(here, &disks, &[("s", STRIPE)]));
-    let (code, found) = json(here, &[&path]);
+    write(here, &own_configuration(here, &disks, &[("s", STRIPE)]));
+    let (code, found) = json(here);
     assert_eq!((code, &found["volumes"][0]["bytes"]), (0, &Value::from(14 << 20)));
     assert_eq!(found["volumes"][0]["members"][1]["state"], "blank");
-    let (_, out, _) = check(here, &[&path]);
+    let (_, out, _) = check(here, &[]);
     assert!(out.contains("its disks are blank and would be labelled"), "{out}");
 
-    let server = Server::start(here, "a", &["--config", &path]);
+    let server = Server::start(here, "a", &["--config", "plateway.toml"]);
     let uuid = server.uuid();
     // Beside the server that has them, which is asked by its socket.
-    let shown = server.ask(&["check", &path]);
+    let shown = server.check(&own_configuration(here, &disks, &[("s", STRIPE)]));
     assert!(shown.contains("served now") && shown.contains("nothing changes"), "{shown}");
     // And beside one that is not asked: then they are in use by somebody.
-    let (code, _, err) = check(here, &[&path]);
+    let (code, _, err) = check(here, &[]);
     assert!(code == 1 && err.contains("in use by"), "{err}");
     server.stop();
 
-    let (code, found) = json(here, &[&path]);
+    let (code, found) = json(here);
     assert_eq!((code, &found["volumes"][0]["uuid"]), (0, &Value::from(uuid.as_str())));
     assert_eq!(found["volumes"][0]["members"][0]["state"], "matches");
     let swapped = "layout = \"stripe\"\ndisks = [\"b\", \"a\"]";
-    write(here, &own_configuration(here, &disks, &[("s", swapped)]));
-    let (code, out, err) = check(here, &[&path]);
+    let (code, out, err) = check_of(here, &disks, &[("s", swapped)]);
     assert_eq!(code, 1);
     assert!(out.contains("another set"), "{out}");
     assert!(err.contains("index 0") && err.contains("index 1") && err.contains(&uuid), "{err}");
@@ -166,13 +169,12 @@ fn labels_are_read_and_judged_as_a_start_judges_them() {
     assert!(err.contains(":15:"), "the line of the members: {err}");
 
     fs::write(here.join("b.img"), vec![1; 8 << 20]).unwrap();
-    write(here, &own_configuration(here, &disks, &[("s", STRIPE)]));
-    let (code, out, err) = check(here, &[&path]);
+    let (code, out, err) = check_of(here, &disks, &[("s", STRIPE)]);
     assert!(code == 1 && out.contains("other data") && err.contains("seen other data"), "{err}");
-    let (code, out, err) = check(here, &[&path, "--overwrite", "s"]);
+    let (code, out, err) = check(here, &["--overwrite", "s"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("would be labelled anew: all that they hold is given up"), "{out}");
-    let (code, _, err) = check(here, &[&path, "--overwrite", "x"]);
+    let (code, _, err) = check(here, &["--overwrite", "x"]);
     assert!(code == 1 && err.contains("expected one of the concats and stripes s"), "{err}");
     assert!(fs::read(here.join("b.img")).unwrap() == vec![1; 8 << 20], "the disk was touched");
 }
@@ -184,9 +186,8 @@ fn check_and_serve_agree_on_block_sizes() {
     fs::write(here.join("a.img"), vec![0; 1 << 20]).unwrap();
     for block in [512, 4096] {
         let volume = format!("disks = [\"a\"]\nblock_size = {block}");
-        let path = write(here, &own_configuration(here, &[("a", "file:a.img")], &[("v", &volume)]));
-        let (code, _, err) = check(here, &[&path]);
-        let served = Server::try_start(here, "a", &["--config", &path]);
+        let (code, _, err) = check_of(here, &[("a", "file:a.img")], &[("v", &volume)]);
+        let served = Server::try_start(here, "a", &["--config", "plateway.toml"]);
         assert_eq!(code == 0, served.is_ok(), "{block}: {err}");
         assert!(code == 0 || err.contains(&format!("block_size {block} on disk a")), "{err}");
     }
@@ -200,7 +201,6 @@ fn a_start_refuses_what_check_refuses_in_the_same_words() {
     fs::hard_link(here.join("a.img"), here.join("b.img")).unwrap();
     let short = STRIPE.replace(", \"b\"", "");
     let missing = format!("file:{}/new.img?create=1MiB", here.display());
-    type Named<'a> = &'a [(&'a str, &'a str)];
     let tries: [(Named<'_>, Named<'_>); 7] = [
         (&[("a", "file:a.img"), ("b", "file:b.img")], &[]),
         (&[("a", "file:new.img?create=1MiB"), ("b", &missing)], &[]),
@@ -211,20 +211,21 @@ fn a_start_refuses_what_check_refuses_in_the_same_words() {
         (&[("a", "file:small.img?create=1MiB")], &[("v", &short)]),
     ];
     for (disks, volumes) in tries {
-        let path = write(here, &own_configuration(here, disks, volumes));
-        let (_, found) = json(here, &[&path]);
+        write(here, &own_configuration(here, disks, volumes));
+        let (_, found) = json(here);
         let mistake = found["mistakes"][0].as_str().unwrap_or_else(|| panic!("{disks:?}"));
         let words = mistake.split_once("error: ").unwrap().1;
         let words = words.split(" (").next().unwrap();
-        let said = Server::try_start(here, "a", &["--config", &path]).err().expect("it starts");
+        let said = Server::try_start(here, "a", &["--config", "plateway.toml"]);
+        let said = said.err().expect("it starts");
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(!here.join("small.img").exists(), "a member was made that is too small");
     // Addresses of IPv4 as well, where all are meant.
     let taken = TcpListener::bind("0.0.0.0:0").unwrap();
     let every = format!("[::]:{}", taken.local_addr().unwrap().port());
-    let path = write(here, &own_configuration(here, &[], &[]).replace("127.0.0.1:0", &every));
-    let (code, _, err) = check(here, &[&path]);
+    write(here, &own_configuration(here, &[], &[]).replace("127.0.0.1:0", &every));
+    let (code, _, err) = check(here, &[]);
     assert!(code == 1 && err.contains("cannot listen at 0.0.0.0:"), "{err}");
 }
 
@@ -233,8 +234,7 @@ fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let volume = "disks = [\"a\"]\nsize = \"2MiB\"";
-    let path = write(here, &own_configuration(here, &[("a", "ram:1MiB")], &[("v", volume)]));
-    let (code, _, err) = check(here, &[&path]);
+    let (code, _, err) = check_of(here, &[("a", "ram:1MiB")], &[("v", volume)]);
     assert_eq!(code, 1);
     assert!(err.contains("expected at most the 1MiB that its disks hold, seen 2MiB"), "{err}");
     assert!(err.contains(":12:8]"), "{err}");
@@ -247,11 +247,10 @@ fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let config = own_configuration(here, &[], &[]).replace("127.0.0.1:0", &address);
-    let path = write(here, &config);
-    let (code, _, err) = check(here, &[&path]);
+    write(here, &config);
+    let (code, _, err) = check(here, &[]);
     assert!(code == 1 && err.contains("cannot listen at") && err.contains("ss -ltnp"), "{err}");
     // A server has an address that the system chose, and is asked about it by name.
-    let path = write(here, &configuration(&[], &[]));
-    let server = Server::start(here, "a", &["--config", &path]);
-    assert!(server.ask(&["check", &path]).contains("the server has it now"));
+    let server = Server::configured(here, &configuration(&[], &[]));
+    assert!(server.check(&configuration(&[], &[])).contains("the server has it now"));
 }

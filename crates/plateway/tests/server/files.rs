@@ -34,14 +34,10 @@ fn refuse(directory: &Path, args: &[&str]) -> String {
 /// What `check`, `serve` and a command that opens the volume by itself say of a configuration that
 /// all of them must refuse.
 fn all_refuse(directory: &Path, disks: &[(&str, &str)], volume: &str) -> [String; 3] {
-    let path = write(directory, &own_configuration(directory, disks, &[("v0", volume)]));
-    let bench = ["bench", "volume:v0", "--config", &path, "--rw", "read", "--time", "1"];
-    let served = Server::try_start(directory, "a", &["--config", &path]);
-    [
-        refuse(directory, &["check", &path]),
-        served.err().expect("it is served"),
-        refuse(directory, &bench),
-    ]
+    let config = own_configuration(directory, disks, &[("v0", volume)]);
+    let served = Server::try_configured(directory, &config, &[]);
+    let bench = ["bench", "volume:v0", "--config", "plateway.toml", "--rw", "read", "--time", "1"];
+    [refuse(directory, &["check"]), served.err().expect("it is served"), refuse(directory, &bench)]
 }
 
 #[test]
@@ -66,10 +62,8 @@ fn a_file_that_ends_within_a_block_is_refused_wherever_it_is_opened() {
         assert_eq!(size(here, "a.img"), bytes);
     }
 
-    let path = write(here, &configuration(&[], &[]));
-    let server = Server::start(here, "a", &["--config", &path]);
-    write(here, &configuration(&[("a", uris[0])], &[("v0", SINGLE)]));
-    let said = server.refuse(&["apply", &path]);
+    let server = Server::configured(here, &configuration(&[], &[]));
+    let said = server.refuse_apply(&configuration(&[("a", uris[0])], &[("v0", SINGLE)]));
     assert!(flat(said.as_bytes()).contains("seen 8388609"), "{said}");
 }
 
@@ -105,8 +99,7 @@ fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let stripe = own_configuration(here, &MEMBERS, &[("v0", STRIPE)]);
-    let path = write(here, &stripe);
-    let server = Server::start(here, "a", &["--config", &path]);
+    let server = Server::configured(here, &stripe);
     let uuid = server.uuid();
     server.stop();
 
@@ -126,23 +119,21 @@ fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
             assert!(said.contains(&words) && said.contains("put its file back"), "{said}");
         }
         assert!(!here.join(&file).exists(), "a member was made");
-        let empty = write(here, &configuration(&[], &[]));
-        let server = Server::start(here, "a", &["--config", &empty]);
-        write(here, &configuration(&MEMBERS, &[("v0", STRIPE)]));
-        let said = server.refuse(&["apply", &empty]);
+        let server = Server::configured(here, &configuration(&[], &[]));
+        let said = server.refuse_apply(&configuration(&MEMBERS, &[("v0", STRIPE)]));
         assert!(flat(said.as_bytes()).contains(&words), "{said}");
         assert!(!here.join(&file).exists(), "a member was made");
         server.stop();
         fs::rename(here.join("kept"), here.join(&file)).unwrap();
     }
 
-    let path = write(here, &stripe);
-    let server = Server::start(here, "a", &["--config", &path]);
+    let server = Server::configured(here, &stripe);
     assert_eq!(server.uuid(), uuid);
     server.stop();
     // Whoever gives up what is left gets the member made.
     fs::remove_file(here.join("b.img")).unwrap();
-    let server = Server::start(here, "a", &["--config", &path, "--overwrite", "v0"]);
+    let server = Server::try_configured(here, &stripe, &["--overwrite", "v0"]);
+    let server = server.unwrap_or_else(|log| panic!("{log}"));
     assert_ne!(server.uuid(), uuid);
 }
 
@@ -150,28 +141,27 @@ fn a_member_that_was_cut_is_not_grown_and_one_that_is_gone_is_not_made() {
 struct Resized {
     directory: tempfile::TempDir,
     server: Server,
-    path: String,
 }
 
 impl Resized {
     fn of(uri: &str) -> Resized {
         let directory = tempfile::tempdir().unwrap();
         truncate(directory.path(), "a.img", 8 * MIB);
-        let path = write(directory.path(), &configuration(&[("a", uri)], &[("v0", SINGLE)]));
-        let server = Server::start(directory.path(), "a", &["--config", &path]);
-        Resized { directory, server, path }
+        let server =
+            Server::configured(directory.path(), &configuration(&[("a", uri)], &[("v0", SINGLE)]));
+        Resized { directory, server }
     }
 
-    fn write(&self, disks: &[(&str, &str)]) {
-        write(self.directory.path(), &configuration(disks, &[("v0", SINGLE)]));
+    fn apply(&self, disks: &[(&str, &str)]) {
+        self.server.apply(&configuration(disks, &[("v0", SINGLE)]));
     }
 
     /// `check` and `apply` must refuse the disk with this URI, and change nothing.
     fn refuse(&self, uri: &str, words: &str) {
         let before = (size(self.directory.path(), "a.img"), self.bytes());
-        self.write(&[("a", uri)]);
+        let path = write(self.directory.path(), &configuration(&[("a", uri)], &[("v0", SINGLE)]));
         for command in ["check", "apply"] {
-            let said = self.server.refuse(&[command, &self.path]);
+            let said = self.server.refuse(&[command, &path]);
             assert!(flat(said.as_bytes()).contains(words), "{command}: {said}");
         }
         assert_eq!((size(self.directory.path(), "a.img"), self.bytes()), before);
@@ -185,10 +175,10 @@ impl Resized {
 #[test]
 fn apply_grows_a_file_only_where_create_says_from_what_to_what() {
     let grown = Resized::of("file:a.img?create=8MiB");
-    grown.write(&[("a", "file:a.img?create=16MiB")]);
-    let shown = grown.server.ask(&["check", &grown.path]);
+    let larger = [("a", "file:a.img?create=16MiB")];
+    let shown = grown.server.check(&configuration(&larger, &[("v0", SINGLE)]));
     assert!(shown.contains("would grow from 8MiB to 16MiB"), "{shown}");
-    grown.server.ask(&["apply", &grown.path]);
+    grown.apply(&larger);
     assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (16 * MIB, 16 * MIB));
     // A change that is none of its size says nothing of it.
     truncate(grown.directory.path(), "a.img", 4 * MIB);
@@ -200,8 +190,7 @@ fn apply_grows_a_file_only_where_create_says_from_what_to_what() {
     let there = "but the file is there and has 8388608 bytes";
     plain.refuse("file:a.img?create=16MiB", there);
     plain.refuse("file:a.img?create=4MiB", there);
-    plain.write(&[("a", "file:a.img?create=8MiB")]);
-    plain.server.ask(&["apply", &plain.path]);
+    plain.apply(&[("a", "file:a.img?create=8MiB")]);
     plain.server.stop();
 }
 
@@ -209,17 +198,15 @@ fn apply_grows_a_file_only_where_create_says_from_what_to_what() {
 fn an_apply_that_is_undone_cuts_only_what_it_grew() {
     let grown = Resized::of("file:a.img?create=8MiB");
     let wanted = [("a", "file:a.img?create=16MiB"), ("n", "file:no.img")];
-    grown.write(&wanted);
-    let said = grown.server.refuse(&["apply", &grown.path]);
+    let wanted = configuration(&wanted, &[("v0", SINGLE)]);
+    let said = grown.server.refuse_apply(&wanted);
     assert!(said.contains("served as before"), "{said}");
     assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (8 * MIB, 8 * MIB));
     // What it had before is kept: hosts may have written there.
     truncate(grown.directory.path(), "a.img", 16 * MIB);
-    grown.write(&[("a", "file:a.img?create=8MiB")]);
-    grown.server.ask(&["apply", &grown.path]);
+    grown.apply(&[("a", "file:a.img?create=8MiB")]);
     assert_eq!(grown.bytes(), 16 * MIB);
-    grown.write(&wanted);
-    let said = grown.server.refuse(&["apply", &grown.path]);
+    let said = grown.server.refuse_apply(&wanted);
     assert!(said.contains("served as before"), "{said}");
     assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (16 * MIB, 16 * MIB));
     grown.server.stop();

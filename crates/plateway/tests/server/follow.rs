@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::common::{Server, configuration, write};
+use crate::common::{Server, configuration};
 use serde_json::Value;
 
 fn folder(directory: &Path, name: &str) -> std::path::PathBuf {
@@ -25,16 +25,14 @@ fn a_volume_follows_its_remote_disk_to_the_last_host() {
     let directory = tempfile::tempdir().unwrap();
     let here = folder(directory.path(), "below");
     let sized = |uri: &str| configuration(&[("n", uri)], &[("v0", "disks = [\"n\"]")]);
-    let path = write(&here, &sized("null:64MiB"));
-    let below = Server::start(&here, "below", &["--config", &path]);
+    let below = Server::configured(&here, &sized("null:64MiB"));
     let uri = remote(&below, "v0");
     let above = Server::of(directory.path(), "above", &uri);
     // A host of the second server, which is told by an event.
     let top = Server::of(directory.path(), "top", &remote(&above, "v0"));
     assert_eq!(top.status()["volumes"][0]["bytes"], 64 << 20);
     for (size, bytes) in [("256MiB", 256 << 20), ("32MiB", 32 << 20), ("48MiB", 48 << 20)] {
-        write(&here, &sized(&format!("null:{size}")));
-        below.ask(&["apply", &path]);
+        below.apply(&sized(&format!("null:{size}")));
         above.wait_for("the size above", volume_bytes(bytes));
         let status = top.wait_for("the size at the top", volume_bytes(bytes));
         assert_eq!(status["disks"][0]["bytes"], bytes);
@@ -55,16 +53,13 @@ fn a_member_that_became_too_small_is_told_and_nothing_is_cut() {
         let volumes: Vec<(&str, &str)> = volumes.iter().map(|(n, v)| (*n, v.as_str())).collect();
         configuration(&[("n", "ram:16MiB"), ("m", "ram:16MiB")], &volumes)
     };
-    let path = write(&here, &disks(""));
-    let below = Server::start(&here, "below", &["--config", &path]);
+    let below = Server::configured(&here, &disks(""));
     let (x, y) = (remote(&below, "v0"), remote(&below, "v1"));
     let own = [("x", x.as_str()), ("y", y.as_str())];
     let stripe = ("s", "layout = \"stripe\"\ndisks = [\"x\", \"y\"]");
-    let above_path = write(directory.path(), &configuration(&own, &[stripe]));
-    let above = Server::start(directory.path(), "above", &["--config", &above_path]);
+    let above = Server::configured(directory.path(), &configuration(&own, &[stripe]));
     assert_eq!(above.status()["volumes"][0]["bytes"], 30 << 20);
-    write(&here, &disks("\nsize = \"8MiB\""));
-    below.ask(&["apply", &path]);
+    below.apply(&disks("\nsize = \"8MiB\""));
     let status = above.wait_for("the problem", |status| !status["volumes"][0]["problem"].is_null());
     let problem = status["volumes"][0]["problem"].as_str().unwrap();
     assert!(
@@ -74,8 +69,7 @@ fn a_member_that_became_too_small_is_told_and_nothing_is_cut() {
     assert_eq!(status["volumes"][0]["bytes"], 30 << 20);
     assert!(above.ask(&["status"]).contains(problem));
     assert!(above.log().contains(problem), "{}", above.log());
-    write(&here, &disks(""));
-    below.ask(&["apply", &path]);
+    below.apply(&disks(""));
     above.wait_for("the end of it", |status| status["volumes"][0]["problem"].is_null());
     assert_eq!(above.status()["volumes"][0]["bytes"], 30 << 20);
 }

@@ -54,6 +54,7 @@ fn disks_and_targets_that_cannot_be_had_say_what_to_do() {
         says(here, &args, 1, words);
     };
     let any = "127.0.0.1:0";
+    serve("ramm:8MiB", any, &["did you mean ram?"]);
     serve("file:no.img", any, &["disk d0", "no.img: cannot open it", "file:PATH?create=SIZE"]);
     serve("file:no/a.img?create=1MiB", any, &["disk d0", "no/a.img", "mkdir -p"]);
     serve("/dev/no-such-disk", any, &["disk d0", "lsblk -p"]);
@@ -85,7 +86,7 @@ fn a_target_that_nobody_serves_is_told_with_where_to_look() {
         directory.path(),
         &["discover", &target],
         1,
-        &["discovery at", "Connection refused", "ss -ltn"],
+        &["discovery at", &held.1.to_string(), "no connection", "Connection refused", "ss -ltn"],
     );
 }
 

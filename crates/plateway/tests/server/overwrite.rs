@@ -2,39 +2,31 @@
 //! was given up is told.
 
 use std::fs;
-use std::path::Path;
 
 use crate::common::{Server, configuration, text, write};
 
 const DISKS: [(&str, &str); 2] = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
 
-fn stripe(name: &str, members: &str) -> (String, String) {
-    (name.to_owned(), format!("layout = \"stripe\"\ndisks = {members}"))
-}
-
-fn config(directory: &Path, volumes: &[(String, String)]) -> String {
-    let volumes: Vec<(&str, &str)> =
-        volumes.iter().map(|(name, rest)| (name.as_str(), rest.as_str())).collect();
-    write(directory, &configuration(&DISKS, &volumes))
+/// A configuration with a stripe of this name over these members.
+fn stripe(name: &str, members: &str) -> String {
+    configuration(&DISKS, &[(name, &format!("layout = \"stripe\"\ndisks = {members}"))])
 }
 
 #[test]
 fn serve_takes_disks_of_another_set_only_when_told_and_says_what_was_on_them() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let path = config(here, &[stripe("old", r#"["a", "b"]"#)]);
-    let server = Server::start(here, "a", &["--config", &path]);
+    let server = Server::configured(here, &stripe("old", r#"["a", "b"]"#));
     let old = server.uuid();
     server.stop();
 
-    let path = config(here, &[stripe("new", r#"["b", "a"]"#)]);
-    let refused = Server::try_start(here, "a", &["--config", &path]).err().unwrap();
+    let serve = |args: &[&str]| Server::try_configured(here, &stripe("new", r#"["b", "a"]"#), args);
+    let refused = serve(&[]).err().unwrap();
     assert!(refused.contains("--overwrite new"), "{refused}");
-    let wrong = Server::try_start(here, "a", &["--config", &path, "--overwrite", "old"]);
-    let wrong = wrong.err().unwrap();
+    let wrong = serve(&["--overwrite", "old"]).err().unwrap();
     assert!(wrong.contains("--overwrite old: expected one of"), "{wrong}");
 
-    let server = Server::start(here, "a", &["--config", &path, "--overwrite", "new"]);
+    let server = serve(&["--overwrite", "new"]).unwrap_or_else(|log| panic!("{log}"));
     let new = server.uuid();
     assert_ne!(new, old);
     let log = server.log();
@@ -45,7 +37,7 @@ fn serve_takes_disks_of_another_set_only_when_told_and_says_what_was_on_them() {
     }
     server.stop();
     // From then on it is a set like any other.
-    let server = Server::start(here, "a", &["--config", &path, "--overwrite", "new"]);
+    let server = serve(&["--overwrite", "new"]).unwrap_or_else(|log| panic!("{log}"));
     assert_eq!(server.uuid(), new);
     assert!(!server.log().contains("gives up"), "{}", server.log());
 }
@@ -54,10 +46,9 @@ fn serve_takes_disks_of_another_set_only_when_told_and_says_what_was_on_them() {
 fn apply_takes_foreign_data_only_when_told_and_a_signal_never_does() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let path = config(here, &[]);
     fs::write(here.join("a.img"), vec![7; 8 << 20]).unwrap();
-    let server = Server::start(here, "a", &["--config", &path]);
-    config(here, &[stripe("s", r#"["a", "b"]"#)]);
+    let server = Server::configured(here, &configuration(&DISKS, &[]));
+    let path = write(here, &stripe("s", r#"["a", "b"]"#));
     let refused = server.refuse(&["apply", &path]);
     assert!(refused.contains("other data") && refused.contains("--overwrite s"), "{refused}");
     server.signal(rustix::process::Signal::HUP);

@@ -2,11 +2,15 @@
 //! who holds it, and `plateway reservation clear` frees it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
 
+use rustix::process::Signal;
+use serde_json::Value;
 use wire::nvme::Status;
 
 use crate::client::{BLOCK, Controller};
-use crate::common::Server;
+use crate::common::{Server, configuration, flat, text};
 
 const DISK: &str = "file:a.img?create=8MiB";
 const HELD: &str =
@@ -85,4 +89,125 @@ fn a_reservation_that_is_not_understood_is_left_alone_and_its_volume_is_not_serv
     let refused = refused.err().expect("it would let in whom it kept out");
     assert!(refused.contains("cannot understand the reservation of volume v0"), "{refused}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "of another kind\n");
+}
+
+/// Volumes of a file each, `v0` and so on, all of which are reserved, and what is stored of each.
+struct Reserved {
+    directory: tempfile::TempDir,
+    server: Server,
+    stored: Vec<PathBuf>,
+}
+
+impl Reserved {
+    fn of(count: usize) -> Reserved {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        let server = Server::configured(here, &config(0..count));
+        let status = server.status();
+        let volumes = status["volumes"].as_array().expect("volumes");
+        let folder = here.join("state/reservations");
+        let stored = |one: &Value| folder.join(one["uuid"].as_str().expect("an identity"));
+        let stored: Vec<PathBuf> = volumes.iter().map(stored).collect();
+        server.stop();
+        fs::create_dir(&folder).unwrap();
+        stored.iter().for_each(|file| fs::write(file, HELD).unwrap());
+        let server = Server::configured(here, &config(0..count));
+        Reserved { directory, server, stored }
+    }
+
+    /// Whether a volume that is served is reserved, which must be said and stored alike.
+    fn is_held(&self, number: usize) -> bool {
+        let status = self.server.status();
+        let volumes = status["volumes"].as_array().expect("volumes");
+        let volume = volumes.iter().find(|one| one["name"] == format!("v{number}"));
+        let held = !volume.expect("it is served")["reservation"].is_null();
+        assert_eq!(is_stored(&self.stored[number]), held, "volume v{number}");
+        held
+    }
+}
+
+/// Whether a reservation is stored, which must be the whole of it.
+fn is_stored(file: &Path) -> bool {
+    let stored = fs::read_to_string(file).ok();
+    assert!(stored.as_ref().is_none_or(|stored| stored == HELD), "half cleared: {stored:?}");
+    stored.is_some()
+}
+
+fn config(volumes: std::ops::Range<usize>) -> String {
+    let each = |number: usize| {
+        let (disk, file) = (format!("d{number}"), format!("file:{number}.img?create=1MiB"));
+        (disk.clone(), file, format!("v{number}"), format!("disks = [\"{disk}\"]"))
+    };
+    let all: Vec<_> = volumes.map(each).collect();
+    let disks: Vec<_> = all.iter().map(|(disk, file, ..)| (&**disk, &**file)).collect();
+    let volumes: Vec<_> = all.iter().map(|(.., name, rest)| (&**name, &**rest)).collect();
+    configuration(&disks, &volumes)
+}
+
+#[test]
+fn of_two_that_clear_at_once_one_frees_the_volume_and_both_are_told() {
+    let reserved = Reserved::of(4);
+    for number in 0..4 {
+        let volume = format!("v{number}");
+        let clear = || reserved.server.ask(&["reservation", "clear", &volume]);
+        let mut told = thread::scope(|scope| {
+            [scope.spawn(clear), scope.spawn(clear)].map(|one| one.join().unwrap())
+        });
+        told.sort();
+        assert!(told[0].contains("has no reservation: nothing was done"), "{told:?}");
+        assert!(told[1].contains("is free for every host"), "{told:?}");
+        assert!(!reserved.is_held(number));
+        assert!((number + 1..4).all(|other| reserved.is_held(other)), "another volume was meant");
+    }
+}
+
+#[test]
+fn a_volume_that_is_being_removed_is_freed_before_or_keeps_its_reservation() {
+    let reserved = Reserved::of(4);
+    for number in 0..4 {
+        let volume = format!("v{number}");
+        let output = thread::scope(|scope| {
+            let apply = scope.spawn(|| reserved.server.apply(&config(number + 1..4)));
+            let clear = ["reservation", "clear", &volume];
+            let output = reserved.server.command(&clear);
+            let done = apply.join().unwrap();
+            assert!(done.contains(&format!("- volume {volume}")), "{done}");
+            output
+        });
+        let freed = output.status.success();
+        match freed {
+            true => assert!(text(&output.stdout).contains("is free for every host")),
+            false => assert!(flat(&output.stderr).contains("no such volume"), "{output:?}"),
+        }
+        assert_eq!(is_stored(&reserved.stored[number]), !freed, "{volume}");
+        reserved.server.apply(&config(number..4));
+        assert_eq!(reserved.is_held(number), !freed, "{volume}");
+        reserved.server.apply(&config(number + 1..4));
+    }
+}
+
+#[test]
+fn a_server_that_ends_frees_the_volume_and_says_so_or_does_neither() {
+    for number in 0..6 {
+        let Reserved { directory, server, stored } = Reserved::of(1);
+        let output = thread::scope(|scope| {
+            let clear = || server.command(&["reservation", "clear", "v0"]);
+            let clear = scope.spawn(clear);
+            // Before, while and after it is asked.
+            thread::sleep(std::time::Duration::from_millis(4 * number));
+            server.signal(Signal::TERM);
+            clear.join().unwrap()
+        });
+        server.wait_for_end();
+        let freed = output.status.success();
+        if !freed {
+            let said = flat(&output.stderr);
+            let clear = ["the server is ending", "no server answers on the control socket"];
+            assert!(clear.iter().any(|words| said.contains(words)), "{said}");
+        }
+        assert_eq!(is_stored(&stored[0]), !freed);
+        let server = Server::configured(directory.path(), &config(0..1));
+        let reserved = Reserved { directory, server, stored };
+        assert_eq!(reserved.is_held(0), !freed);
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::client::Controller;
-use crate::common::{HANG, Server, configuration, write};
+use crate::common::{HANG, Server, configuration};
 use rustix::process::Signal;
 use wire::nvme::Command;
 use wire::nvme::log::LogId;
@@ -44,24 +44,10 @@ fn an_interrupt_ends_it_as_cleanly_as_a_termination() {
 #[test]
 fn a_mistake_is_shown_at_its_line() {
     let directory = tempfile::tempdir().unwrap();
-    let path = write(directory.path(), "[server]\nmemmory = \"64MiB\"\n");
-    let log = Server::try_start(directory.path(), "a", &["--config", &path]).err().unwrap();
+    let config = "[server]\nmemmory = \"64MiB\"\n";
+    let log = Server::try_configured(directory.path(), config, &[]).err().unwrap();
     assert!(log.contains("memmory") && log.contains("memory"), "{log}");
     assert!(log.contains(":2:"), "{log}");
-}
-
-#[test]
-fn a_wrong_uri_says_what_was_meant() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = Server::try_start(directory.path(), "a", &["ramm:8MiB"]).err().unwrap();
-    assert!(log.contains("did you mean ram?"), "{log}");
-}
-
-#[test]
-fn a_file_that_is_not_there_is_named() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = Server::try_start(directory.path(), "a", &["file:no.img"]).err().unwrap();
-    assert!(log.contains("d0") && log.contains("no.img"), "{log}");
 }
 
 #[test]
@@ -111,8 +97,7 @@ fn a_stripe_is_known_by_its_labels_and_swapped_members_are_refused() {
     let disks = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img?create=8MiB")];
     let serve = |members: &str, chunk: &str| {
         let layout = format!("layout = \"stripe\"\ndisks = {members}\nchunk = \"{chunk}\"");
-        let path = write(directory.path(), &configuration(&disks, &[("s", &layout)]));
-        Server::try_start(directory.path(), "a", &["--config", &path])
+        Server::try_configured(directory.path(), &configuration(&disks, &[("s", &layout)]), &[])
     };
     let first = serve(r#"["a", "b"]"#, "64KiB").unwrap_or_else(|log| panic!("{log}"));
     let uuid = first.uuid();
@@ -136,8 +121,7 @@ fn data_that_nobody_labelled_are_not_overwritten() {
     fs::write(&path, &bytes).unwrap();
     let disks = [("a", "file:a.img?create=8MiB"), ("b", "file:b.img")];
     let config = configuration(&disks, &[("s", "layout = \"concat\"\ndisks = [\"a\", \"b\"]")]);
-    let config = write(directory.path(), &config);
-    let log = Server::try_start(directory.path(), "a", &["--config", &config]).err().unwrap();
+    let log = Server::try_configured(directory.path(), &config, &[]).err().unwrap();
     assert!(log.contains("other data"), "{log}");
     assert!(fs::read(&path).unwrap() == bytes, "the disk was touched");
 }

@@ -15,18 +15,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use lab::report::Grouped;
 use serde::Serialize;
 
-use super::Home;
+use super::{Case, Home, carry_out, measure, program, rows, stop_if};
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
-use crate::control::table;
 
+/// The control socket of its server.
+const CONTROL: &str = "aoe.sock";
 const SUBSYSTEM: &str = "nqn.2026-11.net.plateway:demo-aoe";
 const ADDRESS: &str = "7.0";
 /// The end of the cable in each namespace.
@@ -36,11 +37,10 @@ const VOLUME_BYTES: u64 = 32 << 20;
 /// How long a cable may take to carry frames.
 const CARRIER: Duration = Duration::from_secs(10);
 
-/// What is measured: a name, `--rw`, `--bs`, `--iodepth`.
-const CASES: [[&str; 4]; 3] = [
-    ["4k random read", "randread", "4k", "32"],
-    ["4k random write", "randwrite", "4k", "32"],
-    ["128k read", "read", "128k", "4"],
+const CASES: [Case; 3] = [
+    ("4k random read", "--rw randread --bs 4k --iodepth 32 --time 2"),
+    ("4k random write", "--rw randwrite --bs 4k --iodepth 32 --time 2"),
+    ("128k read", "--rw read --bs 128k --iodepth 4 --time 2"),
 ];
 
 /// What it came to, as `--json` prints it.
@@ -60,15 +60,7 @@ impl Shown {
         if let Some(why) = &self.skipped {
             return format!("\nAoE is left out: {why}\n");
         }
-        let mut rows = table(&["over AoE", "IOPS", "MB/s"]);
-        for ([name, ..], result) in CASES.iter().zip(&self.results) {
-            let number = |key: &str| result[key].as_f64().unwrap_or(0.0);
-            rows.add_row([
-                (*name).to_owned(),
-                Grouped(number("iops").round() as u64).to_string(),
-                format!("{:.0}", number("bytes_per_second") / 1e6),
-            ]);
-        }
+        let rows = rows("over AoE", &CASES, &self.results);
         format!(
             "\n{rows}\n\nBetween two network namespaces, MTU {MTU}, on a file. What was written over NVMe/TCP was read back over AoE, and the other way round:\n\
              {} bytes, all of them the same.\n",
@@ -89,7 +81,6 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
     let mut server = home.start(command, "serve-aoe.log")?;
     let nvme = format!("nvme+tcp://{}/{SUBSYSTEM}/1", server.address);
     let aoe = format!("aoe://{INTERFACE}/{ADDRESS}");
-    let failed = |error: miette::Report, words: String| error.wrap_err(words);
     let mut shown = Shown::default();
     let ways = [
         ((&lan.target, &nvme), (&lan.initiator, &aoe)),
@@ -99,13 +90,13 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
         let written = home.path.join(format!("written-{number}"));
         let read = home.path.join(format!("read-{number}"));
         fill(&written).map_err(|error| miette::miette!("{}: {error}", written.display()))?;
-        let copies = lan
-            .run(writer, &["copy", &file_uri(&written, ""), to, "--overwrite", "--no-verify"])
-            .and_then(|_| {
-                let create = format!("?create={VOLUME_BYTES}");
-                lan.run(reader, &["copy", from, &file_uri(&read, &create), "--overwrite"])
-            });
-        copies.map_err(|error| failed(error, server.last_words()))?;
+        let create = format!("?create={VOLUME_BYTES}");
+        let there = ["copy", &file_uri(&written, ""), to, "--overwrite", "--no-verify"];
+        let back = ["copy", from, &file_uri(&read, &create), "--overwrite"];
+        for (namespace, line) in [(writer, &there[..]), (reader, &back)] {
+            let done = carry_out(lan.command(namespace)?, line);
+            done.map_err(|error| error.wrap_err(server.last_words()))?;
+        }
         let bytes = |path: &Path| {
             fs::read(path).map_err(|error| miette::miette!("{}: {error}", path.display()))
         };
@@ -115,57 +106,28 @@ pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Show
         shown.bytes_compared += VOLUME_BYTES;
         stop_if(interrupted)?;
     }
-    for [_, pattern, bytes, depth] in CASES {
-        let line = [
-            "bench",
-            &aoe,
-            "--rw",
-            pattern,
-            "--bs",
-            bytes,
-            "--iodepth",
-            depth,
-            "--time",
-            "2",
-            "--overwrite",
-            "--json",
-        ];
-        let output =
-            lan.run(&lan.initiator, &line).map_err(|error| failed(error, server.last_words()))?;
-        let result = serde_json::from_slice(&output.stdout);
-        shown.results.push(result.map_err(|error| miette::miette!("bench --json: {error}"))?);
+    for case in CASES {
+        let result = measure(lan.command(&lan.initiator)?, &aoe, case, &home.path.join(CONTROL));
+        shown.results.push(result.map_err(|error| error.wrap_err(server.last_words()))?);
         stop_if(interrupted)?;
     }
     server.end();
     Ok(shown)
 }
 
-fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
-    match interrupted.load(Relaxed) {
-        true => Err(miette::miette!("interrupted")),
-        false => Ok(()),
-    }
-}
-
 /// Writes the configuration of a server with a volume that has both addresses.
 fn configure(home: &Home) -> miette::Result<PathBuf> {
-    let path = |name: &str| quoted(&home.path.join(name).display().to_string());
     let uri = quoted(&file_uri(&home.path.join("aoe-disk"), &format!("?create={VOLUME_BYTES}")));
-    let cpus = Defaults::of_this_machine().cpus;
-    let shards = &cpus[..1];
-    let text = format!(
-        "[server]\nshards = {shards:?}\ncontrol = {}\nstate = {}\n\
-         \n[[disk]]\nname = \"d0\"\nuri = {uri}\n\
+    let tables = format!(
+        "\n[[disk]]\nname = \"d0\"\nuri = {uri}\n\
          \n[[volume]]\nname = \"demo\"\ndisks = [\"d0\"]\n\
          \n[[listener]]\nnvme = \"127.0.0.1:0\"\n\
          \n[[export]]\nvolume = \"demo\"\nnvme = {{ subsystem = \"{SUBSYSTEM}\", nsid = 1, hosts = \"any\" }}\n\
          aoe = {{ interface = \"{INTERFACE}\", shelf = 7, slot = 0, hosts = \"any\" }}\n",
-        path("aoe.sock"),
-        path("aoe-state"),
     );
-    let file = home.path.join("aoe.toml");
-    fs::write(&file, text)
-        .map_err(|error| miette::miette!("cannot write {}: {error}", file.display()))?;
+    let (file, control) = (home.path.join("aoe.toml"), home.path.join(CONTROL));
+    let cpus = Defaults::of_this_machine().cpus;
+    home.write(&file, &cpus[..1], &control, "aoe-state", &tables)?;
     Ok(file)
 }
 
@@ -194,38 +156,23 @@ impl Lan {
         let name = |end: &str| format!("plateway-demo-{}-{end}", std::process::id());
         // From here on what was made is removed, whatever is missing.
         let lan = Lan { target: name("t"), initiator: name("i") };
-        let steps: [&[&str]; 6] = [
-            &["netns", "add", &lan.target],
-            &["netns", "add", &lan.initiator],
-            &[
-                "link",
-                "add",
-                INTERFACE,
-                "mtu",
-                MTU,
-                "netns",
-                &lan.target,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                INTERFACE,
-                "mtu",
-                MTU,
-                "netns",
-                &lan.initiator,
-            ],
-            &["-n", &lan.target, "link", "set", "lo", "up"],
-            &["-n", &lan.target, "link", "set", INTERFACE, "up"],
-            &["-n", &lan.initiator, "link", "set", INTERFACE, "up"],
-        ];
-        for step in steps {
-            ip(step).map_err(|why| format!("ip {}: {why}; {HELP}", step.join(" ")))?;
+        let Lan { target, initiator } = &lan;
+        for step in [
+            format!("netns add {target}"),
+            format!("netns add {initiator}"),
+            format!(
+                "link add {INTERFACE} mtu {MTU} netns {target} type veth \
+                 peer name {INTERFACE} mtu {MTU} netns {initiator}"
+            ),
+            format!("-n {target} link set lo up"),
+            format!("-n {target} link set {INTERFACE} up"),
+            format!("-n {initiator} link set {INTERFACE} up"),
+        ] {
+            ip(&step).map_err(|why| format!("ip {step}: {why}; {HELP}"))?;
         }
         let until = Instant::now() + CARRIER;
-        for namespace in [&lan.target, &lan.initiator] {
-            let show = ["-n", namespace, "-o", "link", "show", INTERFACE];
-            while !ip(&show)?.contains("LOWER_UP") {
+        for namespace in [target, initiator] {
+            while !ip(&format!("-n {namespace} -o link show {INTERFACE}"))?.contains("LOWER_UP") {
                 if Instant::now() > until {
                     return Err(format!("{INTERFACE} does not come up in {namespace}"));
                 }
@@ -237,25 +184,9 @@ impl Lan {
 
     /// This program, in a namespace.
     fn command(&self, namespace: &str) -> miette::Result<Command> {
-        let program = std::env::current_exe()
-            .map_err(|error| miette::miette!("cannot find this program: {error}"))?;
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(program);
+        command.args(["netns", "exec", namespace]).arg(program()?);
         Ok(command)
-    }
-
-    /// Has this program do something in a namespace, and waits for it.
-    fn run(&self, namespace: &str, line: &[&str]) -> miette::Result<Output> {
-        let output = self.command(namespace)?.args(line).output();
-        let output = output.map_err(|error| miette::miette!("cannot start ip: {error}"))?;
-        match output.status.success() {
-            true => Ok(output),
-            false => Err(miette::miette!(
-                "plateway {}: {}",
-                line.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim()
-            )),
-        }
     }
 }
 
@@ -263,14 +194,14 @@ impl Drop for Lan {
     fn drop(&mut self) {
         for namespace in [&self.target, &self.initiator] {
             // One that was never made is no mistake.
-            let _ = ip(&["netns", "del", namespace]);
+            let _ = ip(&format!("netns del {namespace}"));
         }
     }
 }
 
 /// What `ip` printed; what it complained of.
-fn ip(line: &[&str]) -> Result<String, String> {
-    let output = match Command::new("ip").args(line).output() {
+fn ip(line: &str) -> Result<String, String> {
+    let output = match Command::new("ip").args(line.split_whitespace()).output() {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err("there is no such program (package iproute2)".to_owned());

@@ -97,7 +97,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, low: &LowArgs) -> Vec<Namespa
     // One that is wrong is one all the same.
     let listens = low.listeners.iter().any(|one| match &one.address {
         Some((protocol, _)) => *protocol == Protocol::NvmeTcp,
-        None => one.aoe.is_none(),
+        None => one.interface.is_none(),
     });
     if let (Some(export), false) = (low.exports.iter().find(|one| one.by.nvme.is_some()), listens) {
         let help = "add [[listener]] nvme = \"127.0.0.1:4420\"";
