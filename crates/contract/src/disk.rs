@@ -29,3 +29,19 @@ pub struct DiskFacts {
     /// Whether discarded ranges read as zeros.
     pub discard_zeroes: bool,
 }
+
+impl DiskFacts {
+    /// Of a disk that is memory, in pages of 4 KiB: it takes writes, loses none, and gives back
+    /// what is discarded.
+    pub fn of_memory(size: ByteCount) -> DiskFacts {
+        DiskFacts {
+            size,
+            logical_block: 512,
+            physical_block: 4096,
+            cache: Cache::None,
+            read_only: false,
+            discards: true,
+            discard_zeroes: true,
+        }
+    }
+}

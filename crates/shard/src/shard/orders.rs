@@ -217,10 +217,10 @@ impl Shard {
 
     fn disks(&self) -> Vec<DiskReport> {
         let report = |gate: &volume::gate::Gate| DiskReport {
-            disk: gate.disk(),
-            health: gate.health(),
+            disk: gate.disk,
+            health: gate.health,
             protected: gate.protected(),
-            counters: gate.counters(),
+            counters: gate.counters,
         };
         self.volumes.gates().map(report).collect()
     }

@@ -3,9 +3,9 @@
 //!
 //! The protocol between the shards is drawn in [`hold`](crate::hold).
 
-use block::{Completion, Extent, Failure, Instant, Operation, Request, ShardId, Slot, VolumeId};
+use block::{Completion, Extent, Failure, Instant, Operation, Request, Slot, VolumeId};
 
-use super::{Outbox, Volume, Volumes};
+use super::{Outbox, Volumes};
 use crate::flight::{CompareAndWrite, Flight, Step, What};
 use crate::hold::owner;
 use crate::message::{HoldId, Message};
@@ -14,7 +14,7 @@ impl Volumes {
     pub(super) fn compare_and_write(
         &mut self,
         now: Instant,
-        index: u32,
+        volume: VolumeId,
         request: Request,
         out: &mut Outbox,
     ) {
@@ -23,29 +23,27 @@ impl Volumes {
         else {
             unreachable!("only compare-and-writes come here");
         };
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        volume.in_flight += 1;
-        let disk = volume.layout.first_piece(extent).disk;
+        let found = &mut self.volumes[volume.0];
+        found.in_flight += 1;
+        let disk = found.layout.first_piece(extent).disk;
         let hold = HoldId { shard: self.shard, number: self.next_hold };
         self.next_hold += 1;
         let step = Step::Holding;
         let what =
             What::CompareAndWrite(Box::new(CompareAndWrite { hold, expected, replacement, step }));
-        let slot = self.flights.insert(Flight {
+        let slot = self.note(Flight {
             ticket,
-            volume: index,
+            volume,
             disk,
             extent,
-            number: self.next_number,
+            number: 0,
             begun: now,
             changes_data: false,
             durable,
             what,
         });
-        self.next_number += 1;
         self.holding.push((hold, slot));
-        let ask = Message::HoldAsk { volume: VolumeId(index), hold, extent };
-        self.send(now, owner(index, self.shards), ask, out);
+        self.tell_owner(now, volume, Message::HoldAsk { volume, hold, extent }, out);
     }
 
     /// The hold of a compare-and-write stands: it compares.
@@ -59,10 +57,10 @@ impl Volumes {
             unreachable!("only compare-and-writes hold");
         };
         work.step = Step::Comparing;
-        let (index, extent) = (flight.volume, flight.extent);
+        let (volume, extent) = (flight.volume, flight.extent);
         let buffer = core::mem::take(&mut *work.expected);
         let operation = Operation::Compare { extent, buffer };
-        self.dispatch_later(now, index, extent, Request { ticket, operation }, out);
+        self.dispatch_later(now, volume, extent, Request { ticket, operation }, out);
     }
 
     /// A step of a compare-and-write came back.
@@ -75,7 +73,7 @@ impl Volumes {
     ) {
         let ticket = self.flight_ticket(slot);
         let flight = self.flights.get_mut(slot).expect("its step came back");
-        let (index, extent, durable) = (flight.volume, flight.extent, flight.durable);
+        let (volume, extent, durable) = (flight.volume, flight.extent, flight.durable);
         let What::CompareAndWrite(work) = &mut flight.what else {
             unreachable!("only compare-and-writes have steps");
         };
@@ -87,8 +85,8 @@ impl Volumes {
                     work.step = Step::Writing;
                     let buffer = core::mem::take(&mut work.replacement);
                     let operation = Operation::Write { extent, buffer, durable };
-                    self.dispatch_later(now, index, extent, Request { ticket, operation }, out);
-                    return;
+                    let request = Request { ticket, operation };
+                    return self.dispatch_later(now, volume, extent, request, out);
                 }
             }
             Step::Writing => work.replacement = completion.buffer,
@@ -98,18 +96,14 @@ impl Volumes {
             unreachable!("only compare-and-writes have steps");
         };
         self.holding.retain(|(hold, _)| *hold != work.hold);
-        if let Some(volume) = self.volume_mut(index) {
-            volume.in_flight -= 1;
-        }
-        let whole = Completion {
+        self.volumes[volume.0].in_flight -= 1;
+        out.complete.push(Completion {
             ticket: flight.ticket,
             outcome: completion.outcome,
             buffer: work.replacement,
             expected: Some(work.expected),
-        };
-        out.complete.push(whole);
-        let release = Message::Release { volume: VolumeId(index), hold: work.hold };
-        self.send(now, owner(index, self.shards), release, out);
+        });
+        self.tell_owner(now, volume, Message::Release { volume, hold: work.hold }, out);
     }
 
     /// A message about holds.
@@ -122,20 +116,16 @@ impl Volumes {
                 }
             }
             Message::Hold { volume, hold, extent } => {
-                let (since, index) = (self.next_number, volume.0);
-                let overlapping = |flight: &Flight| {
-                    flight.volume == index && flight.changes_data && flight.extent.overlaps(extent)
+                let overlapping = |(_, flight): &(Slot, &Flight)| {
+                    flight.volume == volume && flight.changes_data && flight.extent.overlaps(extent)
                 };
-                let in_flight =
-                    self.flights.iter().filter(|(_, flight)| overlapping(flight)).count() as u32;
+                let in_flight = self.flights.iter().filter(overlapping).count() as u32;
                 // A shard that does not know the volume (yet, or any more) has nothing in flight.
-                let ready = match self.volume_mut(index) {
-                    Some(volume) => volume.held.begin(hold, extent, since, in_flight),
-                    None => true,
-                };
-                if ready {
-                    let message = Message::HoldReady { volume, hold };
-                    self.send(now, owner(index, self.shards), message, out);
+                let is_ready = self.volumes.get_mut(volume.0).is_none_or(|found| {
+                    found.held.begin(hold, extent, self.next_number, in_flight)
+                });
+                if is_ready {
+                    self.tell_owner(now, volume, Message::HoldReady { volume, hold }, out);
                 }
             }
             Message::HoldReady { volume, hold } => {
@@ -150,9 +140,7 @@ impl Volumes {
                 // it from itself or as the first tells the others.
                 let is_owner = owner(volume.0, self.shards) == self.shard;
                 if is_owner {
-                    for shard in (0..self.shards).map(ShardId).filter(|s| *s != self.shard) {
-                        out.messages.push((shard, message));
-                    }
+                    self.send_others(message, out);
                 }
                 self.end_hold(now, volume, hold, out);
                 if is_owner {
@@ -168,43 +156,35 @@ impl Volumes {
         }
     }
 
-    /// Submits what was judged a while ago: the volume may have shrunk since, or be
-    /// about to go.
+    /// Submits what was judged a while ago: the volume may have shrunk since, or be about to go.
     fn dispatch_later(
         &mut self,
         now: Instant,
-        index: u32,
+        volume: VolumeId,
         extent: Extent,
         request: Request,
         out: &mut Outbox,
     ) {
-        let volume = self.volume_mut(index).expect("it has something in flight or waiting");
-        if volume.removed {
+        let found = &self.volumes[volume.0];
+        if found.removed {
             self.refuse(request, Failure::Removed, now, out);
-        } else if extent.fits(volume.layout.size()) {
-            self.dispatch(now, index, extent, request, out);
+        } else if extent.fits(found.layout.size()) {
+            self.dispatch(now, volume, extent, request, out);
         } else {
             self.refuse(request, Failure::OutOfRange, now, out);
         }
     }
 
     fn end_hold(&mut self, now: Instant, volume: VolumeId, hold: HoldId, out: &mut Outbox) {
-        let Some(found) = self.volume_mut(volume.0) else { return };
+        let Some(found) = self.volumes.get_mut(volume.0) else { return };
         for request in found.held.end(hold) {
             // What waited was counted when it came.
-            let extent = request.operation.extent();
-            match extent {
-                Some(extent) if found_blocks(self.volume_mut(volume.0), extent) => {
-                    let volume = self.volume_mut(volume.0).expect("it blocks");
-                    volume.held.wait(request);
-                }
-                Some(extent) => self.dispatch_later(now, volume.0, extent, request, out),
+            let held = &mut self.volumes[volume.0].held;
+            match request.operation.extent() {
+                Some(extent) if held.blocks(extent) => held.wait(request),
+                Some(extent) => self.dispatch_later(now, volume, extent, request, out),
                 None => self.handle_request(now, volume, request, out),
             }
         }
     }
-}
-
-fn found_blocks(volume: Option<&mut Volume>, extent: Extent) -> bool {
-    volume.is_some_and(|volume| volume.held.blocks(extent))
 }
