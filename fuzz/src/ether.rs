@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use aoe::control::Control;
 use aoe::export::{Export, ExportId};
-use aoe::server::{Ask, Context, Target, TargetEffect};
+use aoe::server::{Ask, Context, Target};
 use block::{ByteCount, Instant, MachineId, ShardId, VolumeId};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
 use reservation::Reservation;
@@ -118,7 +118,7 @@ impl Serving {
             self.target.handle_timeout(self.shard.now);
         }
         self.with(|target, ctx| target.settle(ctx));
-        while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
+        while let Some(batch) = self.target.poll_batch() {
             self.sent.extend(batch.to_frames(&self.shard.memory));
             self.out.push_back(batch);
         }

@@ -43,6 +43,12 @@ impl<T> IdMap<T> {
         value
     }
 
+    /// The first value under a number from this one on.
+    pub fn first_from(&self, id: u32) -> Option<(u32, &T)> {
+        let values = self.values.get(id as usize..)?;
+        (id..).zip(values).find_map(|(id, value)| Some((id, value.as_ref()?)))
+    }
+
     /// The values, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.values).filter_map(|(id, value)| Some((id, value.as_ref()?)))
@@ -89,6 +95,10 @@ mod tests {
         );
         assert_eq!((map[7], map[3], map.get(5), map.get(9)), ('a', 'c', None, None));
         assert_eq!(map.iter().collect::<Vec<_>>(), [(3, &'c'), (7, &'a')]);
+        assert_eq!(
+            [3, 4, 8].map(|id| map.first_from(id)),
+            [Some((3, &'c')), Some((7, &'a')), None]
+        );
         assert_eq!((map.remove(7), map.remove(7), map.values.len()), (Some('a'), None, 4));
         assert_eq!((map.remove(3), map.values.len()), (Some('c'), 0));
     }

@@ -10,7 +10,6 @@
 
 mod aoe;
 
-use ::aoe::server::TargetEffect;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, ShardId, Slot, Ticket, VolumeId};
 use contract::{
@@ -445,8 +444,7 @@ impl Protocols {
     /// Frames that are to be sent.
     #[inline]
     pub(crate) fn poll_frames(&mut self) -> Option<FrameBatch> {
-        let TargetEffect::Send(batch) = self.aoe.target.poll_effect()?;
-        Some(batch)
+        self.aoe.target.poll_batch()
     }
 
     /// Whether nothing of any frame is below.

@@ -13,13 +13,10 @@ use wire::ata::Opcode;
 use wire::ethernet::EtherType;
 
 use super::commands::{Command, Progress};
-use super::paths::{PathState, SUSPECT};
+use super::paths::PathState;
 use super::{Initiator, Path, Port};
 use crate::head::Head;
-
-/// The first rest between two queries for a target that does not answer, and the longest.
-const QUERY_FIRST: Duration = Duration::from_millis(250);
-const QUERY_LONGEST: Duration = Duration::from_secs(16);
+use crate::limits::{QUERY_REST_FIRST, QUERY_REST_MAX, TIMEOUTS_SUSPECT};
 
 /// What a command is to the wire.
 struct Plan {
@@ -76,7 +73,7 @@ impl Initiator {
                 let tag = self.commands.next_tag();
                 let (to, query) = (Station::all(*id), query(self.settings.address, tag));
                 self.outbox.gathering().push(&up.facts, &to, EtherType::AOE, &query);
-                up.ask_at = now + backoff(QUERY_FIRST, up.asked, QUERY_LONGEST);
+                up.ask_at = now + backoff(QUERY_REST_FIRST, up.asked, QUERY_REST_MAX);
                 up.asked += 1;
             }
         }
@@ -362,7 +359,7 @@ impl Initiator {
         self.due_at = next;
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
-            if path.state == PathState::Live && path.timeouts >= SUSPECT {
+            if path.state == PathState::Live && path.timeouts >= TIMEOUTS_SUSPECT {
                 let why = format!("{} on {} does not answer", path.mac, path.link);
                 self.disk.presence.fault = why;
                 path.ask(now);

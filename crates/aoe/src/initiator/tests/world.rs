@@ -11,7 +11,7 @@ use testkit::Pages;
 use wire::aoe::Address;
 use wire::ata::IdentifyDevice;
 
-use crate::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
+use crate::initiator::{Initiator, InitiatorNews, Settings};
 
 pub(super) const OWN: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 1, 1]];
 pub(super) const T: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -207,7 +207,7 @@ impl World {
                 self.memory.release(buffer);
                 self.done.push((ticket.slot, outcome, bytes));
             }
-            let Some(InitiatorEffect::Send(batch)) = self.initiator.poll_effect() else { return };
+            let Some(batch) = self.initiator.poll_batch() else { return };
             self.sent.extend(batch.to_frames(&self.memory));
             self.initiator.handle_sent(self.now, batch);
         }

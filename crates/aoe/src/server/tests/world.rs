@@ -14,7 +14,7 @@ use wire::ethernet::{EtherType, MacAddress};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
-use crate::server::{Ask, Context, Notice, Target, TargetEffect};
+use crate::server::{Ask, Context, Notice, Target};
 
 pub(super) const LINK: LinkId = LinkId(0);
 pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -237,7 +237,7 @@ impl World {
             }
         }
         self.with_target(|target, ctx| target.settle(ctx));
-        while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
+        while let Some(batch) = self.target.poll_batch() {
             self.sent.extend(batch.to_frames(&self.shard.memory));
             self.with_target(|target, ctx| target.handle_sent(batch, ctx));
         }
