@@ -46,6 +46,16 @@ pub(super) fn pattern(lba: u64) -> [u8; 512] {
     core::array::from_fn(|at| (lba * 31 + at as u64 * 7) as u8)
 }
 
+/// What so many sectors hold.
+pub(super) fn patterns(lba: u64, count: u64) -> Vec<u8> {
+    (lba..lba + count).flat_map(pattern).collect()
+}
+
+/// The first sector and the count of a command.
+pub(super) fn place_of(frame: &[u8]) -> (u64, u64) {
+    (lba_of(frame), frame[26].into())
+}
+
 /// The answer to an ATA frame.
 pub(super) fn answer_to(frame: &[u8], status: u8, error: u8, data: &[u8]) -> Vec<u8> {
     let mut bytes = [&frame[6..12], &frame[..6], &frame[12..36]].concat();
@@ -144,6 +154,15 @@ impl World {
         world
     }
 
+    /// The same, connected by two links to two stations.
+    pub(super) fn two_paths() -> World {
+        let mut world = World::new(&[9000, 9000]);
+        world.take();
+        world.meet(LinkId(0), T, 7);
+        world.meet(LinkId(1), U, 7);
+        world
+    }
+
     /// A station answers a query, and says who it is: the disk of this serial number.
     pub(super) fn meet(&mut self, link: LinkId, mac: [u8; 6], serial: u8) {
         self.tell(link, mac, 1, 64, 17);
@@ -181,6 +200,32 @@ impl World {
     /// Answers a frame that was sent; to the link on which it was.
     pub(super) fn answer(&mut self, frame: &[u8], status: u8, error: u8, data: &[u8]) {
         self.come(Self::link_of(frame), &answer_to(frame, status, error, data));
+    }
+
+    /// Carries a command out and answers it; what is read is the pattern.
+    pub(super) fn serve(&mut self, frame: &[u8]) {
+        let (lba, count) = place_of(frame);
+        let data = if frame[27] == 0x24 { patterns(lba, count) } else { Vec::new() };
+        self.answer(frame, 0x40, 0, &data);
+    }
+
+    /// The same with the one that was sent.
+    pub(super) fn serve_one(&mut self) -> Vec<u8> {
+        let frame = self.one();
+        self.serve(&frame);
+        frame
+    }
+
+    /// The same with all that is sent, the last of a window first, until a request is completed.
+    pub(super) fn serve_all(&mut self) -> Vec<(LinkId, Vec<u8>)> {
+        let mut served = Vec::new();
+        while self.done.is_empty() {
+            for (link, frame) in self.take().into_iter().rev() {
+                self.serve(&frame);
+                served.push((link, frame));
+            }
+        }
+        served
     }
 
     pub(super) fn refuse(&mut self, frame: &[u8], code: u8) {
@@ -260,8 +305,7 @@ impl World {
     /// A payload of what the sectors hold.
     pub(super) fn buffer(&mut self, lba: u64, count: u64) -> Buffer {
         let mut buffer = Buffer::reserved((count * 512) as u32, (lba * 512 % 4096) as u32);
-        let bytes: Vec<u8> = (lba..lba + count).flat_map(pattern).collect();
-        self.memory.write(&mut buffer, 0, &bytes);
+        self.memory.write(&mut buffer, 0, &patterns(lba, count));
         buffer
     }
 
@@ -274,6 +318,11 @@ impl World {
     pub(super) fn read(&mut self, slot: u32, lba: u64, count: u64) {
         let buffer = Buffer::reserved((count * 512) as u32, (lba * 512 % 4096) as u32);
         self.ask(slot, Operation::Read { extent: Extent::new(lba * 512, count * 512), buffer });
+    }
+
+    /// Reads of a sector each, which have nothing to do with each other.
+    pub(super) fn read_many(&mut self, slots: core::ops::Range<u32>) {
+        slots.for_each(|slot| self.read(slot, u64::from(slot) * 4, 1));
     }
 
     pub(super) fn write(&mut self, slot: u32, lba: u64, count: u64, durable: bool) {
