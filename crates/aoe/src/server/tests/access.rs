@@ -96,7 +96,7 @@ fn a_mask_is_read_edited_and_obeyed_by_all_commands() {
     assert_eq!(masked(&world.answer(&mask(A, 1, &[(1, A), (2, B)]))).3, [A]);
     assert_eq!(masked(&world.answer(&mask(A, 1, &[(2, A)]))).3, [[0u8; 6]; 0]);
     assert_eq!(world.answer(&read(B, 1, 0, 1)).len(), 548);
-    assert_eq!(world.stored, ["config - mask 02:00:00:00:00:01", "config - mask"]);
+    assert_eq!(world.controls.stored, ["config - mask 02:00:00:00:00:01", "config - mask"]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn wildcards_are_for_queries_alone() {
     world.silence(&wild(frame(OWN, A, 9, 1, &[])));
     assert_eq!(world.target.drops().wildcard, 7);
     assert_eq!(world.sectors(0, 1), [0; 512]);
-    assert!(world.stored.is_empty());
+    assert!(world.controls.stored.is_empty());
 }
 
 #[test]
@@ -94,7 +94,10 @@ fn set_where_there_is_none_or_the_same_and_force_always() {
     assert_eq!(told(&world.answer(&config(OWN, B, 4, 4, b"two"))).3, b"two");
     assert_eq!(told(&world.answer(&config(OWN, A, 5, 0, b""))).3, b"two");
     assert_eq!(told(&world.answer(&config(OWN, A, 6, 4, b""))).3, b"");
-    assert_eq!(world.stored, ["config 6f6e65 mask", "config 74776f mask", "config - mask"]);
+    assert_eq!(
+        world.controls.stored,
+        ["config 6f6e65 mask", "config 74776f mask", "config - mask"]
+    );
 }
 
 #[test]
