@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::load::{Load, Plan, Tally, Verified};
-use lab::report::{CpuPerIo, Environment, Grouped, Latency, Report, Verify};
+use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
 
@@ -147,18 +147,24 @@ fn carry(session: &Session, plan: Plan, target: Option<&Target>) -> miette::Resu
 /// The report of a load.
 fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
     let Run { outcome, target_ns, stopped } = run;
-    let mut tally: Option<Tally> = None;
+    let mut tally = Tally::default();
     let mut verified = Verified::default();
     let mut range_bytes = plan.workload.range_bytes;
     for load in &outcome.guests {
-        match &mut tally {
-            Some(tally) => tally.add(load.tally()),
-            None => tally = Some(load.tally().clone()),
-        }
+        tally.add(load.tally());
         verified.add(load.verified());
         range_bytes = load.range_bytes();
     }
-    let empty = Report {
+    let counted = Counted::of(&tally);
+    let each = |ns: u64| match counted.requests {
+        0 => 0.0,
+        requests => ns as f64 / 1e3 / requests as f64,
+    };
+    let cpu_us_per_io = CpuPerIo {
+        initiator: each(process_ns(&outcome.readings).unwrap_or(0)),
+        target: target_ns.map(each),
+    };
+    let mut report = Report {
         disk: args.disk.to_string(),
         pattern: args.rw.to_string(),
         block_bytes: plan.workload.block_bytes,
@@ -169,37 +175,17 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
         rate: plan.rate,
         range_bytes,
         seed: plan.seed,
-        seconds: 0.0,
-        requests: 0,
-        iops: 0.0,
-        bytes_per_second: 0.0,
-        latency_ns: Latency::default(),
-        read: None,
-        write: None,
-        cpu_us_per_io: CpuPerIo::default(),
+        counted,
+        cpu_us_per_io,
         bench_thread_busy: busy(&outcome.readings, session.shards()),
-        errors: 0,
-        first_error: None,
         verify: plan.verify.then(|| Verify::of(&verified)),
         notes: Vec::new(),
-        environment: Environment::default(),
-    };
-    let Some(tally) = tally else { return empty };
-    let mut report = empty.with_tally(&tally);
-    let each = |ns: u64| match report.requests {
-        0 => 0.0,
-        requests => ns as f64 / 1e3 / requests as f64,
-    };
-    report.cpu_us_per_io = CpuPerIo {
-        initiator: each(process_ns(&outcome.readings).unwrap_or(0)),
-        target: target_ns.map(each),
+        environment: environment(session.driver()),
     };
     report.notes = notes(&report, &tally, plan, stopped);
-    report.environment = environment(session.driver());
     report
 }
 
-/// What to know before believing the figures.
 fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if stopped {
@@ -213,8 +199,8 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
         ));
     }
     if let Some(rate) = plan.rate
-        && report.seconds > 0.0
-        && report.iops < rate as f64 * 0.99
+        && report.counted.seconds > 0.0
+        && report.counted.all.iops < rate as f64 * 0.99
     {
         notes.push(format!("the disk did not keep up with {} a second", Grouped(rate)));
     }
@@ -239,13 +225,13 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 /// Why the exit code is 1.
 pub(crate) fn what_failed(report: &Report) -> String {
     let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
-    match (wrong, &report.first_error) {
+    match (wrong, &report.counted.first_error) {
         (Some(verify), _) => {
             let first = verify.first.as_deref().unwrap_or("unknown");
             format!("{} blocks were wrong; first at {first}", verify.wrong)
         }
-        (None, Some(first)) => format!("{} requests failed; first: {first}", report.errors),
-        (None, None) => format!("{} requests failed", report.errors),
+        (None, Some(first)) => format!("{} requests failed; first: {first}", report.counted.errors),
+        (None, None) => format!("{} requests failed", report.counted.errors),
     }
 }
 

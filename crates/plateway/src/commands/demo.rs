@@ -130,7 +130,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
             say(&format!(
                 "{}: {} requests, {} blocks read and right",
                 case.name,
-                Grouped(report.requests),
+                Grouped(report.counted.requests),
                 Grouped(verify.checked)
             ));
         }
@@ -183,16 +183,16 @@ fn summary(demo: &Demo) -> String {
     let head = ["", "IOPS", "MB/s", "p50", "p99", "p99.9", "CPU here", "CPU target"];
     let mut rows = table(&head);
     for (case, report) in CASES.iter().zip(&demo.results).filter(|(case, _)| !case.verify) {
-        let latency = &report.latency_ns;
+        let (counted, latency) = (&report.counted, &report.counted.all.latency_ns);
         let time = |ns: u64| Nanoseconds(ns as f64).to_string();
         let cpu = |us: f64| format!("{us:.1} us");
         rows.add_row([
             case.name.to_owned(),
-            Grouped(report.iops.round() as u64).to_string(),
-            format!("{:.0}", report.bytes_per_second / 1e6),
-            time(latency.p50),
-            time(latency.p99),
-            time(latency.p99_9),
+            Grouped(counted.all.iops.round() as u64).to_string(),
+            format!("{:.0}", counted.all.bytes_per_second / 1e6),
+            time(latency.percentile("p50")),
+            time(latency.percentile("p99")),
+            time(latency.percentile("p99.9")),
             cpu(report.cpu_us_per_io.initiator),
             report.cpu_us_per_io.target.map_or_else(String::new, cpu),
         ]);
