@@ -157,10 +157,7 @@ fn a_stranger_to_a_reservation_may_identify_and_query_alone() {
 #[test]
 fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
     let mut world = World::slow(|_| {});
-    world.come(&write(B, 1, 0, 1, 1));
-    world.come(&write(B, 2, 0, 2, 1));
-    world.come(&write(A, 3, 5, 3, 1));
-    world.run();
+    world.come_all([write(B, 1, 0, 1, 1), write(B, 2, 0, 2, 1), write(A, 3, 5, 3, 1)]);
     assert_eq!(world.below.len(), 2);
     // The one below is awaited; the own one is no matter.
     world.silence(&reserve(A, 2, &[A]));
@@ -204,10 +201,8 @@ fn a_copy_of_a_refused_write_undoes_nothing_once_the_volume_is_free() {
 fn a_copy_of_a_write_that_was_refused_when_it_would_have_started_undoes_nothing() {
     let mut world = World::new();
     world.mood = Mood::Slow;
-    world.come(&write(B, 1, 0, 1, 1));
     let waits = write(B, 2, 0, 2, 1);
-    world.come(&waits);
-    world.run();
+    world.come_all([write(B, 1, 0, 1, 1), waits.clone()]);
     world.silence(&reserve(A, 2, &[A]));
     world.answer_below(0, Outcome::Done);
     let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();

@@ -179,6 +179,12 @@ impl World {
         }
     }
 
+    /// Frames come in one turn, and all that follows happens.
+    pub(super) fn come_all(&mut self, frames: impl IntoIterator<Item = Vec<u8>>) {
+        frames.into_iter().for_each(|bytes| self.come(&bytes));
+        self.run();
+    }
+
     /// A frame comes, and all that follows happens; what was sent.
     pub(super) fn ask(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.come(bytes);
