@@ -24,7 +24,7 @@ use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, 
 use super::flights::{Active, FILLED, Flight, Kind, Stage};
 use super::repeats::{Key, Known, Repeats};
 use super::{Context, Target, TargetCounters};
-use crate::export::{ExportId, identify};
+use crate::export::ExportId;
 use crate::head::Reply;
 use crate::received::Received;
 
@@ -132,10 +132,7 @@ impl Target {
     /// An ATA command for an export that hears its source.
     #[inline]
     pub(super) fn ata(&mut self, received: &Received<'_>, id: ExportId, ctx: &mut Context<'_>) {
-        let Ok(argument) = AtaArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(AtaArgument::parse(received.body)) else { return };
         if received.is_broadcast {
             self.drops.broadcast += 1;
             return;
@@ -472,8 +469,7 @@ impl Target {
                 if argument.count != 1 {
                     return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
                 }
-                let device =
-                    identify(&export.uuid, export.sectors, export.discards, export.physical_block);
+                let device = export.identify();
                 reply.head.done();
                 self.send_two(&reply, &device.emit());
             }

@@ -75,10 +75,7 @@ impl Target {
 
     /// MAC mask.
     pub(super) fn mask(&mut self, received: &Received<'_>, id: ExportId) {
-        let Ok(argument) = MaskArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(MaskArgument::parse(received.body)) else { return };
         let length = usize::from(argument.count) * Directive::SIZE;
         match argument.command {
             MaskCommand::READ => {
@@ -102,10 +99,7 @@ impl Target {
 
     /// Reserve or release.
     pub(super) fn reserve(&mut self, received: &Received<'_>, id: ExportId, ctx: &Context<'_>) {
-        let Ok(argument) = ReserveArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(ReserveArgument::parse(received.body)) else { return };
         if argument.command == ReserveCommand::READ {
             self.counters.queries += 1;
             let volume = self.exports[id.0].export.volume;

@@ -104,8 +104,6 @@ struct Exported {
     control: Control,
     /// The mask as sorted numbers.
     mask: Box<[u64]>,
-    /// Whether hosts or mask say anything.
-    restricted: bool,
     /// What is in flight, in no order.
     active: Vec<Active>,
     /// What waits for what is in flight, the oldest first.
@@ -254,7 +252,6 @@ impl Target {
             hosts: sorted_hosts(&export.hosts),
             mask: Box::default(),
             control: Control::default(),
-            restricted: false,
             active: Vec::new(),
             waiting: VecDeque::new(),
             flush: FlushGroup::default(),
@@ -291,11 +288,8 @@ impl Target {
         exported.hosts = sorted_hosts(&export.hosts);
         exported.export = export;
         exported.export.buffers = exported.export.buffers.clamp(BUFFERS_MIN, BUFFERS_MAX);
-        exported.note_restrictions();
         if is_news {
-            for link in exported.export.links.clone() {
-                self.sweeps.announce(id, link);
-            }
+            exported.export.links.iter().for_each(|link| self.sweeps.announce(id, *link));
         }
     }
 
@@ -399,7 +393,7 @@ impl Target {
         if !self.to_flush.is_empty() {
             self.begin_flushes(ctx);
         }
-        if self.sweeps.is_due(ctx.now) {
+        if self.sweeps.poll_timeout().is_some_and(|at| at <= ctx.now) {
             self.sweep(ctx.now);
         }
         self.outbox.hand_out();
@@ -445,36 +439,26 @@ impl Exported {
     /// The mask never lets in who is no host.
     #[inline]
     fn hears(&self, source: MacAddress) -> bool {
-        if !self.restricted {
-            return true;
-        }
-        let source = source.to_u64();
-        let is_host = self.hosts.as_ref().is_none_or(|hosts| hosts.binary_search(&source).is_ok());
-        is_host && (self.mask.is_empty() || self.mask.binary_search(&source).is_ok())
+        let is_among = |list: &[u64]| list.binary_search(&source.to_u64()).is_ok();
+        self.hosts.as_deref().is_none_or(is_among) && (self.mask.is_empty() || is_among(&self.mask))
     }
 
     fn set_control(&mut self, control: Control) {
-        let mut mask: Vec<u64> = control.mask().iter().map(|mac| mac.to_u64()).collect();
-        mask.sort_unstable();
-        self.mask = mask.into();
+        self.mask = sorted(control.mask());
         self.control = control;
-        self.note_restrictions();
     }
+}
 
-    fn note_restrictions(&mut self) {
-        self.restricted = self.hosts.is_some() || !self.mask.is_empty();
-    }
+fn sorted(stations: &[MacAddress]) -> Box<[u64]> {
+    let mut sorted: Box<[u64]> = stations.iter().map(|mac| mac.to_u64()).collect();
+    sorted.sort_unstable();
+    sorted
 }
 
 fn sorted_hosts(hosts: &Hosts) -> Option<Box<[u64]>> {
     match hosts {
         Hosts::Any => None,
-        Hosts::List(list) => {
-            let mut list: Vec<u64> = list.iter().map(|mac| mac.to_u64()).collect();
-            list.sort_unstable();
-            list.dedup();
-            Some(list.into())
-        }
+        Hosts::List(list) => Some(sorted(list)),
     }
 }
 

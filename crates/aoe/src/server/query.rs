@@ -45,18 +45,10 @@ impl Sweeps {
         self.announcements.push_back((id, link));
     }
 
-    fn is_empty(&self) -> bool {
-        self.queries.is_empty() && self.announcements.is_empty()
-    }
-
-    #[inline]
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        !self.is_empty() && self.next <= now
-    }
-
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (!self.is_empty()).then_some(self.next)
+        let is_empty = self.queries.is_empty() && self.announcements.is_empty();
+        (!is_empty).then_some(self.next)
     }
 }
 
@@ -83,10 +75,7 @@ fn string<'a>(argument: &ConfigArgument, body: &'a [u8]) -> Option<&'a [u8]> {
 impl Target {
     /// Query or config, for one export.
     pub(super) fn config(&mut self, received: &Received<'_>, id: ExportId) {
-        let Ok(argument) = ConfigArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(ConfigArgument::parse(received.body)) else { return };
         let string = string(&argument, received.body);
         let (Some(string), true) = (string, argument.command <= ConfigCommand::FORCE) else {
             return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
@@ -104,10 +93,7 @@ impl Target {
 
     /// A query with a wildcard: all that match are asked, in time.
     pub(super) fn query_all(&mut self, received: &Received<'_>) {
-        let Ok(argument) = ConfigArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(ConfigArgument::parse(received.body)) else { return };
         if received.header.version != VERSION || argument.command > ConfigCommand::PREFIX {
             self.drops.wildcard += 1;
             return;

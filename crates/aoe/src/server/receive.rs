@@ -98,6 +98,13 @@ impl Target {
         }
     }
 
+    /// What was parsed of a frame, if that is whole; else the frame is counted.
+    #[inline]
+    pub(super) fn whole<T, E>(&mut self, parsed: Result<T, E>) -> Option<T> {
+        self.drops.runt += u64::from(parsed.is_err());
+        parsed.ok()
+    }
+
     /// Answers with the E flag.
     #[cold]
     pub(super) fn refuse(&mut self, received: &Received<'_>, id: ExportId, code: ErrorCode) {
