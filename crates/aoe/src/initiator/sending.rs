@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use block::{ByteCount, Extent, Failure, Instant, Outcome};
 use contract::{LinkFacts, LinkId, Station};
-use remote::{JobKind, PayloadPlace, backoff, earlier};
+use remote::{JobKind, PayloadPlace, backoff};
 use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
     sectors_for_mtu,
@@ -261,7 +261,7 @@ impl Initiator {
     fn watch(&mut self, tag: u32, due: Instant) {
         if let Some(command) = self.commands.get_mut(tag) {
             command.due = Some(due);
-            self.due_at = earlier(self.due_at, Some(due));
+            self.due_at = Instant::earliest(self.due_at, Some(due));
         }
     }
 
@@ -335,7 +335,7 @@ impl Initiator {
         for command in self.commands.iter_mut() {
             let Some(due) = command.due else { continue };
             if due > now {
-                next = earlier(next, Some(due));
+                next = Instant::earliest(next, Some(due));
                 continue;
             }
             command.due = None;

@@ -208,7 +208,7 @@ impl Target {
         let Some((buffer, account)) = self.take(id, Class::Transfer, extent, ctx) else { return };
         let volume = self.exports[id.0].export.volume;
         if overlap == Overlap::None
-            && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
+            && let Some((disk, extent)) = ctx.volumes.find_loan(volume, extent, ctx.memory)
         {
             let reply = self.ata_reply(asked);
             self.loans.push(Loan { disk, extent, buffer, who: (reply, id, account) });
@@ -237,7 +237,7 @@ impl Target {
         }
         let extent = extent(first, end);
         let volume = self.exports[id.0].export.volume;
-        let landing = ctx.below.find_landing(volume, extent, ctx.memory);
+        let landing = ctx.volumes.find_landing(volume, extent, ctx.memory);
         if let Some((disk, place)) = landing {
             // What it needs is fetched while the payload is looked at.
             ctx.memory.prefetch_landing(disk, place);
@@ -253,7 +253,7 @@ impl Target {
         }
         if let (Some((disk, place)), Overlap::None) = (landing, overlap) {
             ctx.memory.land(disk, place, payload);
-            ctx.below.landed(volume, disk, extent.length);
+            ctx.volumes.landed(volume, disk, extent.length);
             self.remember_over(ctx.now, &judged.key, true);
             self.exports[id.0].count_write(extent.length.0, &mut self.counters);
             return self.succeed(asked);

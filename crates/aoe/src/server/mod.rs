@@ -430,7 +430,7 @@ impl Target {
     fn submit(&self, slot: Slot, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
         let Slot { index: slot, generation } = slot;
         let ticket = Ticket { machine: self.machine, generation, slot, shard: self.shard };
-        ctx.below.submit(volume, Request { ticket, operation });
+        ctx.volumes.submit(volume, Request { ticket, operation });
     }
 }
 

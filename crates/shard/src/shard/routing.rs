@@ -76,7 +76,7 @@ impl Shard {
             now,
             memory,
             pool: &mut self.pool,
-            below: &mut below,
+            volumes: &mut below,
             reservations: &self.reservations.in_force,
             shared: &mut self.protocols,
         };
@@ -96,7 +96,7 @@ impl Shard {
         let pool = &mut self.pool;
         let reservations = &self.reservations.in_force;
         let mut context =
-            TargetContext { now, memory, pool, below: &mut below, reservations, shared: &mut () };
+            TargetContext { now, memory, pool, volumes: &mut below, reservations, shared: &mut () };
         work(&mut self.protocols, &mut context)
     }
 
@@ -235,7 +235,7 @@ impl Shard {
                 now,
                 memory: &mut *memory,
                 pool: &mut self.pool,
-                below: &mut below,
+                volumes: &mut below,
                 reservations: &self.reservations.in_force,
                 shared: &mut self.protocols,
             };

@@ -140,7 +140,7 @@ impl Connection {
         }
         let Work::Read(extent) = work else { panic!("{work:?} is no read") };
         match self.transfer_memory(extent.length.0 as u32, work.phase(), ctx) {
-            Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
+            Some(buffer) => match ctx.volumes.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
                     let who = command.command_id();
                     self.intake.loans.push(Loan { disk, extent, buffer, who });
