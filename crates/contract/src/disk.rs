@@ -1,6 +1,6 @@
 //! What a driver tells of a disk: facts derived from what the backing does, never set by hand.
 
-use block::ByteCount;
+use block::{ByteCount, PAGE_SIZE};
 
 /// Where a completed write may still be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub struct DiskFacts {
 }
 
 impl DiskFacts {
-    /// Of a disk that is memory, in pages of 4 KiB: it takes writes, loses none, and gives back
-    /// what is discarded.
+    /// Of a disk that is memory, in pages: it takes writes, loses none, and gives back what is
+    /// discarded.
     pub fn of_memory(size: ByteCount) -> DiskFacts {
         DiskFacts {
             size,
             logical_block: 512,
-            physical_block: 4096,
+            physical_block: PAGE_SIZE,
             cache: Cache::None,
             read_only: false,
             discards: true,

@@ -44,6 +44,16 @@ pub(crate) enum What {
     CompareAndWrite(Box<CompareAndWrite>),
 }
 
+impl Flight {
+    /// What a compare-and-write, which alone holds and has steps, is at.
+    pub(crate) fn compare_and_write(&mut self) -> &mut CompareAndWrite {
+        match &mut self.what {
+            What::CompareAndWrite(work) => work,
+            other => unreachable!("{other:?} has no steps"),
+        }
+    }
+}
+
 /// A compare-and-write under its hold.
 #[derive(Debug)]
 pub(crate) struct CompareAndWrite {

@@ -53,11 +53,9 @@ impl Volumes {
         };
         let (slot, ticket) = (*slot, self.flight_ticket(*slot));
         let flight = self.flights.get_mut(slot).expect("what holds is in flight");
-        let What::CompareAndWrite(work) = &mut flight.what else {
-            unreachable!("only compare-and-writes hold");
-        };
-        work.step = Step::Comparing;
         let (volume, extent) = (flight.volume, flight.extent);
+        let work = flight.compare_and_write();
+        work.step = Step::Comparing;
         let buffer = core::mem::take(&mut *work.expected);
         let operation = Operation::Compare { extent, buffer };
         self.dispatch_later(now, volume, extent, Request { ticket, operation }, out);
@@ -74,9 +72,7 @@ impl Volumes {
         let ticket = self.flight_ticket(slot);
         let flight = self.flights.get_mut(slot).expect("its step came back");
         let (volume, extent, durable) = (flight.volume, flight.extent, flight.durable);
-        let What::CompareAndWrite(work) = &mut flight.what else {
-            unreachable!("only compare-and-writes have steps");
-        };
+        let work = flight.compare_and_write();
         match work.step {
             Step::Holding => unreachable!("a step came back before the hold stood"),
             Step::Comparing => {

@@ -258,11 +258,7 @@ fn trim_discards_where_the_volume_gives_space_back() {
     let mut other = trim(5, &[(20, 1)]);
     other[25] = 0;
     assert_eq!(registers(&world.answer(&other)), (0x41, 0x04, 1));
-    world.target.renew_export(EXPORT, {
-        let mut export = world.target.export(EXPORT).unwrap().clone();
-        export.discards = false;
-        export
-    });
+    world.renew(|export| export.discards = false);
     assert_eq!(registers(&world.answer(&trim(6, &[(20, 1)]))), (0x41, 0x04, 1));
 }
 

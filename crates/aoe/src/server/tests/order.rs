@@ -5,7 +5,6 @@ use core::time::Duration;
 use block::Outcome;
 
 use super::world::*;
-use crate::export::Export;
 
 fn tags(frames: Vec<Vec<u8>>) -> Vec<u32> {
     frames.iter().map(|frame| tag_of(frame)).collect()
@@ -149,13 +148,11 @@ fn a_write_that_failed_is_dropped_when_it_comes_behind_a_newer_one() {
 #[test]
 fn a_write_that_was_refused_is_dropped_while_it_may_be_a_copy() {
     let mut world = World::with(9000, |export| export.read_only = true);
-    let settings = |world: &World| world.target.export(EXPORT).expect("it is there").clone();
     let bytes = write(A, 1, 10, 1, 1);
     let beyond = write(A, 2, SECTORS, 2, 1);
     assert_eq!(registers(&world.answer(&bytes)), (0x41, 0x04, 1));
     assert_eq!(registers(&world.answer(&beyond)), (0x41, 0x10, 1));
-    let export = Export { read_only: false, ..settings(&world) };
-    world.target.renew_export(EXPORT, export);
+    world.renew(|export| export.read_only = false);
     world.run();
     world.sent.clear();
     world.silence(&bytes);
@@ -169,7 +166,7 @@ fn a_write_that_was_refused_is_dropped_while_it_may_be_a_copy() {
     world.answer(&bytes);
     assert_eq!(world.sectors(10, 1), [1; 512]);
     // What was done and can no longer be is answered as it was.
-    world.target.renew_export(EXPORT, Export { read_only: true, ..settings(&world) });
+    world.renew(|export| export.read_only = true);
     assert_eq!(registers(&world.answer(&bytes)), (0x40, 0, 0));
 }
 

@@ -88,6 +88,12 @@ pub(super) fn config(to: [u8; 6], source: [u8; 6], tag: u32, command: u8, text: 
     frame(to, source, 1, tag, &body)
 }
 
+/// The same to any address.
+pub(super) fn wild(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[16..19].fill(0xff);
+    bytes
+}
+
 /// The tag of an answer.
 pub(super) fn tag_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes([frame[20], frame[21], frame[22], frame[23]])
@@ -160,6 +166,13 @@ impl World {
         assert_eq!(added, Ok(()));
     }
 
+    /// The export has other settings.
+    pub(super) fn renew(&mut self, change: impl FnOnce(&mut Export)) {
+        let mut export = self.target.export(EXPORT).expect("it is there").clone();
+        change(&mut export);
+        self.target.renew_export(EXPORT, export);
+    }
+
     pub(super) fn with_target<R>(
         &mut self,
         act: impl FnOnce(&mut Target, &mut Context<'_>) -> R,
@@ -203,6 +216,11 @@ impl World {
     pub(super) fn silence(&mut self, bytes: &[u8]) {
         let sent = self.ask(bytes);
         assert!(sent.is_empty(), "no answer: {sent:02x?}");
+    }
+
+    /// What was sent: tags, and flags with the version.
+    pub(super) fn flags(&mut self) -> Vec<(u32, u8)> {
+        self.take().iter().map(|frame| (tag_of(frame), frame[14])).collect()
     }
 
     pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
