@@ -327,7 +327,7 @@ impl Protocols {
         if let Some((to, message)) = self.nvme.poll_message() {
             return Some((to, ProtocolMessage::Nvme(message)));
         }
-        let messages = &mut self.aoe.outbox.messages;
+        let messages = &mut self.aoe.controls.outbox.messages;
         let (to, message) = (!messages.is_empty()).then(|| messages.remove(0))?;
         Some((to, ProtocolMessage::Aoe(message)))
     }
@@ -348,7 +348,7 @@ impl Protocols {
     /// [`handle_stored`](Self::handle_stored).
     #[inline]
     pub(crate) fn poll_store(&mut self) -> Option<(StoreKey, u64, StoredValue)> {
-        let store = &mut self.aoe.outbox.store;
+        let store = &mut self.aoe.controls.outbox.store;
         let (export, version, value) = (!store.is_empty()).then(|| store.remove(0))?;
         Some((StoreKey::AoeControl(ExportId(export)), version, StoredValue::AoeControl(value)))
     }

@@ -6,21 +6,19 @@ use core::str::FromStr;
 
 use block::ShardId;
 use reservation::Value;
-use reservation::replica::{Answer, Outbox, Replicas};
+use reservation::replica::{Answer, Replicas};
 
 /// The values, by key.
 #[derive(Debug)]
 pub struct Agreement<V: Value> {
     replicas: Replicas<V>,
-    outbox: Outbox<V>,
     /// What was given to be stored.
     pub stored: Vec<String>,
 }
 
 impl<V: Value> Default for Agreement<V> {
     fn default() -> Self {
-        let (replicas, outbox) = (Replicas::new(ShardId(0), 1), Outbox::default());
-        Agreement { replicas, outbox, stored: Vec::new() }
+        Agreement { replicas: Replicas::new(ShardId(0), 1), stored: Vec::new() }
     }
 }
 
@@ -30,7 +28,7 @@ impl<V: Value + Display + FromStr<Err: Debug> + PartialEq> Agreement<V> {
     }
 
     pub fn propose(&mut self, key: u32, number: u64, change: V::Change) {
-        self.replicas.propose(key, number, change, &mut self.outbox);
+        self.replicas.propose(key, number, change);
     }
 
     /// Stores what is to be stored, or fails to, and has `install` put values in force. Where that
@@ -41,17 +39,17 @@ impl<V: Value + Display + FromStr<Err: Debug> + PartialEq> Agreement<V> {
         stores: bool,
         mut install: impl FnMut(u32, &V) -> bool,
     ) -> Option<Vec<(u64, Answer<V::Answer, V>)>> {
-        let out = &mut self.outbox;
-        let mut moved = !out.answers.is_empty();
+        let mut moved = !self.replicas.outbox.answers.is_empty();
         loop {
+            let out = &mut self.replicas.outbox;
             if let Some((key, version, value)) = out.store.pop() {
                 let text = value.to_string();
                 assert_eq!(text.parse::<V>().expect("it is read back"), value);
                 self.stored.push(text);
-                self.replicas.handle_stored(key, version, stores, out);
+                self.replicas.handle_stored(key, version, stores);
             } else if let Some(at) = out.install.iter().position(|(key, _, v)| install(*key, v)) {
                 let (key, version, _) = out.install.remove(at);
-                self.replicas.installed(key, version, out);
+                self.replicas.installed(key, version);
             } else {
                 return moved.then(|| core::mem::take(&mut out.answers));
             }
