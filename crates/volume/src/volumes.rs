@@ -92,6 +92,7 @@ pub struct Volumes {
     next_number: u64,
     next_hold: u64,
     next_check: Option<Instant>,
+    pub outbox: Outbox,
 }
 
 impl Volumes {
@@ -116,6 +117,7 @@ impl Volumes {
             next_number: 0,
             next_hold: 0,
             next_check: None,
+            outbox: Outbox::default(),
         }
     }
 
@@ -169,10 +171,14 @@ impl Volumes {
 
     /// No new request is submitted; what waits is answered. [`is_drained`](Self::is_drained) tells
     /// when nothing is in flight.
-    pub fn remove_volume(&mut self, volume: VolumeId, out: &mut Outbox) {
+    pub fn remove_volume(&mut self, volume: VolumeId) {
         let Some(found) = self.volumes.get_mut(volume.0) else { return };
         found.removed = true;
-        found.held.drain().into_iter().for_each(|request| out.refuse(request, Failure::Removed));
+        found
+            .held
+            .drain()
+            .into_iter()
+            .for_each(|request| self.outbox.refuse(request, Failure::Removed));
     }
 
     /// A removed volume that was not forgotten is there again, with what is still in flight of it.
@@ -231,40 +237,34 @@ impl Volumes {
     }
 
     /// A request to a volume.
-    pub fn handle_request(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        request: Request,
-        out: &mut Outbox,
-    ) {
+    pub fn handle_request(&mut self, now: Instant, volume: VolumeId, request: Request) {
         let found = self.volumes.get_mut(volume.0).filter(|found| !found.removed);
-        let Some(found) = found else { return out.refuse(request, Failure::Removed) };
+        let Some(found) = found else { return self.outbox.refuse(request, Failure::Removed) };
         let size = found.layout.size();
         if let Some(extent) = request.operation.extent() {
             if extent.length.0 == 0 || !extent.fits(size) {
-                return out.refuse(request, Failure::OutOfRange);
+                return self.outbox.refuse(request, Failure::OutOfRange);
             }
             let changes = request.operation.changes_data();
             found.counters.count(changes, extent.length.0);
             if let Operation::CompareAndWrite { .. } = request.operation {
-                self.compare_and_write(now, volume, request, out);
+                self.compare_and_write(now, volume, request);
             } else if changes && found.held.blocks(extent) {
                 found.held.wait(request);
             } else {
-                self.dispatch(now, volume, extent, request, out);
+                self.dispatch(now, volume, extent, request);
             }
         } else if let Operation::Discard { extents } = &request.operation {
             if extents.iter().any(|extent| !extent.fits(size)) {
-                out.refuse(request, Failure::OutOfRange);
+                self.outbox.refuse(request, Failure::OutOfRange);
             } else if found.held.blocks(Extent::new(0, size.0)) {
                 found.held.wait(request);
             } else {
-                self.discard(now, volume, request, out);
+                self.discard(now, volume, request);
             }
         } else {
             found.counters.flushes += 1;
-            self.flush(now, volume, request, out);
+            self.flush(now, volume, request);
         }
     }
 
@@ -330,23 +330,16 @@ impl Volumes {
 
     /// Submits a request with an extent, whole or in pieces.
     #[inline]
-    fn dispatch(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        extent: Extent,
-        mut request: Request,
-        out: &mut Outbox,
-    ) {
+    fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, mut request: Request) {
         let found = &mut self.volumes[volume.0];
         let piece = found.layout.first_piece(extent);
         if piece.extent.length != extent.length {
-            return self.dispatch_pieces(now, volume, extent, request, out);
+            return self.dispatch_pieces(now, volume, extent, request);
         }
         let changes_data = request.operation.changes_data();
         let gate = &mut self.gates[piece.disk.0];
         if changes_data && gate.protected().is_some() {
-            return self.refuse(request, Failure::WriteProtected, now, out);
+            return self.refuse(request, Failure::WriteProtected, now);
         }
         gate.counters.count(changes_data, extent.length.0);
         found.in_flight += 1;
@@ -362,12 +355,12 @@ impl Volumes {
             what: What::Whole,
         });
         request.operation.move_to(piece.extent);
-        out.submit.push((piece.disk, request));
+        self.outbox.submit.push((piece.disk, request));
     }
 
     /// Answers a request, maybe a step of our own, that is not submitted.
-    fn refuse(&mut self, request: Request, failure: Failure, now: Instant, out: &mut Outbox) {
-        self.deliver(now, request.complete(Outcome::NotDone(failure)), out);
+    fn refuse(&mut self, request: Request, failure: Failure, now: Instant) {
+        self.deliver(now, request.complete(Outcome::NotDone(failure)));
     }
 
     /// Notes a flight, and gives it its number.
@@ -399,27 +392,28 @@ impl Volumes {
     }
 
     /// Sends a message; to this shard itself, by handling it.
-    fn send(&mut self, now: Instant, to: ShardId, message: Message, out: &mut Outbox) {
+    fn send(&mut self, now: Instant, to: ShardId, message: Message) {
         if to == self.shard {
-            self.handle_message(now, to, message, out);
+            self.handle_message(now, to, message);
         } else {
-            out.messages.push((to, message));
+            self.outbox.messages.push((to, message));
         }
     }
 
     /// Sends a message to the shard that grants the holds of a volume.
-    fn tell_owner(&mut self, now: Instant, volume: VolumeId, message: Message, out: &mut Outbox) {
-        self.send(now, owner(volume.0, self.shards), message, out);
+    fn tell_owner(&mut self, now: Instant, volume: VolumeId, message: Message) {
+        self.send(now, owner(volume.0, self.shards), message);
     }
 
-    fn send_others(&self, message: Message, out: &mut Outbox) {
-        let others = (0..self.shards).map(ShardId).filter(|other| *other != self.shard);
-        out.messages.extend(others.map(|other| (other, message)));
+    fn send_others(&mut self, message: Message) {
+        let own = self.shard;
+        let others = (0..self.shards).map(ShardId).filter(|other| *other != own);
+        self.outbox.messages.extend(others.map(|other| (other, message)));
     }
 
-    fn send_all(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+    fn send_all(&mut self, now: Instant, message: Message) {
         for shard in 0..self.shards {
-            self.send(now, ShardId(shard), message, out);
+            self.send(now, ShardId(shard), message);
         }
     }
 
@@ -430,34 +424,33 @@ impl Volumes {
         &mut self,
         now: Instant,
         completion: Completion,
-        out: &mut Outbox,
     ) -> Option<Completion> {
         let Completion { ticket, outcome, buffer, .. } = completion;
         if ticket.machine == self.gates_machine {
-            self.flush_answered(now, DiskId(ticket.slot), outcome, out);
+            self.flush_answered(now, DiskId(ticket.slot), outcome);
             return None;
         }
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
         if !outcome.is_done() {
-            self.note_failure(now, &flight, outcome, out);
+            self.note_failure(now, &flight, outcome);
         }
-        self.end_flight(now, flight, outcome, buffer, out)
+        self.end_flight(now, flight, outcome, buffer)
     }
 
-    fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome, out: &mut Outbox) {
+    fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome) {
         let failure = match outcome {
             Outcome::Done => None,
             Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
             Outcome::Miscompare(_) => Some(Failure::Internal),
         };
         if let Some(failure) = failure {
-            self.protect(now, disk, failure, true, out);
+            self.protect(now, disk, failure, true);
         }
-        self.flushed(now, disk, failure, out);
+        self.flushed(now, disk, failure);
     }
 
-    fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome, out: &mut Outbox) {
+    fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
         if let Some(gate) = self.gates.get_mut(flight.disk.0) {
             gate.counters.errors += 1;
         }
@@ -467,7 +460,7 @@ impl Volumes {
             _ => None,
         };
         if let (true, Some(failure)) = (flight.durable, lost) {
-            self.protect(now, flight.disk, failure, true, out);
+            self.protect(now, flight.disk, failure, true);
         }
     }
 
@@ -479,10 +472,9 @@ impl Volumes {
         flight: Flight,
         outcome: Outcome,
         buffer: Buffer,
-        out: &mut Outbox,
     ) -> Option<Completion> {
         match flight.what {
-            What::Whole => self.end_request(now, flight, outcome, buffer, out),
+            What::Whole => self.end_request(now, flight, outcome, buffer),
             What::Piece { parent, start } => {
                 let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
                 let What::Joined(join) = &mut joined.what else {
@@ -490,7 +482,7 @@ impl Volumes {
                 };
                 let (outcome, buffer) = join.came_back(start, outcome, buffer)?;
                 let flight = self.flights.remove(parent).expect("it was there");
-                self.end_request(now, flight, outcome, buffer, out)
+                self.end_request(now, flight, outcome, buffer)
             }
             What::Joined(_) | What::CompareAndWrite(_) => {
                 unreachable!("no disk was asked under this ticket")
@@ -507,60 +499,50 @@ impl Volumes {
         flight: Flight,
         outcome: Outcome,
         buffer: Buffer,
-        out: &mut Outbox,
     ) -> Option<Completion> {
         let Flight { ticket, volume, extent, number, changes_data, .. } = flight;
         let found = &mut self.volumes[volume.0];
         found.in_flight -= 1;
         if changes_data {
             for hold in found.held.came_back(extent, number) {
-                self.tell_owner(now, volume, Message::HoldReady { volume, hold }, out);
+                self.tell_owner(now, volume, Message::HoldReady { volume, hold });
             }
         }
-        self.hand_up(now, Completion::new(ticket, outcome, buffer), out)
+        self.hand_up(now, Completion::new(ticket, outcome, buffer))
     }
 
     /// A completion for a compare-and-write of ours is its next step; any other is for whoever
     /// asked the volume.
     #[inline]
-    fn hand_up(
-        &mut self,
-        now: Instant,
-        completion: Completion,
-        out: &mut Outbox,
-    ) -> Option<Completion> {
+    fn hand_up(&mut self, now: Instant, completion: Completion) -> Option<Completion> {
         if completion.ticket.machine != self.flights_machine {
             return Some(completion);
         }
         let slot = Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
-        self.next_step(now, slot, completion, out);
+        self.next_step(now, slot, completion);
         None
     }
 
     /// As [`hand_up`](Self::hand_up), through the outbox.
-    fn deliver(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
-        let told = self.hand_up(now, completion, out);
-        out.complete.extend(told);
+    fn deliver(&mut self, now: Instant, completion: Completion) {
+        let told = self.hand_up(now, completion);
+        self.outbox.complete.extend(told);
     }
 
     /// A message from another shard (or from this one).
-    pub fn handle_message(
-        &mut self,
-        now: Instant,
-        from: ShardId,
-        message: Message,
-        out: &mut Outbox,
-    ) {
+    pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
         match message {
             Message::FlushAsk { disk } => {
                 match self.gates.get(disk.0).map_or(Some(Failure::Removed), Gate::failed) {
-                    None => self.join_flush(disk, Waiter::Shard(from), out),
-                    failure => out.messages.push((from, Message::FlushAnswer { disk, failure })),
+                    None => self.join_flush(disk, Waiter::Shard(from)),
+                    failure => {
+                        self.outbox.messages.push((from, Message::FlushAnswer { disk, failure }))
+                    }
                 }
             }
-            Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure, out),
-            Message::Protect { disk, failure } => self.protect(now, disk, failure, false, out),
-            message => self.handle_hold(now, message, out),
+            Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure),
+            Message::Protect { disk, failure } => self.protect(now, disk, failure, false),
+            message => self.handle_hold(now, message),
         }
     }
 
@@ -571,7 +553,7 @@ impl Volumes {
     }
 
     /// Looks for disks that do not answer.
-    pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_check.is_none_or(|at| now < at) {
             return;
         }
@@ -590,7 +572,7 @@ impl Volumes {
                 _ => Health::Well,
             };
             if core::mem::replace(&mut gate.health, health) != health {
-                out.notices.push(Notice::Health(gate.disk, health));
+                self.outbox.notices.push(Notice::Health(gate.disk, health));
             }
         }
         let again = core::time::Duration::from_secs(1);

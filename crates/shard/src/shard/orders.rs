@@ -77,7 +77,7 @@ impl Shard {
                 self.volumes.resize_volume(volume, layout);
             }
             Order::QuiesceVolume(volume) => {
-                self.volumes.remove_volume(volume, &mut self.outbox);
+                self.volumes.remove_volume(volume);
                 self.pending.push(Pending::Quiesce { number, volume });
                 return;
             }

@@ -5,69 +5,57 @@ use block::{
     Buffer, Completion, DiskId, Failure, Instant, Operation, Outcome, Request, Ticket, VolumeId,
 };
 
-use super::{Notice, Outbox, Volumes};
+use super::{Notice, Volumes};
 use crate::gate::{Gate, Start, Waiter};
 use crate::message::Message;
 
 impl Volumes {
-    pub(super) fn flush(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        request: Request,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn flush(&mut self, now: Instant, volume: VolumeId, request: Request) {
         let members = self.volumes[volume.0].layout.members().iter();
         let gates: Vec<&Gate> = members.map(|member| &self.gates[member.disk.0]).collect();
         // After a failed flush nothing may claim that what was written before is durable.
         if gates.iter().any(|gate| gate.failed().is_some()) {
-            return self.refuse(request, Failure::MediumWrite, now, out);
+            return self.refuse(request, Failure::MediumWrite, now);
         }
         let volatile = gates.iter().filter(|gate| !gate.is_write_through());
         let disks: Vec<DiskId> = volatile.map(|gate| gate.disk).collect();
         let Some(first) = disks.first() else {
-            return self.deliver(now, request.complete(Outcome::Done), out);
+            return self.deliver(now, request.complete(Outcome::Done));
         };
         let first = (volume, *first);
         let parent = self.begin_joined(now, first, request.ticket, None, disks.len());
         for disk in disks {
             let ticket = self.begin_piece(now, (volume, disk), (parent, 0), false);
-            self.join_flush(disk, Waiter::Here(ticket), out);
+            self.join_flush(disk, Waiter::Here(ticket));
         }
     }
 
     /// Lets somebody wait for the disk's next flush, and starts it if none runs.
-    pub(super) fn join_flush(&mut self, disk: DiskId, waiter: Waiter, out: &mut Outbox) {
+    pub(super) fn join_flush(&mut self, disk: DiskId, waiter: Waiter) {
         if self.gates[disk.0].flush(waiter) == Start::Flush {
-            self.start_flush(disk, out);
+            self.start_flush(disk);
         }
     }
 
-    pub(super) fn start_flush(&mut self, disk: DiskId, out: &mut Outbox) {
+    pub(super) fn start_flush(&mut self, disk: DiskId) {
         let owner = disk.owner(self.shards);
         if owner != self.shard {
-            out.messages.push((owner, Message::FlushAsk { disk }));
+            self.outbox.messages.push((owner, Message::FlushAsk { disk }));
             return;
         }
         let ticket =
             Ticket { machine: self.gates_machine, generation: 0, slot: disk.0, shard: self.shard };
-        out.submit.push((disk, Request { ticket, operation: Operation::Flush }));
+        self.outbox.submit.push((disk, Request { ticket, operation: Operation::Flush }));
     }
 
     /// The flush that a gate waited for is over.
-    pub(super) fn flushed(
-        &mut self,
-        now: Instant,
-        disk: DiskId,
-        failure: Option<Failure>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn flushed(&mut self, now: Instant, disk: DiskId, failure: Option<Failure>) {
         let Some(gate) = self.gates.get_mut(disk.0) else { return };
         let (waiters, start) = gate.flushed();
         if start == Start::Flush {
-            self.start_flush(disk, out);
+            self.start_flush(disk);
         }
-        self.tell_flushed(now, disk, waiters, failure, out);
+        self.tell_flushed(now, disk, waiters, failure);
     }
 
     fn tell_flushed(
@@ -76,18 +64,17 @@ impl Volumes {
         disk: DiskId,
         mut waiters: Vec<Waiter>,
         failure: Option<Failure>,
-        out: &mut Outbox,
     ) {
         let outcome = failure.map_or(Outcome::Done, Outcome::NotDone);
         for waiter in waiters.drain(..) {
             match waiter {
                 Waiter::Here(ticket) => {
                     let completion = Completion::new(ticket, outcome, Buffer::empty());
-                    let told = self.handle_completion(now, completion, out);
-                    out.complete.extend(told);
+                    let told = self.handle_completion(now, completion);
+                    self.outbox.complete.extend(told);
                 }
                 Waiter::Shard(shard) => {
-                    out.messages.push((shard, Message::FlushAnswer { disk, failure }));
+                    self.outbox.messages.push((shard, Message::FlushAnswer { disk, failure }));
                 }
             }
         }
@@ -98,22 +85,15 @@ impl Volumes {
 
     /// A disk failed to make writes durable: no more writes, on any shard, and no flush that waits
     /// is told that it is done.
-    pub(super) fn protect(
-        &mut self,
-        now: Instant,
-        disk: DiskId,
-        failure: Failure,
-        tell: bool,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn protect(&mut self, now: Instant, disk: DiskId, failure: Failure, tell: bool) {
         let Some(gate) = self.gates.get_mut(disk.0) else { return };
         let (is_news, waiters) = gate.fail(failure);
         if is_news {
-            out.notices.push(Notice::Protected(disk, failure));
+            self.outbox.notices.push(Notice::Protected(disk, failure));
             if tell {
-                self.send_others(Message::Protect { disk, failure }, out);
+                self.send_others(Message::Protect { disk, failure });
             }
         }
-        self.tell_flushed(now, disk, waiters, Some(failure), out);
+        self.tell_flushed(now, disk, waiters, Some(failure));
     }
 }

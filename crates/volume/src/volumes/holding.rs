@@ -5,19 +5,13 @@
 
 use block::{Completion, Extent, Failure, Instant, Operation, Request, Slot, VolumeId};
 
-use super::{Outbox, Volumes};
+use super::Volumes;
 use crate::flight::{CompareAndWrite, Flight, Step, What};
 use crate::hold::owner;
 use crate::message::{HoldId, Message};
 
 impl Volumes {
-    pub(super) fn compare_and_write(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        request: Request,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn compare_and_write(&mut self, now: Instant, volume: VolumeId, request: Request) {
         let Request { ticket, operation } = request;
         let Operation::CompareAndWrite { extent, expected, replacement, durable } = operation
         else {
@@ -43,11 +37,11 @@ impl Volumes {
             what,
         });
         self.holding.push((hold, slot));
-        self.tell_owner(now, volume, Message::HoldAsk { volume, hold, extent }, out);
+        self.tell_owner(now, volume, Message::HoldAsk { volume, hold, extent });
     }
 
     /// The hold of a compare-and-write stands: it compares.
-    pub(super) fn begin_compare(&mut self, now: Instant, hold: HoldId, out: &mut Outbox) {
+    pub(super) fn begin_compare(&mut self, now: Instant, hold: HoldId) {
         let Some((_, slot)) = self.holding.iter().find(|(holding, _)| *holding == hold) else {
             return;
         };
@@ -58,17 +52,11 @@ impl Volumes {
         work.step = Step::Comparing;
         let buffer = core::mem::take(&mut *work.expected);
         let operation = Operation::Compare { extent, buffer };
-        self.dispatch_later(now, volume, extent, Request { ticket, operation }, out);
+        self.dispatch_later(now, volume, extent, Request { ticket, operation });
     }
 
     /// A step of a compare-and-write came back.
-    pub(super) fn next_step(
-        &mut self,
-        now: Instant,
-        slot: Slot,
-        completion: Completion,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn next_step(&mut self, now: Instant, slot: Slot, completion: Completion) {
         let ticket = self.flight_ticket(slot);
         let flight = self.flights.get_mut(slot).expect("its step came back");
         let (volume, extent, durable) = (flight.volume, flight.extent, flight.durable);
@@ -82,7 +70,7 @@ impl Volumes {
                     let buffer = core::mem::take(&mut work.replacement);
                     let operation = Operation::Write { extent, buffer, durable };
                     let request = Request { ticket, operation };
-                    return self.dispatch_later(now, volume, extent, request, out);
+                    return self.dispatch_later(now, volume, extent, request);
                 }
             }
             Step::Writing => work.replacement = completion.buffer,
@@ -93,22 +81,22 @@ impl Volumes {
         };
         self.holding.retain(|(hold, _)| *hold != work.hold);
         self.volumes[volume.0].in_flight -= 1;
-        out.complete.push(Completion {
+        self.outbox.complete.push(Completion {
             ticket: flight.ticket,
             outcome: completion.outcome,
             buffer: work.replacement,
             expected: Some(work.expected),
         });
-        self.tell_owner(now, volume, Message::Release { volume, hold: work.hold }, out);
+        self.tell_owner(now, volume, Message::Release { volume, hold: work.hold });
     }
 
     /// A message about holds.
-    pub(super) fn handle_hold(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+    pub(super) fn handle_hold(&mut self, now: Instant, message: Message) {
         match message {
             Message::HoldAsk { volume, hold, extent } => {
                 let server = self.servers.entry(volume.0).or_default();
                 if server.ask(hold, extent, self.shards) {
-                    self.send_all(now, Message::Hold { volume, hold, extent }, out);
+                    self.send_all(now, Message::Hold { volume, hold, extent });
                 }
             }
             Message::Hold { volume, hold, extent } => {
@@ -121,28 +109,28 @@ impl Volumes {
                     found.held.begin(hold, extent, self.next_number, in_flight)
                 });
                 if is_ready {
-                    self.tell_owner(now, volume, Message::HoldReady { volume, hold }, out);
+                    self.tell_owner(now, volume, Message::HoldReady { volume, hold });
                 }
             }
             Message::HoldReady { volume, hold } => {
                 let server = self.servers.entry(volume.0).or_default();
                 if server.ready(hold) {
-                    self.send(now, hold.shard, Message::HoldGranted { volume, hold }, out);
+                    self.send(now, hold.shard, Message::HoldGranted { volume, hold });
                 }
             }
-            Message::HoldGranted { hold, .. } => self.begin_compare(now, hold, out),
+            Message::HoldGranted { hold, .. } => self.begin_compare(now, hold),
             Message::Release { volume, hold } => {
                 // From the asker to the owner, and from the owner to everybody: an owner that hears
                 // it from itself or as the first tells the others.
                 let is_owner = owner(volume.0, self.shards) == self.shard;
                 if is_owner {
-                    self.send_others(message, out);
+                    self.send_others(message);
                 }
-                self.end_hold(now, volume, hold, out);
+                self.end_hold(now, volume, hold);
                 if is_owner {
                     let server = self.servers.entry(volume.0).or_default();
                     for (hold, extent) in server.release(hold, self.shards) {
-                        self.send_all(now, Message::Hold { volume, hold, extent }, out);
+                        self.send_all(now, Message::Hold { volume, hold, extent });
                     }
                 }
             }
@@ -153,33 +141,26 @@ impl Volumes {
     }
 
     /// Submits what was judged a while ago: the volume may have shrunk since, or be about to go.
-    fn dispatch_later(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        extent: Extent,
-        request: Request,
-        out: &mut Outbox,
-    ) {
+    fn dispatch_later(&mut self, now: Instant, volume: VolumeId, extent: Extent, request: Request) {
         let found = &self.volumes[volume.0];
         if found.removed {
-            self.refuse(request, Failure::Removed, now, out);
+            self.refuse(request, Failure::Removed, now);
         } else if extent.fits(found.layout.size()) {
-            self.dispatch(now, volume, extent, request, out);
+            self.dispatch(now, volume, extent, request);
         } else {
-            self.refuse(request, Failure::OutOfRange, now, out);
+            self.refuse(request, Failure::OutOfRange, now);
         }
     }
 
-    fn end_hold(&mut self, now: Instant, volume: VolumeId, hold: HoldId, out: &mut Outbox) {
+    fn end_hold(&mut self, now: Instant, volume: VolumeId, hold: HoldId) {
         let Some(found) = self.volumes.get_mut(volume.0) else { return };
         for request in found.held.end(hold) {
             // What waited was counted when it came.
             let held = &mut self.volumes[volume.0].held;
             match request.operation.extent() {
                 Some(extent) if held.blocks(extent) => held.wait(request),
-                Some(extent) => self.dispatch_later(now, volume, extent, request, out),
-                None => self.handle_request(now, volume, request, out),
+                Some(extent) => self.dispatch_later(now, volume, extent, request),
+                None => self.handle_request(now, volume, request),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use block::{Extent, Failure, Instant, Join, Operation, Outcome, Request, Slot, Ticket, VolumeId};
 use contract::DiskId;
 
-use super::{Outbox, Volumes};
+use super::Volumes;
 use crate::flight::{Flight, What};
 use crate::layout::Piece;
 
@@ -62,14 +62,13 @@ impl Volumes {
         volume: VolumeId,
         extent: Extent,
         request: Request,
-        out: &mut Outbox,
     ) {
         let (changes_data, durable) =
             (request.operation.changes_data(), request.operation.is_durable());
         let pieces: Vec<Piece> = self.volumes[volume.0].layout.pieces(extent).collect();
         let protected = |piece: &Piece| self.gates[piece.disk.0].protected().is_some();
         if changes_data && pieces.iter().any(protected) {
-            return self.refuse(request, Failure::WriteProtected, now, out);
+            return self.refuse(request, Failure::WriteProtected, now);
         }
         let Request { ticket, operation } = request;
         let changed = changes_data.then_some(extent);
@@ -84,17 +83,11 @@ impl Volumes {
             let ticket = self.begin_piece(now, (volume, disk), (parent, start), durable);
             start += extent.length.0;
             operation.move_to(extent);
-            out.submit.push((disk, Request { ticket, operation }));
+            self.outbox.submit.push((disk, Request { ticket, operation }));
         }
     }
 
-    pub(super) fn discard(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        request: Request,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn discard(&mut self, now: Instant, volume: VolumeId, request: Request) {
         let Operation::Discard { extents } = &request.operation else {
             unreachable!("only discards come here");
         };
@@ -105,12 +98,12 @@ impl Volumes {
             by_disk.entry(piece.disk).or_default().push(piece.extent);
         }
         if by_disk.keys().any(|disk| self.gates[disk.0].protected().is_some()) {
-            return self.refuse(request, Failure::WriteProtected, now, out);
+            return self.refuse(request, Failure::WriteProtected, now);
         }
         // A discard is a hint: a disk that cannot give space back has done it.
         by_disk.retain(|disk, _| self.gates[disk.0].facts.discards);
         let Some(first) = by_disk.keys().next() else {
-            return self.deliver(now, request.complete(Outcome::Done), out);
+            return self.deliver(now, request.complete(Outcome::Done));
         };
         let first = (volume, *first);
         let parent = self.begin_joined(now, first, request.ticket, Some(all), by_disk.len());
@@ -119,7 +112,7 @@ impl Volumes {
             self.gates[disk.0].counters.count(true, bytes);
             let ticket = self.begin_piece(now, (volume, disk), (parent, 0), false);
             let operation = Operation::Discard { extents };
-            out.submit.push((disk, Request { ticket, operation }));
+            self.outbox.submit.push((disk, Request { ticket, operation }));
         }
     }
 }

@@ -15,7 +15,6 @@ const VOLUME: VolumeId = VolumeId(1);
 /// Shards with the same volume over the same disks.
 struct Host {
     shards: Vec<Volumes>,
-    outs: Vec<Outbox>,
 }
 
 impl Host {
@@ -33,15 +32,13 @@ impl Host {
             volumes.add_volume(VOLUME, layout.clone());
             volumes
         };
-        let shards: Vec<Volumes> = (0..shards).map(shard).collect();
-        let outs = shards.iter().map(|_| Outbox::default()).collect();
-        Host { shards, outs }
+        Host { shards: (0..shards).map(shard).collect() }
     }
 
     fn ask(&mut self, shard: usize, slot: u32, operation: Operation) {
         let ticket = Ticket { machine: MachineId(9), slot, ..Ticket::default() };
         let request = Request { ticket, operation };
-        self.shards[shard].handle_request(NOW, VOLUME, request, &mut self.outs[shard]);
+        self.shards[shard].handle_request(NOW, VOLUME, request);
     }
 
     /// Carries mail until none is left.
@@ -49,11 +46,11 @@ impl Host {
         loop {
             let mut moved = false;
             for from in 0..self.shards.len() {
-                for (to, message) in core::mem::take(&mut self.outs[from].messages) {
+                for (to, message) in core::mem::take(&mut self.shards[from].outbox.messages) {
                     moved = true;
                     let from = ShardId(from as u16);
                     let to = to.index();
-                    self.shards[to].handle_message(NOW, from, message, &mut self.outs[to]);
+                    self.shards[to].handle_message(NOW, from, message);
                 }
             }
             if !moved {
@@ -70,13 +67,13 @@ impl Host {
 
     /// Takes what a shard submitted.
     fn in_flight(&mut self, shard: usize) -> Vec<(DiskId, Request)> {
-        core::mem::take(&mut self.outs[shard].submit)
+        core::mem::take(&mut self.shards[shard].outbox.submit)
     }
 
     fn answer(&mut self, shard: usize, request: Request, outcome: Outcome) {
         let completion = request.complete(outcome);
-        let told = self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
-        self.outs[shard].complete.extend(told);
+        let told = self.shards[shard].handle_completion(NOW, completion);
+        self.shards[shard].outbox.complete.extend(told);
     }
 
     fn answer_all(&mut self, shard: usize) {
@@ -87,7 +84,7 @@ impl Host {
 
     /// The outcomes that came up on a shard, by the asker's slot.
     fn done(&mut self, shard: usize) -> Vec<(u32, Outcome)> {
-        let done = core::mem::take(&mut self.outs[shard].complete);
+        let done = core::mem::take(&mut self.shards[shard].outbox.complete);
         done.iter().map(|completion| (completion.ticket.slot, completion.outcome)).collect()
     }
 }
@@ -121,7 +118,7 @@ fn a_request_across_chunks_is_cut_and_joined() {
         assert!(host.done(0).is_empty());
         host.answer(0, request, Outcome::Done);
     }
-    let completion = host.outs[0].complete.pop().unwrap();
+    let completion = host.shards[0].outbox.complete.pop().unwrap();
     assert_eq!((completion.ticket.slot, completion.buffer.len()), (1, 8192));
     assert_eq!(host.shards[0].in_flight(), 0);
 }
@@ -326,7 +323,7 @@ fn a_compare_and_write_whose_volume_is_removed_or_shrinks_after_its_compare_does
         host.mail();
         let compare = host.one(0);
         match why {
-            Failure::Removed => host.shards[0].remove_volume(VOLUME, &mut host.outs[0]),
+            Failure::Removed => host.shards[0].remove_volume(VOLUME),
             _ => host.shards[0].resize_volume(VOLUME, half()),
         }
         host.answer(0, compare, Outcome::Done);
@@ -340,7 +337,7 @@ fn a_compare_and_write_whose_volume_is_removed_or_shrinks_after_its_compare_does
 fn a_volume_that_is_resumed_goes_on_with_what_is_in_flight_of_it() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, write(0, 512));
-    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    host.shards[0].remove_volume(VOLUME);
     host.ask(0, 2, write(0, 512));
     assert_eq!(host.done(0), [(2, Outcome::NotDone(Failure::Removed))]);
     assert!(host.shards[0].resume_volume(VOLUME) && !host.shards[0].resume_volume(VolumeId(7)));
@@ -373,9 +370,8 @@ fn removal_answers_what_waits_and_awaits_what_is_below() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));
     host.ask(0, 2, write(0, 512));
-    let mut out = Outbox::default();
-    host.shards[0].remove_volume(VOLUME, &mut out);
-    assert_eq!(out.complete.len(), 1);
+    host.shards[0].remove_volume(VOLUME);
+    assert_eq!(host.done(0), [(2, Outcome::NotDone(Failure::Removed))]);
     assert!(!host.shards[0].is_drained(VOLUME));
     host.ask(0, 3, write(0, 512));
     assert_eq!(host.done(0), [(3, Outcome::NotDone(Failure::Removed))]);
@@ -392,15 +388,15 @@ fn a_disk_that_does_not_answer_is_slow_then_stuck_then_well() {
     let mut notices = Vec::new();
     while notices.len() < 2 {
         let at = host.shards[0].poll_timeout().expect("something is in flight");
-        host.shards[0].handle_timeout(at, &mut host.outs[0]);
-        notices.append(&mut host.outs[0].notices);
+        host.shards[0].handle_timeout(at);
+        notices.append(&mut host.shards[0].outbox.notices);
     }
     let healths = [Health::Slow, Health::Stuck];
     assert_eq!(notices, healths.map(|health| Notice::Health(DiskId(0), health)));
     host.answer_all(0);
     let at = host.shards[0].poll_timeout().unwrap();
-    host.shards[0].handle_timeout(at, &mut host.outs[0]);
-    assert_eq!(host.outs[0].notices, [Notice::Health(DiskId(0), Health::Well)]);
+    host.shards[0].handle_timeout(at);
+    assert_eq!(host.shards[0].outbox.notices, [Notice::Health(DiskId(0), Health::Well)]);
     assert_eq!(host.shards[0].poll_timeout(), None, "nothing is below: nothing ticks");
 }
 
@@ -409,7 +405,7 @@ fn discards_go_to_the_disks_that_hold_the_ranges() {
     let mut host = Host::new(1, 2, Cache::None);
     let extents = vec![Extent::new(0, 8192), Extent::new(65_536, 512)];
     host.ask(0, 1, Operation::Discard { extents });
-    let disks: Vec<u32> = host.outs[0].submit.iter().map(|(disk, _)| disk.0).collect();
+    let disks: Vec<u32> = host.shards[0].outbox.submit.iter().map(|(disk, _)| disk.0).collect();
     assert_eq!(disks, [0, 1]);
     host.answer_all(0);
     assert_eq!(host.done(0), [(1, Outcome::Done)]);
@@ -435,7 +431,7 @@ fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
     assert_eq!((counters.reads, counters.read_bytes), (1, 512));
     assert_eq!(host.shards[0].in_flight(), 0);
     assert_eq!(host.shards[0].find_loan(VolumeId(7), Extent::new(0, 512), &lender()), None);
-    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    host.shards[0].remove_volume(VOLUME);
     assert_eq!(host.shards[0].find_loan(VOLUME, Extent::new(0, 512), &lender()), None);
 }
 
