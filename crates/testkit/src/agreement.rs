@@ -8,6 +8,9 @@ use block::ShardId;
 use reservation::Value;
 use reservation::replica::{Answer, Replicas};
 
+/// Answers to proposals, by number.
+pub type Answers<V> = Vec<(u64, Answer<<V as Value>::Answer, V>)>;
+
 /// The values, by key.
 #[derive(Debug)]
 pub struct Agreement<V: Value> {
@@ -33,12 +36,12 @@ impl<V: Value + Display + FromStr<Err: Debug> + PartialEq> Agreement<V> {
 
     /// Stores what is to be stored, or fails to, and has `install` put values in force. Where that
     /// says that something is below still that the value forbids, it is asked again the next time.
-    /// Returns the answers to proposals, by number; `None` if nothing happened.
+    /// Returns the answers that came; `None` if nothing happened.
     pub fn settle(
         &mut self,
         stores: bool,
         mut install: impl FnMut(u32, &V) -> bool,
-    ) -> Option<Vec<(u64, Answer<V::Answer, V>)>> {
+    ) -> Option<Answers<V>> {
         let mut moved = !self.replicas.outbox.answers.is_empty();
         loop {
             let out = &mut self.replicas.outbox;
