@@ -49,13 +49,19 @@ impl Join {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::PageId;
 
     #[test]
-    fn a_miscompare_counts_from_the_start_of_the_payload() {
+    fn parts_are_joined_in_their_order_and_a_miscompare_counts_from_the_start_of_the_payload() {
         let mut join = Join::new(2);
-        let part = || Buffer::reserved(4096, 0);
-        assert!(join.came_back(4096, Outcome::Miscompare(7), part()).is_none());
-        let (outcome, whole) = join.came_back(0, Outcome::Done, part()).expect("all are back");
+        let part = |page| {
+            let mut buffer = Buffer::reserved(4096, 0);
+            buffer.push_page(PageId(page));
+            buffer
+        };
+        assert!(join.came_back(4096, Outcome::Miscompare(7), part(1)).is_none());
+        let (outcome, whole) = join.came_back(0, Outcome::Done, part(0)).expect("all are back");
         assert_eq!((outcome, whole.len()), (Outcome::Miscompare(4103), 8192));
+        assert_eq!(whole.pages(), [PageId(0), PageId(1)]);
     }
 }
