@@ -9,7 +9,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use aoe::initiator::{Initiator, InitiatorEffect, Settings};
+use aoe::initiator::{Initiator, Settings};
 use block::{
     Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Request, ShardId, Ticket,
 };
@@ -111,7 +111,7 @@ impl Play {
             self.initiator.handle_timeout(now);
         }
         self.initiator.settle(now);
-        while let Some(InitiatorEffect::Send(batch)) = self.initiator.poll_effect() {
+        while let Some(batch) = self.initiator.poll_batch() {
             self.up.extend(batch.to_frames(&self.memory));
             self.out.push_back(batch);
         }

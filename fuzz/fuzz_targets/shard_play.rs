@@ -131,13 +131,9 @@ fn fill(pattern: Pattern, nsid: u32, offset: u64, bytes: &mut [u8]) {
 
 fn facts(disk: u32) -> DiskFacts {
     DiskFacts {
-        size: block::ByteCount(SIZE),
-        logical_block: 512,
-        physical_block: 4096,
         cache: if disk == 3 { Cache::None } else { Cache::Volatile },
-        read_only: false,
         discards: disk != 2,
-        discard_zeroes: true,
+        ..DiskFacts::of_memory(block::ByteCount(SIZE))
     }
 }
 

@@ -18,7 +18,7 @@ use plateway_fuzz::Choices;
 use sim::disk::{Behaviour, SECTOR, SimDisk};
 use sim::memory::SimMemory;
 use testkit::oracle::{Content, Oracle};
-use volume::{Layout, Member, Message, Outbox, Volumes};
+use volume::{Layout, Member, Message, Volumes};
 
 const FLIGHTS: MachineId = MachineId(1 << 28);
 const GATES: MachineId = MachineId(2 << 28);
@@ -171,9 +171,8 @@ impl Play {
             }
             26 => {
                 self.time += 1000 * u64::from(choices.byte());
-                let mut out = Outbox::default();
-                self.volumes[shard].handle_timeout(now(self.time), &mut out);
-                self.take(shard, out);
+                self.volumes[shard].handle_timeout(now(self.time));
+                self.take(shard);
             }
             27 => {
                 // A reopened disk, on one shard after the other.
@@ -193,9 +192,8 @@ impl Play {
     }
 
     fn remove(&mut self, shard: usize) {
-        let mut out = Outbox::default();
         if !self.removed[shard] {
-            self.volumes[shard].remove_volume(VOLUME, &mut out);
+            self.volumes[shard].remove_volume(VOLUME);
             self.removed[shard] = true;
         } else if self.removed.iter().all(|removed| *removed)
             && self.volumes.iter().all(|volumes| volumes.is_drained(VOLUME))
@@ -208,7 +206,7 @@ impl Play {
                 self.removed[shard] = false;
             }
         }
-        self.take(shard, out);
+        self.take(shard);
     }
 
     fn ask(&mut self, shard: usize, what: u8, choices: &mut Choices<'_>) {
@@ -275,10 +273,9 @@ impl Play {
             shard: ShardId(shard as u16),
         };
         self.next += 1;
-        let mut out = Outbox::default();
         let request = Request { ticket, operation };
-        self.volumes[shard].handle_request(now(self.time), VOLUME, request, &mut out);
-        self.take(shard, out);
+        self.volumes[shard].handle_request(now(self.time), VOLUME, request);
+        self.take(shard);
     }
 
     fn pattern(&mut self, id: u64, extent: Extent) -> Buffer {
@@ -319,10 +316,9 @@ impl Play {
         }
         let completion = request.complete(outcome);
         let shard = completion.ticket.shard.index();
-        let mut out = Outbox::default();
-        let told = self.volumes[shard].handle_completion(now(self.time), completion, &mut out);
-        out.complete.extend(told);
-        self.take(shard, out);
+        let told = self.volumes[shard].handle_completion(now(self.time), completion);
+        self.volumes[shard].outbox.complete.extend(told);
+        self.take(shard);
     }
 
     /// The oldest letter between two shards arrives.
@@ -332,13 +328,13 @@ impl Play {
         if letters.is_empty() {
             self.mail.remove(&(from, to));
         }
-        let mut out = Outbox::default();
         let from = ShardId(from as u16);
-        self.volumes[to].handle_message(now(self.time), from, letter, &mut out);
-        self.take(to, out);
+        self.volumes[to].handle_message(now(self.time), from, letter);
+        self.take(to);
     }
 
-    fn take(&mut self, shard: usize, out: Outbox) {
+    fn take(&mut self, shard: usize) {
+        let out = core::mem::take(&mut self.volumes[shard].outbox);
         for (disk, request) in out.submit {
             assert_eq!(request.ticket.shard.index(), shard, "whoever asks is told");
             if let Some(extent) = request.operation.extent() {

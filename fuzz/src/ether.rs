@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 
 use aoe::control::Control;
 use aoe::export::{Export, ExportId};
-use aoe::server::{Ask, Context, Target, TargetEffect};
+use aoe::server::{Ask, Context, Target};
 use block::{ByteCount, Instant, MachineId, ShardId, VolumeId};
 use contract::{EtherType, FrameBatch, InFrame, LinkFacts, LinkId, Links};
 use reservation::Reservation;
-use reservation::replica::{Outbox, Replicas};
-use testkit::ShardStub;
+use testkit::{Agreement, ShardStub};
 use wire::aoe::Address;
 
 use crate::content::{SIZE, Wish, carry_out};
@@ -45,8 +44,8 @@ pub struct Serving {
     pub sent: VecDeque<(LinkId, Vec<u8>)>,
     /// Whether what is written must be the pattern of its place.
     pub strict: bool,
-    controls: Replicas<Control>,
-    reservations: Replicas<Reservation>,
+    controls: Agreement<Control>,
+    reservations: Agreement<Reservation>,
 }
 
 impl Serving {
@@ -59,8 +58,8 @@ impl Serving {
             out: VecDeque::new(),
             sent: VecDeque::new(),
             strict: false,
-            controls: Replicas::new(ShardId(0), 1),
-            reservations: Replicas::new(ShardId(0), 1),
+            controls: Agreement::default(),
+            reservations: Agreement::default(),
         };
         for link in 0..LINKS {
             serving.links.set(LinkId(link), Some(facts(9, LinkId(link))));
@@ -118,7 +117,7 @@ impl Serving {
             self.target.handle_timeout(self.shard.now);
         }
         self.with(|target, ctx| target.settle(ctx));
-        while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
+        while let Some(batch) = self.target.poll_batch() {
             self.sent.extend(batch.to_frames(&self.shard.memory));
             self.out.push_back(batch);
         }
@@ -143,46 +142,36 @@ impl Serving {
 
     /// Has what stations ask for agreed on, stored or not, and in force.
     pub fn agree(&mut self, stores: bool) -> bool {
-        let (mut controls, mut reservations) = (Outbox::default(), Outbox::default());
-        let mut moved = false;
-        while let Some(ask) = self.target.poll_ask() {
+        let Serving { target, shard, controls, reservations, .. } = self;
+        while let Some(ask) = target.poll_ask() {
             match ask {
                 Ask::Control { export, number, change } => {
-                    self.controls.propose(export.0, number, change, &mut controls);
+                    controls.propose(export.0, number, change);
                 }
                 Ask::Reservation { volume, number, change } => {
-                    self.reservations.propose(volume.0, number, change, &mut reservations);
+                    reservations.propose(volume.0, number, change);
                 }
             }
         }
-        loop {
-            if let Some((key, version, value)) = controls.store.pop() {
-                assert_eq!(value.to_string().parse(), Ok(value));
-                self.controls.handle_stored(key, version, stores, &mut controls);
-            } else if let Some((key, version, value)) = controls.install.pop() {
-                self.target.install_control(ExportId(key), value);
-                self.controls.installed(key, version, &mut controls);
-            } else if let Some((key, version, value)) = reservations.store.pop() {
-                assert_eq!(value.to_string().parse(), Ok(value.clone()));
-                self.reservations.handle_stored(key, version, stores, &mut reservations);
-            } else if let Some((key, version, value)) = reservations.install.pop() {
-                self.with(Target::take_loans);
-                // Every ticket that is below has somebody behind it, or is the target's own.
-                for (_, request) in &self.shard.below.held {
-                    let _ = self.target.registrant(request.ticket);
-                }
-                self.shard.reservations.set(VolumeId(key), value);
-                self.reservations.installed(key, version, &mut reservations);
-            } else {
-                break;
+        let controls = controls.settle(stores, |key, value| {
+            target.install_control(ExportId(key), value.clone());
+            true
+        });
+        let reservations = reservations.settle(stores, |key, value| {
+            target.take_loans(&mut shard.context());
+            // Every ticket that is below has somebody behind it, or is the target's own.
+            for (_, request) in &shard.below.held {
+                let _ = target.registrant(request.ticket);
             }
-            moved = true;
+            shard.reservations.set(VolumeId(key), value.clone());
+            true
+        });
+        let moved = controls.is_some() || reservations.is_some();
+        for (number, answer) in controls.into_iter().flatten() {
+            target.handle_control_answer(number, answer);
         }
-        for (number, answer) in controls.answers {
-            self.target.handle_control_answer(number, answer);
-        }
-        for (number, answer) in reservations.answers {
-            self.target.handle_reservation_answer(number, answer);
+        for (number, answer) in reservations.into_iter().flatten() {
+            target.handle_reservation_answer(number, answer);
         }
         moved
     }

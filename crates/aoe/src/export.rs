@@ -79,35 +79,29 @@ impl Export {
             buffers: BUFFERS_DEFAULT,
         }
     }
-}
 
-/// What IDENTIFY DEVICE says of a volume. The serial number is made of the first ten bytes of its
-/// UUID.
-pub(crate) fn identify(
-    uuid: &[u8; 16],
-    sectors: u64,
-    discards: bool,
-    physical_block: u32,
-) -> IdentifyDevice {
-    let mut serial = [b'0'; 20];
-    for (at, byte) in uuid[..10].iter().enumerate() {
-        let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
-        (serial[2 * at], serial[2 * at + 1]) = (digit(byte >> 4), digit(byte & 0xf));
-    }
-    let physical = physical_block.max(SECTOR as u32) / SECTOR as u32;
-    IdentifyDevice {
-        serial,
-        firmware: IdentifyDevice::text(env!("CARGO_PKG_VERSION")),
-        model: IdentifyDevice::text(MODEL),
-        sectors,
-        lba48: true,
-        flush: true,
-        flush_ext: true,
-        // What is answered is durable.
-        write_cache: false,
-        smart: true,
-        trim: discards,
-        physical_exponent: (physical.ilog2() as u8).min(15),
+    /// What IDENTIFY DEVICE says. The serial number is made of the first ten bytes of the UUID.
+    pub(crate) fn identify(&self) -> IdentifyDevice {
+        let mut serial = [b'0'; 20];
+        for (at, byte) in self.uuid[..10].iter().enumerate() {
+            let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+            (serial[2 * at], serial[2 * at + 1]) = (digit(byte >> 4), digit(byte & 0xf));
+        }
+        let physical = self.physical_block.max(SECTOR as u32) / SECTOR as u32;
+        IdentifyDevice {
+            serial,
+            firmware: IdentifyDevice::text(env!("CARGO_PKG_VERSION")),
+            model: IdentifyDevice::text(MODEL),
+            sectors: self.sectors,
+            lba48: true,
+            flush: true,
+            flush_ext: true,
+            // What is answered is durable.
+            write_cache: false,
+            smart: true,
+            trim: self.discards,
+            physical_exponent: (physical.ilog2() as u8).min(15),
+        }
     }
 }
 
@@ -117,11 +111,13 @@ mod tests {
 
     #[test]
     fn the_serial_number_is_made_of_the_uuid() {
-        let mut uuid = [0xab; 16];
-        uuid[0] = 0x01;
-        let device = identify(&uuid, 100, true, 4096);
+        let mut export = Export::new(Address::new(7, 1), &[], VolumeId(0), ByteCount(51_200));
+        assert_eq!(export.identify().physical_exponent, 0);
+        export.uuid = [0xab; 16];
+        export.uuid[0] = 0x01;
+        (export.discards, export.physical_block) = (true, 4096);
+        let device = export.identify();
         assert_eq!(&device.serial, b"01ababababababababab");
         assert_eq!((device.physical_exponent, device.sectors, device.trim), (3, 100, true));
-        assert_eq!(identify(&uuid, 1, false, 512).physical_exponent, 0);
     }
 }

@@ -2,6 +2,8 @@
 //! [`block::limits`]. A number here is either derived in the comment above it or says where it comes
 //! from. Sizes in bytes unless the name says otherwise.
 
+use core::time::Duration;
+
 use block::limits::SHARDS_MAX;
 use wire::aoe::{Directive, Header, MaskArgument, ReserveArgument};
 
@@ -25,10 +27,19 @@ pub const EXPORTS_MAX: u32 = 1 << 24;
 pub const CHANGES_MAX: usize = 64;
 /// Wildcard queries that are answered at the same time.
 pub const SWEEPS_MAX: usize = 16;
+/// Answers to wildcard queries, and announcements, that go out at once, and the time between two such
+/// bursts.
+pub const SWEEP_BURST: u32 = 64;
+pub const SWEEP_PACE: Duration = Duration::from_millis(1);
+/// A command that waited for so long is not carried out: its initiator has asked again, or given
+/// up.
+pub const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Frames that are gathered while the driver does not take them; more are dropped.
 pub const FRAMES_MAX: usize = 8192;
 /// Batches that may be out at once.
 pub const BATCHES_OUT_MAX: u32 = 8;
+/// Bytes of a batch's head that are kept for the next one.
+pub const BATCH_HEAD_KEPT_MAX: usize = 256 << 10;
 
 /// Partitions that tags tell apart: as many as there may be shards.
 pub const TAG_PARTITIONS_MAX: u8 = 64;
@@ -38,6 +49,25 @@ pub const WINDOW_MAX: u16 = 1024;
 pub const PATHS_MAX: usize = 16;
 /// Targets that a discovery gathers.
 pub const DISCOVERED_MAX: usize = 1 << 16;
+/// How long a disk is looked for before it is given up: many queries.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// The first rest between two queries for a target that does not answer, and the longest.
+pub const QUERY_REST_FIRST: Duration = Duration::from_millis(250);
+pub const QUERY_REST_MAX: Duration = Duration::from_secs(16);
+/// The longest rest between two IDENTIFY.
+pub const IDENTIFY_REST_MAX: Duration = Duration::from_secs(2);
+/// When a command counts as lost before anything is known of its path: what iPXE waits.
+pub const RTO_FIRST: Duration = Duration::from_millis(250);
+/// A busy target's scheduler may hold a read back for so long.
+pub const RTO_READ_MIN: Duration = Duration::from_millis(30);
+/// A disk may take so long for a write now and then, and a copy of a write costs a second in which
+/// its sectors cannot be written again.
+pub const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
+pub const RTO_MAX: Duration = Duration::from_secs(10);
+/// Time-outs in a row after which a path is asked who it is.
+pub const TIMEOUTS_SUSPECT: u32 = 4;
+/// Commands on a path before anything is known of it.
+pub const WINDOW_FIRST: u32 = 8;
 
 // How the bounds relate.
 const _: () = {
@@ -46,4 +76,9 @@ const _: () = {
     // A MAC address has six bytes.
     assert!(Header::SIZE + ReserveArgument::SIZE + RESERVE_MAX * 6 <= PAYLOAD);
     assert!(BUFFERS_MIN <= BUFFERS_DEFAULT && BUFFERS_DEFAULT <= BUFFERS_MAX);
+    assert!(WINDOW_FIRST <= WINDOW_MAX as u32);
+    assert!(RTO_READ_MIN.as_millis() <= RTO_FIRST.as_millis());
+    assert!(RTO_WRITE_MIN.as_millis() <= RTO_MAX.as_millis());
+    // Several queries before a disk is given up.
+    assert!(CONNECT_DEADLINE.as_millis() > 8 * QUERY_REST_FIRST.as_millis());
 };

@@ -5,10 +5,7 @@ use std::collections::VecDeque;
 
 use contract::FrameBatch;
 
-use crate::limits::{BATCHES_OUT_MAX, FRAMES_MAX};
-
-/// Bytes of a batch's head that are kept for the next one.
-const KEPT_MAX: usize = 256 << 10;
+use crate::limits::{BATCH_HEAD_KEPT_MAX, BATCHES_OUT_MAX, FRAMES_MAX};
 
 /// The outbox of a machine.
 #[derive(Debug, Default)]
@@ -63,7 +60,7 @@ impl Outbox {
         batch.clear();
         self.out -= 1;
         // The memory of an uncommon burst is not kept.
-        if batch.head.capacity() <= KEPT_MAX {
+        if batch.head.capacity() <= BATCH_HEAD_KEPT_MAX {
             self.spare.push(batch);
         }
     }

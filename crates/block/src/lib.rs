@@ -2,12 +2,14 @@
 //! [`Completion`] comes up, and the bytes travel with them in a [`Buffer`] that has one owner.
 //!
 //! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time,
-//! tickets, slot tables, a seeded random source, CRC32C, and the bounds that hold for every
-//! protocol (`limits`). What deliberately does not: protocol names, I/O, threads, clocks, unsafe
-//! code. Read `request` first, then `buffer` and `memory`.
+//! tickets, tables by slot and by number, how parts are joined, a seeded random source, CRC32C, and
+//! the bounds that hold for every protocol (`limits`). What deliberately does not: protocol names,
+//! I/O, threads, clocks, unsafe code. Read `request` first, then `buffer` and `memory`.
 
 pub mod buffer;
 pub mod checksum;
+pub mod id_map;
+pub mod join;
 pub mod limits;
 pub mod memory;
 pub mod pool;
@@ -19,6 +21,8 @@ pub mod time;
 pub mod units;
 
 pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
+pub use id_map::IdMap;
+pub use join::Join;
 pub use memory::{Loan, Memory};
 pub use pool::{Account, Class, Pool};
 pub use random::Random;

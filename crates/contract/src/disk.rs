@@ -1,6 +1,6 @@
 //! What a driver tells of a disk: facts derived from what the backing does, never set by hand.
 
-use block::ByteCount;
+use block::{ByteCount, PAGE_SIZE};
 
 /// Where a completed write may still be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,4 +28,20 @@ pub struct DiskFacts {
     pub discards: bool,
     /// Whether discarded ranges read as zeros.
     pub discard_zeroes: bool,
+}
+
+impl DiskFacts {
+    /// Of a disk that is memory, in pages: it takes writes, loses none, and gives back what is
+    /// discarded.
+    pub fn of_memory(size: ByteCount) -> DiskFacts {
+        DiskFacts {
+            size,
+            logical_block: 512,
+            physical_block: PAGE_SIZE,
+            cache: Cache::None,
+            read_only: false,
+            discards: true,
+            discard_zeroes: true,
+        }
+    }
 }

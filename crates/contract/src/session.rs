@@ -25,7 +25,7 @@ pub struct TargetContext<'a, S> {
     /// The shard's budget.
     pub pool: &'a mut Pool,
     /// Where requests go: to their volumes.
-    pub below: &'a mut dyn Submit,
+    pub volumes: &'a mut dyn Submit,
     /// Who may use which volume.
     pub reservations: &'a InForce,
     /// What the machines of its protocol share on the shard.
@@ -39,9 +39,9 @@ impl<S> TargetContext<'_, S> {
         &'b mut self,
         part: impl FnOnce(&'b mut S) -> &'b mut T,
     ) -> TargetContext<'b, T> {
-        let TargetContext { now, memory, pool, below, reservations, shared } = self;
+        let TargetContext { now, memory, pool, volumes, reservations, shared } = self;
         let shared = part(shared);
-        TargetContext { now: *now, memory: *memory, pool, below: *below, reservations, shared }
+        TargetContext { now: *now, memory: *memory, pool, volumes: *volumes, reservations, shared }
     }
 }
 

@@ -131,7 +131,7 @@ impl Load {
             flushing: false,
             scratch: vec![0; plan.workload.block_bytes as usize],
             verified: Verified::default(),
-            tally: Tally::new(),
+            tally: Tally::default(),
             progress,
             requests: 0,
             jobs,
@@ -200,60 +200,50 @@ impl Load {
     #[inline]
     fn issue(&mut self, desk: &mut dyn Desk, index: usize) {
         let now = desk.now();
-        while let Some(slot) = self.jobs[index].free.last().copied() {
+        while !self.jobs[index].free.is_empty() {
             let job = &mut self.jobs[index];
             let began = match self.plan.rate {
                 None => now,
-                Some(rate) => {
-                    let due = due_at(self.tally.began, job.due_index, rate);
-                    if due > now {
-                        return;
-                    }
-                    due
-                }
+                Some(rate) => due_at(self.tally.began, job.due_index, rate),
             };
+            if began > now {
+                return;
+            }
             let Some(draw) = job.next_draw() else {
                 self.stalled = true;
                 return;
             };
-            let offset = (job.part.first + draw.block) * u64::from(self.plan.workload.block_bytes);
-            if !self.submit(desk, slot, draw.write, offset, began) {
-                self.jobs[index].held = Some(draw);
-                self.stalled = true;
+            if !self.submit(desk, index, draw, began) {
                 return;
             }
             let job = &mut self.jobs[index];
-            job.free.pop();
             job.due_index += u64::from(self.plan.jobs);
             if let Some(ledger) = &mut job.ledger {
-                ledger.begin(draw.block, draw.write);
+                ledger.begin(draw.block);
             }
         }
     }
 
-    /// Submits a block; returns false where memory is short.
+    /// Submits a job's block in a slot that is free; holds it, and returns false, where memory is
+    /// short.
     #[inline]
-    fn submit(
-        &mut self,
-        desk: &mut dyn Desk,
-        number: u32,
-        write: bool,
-        offset: u64,
-        began: Instant,
-    ) -> bool {
+    fn submit(&mut self, desk: &mut dyn Desk, index: usize, draw: Draw, began: Instant) -> bool {
+        let Draw { write, block } = draw;
         let length = self.plan.workload.block_bytes;
+        let job = &mut self.jobs[index];
+        let offset = (job.part.first + block) * u64::from(length);
+        let number = *job.free.last().expect("the caller saw a free slot");
         let slot = &mut self.slots[number as usize];
-        let phase = (offset % 4096) as u32;
-        let Some(mut buffer) = desk.take(&mut slot.account, length, phase) else { return false };
-        slot.began = began;
-        slot.offset = offset;
-        slot.write = write;
+        let Some(mut buffer) = desk.take(&mut slot.account, length, (offset % 4096) as u32) else {
+            (job.held, self.stalled) = (Some(draw), true);
+            return false;
+        };
+        job.free.pop();
+        (slot.began, slot.offset, slot.write) = (began, offset, write);
         let extent = Extent::new(offset, u64::from(length));
         let operation = if write {
-            let job = &self.jobs[slot.job as usize];
             match &job.ledger {
                 Some(ledger) => {
-                    let block = offset / u64::from(length) - job.part.first;
                     let generation = ledger.generation(block) + 1;
                     stamp::fill(&mut self.scratch, offset, generation, self.plan.seed);
                     desk.memory().write(&mut buffer, 0, &self.scratch);
@@ -277,23 +267,17 @@ impl Load {
 
     /// Reads back the next blocks that were written, as many as may be in flight.
     fn read_back(&mut self, desk: &mut dyn Desk, index: usize) {
-        let length = u64::from(self.plan.workload.block_bytes);
-        while let Some(slot) = self.jobs[index].free.last().copied() {
+        while !self.jobs[index].free.is_empty() && !self.progress.is_stopped() {
             let job = &mut self.jobs[index];
-            let held = job.held.take().map(|draw| draw.block);
-            let written = || job.ledger.as_mut().and_then(Ledger::next_written);
-            let Some(block) = held.or_else(written) else { return };
-            let offset = (job.part.first + block) * length;
+            let written = || {
+                let block = job.ledger.as_mut()?.next_written()?;
+                Some(Draw { write: false, block })
+            };
+            let Some(draw) = job.held.take().or_else(written) else { return };
             let now = desk.now();
-            if self.progress.is_stopped() {
+            if !self.submit(desk, index, draw, now) {
                 return;
             }
-            if !self.submit(desk, slot, false, offset, now) {
-                self.jobs[index].held = Some(Draw { write: false, block });
-                self.stalled = true;
-                return;
-            }
-            self.jobs[index].free.pop();
         }
     }
 

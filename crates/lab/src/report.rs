@@ -7,7 +7,7 @@
 use std::fmt;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::load::{Side, Tally, Verified};
 
@@ -23,7 +23,7 @@ const PERCENTILES: [(&str, f64); 7] = [
 ];
 
 /// The result of one `bench`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// What was measured, as a URI.
     pub disk: String,
@@ -46,31 +46,12 @@ pub struct Report {
     pub range_bytes: u64,
     /// What the offsets and the data were drawn from.
     pub seed: u64,
-    /// Length of the window.
-    pub seconds: f64,
-    /// Requests in the window.
-    pub requests: u64,
-    /// Requests a second.
-    pub iops: f64,
-    /// Bytes of payload a second.
-    pub bytes_per_second: f64,
-    /// Of all requests.
-    pub latency_ns: Latency,
-    /// Reads alone, of a mix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read: Option<Part>,
-    /// Writes alone, of a mix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write: Option<Part>,
+    #[serde(flatten)]
+    pub counted: Counted,
     /// Processor time for each request.
     pub cpu_us_per_io: CpuPerIo,
     /// Of one CPU, how much each thread of the bench itself used: 1 is all of it.
     pub bench_thread_busy: Vec<f64>,
-    /// Requests that failed, at any time.
-    pub errors: u64,
-    /// The first of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_error: Option<String>,
     /// What checking came to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
@@ -81,36 +62,41 @@ pub struct Report {
     pub environment: Environment,
 }
 
+/// What a load counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counted {
+    /// Length of the window.
+    pub seconds: f64,
+    /// Requests in the window.
+    pub requests: u64,
+    #[serde(flatten)]
+    pub all: Part,
+    /// Reads alone, of a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<Part>,
+    /// Writes alone, of a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<Part>,
+    /// Requests that failed, at any time.
+    pub errors: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+}
+
 /// Latencies, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// The shortest.
     pub min: u64,
-    /// The mean.
     pub mean: f64,
-    /// The standard deviation.
     pub stddev: f64,
-    /// Half were at most as long.
-    pub p50: u64,
-    /// Three quarters were at most as long, and so on.
-    pub p75: u64,
-    /// 90 percent.
-    pub p90: u64,
-    /// 95 percent.
-    pub p95: u64,
-    /// 99 percent.
-    pub p99: u64,
-    /// 99.9 percent.
-    #[serde(rename = "p99.9")]
-    pub p99_9: u64,
-    /// 99.99 percent.
-    #[serde(rename = "p99.99")]
-    pub p99_99: u64,
-    /// The longest.
+    /// By name, shortest first: half (`p50`) were at most as long, and so on.
+    #[serde(flatten, serialize_with = "as_map")]
+    percentiles: [(&'static str, u64); PERCENTILES.len()],
     pub max: u64,
 }
 
-/// The reads or the writes of a mix.
+/// All requests, or the reads or the writes of a mix.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
     /// Requests a second.
@@ -168,28 +154,24 @@ pub struct Environment {
 impl Latency {
     /// The figures of a histogram in nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Latency {
-        let [p50, p75, p90, p95, p99, p99_9, p99_99] =
-            PERCENTILES.map(|(_, percent)| histogram.value_at_percentile(percent));
-        Latency {
-            min: histogram.min(),
-            mean: histogram.mean(),
-            stddev: histogram.stdev(),
-            p50,
-            p75,
-            p90,
-            p95,
-            p99,
-            p99_9,
-            p99_99,
-            max: histogram.max(),
-        }
+        let percentiles =
+            PERCENTILES.map(|(name, percent)| (name, histogram.value_at_percentile(percent)));
+        let (mean, stddev) = (histogram.mean(), histogram.stdev());
+        Latency { min: histogram.min(), mean, stddev, percentiles, max: histogram.max() }
     }
 
-    /// The percentiles with their names, shortest first.
-    pub fn percentiles(&self) -> [(&'static str, u64); 7] {
-        let values = [self.p50, self.p75, self.p90, self.p95, self.p99, self.p99_9, self.p99_99];
-        core::array::from_fn(|index| (PERCENTILES[index].0, values[index]))
+    /// The percentile of this name, which must be one that is told.
+    pub fn percentile(&self, name: &str) -> u64 {
+        let told = self.percentiles.iter().find(|(other, _)| *other == name);
+        told.expect("a percentile that is told").1
     }
+}
+
+fn as_map<S: Serializer>(
+    percentiles: &[(&'static str, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(percentiles.iter().copied())
 }
 
 impl Part {
@@ -217,38 +199,30 @@ impl Verify {
     }
 }
 
-impl Report {
-    /// Puts in what was counted; the rest is as it was.
-    #[must_use]
-    pub fn with_tally(mut self, tally: &Tally) -> Report {
-        self.seconds = tally.window().as_secs_f64();
-        self.requests = tally.requests();
-        self.iops = per_second(self.requests, self.seconds);
-        self.bytes_per_second = per_second(tally.reads.bytes + tally.writes.bytes, self.seconds);
-        let mut all = tally.reads.latency.clone();
-        all.add(&tally.writes.latency).expect("histograms of the same bounds");
-        self.latency_ns = Latency::of(&all);
-        if tally.reads.requests() > 0 && tally.writes.requests() > 0 {
-            self.read = Some(Part::of(&tally.reads, self.seconds));
-            self.write = Some(Part::of(&tally.writes, self.seconds));
+impl Counted {
+    pub fn of(tally: &Tally) -> Counted {
+        let (seconds, Tally { reads, writes, errors, first_error, .. }) =
+            (tally.window().as_secs_f64(), tally);
+        let is_mix = reads.requests() > 0 && writes.requests() > 0;
+        let mut all = reads.clone();
+        all.add(writes);
+        Counted {
+            seconds,
+            requests: all.requests(),
+            all: Part::of(&all, seconds),
+            read: is_mix.then(|| Part::of(reads, seconds)),
+            write: is_mix.then(|| Part::of(writes, seconds)),
+            errors: *errors,
+            first_error: first_error
+                .map(|error| format!("{} at {}: {}", error.operation, error.offset, error.outcome)),
         }
-        self.errors = tally.errors;
-        self.first_error = tally
-            .first_error
-            .map(|error| format!("{} at {}: {}", error.operation, error.offset, error.outcome));
-        self
-    }
-
-    /// Whether the data were right and every request was answered as asked.
-    pub fn is_good(&self) -> bool {
-        self.errors == 0 && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
     }
 }
 
-impl Default for Latency {
-    fn default() -> Self {
-        let empty = Histogram::new(1).expect("one digit is a legal precision");
-        Latency::of(&empty)
+impl Report {
+    /// Whether the data were right and every request was answered as asked.
+    pub fn is_good(&self) -> bool {
+        self.counted.errors == 0 && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
     }
 }
 
@@ -298,31 +272,25 @@ impl fmt::Display for Grouped {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { disk, pattern, block_bytes, queue_depth, jobs, .. } = self;
+        let Counted { seconds, all, read, write, errors, first_error, .. } = &self.counted;
         let plural = if *jobs == 1 { "" } else { "s" };
         write!(f, "{disk}\n{pattern}, {block_bytes} bytes, ")?;
         match self.rate {
             Some(rate) => write!(f, "open loop at {} a second", Grouped(rate))?,
             None => write!(f, "closed loop")?,
         }
-        writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {:.1} s\n", self.seconds)?;
-        let megabytes = |bytes: f64| bytes / 1e6;
+        writeln!(f, ", {jobs} job{plural} x depth {queue_depth}, {seconds:.1} s\n")?;
         let mut line = |name: &str, text: String| writeln!(f, "  {name:<12}{text}");
-        let rate = |iops: f64, bytes: f64| {
-            format!("{:>11}    {:>9.1} MB/s", Grouped(iops.round() as u64), megabytes(bytes))
-        };
-        line("IOPS", rate(self.iops, self.bytes_per_second))?;
-        for (name, part) in [("  reads", &self.read), ("  writes", &self.write)] {
-            if let Some(part) = part {
-                line(name, rate(part.iops, part.bytes_per_second))?;
-            }
+        let parts = [("IOPS", Some(all)), ("  reads", read.as_ref()), ("  writes", write.as_ref())];
+        let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
+        for (name, part) in parts.clone() {
+            let (iops, megabytes) =
+                (Grouped(part.iops.round() as u64), part.bytes_per_second / 1e6);
+            line(name, format!("{iops:>11}    {megabytes:>9.1} MB/s"))?;
         }
-        let (names, values) = columns(&self.latency_ns);
-        line("latency", names)?;
-        line("", values)?;
-        for (name, part) in [("  reads", &self.read), ("  writes", &self.write)] {
-            if let Some(part) = part {
-                line(name, columns(&part.latency_ns).1)?;
-            }
+        line("latency", columns(&all.latency_ns).0)?;
+        for (name, part) in parts {
+            line(if name == "IOPS" { "" } else { name }, columns(&part.latency_ns).1)?;
         }
         let mut cpu = format!("{:.2} us per I/O here", self.cpu_us_per_io.initiator);
         if let Some(target) = self.cpu_us_per_io.target {
@@ -340,9 +308,9 @@ impl fmt::Display for Report {
                 line("", format!("first wrong: {first}"))?;
             }
         }
-        if self.errors > 0 {
-            let first = self.first_error.as_deref().unwrap_or("unknown");
-            line("errors", format!("{}; first: {first}", self.errors))?;
+        if *errors > 0 {
+            let first = first_error.as_deref().unwrap_or("unknown");
+            line("errors", format!("{errors}; first: {first}"))?;
         }
         for note in &self.notes {
             line("note", note.clone())?;
@@ -355,7 +323,7 @@ impl fmt::Display for Report {
 /// Two lines of columns: names, and latencies below them.
 fn columns(latency: &Latency) -> (String, String) {
     let mean = ("mean", latency.mean);
-    let rest = latency.percentiles().map(|(name, ns)| (name, ns as f64));
+    let rest = latency.percentiles.map(|(name, ns)| (name, ns as f64));
     let all = [mean].into_iter().chain(rest).chain([("max", latency.max as f64)]);
     let mut lines = (String::new(), String::new());
     for (name, ns) in all {
@@ -389,9 +357,9 @@ mod tests {
             histogram.record(ns).unwrap();
         }
         let latency = Latency::of(&histogram);
-        let values = latency.percentiles().map(|(_, ns)| ns);
+        let values = latency.percentiles.map(|(_, ns)| ns);
         assert!(values.is_sorted(), "{values:?}");
-        assert!((49_900..=50_100).contains(&latency.p50) && latency.max >= 100_000);
+        assert!((49_900..=50_100).contains(&latency.percentile("p50")) && latency.max >= 100_000);
         assert_eq!(latency.min, 1);
     }
 }

@@ -67,13 +67,13 @@ impl<W: Default> Disk<W> {
         let mut next = None;
         self.release_where(|claimant| match claimant {
             Claimant::Strays { until, .. } if *until > now => {
-                next = crate::earlier(next, Some(*until));
+                next = Instant::earliest(next, Some(*until));
                 false
             }
             Claimant::Strays { .. } => true,
             Claimant::Job(_) => false,
         });
-        self.due = crate::earlier(self.due, next);
+        self.due = Instant::earliest(self.due, next);
     }
 
     /// A job is over.

@@ -22,4 +22,4 @@ mod timers;
 pub use disk::Disk;
 pub use job::{Cursor, Job, JobKind, JobState, PayloadPlace, Verdict};
 pub use presence::{InitiatorNews, Presence, Reach};
-pub use timers::{backoff, earlier};
+pub use timers::backoff;

@@ -2,7 +2,7 @@
 //! joined again when the last of them is over. The whole ends as the worst of its parts did. Units:
 //! bytes of the request's buffer.
 
-use block::{Buffer, Completion, Extent, Operation, Outcome, Request, Slot, Ticket};
+use block::{Buffer, Completion, Extent, Join, Operation, Outcome, Request, Slot, Ticket};
 
 use crate::disk::Disk;
 use crate::job::JobKind;
@@ -11,10 +11,7 @@ use crate::job::JobKind;
 #[derive(Debug)]
 pub(crate) struct Whole {
     ticket: Ticket,
-    left: u32,
-    outcome: Outcome,
-    /// The payloads that came back, and where they begin.
-    parts: Vec<(u32, Buffer)>,
+    join: Join,
 }
 
 impl<W: Default> Disk<W> {
@@ -30,10 +27,9 @@ impl<W: Default> Disk<W> {
         let mut rest = job.buffer.split_off(most - job.buffer.phase());
         let mut at = job.buffer.len();
         job.extent = Extent::new(all.offset.0, at.into());
-        let (whole, start) = *job.part_of.get_or_insert_with(|| {
-            let parts = Vec::with_capacity(8);
-            (wholes.insert(Whole { ticket, left: 1, outcome: Outcome::Done, parts }), 0)
-        });
+        let (whole, start) = *job
+            .part_of
+            .get_or_insert_with(|| (wholes.insert(Whole { ticket, join: Join::new(1) }), 0));
         let mut place = 1;
         while !rest.is_empty() {
             let next = if rest.len() > most { rest.split_off(most) } else { Buffer::empty() };
@@ -53,7 +49,7 @@ impl<W: Default> Disk<W> {
                 self.claim(part);
             }
             self.waiting.insert(place, part);
-            self.wholes.get_mut(whole).expect("it has parts").left += 1;
+            self.wholes.get_mut(whole).expect("it has parts").join.add();
             (place, at) = (place + 1, at + length);
         }
     }
@@ -61,17 +57,11 @@ impl<W: Default> Disk<W> {
     /// A part that begins `start` bytes into its whole is over.
     #[cold]
     pub(crate) fn finish_part(&mut self, whole: Slot, start: u32, outcome: Outcome, part: Buffer) {
-        let joined = self.wholes.get_mut(whole).expect("a whole outlives its parts");
-        joined.outcome = joined.outcome.worse(outcome.of_part(start));
-        joined.parts.push((start, part));
-        joined.left -= 1;
-        if joined.left > 0 {
-            return;
+        let Whole { ticket, join } =
+            self.wholes.get_mut(whole).expect("a whole outlives its parts");
+        if let Some((outcome, buffer)) = join.came_back(start, outcome, part) {
+            self.completions.push_back(Completion::new(*ticket, outcome, buffer));
+            self.wholes.remove(whole);
         }
-        let mut joined = self.wholes.remove(whole).expect("just seen");
-        joined.parts.sort_by_key(|(start, _)| *start);
-        let mut buffer = Buffer::empty();
-        joined.parts.into_iter().for_each(|(_, part)| buffer.append(part));
-        self.completions.push_back(Completion::new(joined.ticket, joined.outcome, buffer));
     }
 }

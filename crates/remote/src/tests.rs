@@ -14,15 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const DONE: Verdict = Verdict::Finish(Outcome::Done);
 
 fn facts(size: u64, cache: Cache) -> DiskFacts {
-    DiskFacts {
-        size: ByteCount(size),
-        logical_block: 512,
-        physical_block: 512,
-        cache,
-        read_only: false,
-        discards: false,
-        discard_zeroes: false,
-    }
+    DiskFacts { cache, ..DiskFacts::of_memory(ByteCount(size)) }
 }
 
 fn disk() -> Disk<()> {

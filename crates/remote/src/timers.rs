@@ -22,18 +22,11 @@ pub fn backoff(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(1 << times.min(30)).min(longest)
 }
 
-/// The earlier of two moments, of which there may be none.
-#[inline]
-#[must_use]
-pub fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    a.into_iter().chain(b).min()
-}
-
 impl<W: Default> Disk<W> {
     /// Looks at the jobs then, or earlier.
     #[inline]
     pub fn wake_at(&mut self, at: Instant) {
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        self.due = Instant::earliest(self.due, Some(at));
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.

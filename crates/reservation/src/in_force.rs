@@ -3,14 +3,14 @@
 //! By the number of the volume, and only of volumes that are held: where none is, the list is
 //! empty, and asking is one comparison.
 
-use block::VolumeId;
+use block::{IdMap, VolumeId};
 
 use crate::state::{Access, Registrant, Reservation};
 
 /// What is in force on a shard.
 #[derive(Debug, Default)]
 pub struct InForce {
-    held: Vec<Option<Box<Reservation>>>,
+    held: IdMap<Box<Reservation>>,
 }
 
 impl InForce {
@@ -24,28 +24,20 @@ impl InForce {
     /// The reservation of a volume that is held.
     #[inline]
     pub fn get(&self, volume: VolumeId) -> Option<&Reservation> {
-        self.held.get(volume.0 as usize)?.as_deref()
+        Some(self.held.get(volume.0)?)
     }
 
     /// The volumes that are held.
     pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &Reservation)> {
-        let held = (0..).map(VolumeId).zip(&self.held);
-        held.filter_map(|(volume, held)| Some((volume, held.as_deref()?)))
+        self.held.iter().map(|(volume, held)| (VolumeId(volume), &**held))
     }
 
     /// From now on this is the reservation of a volume.
     pub fn set(&mut self, volume: VolumeId, reservation: Reservation) {
-        let index = volume.0 as usize;
-        if !reservation.is_free() {
-            if self.held.len() <= index {
-                self.held.resize_with(index + 1, || None);
-            }
-            self.held[index] = Some(Box::new(reservation));
-        } else if let Some(held) = self.held.get_mut(index) {
-            *held = None;
-            let last = self.held.iter().rposition(Option::is_some);
-            self.held.truncate(last.map_or(0, |last| last + 1));
-        }
+        match reservation.is_free() {
+            true => self.held.remove(volume.0),
+            false => self.held.insert(volume.0, Box::new(reservation)),
+        };
     }
 }
 
@@ -69,6 +61,6 @@ mod tests {
         assert!(!may(&in_force, 3, Some(other)) && !may(&in_force, 3, None));
         assert_eq!(in_force.iter().collect::<Vec<_>>(), [(VolumeId(3), &held)]);
         in_force.set(VolumeId(3), held.listed(&[]).expect("it is another"));
-        assert!(may(&in_force, 3, None) && in_force.held.is_empty());
+        assert!(may(&in_force, 3, None) && in_force.iter().next().is_none());
     }
 }

@@ -127,6 +127,8 @@ pub struct Replicas<V: Value> {
     shards: u16,
     /// The values that this shard owns.
     owned: BTreeMap<u32, Owned<V>>,
+    /// What is wanted of the caller.
+    pub outbox: Outbox<V>,
 }
 
 #[derive(Debug)]
@@ -158,7 +160,7 @@ struct Running<V: Value> {
 impl<V: Value> Replicas<V> {
     /// No values yet.
     pub fn new(shard: ShardId, shards: u16) -> Replicas<V> {
-        Replicas { shard, shards, owned: BTreeMap::new() }
+        Replicas { shard, shards, owned: BTreeMap::new(), outbox: Outbox::default() }
     }
 
     /// A value is there, as it was stored or new; every shard is told, and only the owner keeps it.
@@ -170,12 +172,12 @@ impl<V: Value> Replicas<V> {
     }
 
     /// A value is gone; who waits is told.
-    pub fn remove(&mut self, key: u32, out: &mut Outbox<V>) {
+    pub fn remove(&mut self, key: u32) {
         let Some(owned) = self.owned.remove(&key) else { return };
         let running = owned.running.map(|running| (running.from, running.number));
         let waiting = owned.waiting.into_iter().map(|proposal| (proposal.from, proposal.number));
         for (from, number) in running.into_iter().chain(waiting) {
-            self.answer(from, number, Answer::Gone, out);
+            self.answer(from, number, Answer::Gone);
         }
     }
 
@@ -185,13 +187,13 @@ impl<V: Value> Replicas<V> {
     }
 
     /// Proposes a change; answered under `number` in the outbox of this shard.
-    pub fn propose(&mut self, key: u32, number: u64, change: V::Change, out: &mut Outbox<V>) {
+    pub fn propose(&mut self, key: u32, number: u64, change: V::Change) {
         let to = ShardId::owner_of(key, self.shards);
-        self.send(to, Message::Propose { key, number, change }, out);
+        self.send(to, Message::Propose { key, number, change });
     }
 
     /// The program stored what it was given, or could not.
-    pub fn handle_stored(&mut self, key: u32, version: u64, stored: bool, out: &mut Outbox<V>) {
+    pub fn handle_stored(&mut self, key: u32, version: u64, stored: bool) {
         let Some(owned) = self.owned.get_mut(&key) else { return };
         let due = |running: &Running<V>| running.left.is_none() && owned.version + 1 == version;
         if !owned.running.as_ref().is_some_and(due) {
@@ -199,8 +201,8 @@ impl<V: Value> Replicas<V> {
         }
         if !stored {
             let running = owned.running.take().expect("it was there");
-            self.answer(running.from, running.number, Answer::NotStored, out);
-            return self.go_on(key, out);
+            self.answer(running.from, running.number, Answer::NotStored);
+            return self.go_on(key);
         }
         let running = owned.running.as_mut().expect("it was there");
         running.left = Some(self.shards.max(1));
@@ -209,30 +211,32 @@ impl<V: Value> Replicas<V> {
         let value = owned.value.clone();
         for shard in 0..self.shards.max(1) {
             let message = Message::Install { key, version, value: value.clone() };
-            self.send(ShardId(shard), message, out);
+            self.send(ShardId(shard), message);
         }
     }
 
     /// A value that the outbox said to install is in force on this shard.
-    pub fn installed(&mut self, key: u32, version: u64, out: &mut Outbox<V>) {
+    pub fn installed(&mut self, key: u32, version: u64) {
         let to = ShardId::owner_of(key, self.shards);
-        self.send(to, Message::Installed { key, version }, out);
+        self.send(to, Message::Installed { key, version });
     }
 
     /// A message from another shard (or from this one).
-    pub fn handle_message(&mut self, from: ShardId, message: Message<V>, out: &mut Outbox<V>) {
+    pub fn handle_message(&mut self, from: ShardId, message: Message<V>) {
         match message {
             Message::Propose { key, number, change } => {
                 let Some(owned) = self.owned.get_mut(&key) else {
-                    return self.answer(from, number, Answer::Gone, out);
+                    return self.answer(from, number, Answer::Gone);
                 };
                 if owned.waiting.len() >= PROPOSALS_MAX {
-                    return self.answer(from, number, Answer::Busy, out);
+                    return self.answer(from, number, Answer::Busy);
                 }
                 owned.waiting.push_back(Proposal { from, number, change });
-                self.go_on(key, out);
+                self.go_on(key);
             }
-            Message::Install { key, version, value } => out.install.push((key, version, value)),
+            Message::Install { key, version, value } => {
+                self.outbox.install.push((key, version, value))
+            }
             Message::Installed { key, version } => {
                 let Some(owned) = self.owned.get_mut(&key) else { return };
                 let Some(running) = &mut owned.running else { return };
@@ -244,16 +248,16 @@ impl<V: Value> Replicas<V> {
                 if *left == 0 {
                     let Running { from, number, answer, next, .. } =
                         owned.running.take().expect("it was there");
-                    self.answer(from, number, Answer::Decided(answer, next), out);
-                    self.go_on(key, out);
+                    self.answer(from, number, Answer::Decided(answer, next));
+                    self.go_on(key);
                 }
             }
-            Message::Answer { number, answer } => out.answers.push((number, answer)),
+            Message::Answer { number, answer } => self.outbox.answers.push((number, answer)),
         }
     }
 
     /// Begins the next change of a key, if none runs.
-    fn go_on(&mut self, key: u32, out: &mut Outbox<V>) {
+    fn go_on(&mut self, key: u32) {
         loop {
             let Some(owned) = self.owned.get_mut(&key) else { return };
             if owned.running.is_some() {
@@ -262,33 +266,27 @@ impl<V: Value> Replicas<V> {
             let Some(Proposal { from, number, change }) = owned.waiting.pop_front() else { return };
             match owned.value.apply(&change) {
                 (Some(next), answer) => {
-                    out.store.push((key, owned.version + 1, next.clone()));
+                    self.outbox.store.push((key, owned.version + 1, next.clone()));
                     owned.running = Some(Running { from, number, answer, next, left: None });
                 }
                 (None, answer) => {
                     let answer = Answer::Decided(answer, owned.value.clone());
-                    self.answer(from, number, answer, out);
+                    self.answer(from, number, answer);
                 }
             }
         }
     }
 
-    fn answer(
-        &mut self,
-        to: ShardId,
-        number: u64,
-        answer: Answer<V::Answer, V>,
-        out: &mut Outbox<V>,
-    ) {
-        self.send(to, Message::Answer { number, answer }, out);
+    fn answer(&mut self, to: ShardId, number: u64, answer: Answer<V::Answer, V>) {
+        self.send(to, Message::Answer { number, answer });
     }
 
     /// Sends a message; to this shard itself, by handling it.
-    fn send(&mut self, to: ShardId, message: Message<V>, out: &mut Outbox<V>) {
+    fn send(&mut self, to: ShardId, message: Message<V>) {
         if to == self.shard {
-            self.handle_message(to, message, out);
+            self.handle_message(to, message);
         } else {
-            out.messages.push((to, message));
+            self.outbox.messages.push((to, message));
         }
     }
 }
@@ -311,7 +309,7 @@ mod tests {
     }
 
     struct World {
-        shards: Vec<(Replicas<Growing>, Outbox<Growing>)>,
+        shards: Vec<Replicas<Growing>>,
     }
 
     impl World {
@@ -319,14 +317,13 @@ mod tests {
             let shard = |number| {
                 let mut replicas = Replicas::new(ShardId(number), count);
                 replicas.add(7, Growing(0));
-                (replicas, Outbox::default())
+                replicas
             };
             World { shards: (0..count).map(shard).collect() }
         }
 
         fn ask(&mut self, shard: usize, number: u64, change: u32) {
-            let (replicas, out) = &mut self.shards[shard];
-            replicas.propose(7, number, change, out);
+            self.shards[shard].propose(7, number, change);
             self.carry();
         }
 
@@ -334,41 +331,39 @@ mod tests {
         fn carry(&mut self) {
             loop {
                 let mut mail = Vec::new();
-                for (from, (_, out)) in self.shards.iter_mut().enumerate() {
-                    let from = ShardId(from as u16);
-                    mail.extend(out.messages.drain(..).map(|(to, message)| (from, to, message)));
+                for (from, replicas) in (0..).map(ShardId).zip(&mut self.shards) {
+                    let messages = replicas.outbox.messages.drain(..);
+                    mail.extend(messages.map(|(to, message)| (from, to, message)));
                 }
                 if mail.is_empty() {
                     return;
                 }
                 for (from, to, message) in mail {
-                    let (replicas, out) = &mut self.shards[to.index()];
-                    replicas.handle_message(from, message, out);
+                    self.shards[to.index()].handle_message(from, message);
                 }
             }
         }
 
-        fn owner(&mut self) -> &mut (Replicas<Growing>, Outbox<Growing>) {
+        fn owner(&mut self) -> &mut Replicas<Growing> {
             let owner = ShardId::owner_of(7, self.shards.len() as u16);
             &mut self.shards[owner.index()]
         }
 
         fn stored(&mut self, well: bool) {
-            let (replicas, out) = self.owner();
-            let (key, version, _) = out.store.remove(0);
-            replicas.handle_stored(key, version, well, out);
+            let (key, version, _) = self.owner().outbox.store.remove(0);
+            self.owner().handle_stored(key, version, well);
             self.carry();
         }
 
         fn installed(&mut self, shard: usize) {
-            let (replicas, out) = &mut self.shards[shard];
-            let (key, version, _) = out.install.remove(0);
-            replicas.installed(key, version, out);
+            let replicas = &mut self.shards[shard];
+            let (key, version, _) = replicas.outbox.install.remove(0);
+            replicas.installed(key, version);
             self.carry();
         }
 
         fn answers(&mut self, shard: usize) -> Vec<(u64, Answer<bool, Growing>)> {
-            core::mem::take(&mut self.shards[shard].1.answers)
+            core::mem::take(&mut self.shards[shard].outbox.answers)
         }
     }
 
@@ -376,15 +371,15 @@ mod tests {
     fn a_change_is_answered_once_it_is_stored_and_in_force_everywhere() {
         let mut world = World::new(3);
         world.ask(2, 41, 5);
-        assert!(world.shards.iter().all(|(_, out)| out.install.is_empty()));
+        assert!(world.shards.iter().all(|replicas| replicas.outbox.install.is_empty()));
         world.stored(true);
         for shard in 0..3 {
             assert_eq!(world.answers(2), []);
-            assert_eq!(world.shards[shard].1.install[0], (7, 1, Growing(5)));
+            assert_eq!(world.shards[shard].outbox.install[0], (7, 1, Growing(5)));
             world.installed(shard);
         }
         assert_eq!(world.answers(2), [(41, Answer::Decided(true, Growing(5)))]);
-        assert_eq!(world.owner().0.value(7), Some(&Growing(5)));
+        assert_eq!(world.owner().value(7), Some(&Growing(5)));
     }
 
     #[test]
@@ -393,14 +388,14 @@ mod tests {
         world.ask(0, 1, 5);
         world.ask(1, 2, 4);
         world.ask(0, 3, 6);
-        assert_eq!(world.owner().1.store.len(), 1);
+        assert_eq!(world.owner().outbox.store.len(), 1);
         world.stored(true);
         world.installed(0);
         world.installed(1);
         assert_eq!(world.answers(0), [(1, Answer::Decided(true, Growing(5)))]);
         // The second was judged by what the first left, and changed nothing.
         assert_eq!(world.answers(1), [(2, Answer::Decided(false, Growing(5)))]);
-        assert_eq!(world.owner().1.store, [(7, 2, Growing(6))]);
+        assert_eq!(world.owner().outbox.store, [(7, 2, Growing(6))]);
     }
 
     #[test]
@@ -420,9 +415,8 @@ mod tests {
         let mut world = World::new(1);
         world.ask(0, 1, 5);
         world.ask(0, 2, 6);
-        let (replicas, out) = world.owner();
-        replicas.remove(7, out);
-        replicas.handle_stored(7, 1, true, out);
+        world.owner().remove(7);
+        world.owner().handle_stored(7, 1, true);
         assert_eq!(world.answers(0), [(1, Answer::Gone), (2, Answer::Gone)]);
         world.ask(0, 3, 7);
         assert_eq!(world.answers(0), [(3, Answer::Gone)]);

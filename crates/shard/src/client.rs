@@ -17,7 +17,7 @@ use block::{
     Account, Buffer, Completion, Instant, Memory, Operation, Pool, Request, ShardId, Ticket,
     VolumeId,
 };
-use volume::{Outbox, Volumes};
+use volume::Volumes;
 
 use crate::machine;
 
@@ -48,7 +48,6 @@ pub struct ClientContext<'a> {
     pub memory: &'a mut dyn Memory,
     pub(crate) pool: &'a mut Pool,
     pub(crate) volumes: &'a mut Volumes,
-    pub(crate) outbox: &'a mut Outbox,
     pub(crate) number: u32,
     pub(crate) has_asked: bool,
 }
@@ -73,7 +72,7 @@ impl ClientContext<'_> {
         let machine = machine::client(self.number);
         let ticket = Ticket { machine, generation: 0, slot, shard: self.shard };
         self.has_asked = true;
-        self.volumes.handle_request(self.now, volume, Request { ticket, operation }, self.outbox);
+        self.volumes.handle_request(self.now, volume, Request { ticket, operation });
     }
 }
 

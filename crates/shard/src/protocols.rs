@@ -10,7 +10,6 @@
 
 mod aoe;
 
-use ::aoe::server::TargetEffect;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, ShardId, Slot, Ticket, VolumeId};
 use contract::{
@@ -326,7 +325,7 @@ impl Protocols {
         if let Some((to, message)) = self.nvme.poll_message() {
             return Some((to, ProtocolMessage::Nvme(message)));
         }
-        let messages = &mut self.aoe.outbox.messages;
+        let messages = &mut self.aoe.controls.outbox.messages;
         let (to, message) = (!messages.is_empty()).then(|| messages.remove(0))?;
         Some((to, ProtocolMessage::Aoe(message)))
     }
@@ -347,7 +346,7 @@ impl Protocols {
     /// [`handle_stored`](Self::handle_stored).
     #[inline]
     pub(crate) fn poll_store(&mut self) -> Option<(StoreKey, u64, StoredValue)> {
-        let store = &mut self.aoe.outbox.store;
+        let store = &mut self.aoe.controls.outbox.store;
         let (export, version, value) = (!store.is_empty()).then(|| store.remove(0))?;
         Some((StoreKey::AoeControl(ExportId(export)), version, StoredValue::AoeControl(value)))
     }
@@ -443,8 +442,7 @@ impl Protocols {
     /// Frames that are to be sent.
     #[inline]
     pub(crate) fn poll_frames(&mut self) -> Option<FrameBatch> {
-        let TargetEffect::Send(batch) = self.aoe.target.poll_effect()?;
-        Some(batch)
+        self.aoe.target.poll_batch()
     }
 
     /// Whether nothing of any frame is below.

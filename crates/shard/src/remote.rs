@@ -18,9 +18,6 @@ use wire::aoe::Address;
 use crate::mail::Mail;
 use crate::shard::Settings;
 
-/// How long a disk behind AoE is looked for before its order is refused: many queries.
-const AOE_CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-
 /// Where a remote disk is.
 #[derive(Clone, Debug)]
 pub enum ImportSettings {
@@ -36,7 +33,7 @@ impl ImportSettings {
     pub fn connect_deadline(&self) -> Duration {
         match self {
             ImportSettings::NvmeTcp(settings) => settings.connect_deadline,
-            ImportSettings::Aoe(_) => AOE_CONNECT_DEADLINE,
+            ImportSettings::Aoe(_) => aoe::limits::CONNECT_DEADLINE,
         }
     }
 }
@@ -136,8 +133,7 @@ impl Remote {
                 initiator.poll_effect()?.of(serial)
             }
             Remote::Frame(FrameInitiator::Aoe(initiator)) => {
-                let aoe::initiator::InitiatorEffect::Send(batch) = initiator.poll_effect()?;
-                Effect::SendFrames { token: serial, batch }
+                Effect::SendFrames { token: serial, batch: initiator.poll_batch()? }
             }
         })
     }

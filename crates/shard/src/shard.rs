@@ -27,7 +27,7 @@ use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
     Receive, SessionEnd, SessionIdentity,
 };
-use volume::{Layout, Outbox, Volumes};
+use volume::{Layout, Volumes};
 
 use crate::client::{ClientContext, InternalClients};
 use crate::imports::Imports;
@@ -80,7 +80,6 @@ pub struct Shard {
     settings: Settings,
     pool: Pool,
     volumes: Volumes,
-    outbox: Outbox,
     /// Memory for the outbox's requests while those for imports are taken out.
     asks: Vec<Ask>,
     protocols: Protocols,
@@ -115,7 +114,6 @@ impl Shard {
             settings,
             pool: Pool::new(pages),
             volumes: Volumes::new(shard, shards, machine::FLIGHTS, machine::GATES),
-            outbox: Outbox::default(),
             asks: Vec::new(),
             protocols: Protocols::new(now, settings),
             listeners: BTreeMap::new(),
@@ -142,7 +140,7 @@ impl Shard {
     /// [`poll_answer`](Self::poll_answer).
     pub fn ask(&mut self, now: Instant, volume: VolumeId, request: Request) {
         debug_assert_eq!(request.ticket.machine, machine::client(0));
-        self.volumes.handle_request(now, volume, request, &mut self.outbox);
+        self.volumes.handle_request(now, volume, request);
     }
 
     /// The answer to [`ask`](Self::ask).
@@ -213,7 +211,6 @@ impl Shard {
             memory,
             pool: &mut self.pool,
             volumes: &mut self.volumes,
-            outbox: &mut self.outbox,
             number: 0,
             has_asked: false,
         };
@@ -359,7 +356,7 @@ impl Shard {
             }
             Event::Mail { from, mail } => match mail {
                 Mail::Volume(message) => {
-                    self.volumes.handle_message(now, from, message, &mut self.outbox);
+                    self.volumes.handle_message(now, from, message);
                     self.route_outbox(now, memory);
                 }
                 Mail::Protocol(message) => self.with_protocols(now, memory, |protocols, _| {
@@ -464,7 +461,7 @@ impl Machine for Shard {
                 self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
             }
         }
-        self.volumes.handle_timeout(now, &mut self.outbox);
+        self.volumes.handle_timeout(now);
         if self.protocols.poll_timeout().is_some_and(|deadline| deadline <= now) {
             self.with_protocols(now, memory, |protocols, _| protocols.handle_timeout(now));
         }
@@ -483,19 +480,19 @@ impl Machine for Shard {
 
     #[inline]
     fn take_requests(&mut self, asks: &mut Vec<Ask>) {
-        if self.outbox.submit.is_empty() {
+        if self.volumes.outbox.submit.is_empty() {
             return;
         }
         if self.imports.is_empty() && asks.is_empty() {
-            core::mem::swap(asks, &mut self.outbox.submit);
+            core::mem::swap(asks, &mut self.volumes.outbox.submit);
             return;
         }
         // What is for imports waits for the next settle.
         let mut mixed = core::mem::take(&mut self.asks);
-        core::mem::swap(&mut mixed, &mut self.outbox.submit);
+        core::mem::swap(&mut mixed, &mut self.volumes.outbox.submit);
         for (disk, request) in mixed.drain(..) {
             let list = match self.imports.get_mut(disk) {
-                Some(_) => &mut self.outbox.submit,
+                Some(_) => &mut self.volumes.outbox.submit,
                 None => &mut *asks,
             };
             list.push((disk, request));

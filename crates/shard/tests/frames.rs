@@ -12,8 +12,7 @@ use block::{
     VolumeId,
 };
 use contract::{
-    Ask, Cache, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, Misfits,
-    OutFrame,
+    Ask, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, Misfits, OutFrame,
 };
 use reservation::{Change, Registrant, Reservation, Value};
 use shard::{
@@ -92,15 +91,7 @@ impl Host {
 
     /// Has a disk and a volume, and exports it.
     fn serve(&mut self, link: LinkId, reservation: Reservation) {
-        let facts = DiskFacts {
-            size: ByteCount(SIZE),
-            logical_block: 512,
-            physical_block: 512,
-            cache: Cache::None,
-            read_only: false,
-            discards: false,
-            discard_zeroes: false,
-        };
+        let facts = DiskFacts::of_memory(ByteCount(SIZE));
         self.order(|| Order::AddDisk { disk: DISK, facts: facts.clone() });
         self.add_volume(reservation);
         self.export(link, Control::default());

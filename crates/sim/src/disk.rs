@@ -78,13 +78,9 @@ impl SimDisk {
     /// What a driver tells of it.
     pub fn facts(&self) -> DiskFacts {
         DiskFacts {
-            size: ByteCount(self.media.len() as u64),
-            logical_block: SECTOR as u32,
             physical_block: SECTOR as u32,
             cache: if self.behaviour.volatile { Cache::Volatile } else { Cache::None },
-            read_only: false,
-            discards: true,
-            discard_zeroes: true,
+            ..DiskFacts::of_memory(ByteCount(self.media.len() as u64))
         }
     }
 

@@ -6,6 +6,7 @@
 //! - `oracle`: what each block of a volume may hold.
 //! - `shard`: what a shard gives its targets; `pipe`: the driver's side of one connection;
 //!   `pseudowire`: virtual links.
+//! - `agreement`: values that all shards hold copies of, on a host of one shard.
 //! - `aoe`: a station that asks over AoE.
 //! - `nvme`: the host's side of NVMe/TCP, bytes in and bytes out.
 //!
@@ -13,6 +14,7 @@
 //! `reservation` and `wire` alone, so a machine's own unit tests can use it. What does not live
 //! here: whatever draws from a seed, threads, sockets.
 
+pub mod agreement;
 pub mod aoe;
 pub mod nvme;
 pub mod oracle;
@@ -23,6 +25,7 @@ pub mod shard;
 pub mod suite;
 pub mod volumes;
 
+pub use agreement::Agreement;
 pub use pages::Pages;
 pub use pipe::Pipe;
 pub use pseudowire::Pseudowire;

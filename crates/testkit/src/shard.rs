@@ -35,7 +35,7 @@ impl<S> ShardStub<S> {
     /// For a call of a target.
     pub fn context(&mut self) -> TargetContext<'_, S> {
         let ShardStub { now, memory, pool, below, reservations, shared } = self;
-        TargetContext { now: *now, memory, pool, below, reservations, shared }
+        TargetContext { now: *now, memory, pool, volumes: below, reservations, shared }
     }
 
     /// Shows a session what arrived for it, as [`Pipe::show`] does.
@@ -47,7 +47,10 @@ impl<S> ShardStub<S> {
         let ShardStub { now, memory, pool, below, reservations, shared } = self;
         pipe.show(memory, |shown, memory| {
             let now = *now;
-            session(shown, &mut TargetContext { now, memory, pool, below, reservations, shared })
+            session(
+                shown,
+                &mut TargetContext { now, memory, pool, volumes: below, reservations, shared },
+            )
         })
     }
 }

@@ -1,7 +1,6 @@
-//! Requests in flight: what a volume remembers of a request until its completion, and how the
-//! completions of a request's pieces become one.
+//! Requests in flight: what a volume remembers of a request until its completion.
 
-use block::{Buffer, Extent, Instant, Outcome, Slot, Ticket};
+use block::{Buffer, Extent, Instant, Join, Slot, Ticket, VolumeId};
 use contract::DiskId;
 
 use crate::message::HoldId;
@@ -11,11 +10,10 @@ use crate::message::HoldId;
 pub(crate) struct Flight {
     /// Who asked the volume; of a piece: nobody.
     pub(crate) ticket: Ticket,
-    /// The volume's number.
-    pub(crate) volume: u32,
+    pub(crate) volume: VolumeId,
     /// The disk that was asked; of a request in pieces: the first.
     pub(crate) disk: DiskId,
-    /// The bytes of the volume that it concerns.
+    /// The bytes of the volume that it concerns; of a piece: none.
     pub(crate) extent: Extent,
     /// Counts up with every flight, to tell what was in flight when a hold began.
     pub(crate) number: u64,
@@ -37,8 +35,8 @@ pub(crate) enum What {
     Piece {
         /// The request.
         parent: Slot,
-        /// Which piece, from 0.
-        index: u32,
+        /// Where in the request's payload it begins.
+        start: u32,
     },
     /// A request in pieces.
     Joined(Box<Join>),
@@ -46,50 +44,13 @@ pub(crate) enum What {
     CompareAndWrite(Box<CompareAndWrite>),
 }
 
-/// The completions of pieces, on their way to become one.
-#[derive(Debug)]
-pub(crate) struct Join {
-    pub(crate) left: u32,
-    pub(crate) outcome: Outcome,
-    /// The payloads that came back, by piece.
-    pub(crate) parts: Vec<Buffer>,
-    /// Where each piece begins in the payload.
-    pub(crate) starts: Vec<u32>,
-}
-
-impl Join {
-    /// Waits for as many pieces as are pushed.
-    pub(crate) fn new() -> Join {
-        Join { left: 0, outcome: Outcome::Done, parts: Vec::new(), starts: Vec::new() }
-    }
-
-    /// One more piece, which begins `start` bytes into the payload; returns its index.
-    pub(crate) fn push(&mut self, start: u32) -> u32 {
-        self.left += 1;
-        self.parts.push(Buffer::empty());
-        self.starts.push(start);
-        (self.starts.len() - 1) as u32
-    }
-
-    /// A piece came back. Returns the whole, once all have.
-    pub(crate) fn came_back(
-        &mut self,
-        index: u32,
-        outcome: Outcome,
-        buffer: Buffer,
-    ) -> Option<(Outcome, Buffer)> {
-        let index = index as usize;
-        self.parts[index] = buffer;
-        self.outcome = self.outcome.worse(outcome.of_part(self.starts[index]));
-        self.left -= 1;
-        if self.left > 0 {
-            return None;
+impl Flight {
+    /// What a compare-and-write, which alone holds and has steps, is at.
+    pub(crate) fn compare_and_write(&mut self) -> &mut CompareAndWrite {
+        match &mut self.what {
+            What::CompareAndWrite(work) => work,
+            other => unreachable!("{other:?} has no steps"),
         }
-        let mut whole = Buffer::empty();
-        for part in self.parts.drain(..) {
-            whole.append(part);
-        }
-        Some((self.outcome, whole))
     }
 }
 
@@ -109,19 +70,4 @@ pub(crate) enum Step {
     Holding,
     Comparing,
     Writing,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_miscompare_counts_from_the_start_of_the_payload() {
-        let mut join = Join::new();
-        join.push(0);
-        join.push(4096);
-        assert!(join.came_back(1, Outcome::Miscompare(7), Buffer::reserved(4096, 0)).is_none());
-        let (outcome, whole) = join.came_back(0, Outcome::Done, Buffer::reserved(4096, 0)).unwrap();
-        assert_eq!((outcome, whole.len()), (Outcome::Miscompare(4103), 8192));
-    }
 }

@@ -45,15 +45,15 @@ pub enum Health {
 /// A disk as a shard sees it.
 #[derive(Debug)]
 pub struct Gate {
-    disk: DiskId,
-    facts: DiskFacts,
+    pub disk: DiskId,
+    pub facts: DiskFacts,
     /// How a flush or a durable write failed, since the disk was opened.
     failed: Option<Failure>,
     running: Vec<Waiter>,
     next: Vec<Waiter>,
     is_running: bool,
-    health: Health,
-    counters: RequestCounters,
+    pub health: Health,
+    pub counters: RequestCounters,
 }
 
 counters! {
@@ -89,25 +89,11 @@ impl Gate {
         }
     }
 
-    pub fn disk(&self) -> DiskId {
-        self.disk
-    }
-
-    /// What is known of the disk.
-    pub fn facts(&self) -> &DiskFacts {
-        &self.facts
-    }
-
     /// Takes new facts over after the disk was reopened or resized; a reopened disk takes writes
-    /// again.
+    /// again. (What a disk tells of itself changes its facts alone: what a failure protects stays
+    /// so, until a person reopens it.)
     pub fn renew(&mut self, facts: DiskFacts) {
         self.failed = None;
-        self.facts = facts;
-    }
-
-    /// Takes new facts over that a disk told of itself. What a failure protects stays so: only a
-    /// person reopens it.
-    pub fn follow(&mut self, facts: DiskFacts) {
         self.facts = facts;
     }
 
@@ -170,32 +156,6 @@ impl Gate {
             self.running = waiters;
         }
     }
-
-    /// How the disk is doing.
-    pub fn health(&self) -> Health {
-        self.health
-    }
-
-    /// Notes how the disk is doing. Returns whether that is news.
-    pub fn set_health(&mut self, health: Health) -> bool {
-        core::mem::replace(&mut self.health, health) != health
-    }
-
-    /// Counts a request that goes down.
-    #[inline]
-    pub fn count(&mut self, changes_data: bool, bytes: u64) {
-        self.counters.count(changes_data, bytes);
-    }
-
-    /// Counts a request that did not end well.
-    pub fn count_error(&mut self) {
-        self.counters.errors += 1;
-    }
-
-    /// What went through.
-    pub fn counters(&self) -> RequestCounters {
-        self.counters
-    }
 }
 
 impl RequestCounters {
@@ -218,37 +178,7 @@ pub(crate) mod tests {
     use block::ByteCount;
 
     pub(crate) fn facts(cache: Cache) -> DiskFacts {
-        DiskFacts {
-            size: ByteCount(1 << 30),
-            logical_block: 512,
-            physical_block: 4096,
-            cache,
-            read_only: false,
-            discards: true,
-            discard_zeroes: true,
-        }
-    }
-
-    #[test]
-    fn a_disk_that_tells_another_size_stays_protected_and_a_reopened_one_does_not() {
-        let facts = |bytes, read_only| DiskFacts {
-            size: block::ByteCount(bytes),
-            logical_block: 512,
-            physical_block: 4096,
-            cache: Cache::Volatile,
-            read_only,
-            discards: true,
-            discard_zeroes: true,
-        };
-        let mut gate = Gate::new(DiskId(0), facts(1 << 20, true));
-        assert_eq!(gate.protected(), Some(Failure::WriteProtected));
-        gate.follow(facts(1 << 20, false));
-        assert_eq!(gate.protected(), None, "it may be written now");
-        gate.fail(Failure::MediumWrite);
-        gate.follow(facts(2 << 20, false));
-        assert_eq!((gate.protected(), gate.facts().size.0), (Some(Failure::MediumWrite), 2 << 20));
-        gate.renew(facts(2 << 20, false));
-        assert_eq!(gate.protected(), None);
+        DiskFacts { cache, ..DiskFacts::of_memory(ByteCount(1 << 30)) }
     }
 
     #[test]
@@ -263,7 +193,7 @@ pub(crate) mod tests {
         let (waiters, start) = gate.flushed();
         assert_eq!(waiters, [here(2), Waiter::Shard(ShardId(1))]);
         assert_eq!(start, Start::Nothing);
-        assert_eq!(gate.counters().flushes, 2);
+        assert_eq!(gate.counters.flushes, 2);
     }
 
     #[test]

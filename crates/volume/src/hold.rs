@@ -86,13 +86,8 @@ struct Here {
 }
 
 impl Held {
-    /// Whether no hold stands: the usual case, asked for every request.
+    /// Whether a change of `extent` has to wait. Usually no hold stands.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.holds.is_empty()
-    }
-
-    /// Whether a change of `extent` has to wait.
     pub fn blocks(&self, extent: Extent) -> bool {
         self.holds.iter().any(|here| here.extent.overlaps(extent))
     }
@@ -109,17 +104,20 @@ impl Held {
         in_flight == 0
     }
 
-    /// A change of `extent`, numbered `number`, came back. Calls `ready` for each hold that has
-    /// nothing in flight any more.
-    pub fn came_back(&mut self, extent: Extent, number: u64, mut ready: impl FnMut(HoldId)) {
+    /// A change of `extent`, numbered `number`, came back. Returns the holds that have nothing in
+    /// flight any more.
+    #[inline]
+    pub fn came_back(&mut self, extent: Extent, number: u64) -> Vec<HoldId> {
+        let mut ready = Vec::new();
         for here in &mut self.holds {
             if number < here.since && here.in_flight > 0 && here.extent.overlaps(extent) {
                 here.in_flight -= 1;
                 if here.in_flight == 0 {
-                    ready(here.hold);
+                    ready.push(here.hold);
                 }
             }
         }
+        ready
     }
 
     /// A hold ends; returns what waited, to be handled again in its order.
@@ -168,12 +166,9 @@ mod tests {
     fn a_hold_is_ready_when_what_was_below_came_back() {
         let mut held = Held::default();
         assert!(!held.begin(hold(1), Extent::new(0, 4096), 7, 2));
-        let mut ready = Vec::new();
-        held.came_back(Extent::new(0, 512), 5, |hold| ready.push(hold));
+        assert_eq!(held.came_back(Extent::new(0, 512), 5), []);
         // The asker's own write, numbered after the hold began, does not count.
-        held.came_back(Extent::new(0, 512), 8, |hold| ready.push(hold));
-        assert!(ready.is_empty());
-        held.came_back(Extent::new(512, 512), 6, |hold| ready.push(hold));
-        assert_eq!(ready, [hold(1)]);
+        assert_eq!(held.came_back(Extent::new(0, 512), 8), []);
+        assert_eq!(held.came_back(Extent::new(512, 512), 6), [hold(1)]);
     }
 }

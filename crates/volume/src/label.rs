@@ -32,9 +32,9 @@ const NAME_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelLayout {
     /// One member after the other.
-    Concat,
+    Concat = 1,
     /// Chunks in turn.
-    Stripe,
+    Stripe = 2,
 }
 
 impl fmt::Display for LabelLayout {
@@ -121,13 +121,7 @@ impl Label {
             |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         put32(8, VERSION);
         put32(12, u32::from(self.complete));
-        put32(
-            16,
-            match self.set.layout {
-                LabelLayout::Concat => 1,
-                LabelLayout::Stripe => 2,
-            },
-        );
+        put32(16, self.set.layout as u32);
         put32(20, self.index);
         put32(24, self.set.count);
         let mut put64 =

@@ -49,13 +49,8 @@ enum Kind {
 /// Why members do not make a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// The layout needs more members.
-    Members {
-        /// At least so many.
-        expected: usize,
-        /// So many were given.
-        seen: usize,
-    },
+    /// There are no members.
+    Empty,
     /// The chunk is not a power of two of at least 4096 bytes.
     Chunk(u64),
     /// A member has no room for data.
@@ -72,9 +67,7 @@ pub enum LayoutError {
 impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LayoutError::Members { expected, seen } => {
-                write!(f, "expected at least {expected} disks, seen {seen}")
-            }
+            LayoutError::Empty => f.write_str("expected at least one disk, seen none"),
             LayoutError::Chunk(chunk) => {
                 write!(f, "expected a chunk that is a power of two of 4096 or more, seen {chunk}")
             }
@@ -105,7 +98,7 @@ impl Layout {
     /// One member after the other; each gives the whole 4 KiB pages that it has.
     pub fn concat(mut members: Vec<Member>) -> Result<Layout, LayoutError> {
         if members.is_empty() {
-            return Err(LayoutError::Members { expected: 1, seen: 0 });
+            return Err(LayoutError::Empty);
         }
         let mut starts = Vec::with_capacity(members.len());
         let mut size = 0u64;
@@ -125,21 +118,13 @@ impl Layout {
         if !chunk.is_power_of_two() || chunk < EDGE {
             return Err(LayoutError::Chunk(chunk));
         }
-        let Some((index, length)) = members
-            .iter()
-            .map(|member| member.length)
-            .enumerate()
-            .min_by_key(|(_, length)| *length)
-        else {
-            return Err(LayoutError::Members { expected: 1, seen: 0 });
-        };
+        let smallest = members.iter().enumerate().min_by_key(|(_, member)| member.length);
+        let (index, &Member { length, .. }) = smallest.ok_or(LayoutError::Empty)?;
+        if length < chunk {
+            return Err(LayoutError::Small { index, length, needed: chunk });
+        }
         let length = length - length % chunk;
-        if length == 0 {
-            return Err(LayoutError::Small { index, length: members[index].length, needed: chunk });
-        }
-        for member in &mut members {
-            member.length = length;
-        }
+        members.iter_mut().for_each(|member| member.length = length);
         let size = length * members.len() as u64;
         Ok(Layout { kind: Kind::Stripe { chunk_shift: chunk.trailing_zeros() }, members, size })
     }

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 use block::limits::{DISK_SLOW, DISK_STUCK};
 use block::{
-    Buffer, ByteCount, Completion, Extent, Failure, Instant, MachineId, Memory, Operation, Outcome,
-    Request, ShardId, Slot, Table, Ticket, VolumeId,
+    Buffer, ByteCount, Completion, Extent, Failure, IdMap, Instant, MachineId, Memory, Operation,
+    Outcome, Request, ShardId, Slot, Table, Ticket, VolumeId,
 };
 use contract::{Ask, DiskFacts, DiskId};
 
@@ -57,6 +57,11 @@ impl Outbox {
     pub fn has_only_requests(&self) -> bool {
         self.complete.is_empty() && self.messages.is_empty() && self.notices.is_empty()
     }
+
+    /// Answers a request that is not submitted.
+    fn refuse(&mut self, request: Request, why: Failure) {
+        self.complete.push(request.complete(Outcome::NotDone(why)));
+    }
 }
 
 /// A volume as a shard knows it.
@@ -77,8 +82,8 @@ pub struct Volumes {
     /// Tickets of flights carry this machine, and those of gates' flushes the other.
     flights_machine: MachineId,
     gates_machine: MachineId,
-    volumes: Vec<Option<Volume>>,
-    gates: Vec<Option<Gate>>,
+    volumes: IdMap<Volume>,
+    gates: IdMap<Gate>,
     flights: Table<Flight>,
     /// The holds that this shard grants, by volume.
     servers: BTreeMap<u32, Server>,
@@ -87,6 +92,7 @@ pub struct Volumes {
     next_number: u64,
     next_hold: u64,
     next_check: Option<Instant>,
+    pub outbox: Outbox,
 }
 
 impl Volumes {
@@ -103,122 +109,108 @@ impl Volumes {
             shards,
             flights_machine,
             gates_machine,
-            volumes: Vec::new(),
-            gates: Vec::new(),
+            volumes: IdMap::default(),
+            gates: IdMap::default(),
             flights: Table::new(),
             servers: BTreeMap::new(),
             holding: Vec::new(),
             next_number: 0,
             next_hold: 0,
             next_check: None,
+            outbox: Outbox::default(),
         }
     }
 
     /// A disk is there.
     pub fn add_disk(&mut self, disk: DiskId, facts: DiskFacts) {
-        let index = disk.0 as usize;
-        if self.gates.len() <= index {
-            self.gates.resize_with(index + 1, || None);
-        }
-        assert!(self.gates[index].is_none(), "disk {} was added twice", disk.0);
-        self.gates[index] = Some(Gate::new(disk, facts));
+        let before = self.gates.insert(disk.0, Gate::new(disk, facts));
+        assert!(before.is_none(), "disk {} was added twice", disk.0);
     }
 
     /// A disk was reopened or has another size.
     pub fn renew_disk(&mut self, disk: DiskId, facts: DiskFacts) {
-        if let Some(gate) = self.gate_mut(disk) {
+        if let Some(gate) = self.gates.get_mut(disk.0) {
             gate.renew(facts);
         }
     }
 
     /// A disk told that it is different now. If a failure protects it, it stays protected.
     pub fn follow_disk(&mut self, disk: DiskId, facts: DiskFacts) {
-        if let Some(gate) = self.gate_mut(disk) {
-            gate.follow(facts);
+        if let Some(gate) = self.gates.get_mut(disk.0) {
+            gate.facts = facts;
         }
     }
 
     /// A disk is gone; no volume uses it any more.
     pub fn remove_disk(&mut self, disk: DiskId) {
-        if let Some(gate) = self.gates.get_mut(disk.0 as usize) {
-            *gate = None;
-        }
+        self.gates.remove(disk.0);
     }
 
     /// A volume is there; its members' disks have been added.
     pub fn add_volume(&mut self, volume: VolumeId, layout: Layout) {
-        let index = volume.0 as usize;
-        if self.volumes.len() <= index {
-            self.volumes.resize_with(index + 1, || None);
-        }
-        assert!(self.volumes[index].is_none(), "volume {} was added twice", volume.0);
-        self.volumes[index] = Some(Volume {
-            layout,
-            held: Held::default(),
-            in_flight: 0,
-            removed: false,
-            counters: RequestCounters::default(),
-        });
+        let before = self.volumes.insert(
+            volume.0,
+            Volume {
+                layout,
+                held: Held::default(),
+                in_flight: 0,
+                removed: false,
+                counters: RequestCounters::default(),
+            },
+        );
+        assert!(before.is_none(), "volume {} was added twice", volume.0);
     }
 
     /// The volume has another layout of the same members, longer or shorter than before. Requests
     /// in flight end as they may.
     pub fn resize_volume(&mut self, volume: VolumeId, layout: Layout) {
-        if let Some(volume) = self.volume_mut(volume.0) {
-            volume.layout = layout;
+        if let Some(found) = self.volumes.get_mut(volume.0) {
+            found.layout = layout;
         }
     }
 
     /// No new request is submitted; what waits is answered. [`is_drained`](Self::is_drained) tells
     /// when nothing is in flight.
-    pub fn remove_volume(&mut self, volume: VolumeId, out: &mut Outbox) {
-        let Some(volume) = self.volume_mut(volume.0) else { return };
-        volume.removed = true;
-        for request in volume.held.drain() {
-            out.complete.push(request.complete(Outcome::NotDone(Failure::Removed)));
-        }
+    pub fn remove_volume(&mut self, volume: VolumeId) {
+        let Some(found) = self.volumes.get_mut(volume.0) else { return };
+        found.removed = true;
+        found
+            .held
+            .drain()
+            .into_iter()
+            .for_each(|request| self.outbox.refuse(request, Failure::Removed));
     }
 
     /// A removed volume that was not forgotten is there again, with what is still in flight of it.
     /// Returns whether it was there.
     pub fn resume_volume(&mut self, volume: VolumeId) -> bool {
-        self.volume_mut(volume.0).map(|volume| volume.removed = false).is_some()
+        self.volumes.get_mut(volume.0).map(|found| found.removed = false).is_some()
     }
 
     /// Whether nothing of the volume is in flight.
     pub fn is_drained(&self, volume: VolumeId) -> bool {
-        self.volumes
-            .get(volume.0 as usize)
-            .and_then(Option::as_ref)
-            .is_none_or(|v| v.in_flight == 0)
+        self.volumes.get(volume.0).is_none_or(|found| found.in_flight == 0)
     }
 
     /// Forgets a removed volume, which must be drained.
     pub fn forget_volume(&mut self, volume: VolumeId) {
         assert!(self.is_drained(volume), "volume {} has requests in flight", volume.0);
-        if let Some(volume) = self.volumes.get_mut(volume.0 as usize) {
-            *volume = None;
-        }
+        self.volumes.remove(volume.0);
     }
 
     /// Bytes that the volume has.
     pub fn size(&self, volume: VolumeId) -> Option<ByteCount> {
-        Some(self.volumes.get(volume.0 as usize)?.as_ref()?.layout.size())
+        Some(self.volumes.get(volume.0)?.layout.size())
     }
 
-    /// A disk's gate, for reports.
-    pub fn gate(&self, disk: DiskId) -> Option<&Gate> {
-        self.gates.get(disk.0 as usize)?.as_ref()
-    }
-
-    /// All gates, in the order of their disks' numbers.
+    /// All gates, in the order of their disks' numbers, for reports.
     pub fn gates(&self) -> impl Iterator<Item = &Gate> {
-        self.gates.iter().flatten()
+        self.gates.iter().map(|(_, gate)| gate)
     }
 
     /// What went through a volume on this shard, by requests as they were asked.
     pub fn counters(&self, volume: VolumeId) -> Option<RequestCounters> {
-        Some(self.volumes.get(volume.0 as usize)?.as_ref()?.counters)
+        Some(self.volumes.get(volume.0)?.counters)
     }
 
     /// Requests and pieces that are in flight.
@@ -229,13 +221,13 @@ impl Volumes {
     /// Who has something of the volume here that has not come back, in flight or waiting for a
     /// hold: the ticket of each request as it was asked, and whether it may change data.
     pub fn outstanding(&self, volume: VolumeId) -> impl Iterator<Item = (Ticket, bool)> {
-        let held = self.volumes.get(volume.0 as usize).and_then(Option::as_ref);
-        let waiting = held.into_iter().flat_map(|found| found.held.waiting());
+        let waiting = self.volumes.get(volume.0).into_iter();
+        let waiting = waiting.flat_map(|found| found.held.waiting());
         let waiting = waiting.map(|request| (request.ticket, request.operation.changes_data()));
         let asked = self.flights.iter().filter(move |(_, flight)| {
             let is_part = matches!(flight.what, What::Piece { .. })
                 || flight.ticket.machine == self.flights_machine;
-            flight.volume == volume.0 && !is_part
+            flight.volume == volume && !is_part
         });
         let asked = asked.map(|(_, flight)| {
             let changes = flight.changes_data || matches!(flight.what, What::CompareAndWrite(_));
@@ -244,71 +236,35 @@ impl Volumes {
         waiting.chain(asked)
     }
 
-    fn volume_mut(&mut self, volume: u32) -> Option<&mut Volume> {
-        self.volumes.get_mut(volume as usize)?.as_mut()
-    }
-
-    fn gate_mut(&mut self, disk: DiskId) -> Option<&mut Gate> {
-        self.gates.get_mut(disk.0 as usize)?.as_mut()
-    }
-
     /// A request to a volume.
-    pub fn handle_request(
-        &mut self,
-        now: Instant,
-        volume: VolumeId,
-        request: Request,
-        out: &mut Outbox,
-    ) {
-        let index = volume.0;
-        let Some(found) = self.volumes.get_mut(index as usize).and_then(Option::as_mut) else {
-            out.complete.push(request.complete(Outcome::NotDone(Failure::Removed)));
-            return;
-        };
-        if found.removed {
-            out.complete.push(request.complete(Outcome::NotDone(Failure::Removed)));
-            return;
-        }
-        let changes = request.operation.changes_data();
-        match request.operation.extent() {
-            Some(extent) => {
-                if extent.length.0 == 0 || !extent.fits(found.layout.size()) {
-                    let why = Outcome::NotDone(Failure::OutOfRange);
-                    out.complete.push(request.complete(why));
-                    return;
-                }
-                found.counters.count(changes, extent.length.0);
-                if let Operation::CompareAndWrite { .. } = request.operation {
-                    self.compare_and_write(now, index, request, out);
-                    return;
-                }
-                if changes && !found.held.is_empty() && found.held.blocks(extent) {
-                    found.held.wait(request);
-                    return;
-                }
-                self.dispatch(now, index, extent, request, out);
+    pub fn handle_request(&mut self, now: Instant, volume: VolumeId, request: Request) {
+        let found = self.volumes.get_mut(volume.0).filter(|found| !found.removed);
+        let Some(found) = found else { return self.outbox.refuse(request, Failure::Removed) };
+        let size = found.layout.size();
+        if let Some(extent) = request.operation.extent() {
+            if extent.length.0 == 0 || !extent.fits(size) {
+                return self.outbox.refuse(request, Failure::OutOfRange);
             }
-            None => match request.operation {
-                Operation::Flush => {
-                    found.counters.flushes += 1;
-                    self.flush(now, index, request.ticket, out);
-                }
-                _ => {
-                    let size = found.layout.size();
-                    if let Operation::Discard { extents } = &request.operation
-                        && extents.iter().any(|extent| !extent.fits(size))
-                    {
-                        let why = Outcome::NotDone(Failure::OutOfRange);
-                        out.complete.push(request.complete(why));
-                        return;
-                    }
-                    if !found.held.is_empty() && found.held.blocks(Extent::new(0, size.0)) {
-                        found.held.wait(request);
-                        return;
-                    }
-                    self.discard(now, index, request, out);
-                }
-            },
+            let changes = request.operation.changes_data();
+            found.counters.count(changes, extent.length.0);
+            if let Operation::CompareAndWrite { .. } = request.operation {
+                self.compare_and_write(now, volume, request);
+            } else if changes && found.held.blocks(extent) {
+                found.held.wait(request);
+            } else {
+                self.dispatch(now, volume, extent, request);
+            }
+        } else if let Operation::Discard { extents } = &request.operation {
+            if extents.iter().any(|extent| !extent.fits(size)) {
+                self.outbox.refuse(request, Failure::OutOfRange);
+            } else if found.held.blocks(Extent::new(0, size.0)) {
+                found.held.wait(request);
+            } else {
+                self.discard(now, volume, request);
+            }
+        } else {
+            found.counters.flushes += 1;
+            self.flush(now, volume, request);
         }
     }
 
@@ -337,9 +293,8 @@ impl Volumes {
         memory: &dyn Memory,
     ) -> Option<(DiskId, Extent)> {
         let (disk, place) = self.find_memory(volume, extent, memory)?;
-        let held = &self.volumes[volume.0 as usize].as_ref()?.held;
-        let is_free = held.is_empty() || !held.blocks(extent);
-        let takes_writes = self.gate(disk)?.protected().is_none();
+        let is_free = !self.volumes[volume.0].held.blocks(extent);
+        let takes_writes = self.gates[disk.0].protected().is_none();
         (is_free && takes_writes).then_some((disk, place))
     }
 
@@ -357,7 +312,7 @@ impl Volumes {
         extent: Extent,
         memory: &dyn Memory,
     ) -> Option<(DiskId, Extent)> {
-        let found = self.volumes.get(volume.0 as usize)?.as_ref()?;
+        let found = self.volumes.get(volume.0)?;
         if found.removed || extent.length.0 == 0 || !extent.fits(found.layout.size()) {
             return None;
         }
@@ -369,39 +324,28 @@ impl Volumes {
 
     #[inline]
     fn count_lent(&mut self, volume: VolumeId, disk: DiskId, changes: bool, length: ByteCount) {
-        let found = self.volumes[volume.0 as usize].as_mut().expect("it was found");
-        found.counters.count(changes, length.0);
-        let gate = self.gates[disk.0 as usize].as_mut().expect("a member's disk is there");
-        gate.count(changes, length.0);
+        self.volumes[volume.0].counters.count(changes, length.0);
+        self.gates[disk.0].counters.count(changes, length.0);
     }
 
     /// Submits a request with an extent, whole or in pieces.
     #[inline]
-    fn dispatch(
-        &mut self,
-        now: Instant,
-        index: u32,
-        extent: Extent,
-        mut request: Request,
-        out: &mut Outbox,
-    ) {
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        let piece = volume.layout.first_piece(extent);
+    fn dispatch(&mut self, now: Instant, volume: VolumeId, extent: Extent, mut request: Request) {
+        let found = &mut self.volumes[volume.0];
+        let piece = found.layout.first_piece(extent);
         if piece.extent.length != extent.length {
-            self.dispatch_pieces(now, index, extent, request, out);
-            return;
+            return self.dispatch_pieces(now, volume, extent, request);
         }
         let changes_data = request.operation.changes_data();
-        let gate = self.gates[piece.disk.0 as usize].as_mut().expect("a member's disk is there");
+        let gate = &mut self.gates[piece.disk.0];
         if changes_data && gate.protected().is_some() {
-            self.refuse(request, Failure::WriteProtected, now, out);
-            return;
+            return self.refuse(request, Failure::WriteProtected, now);
         }
-        gate.count(changes_data, extent.length.0);
-        volume.in_flight += 1;
-        let flight = Flight {
+        gate.counters.count(changes_data, extent.length.0);
+        found.in_flight += 1;
+        request.ticket = self.take_off(Flight {
             ticket: request.ticket,
-            volume: index,
+            volume,
             disk: piece.disk,
             extent,
             number: 0,
@@ -409,26 +353,31 @@ impl Volumes {
             changes_data,
             durable: request.operation.is_durable(),
             what: What::Whole,
-        };
-        request.ticket = self.take_off(flight);
+        });
         request.operation.move_to(piece.extent);
-        out.submit.push((piece.disk, request));
+        self.outbox.submit.push((piece.disk, request));
     }
 
-    /// Answers a request that is not submitted.
-    fn refuse(&mut self, request: Request, failure: Failure, now: Instant, out: &mut Outbox) {
-        self.deliver(now, request.complete(Outcome::NotDone(failure)), out);
+    /// Answers a request, maybe a step of our own, that is not submitted.
+    fn refuse(&mut self, request: Request, failure: Failure, now: Instant) {
+        self.deliver(now, request.complete(Outcome::NotDone(failure)));
     }
 
-    /// Notes a flight; returns the ticket under which it is submitted.
+    /// Notes a flight, and gives it its number.
     #[inline]
-    fn take_off(&mut self, mut flight: Flight) -> Ticket {
+    fn note(&mut self, mut flight: Flight) -> Slot {
         flight.number = self.next_number;
         self.next_number += 1;
+        self.flights.insert(flight)
+    }
+
+    /// Notes a flight that a disk is to answer; returns the ticket under which it is submitted.
+    #[inline]
+    fn take_off(&mut self, flight: Flight) -> Ticket {
         if self.next_check.is_none() {
             self.next_check = Some(flight.begun + DISK_SLOW);
         }
-        let slot = self.flights.insert(flight);
+        let slot = self.note(flight);
         self.flight_ticket(slot)
     }
 
@@ -443,17 +392,28 @@ impl Volumes {
     }
 
     /// Sends a message; to this shard itself, by handling it.
-    fn send(&mut self, now: Instant, to: ShardId, message: Message, out: &mut Outbox) {
+    fn send(&mut self, now: Instant, to: ShardId, message: Message) {
         if to == self.shard {
-            self.handle_message(now, to, message, out);
+            self.handle_message(now, to, message);
         } else {
-            out.messages.push((to, message));
+            self.outbox.messages.push((to, message));
         }
     }
 
-    fn send_all(&mut self, now: Instant, message: Message, out: &mut Outbox) {
+    /// Sends a message to the shard that grants the holds of a volume.
+    fn tell_owner(&mut self, now: Instant, volume: VolumeId, message: Message) {
+        self.send(now, ShardId::owner_of(volume.0, self.shards), message);
+    }
+
+    fn send_others(&mut self, message: Message) {
+        let own = self.shard;
+        let others = (0..self.shards).map(ShardId).filter(|other| *other != own);
+        self.outbox.messages.extend(others.map(|other| (other, message)));
+    }
+
+    fn send_all(&mut self, now: Instant, message: Message) {
         for shard in 0..self.shards {
-            self.send(now, ShardId(shard), message, out);
+            self.send(now, ShardId(shard), message);
         }
     }
 
@@ -464,36 +424,35 @@ impl Volumes {
         &mut self,
         now: Instant,
         completion: Completion,
-        out: &mut Outbox,
     ) -> Option<Completion> {
         let Completion { ticket, outcome, buffer, .. } = completion;
         if ticket.machine == self.gates_machine {
-            self.flush_answered(now, DiskId(ticket.slot), outcome, out);
+            self.flush_answered(now, DiskId(ticket.slot), outcome);
             return None;
         }
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
         if !outcome.is_done() {
-            self.note_failure(now, &flight, outcome, out);
+            self.note_failure(now, &flight, outcome);
         }
-        self.end_flight(now, flight, outcome, buffer, out)
+        self.end_flight(now, flight, outcome, buffer)
     }
 
-    fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome, out: &mut Outbox) {
+    fn flush_answered(&mut self, now: Instant, disk: DiskId, outcome: Outcome) {
         let failure = match outcome {
             Outcome::Done => None,
             Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
             Outcome::Miscompare(_) => Some(Failure::Internal),
         };
         if let Some(failure) = failure {
-            self.protect(now, disk, failure, true, out);
+            self.protect(now, disk, failure, true);
         }
-        self.flushed(now, disk, failure, out);
+        self.flushed(now, disk, failure);
     }
 
-    fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome, out: &mut Outbox) {
-        if let Some(gate) = self.gate_mut(flight.disk) {
-            gate.count_error();
+    fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
+        if let Some(gate) = self.gates.get_mut(flight.disk.0) {
+            gate.counters.errors += 1;
         }
         let lost = match outcome {
             Outcome::NotDone(failure @ (Failure::MediumWrite | Failure::Internal))
@@ -501,7 +460,7 @@ impl Volumes {
             _ => None,
         };
         if let (true, Some(failure)) = (flight.durable, lost) {
-            self.protect(now, flight.disk, failure, true, out);
+            self.protect(now, flight.disk, failure, true);
         }
     }
 
@@ -513,112 +472,77 @@ impl Volumes {
         flight: Flight,
         outcome: Outcome,
         buffer: Buffer,
-        out: &mut Outbox,
     ) -> Option<Completion> {
-        let Flight { ticket, volume, extent, number, changes_data, what, .. } = flight;
-        let (outcome, buffer) = match what {
-            What::Whole => (outcome, buffer),
-            What::Piece { parent, index } => {
-                return self.piece_landed(now, parent, index, outcome, buffer, out);
+        match flight.what {
+            What::Whole => self.end_request(now, flight, outcome, buffer),
+            What::Piece { parent, start } => {
+                let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
+                let What::Joined(join) = &mut joined.what else {
+                    unreachable!("pieces belong to requests in pieces");
+                };
+                let (outcome, buffer) = join.came_back(start, outcome, buffer)?;
+                let flight = self.flights.remove(parent).expect("it was there");
+                self.end_request(now, flight, outcome, buffer)
             }
             What::Joined(_) | What::CompareAndWrite(_) => {
                 unreachable!("no disk was asked under this ticket")
             }
-        };
-        self.came_back(now, volume, changes_data.then_some((extent, number)), out);
-        self.hand_up(now, Completion::new(ticket, outcome, buffer), out)
+        }
     }
 
-    fn piece_landed(
+    /// A request is done: counts it out of its volume, and tells the holds that waited for it if it
+    /// may have changed data.
+    #[inline]
+    fn end_request(
         &mut self,
         now: Instant,
-        parent: Slot,
-        index: u32,
+        flight: Flight,
         outcome: Outcome,
         buffer: Buffer,
-        out: &mut Outbox,
     ) -> Option<Completion> {
-        let joined = self.flights.get_mut(parent).expect("a request outlives its pieces");
-        let What::Joined(join) = &mut joined.what else {
-            unreachable!("pieces belong to requests in pieces");
-        };
-        let (outcome, buffer) = join.came_back(index, outcome, buffer)?;
-        let flight = self.flights.remove(parent).expect("it was there");
-        let change = flight.changes_data.then_some((flight.extent, flight.number));
-        self.came_back(now, flight.volume, change, out);
-        self.hand_up(now, Completion::new(flight.ticket, outcome, buffer), out)
-    }
-
-    /// Counts a request out of its volume and tells the holds that waited for it, if it may have
-    /// changed data.
-    #[inline]
-    fn came_back(
-        &mut self,
-        now: Instant,
-        index: u32,
-        change: Option<(Extent, u64)>,
-        out: &mut Outbox,
-    ) {
-        let volume = self.volume_mut(index).expect("a volume outlives its requests");
-        volume.in_flight -= 1;
-        if let Some((extent, number)) = change
-            && !volume.held.is_empty()
-        {
-            let mut ready = Vec::new();
-            volume.held.came_back(extent, number, |hold| ready.push(hold));
-            for hold in ready {
-                let message = Message::HoldReady { volume: VolumeId(index), hold };
-                self.send(now, ShardId::owner_of(index, self.shards), message, out);
+        let Flight { ticket, volume, extent, number, changes_data, .. } = flight;
+        let found = &mut self.volumes[volume.0];
+        found.in_flight -= 1;
+        if changes_data {
+            for hold in found.held.came_back(extent, number) {
+                self.tell_owner(now, volume, Message::HoldReady { volume, hold });
             }
         }
+        self.hand_up(now, Completion::new(ticket, outcome, buffer))
     }
 
     /// A completion for a compare-and-write of ours is its next step; any other is for whoever
     /// asked the volume.
     #[inline]
-    fn hand_up(
-        &mut self,
-        now: Instant,
-        completion: Completion,
-        out: &mut Outbox,
-    ) -> Option<Completion> {
+    fn hand_up(&mut self, now: Instant, completion: Completion) -> Option<Completion> {
         if completion.ticket.machine != self.flights_machine {
             return Some(completion);
         }
         let slot = Slot { index: completion.ticket.slot, generation: completion.ticket.generation };
-        self.next_step(now, slot, completion, out);
+        self.next_step(now, slot, completion);
         None
     }
 
     /// As [`hand_up`](Self::hand_up), through the outbox.
-    fn deliver(&mut self, now: Instant, completion: Completion, out: &mut Outbox) {
-        let told = self.hand_up(now, completion, out);
-        out.complete.extend(told);
+    fn deliver(&mut self, now: Instant, completion: Completion) {
+        let told = self.hand_up(now, completion);
+        self.outbox.complete.extend(told);
     }
 
     /// A message from another shard (or from this one).
-    pub fn handle_message(
-        &mut self,
-        now: Instant,
-        from: ShardId,
-        message: Message,
-        out: &mut Outbox,
-    ) {
+    pub fn handle_message(&mut self, now: Instant, from: ShardId, message: Message) {
         match message {
-            Message::FlushAsk { disk } => match self.gate(disk).map(Gate::failed) {
-                Some(None) => self.join_flush(disk, Waiter::Shard(from), out),
-                Some(Some(failure)) => {
-                    let answer = Message::FlushAnswer { disk, failure: Some(failure) };
-                    out.messages.push((from, answer));
+            Message::FlushAsk { disk } => {
+                match self.gates.get(disk.0).map_or(Some(Failure::Removed), Gate::failed) {
+                    None => self.join_flush(disk, Waiter::Shard(from)),
+                    failure => {
+                        self.outbox.messages.push((from, Message::FlushAnswer { disk, failure }))
+                    }
                 }
-                None => {
-                    let failure = Some(Failure::Removed);
-                    out.messages.push((from, Message::FlushAnswer { disk, failure }));
-                }
-            },
-            Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure, out),
-            Message::Protect { disk, failure } => self.protect(now, disk, failure, false, out),
-            message => self.handle_hold(now, message, out),
+            }
+            Message::FlushAnswer { disk, failure } => self.flushed(now, disk, failure),
+            Message::Protect { disk, failure } => self.protect(now, disk, failure, false),
+            message => self.handle_hold(now, message),
         }
     }
 
@@ -629,7 +553,7 @@ impl Volumes {
     }
 
     /// Looks for disks that do not answer.
-    pub fn handle_timeout(&mut self, now: Instant, out: &mut Outbox) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_check.is_none_or(|at| now < at) {
             return;
         }
@@ -640,15 +564,15 @@ impl Volumes {
                 *begun = flight.begun.min(*begun);
             }
         }
-        for gate in self.gates.iter_mut().flatten() {
-            let age = oldest.get(&gate.disk()).map(|begun| now.since(*begun)).unwrap_or_default();
+        for gate in self.gates.values_mut() {
+            let age = oldest.get(&gate.disk).map(|begun| now.since(*begun)).unwrap_or_default();
             let health = match age {
                 age if age >= DISK_STUCK => Health::Stuck,
                 age if age >= DISK_SLOW => Health::Slow,
                 _ => Health::Well,
             };
-            if gate.set_health(health) {
-                out.notices.push(Notice::Health(gate.disk(), health));
+            if core::mem::replace(&mut gate.health, health) != health {
+                self.outbox.notices.push(Notice::Health(gate.disk, health));
             }
         }
         let again = core::time::Duration::from_secs(1);

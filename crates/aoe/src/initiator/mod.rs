@@ -87,13 +87,6 @@ impl Settings {
     }
 }
 
-/// What an initiator wants of its driver.
-#[derive(Debug)]
-pub enum InitiatorEffect {
-    /// Send these frames; the batch comes back by [`Initiator::handle_sent`].
-    Send(FrameBatch),
-}
-
 counters! {
     /// What an initiator counts.
     pub struct InitiatorCounters {
@@ -302,10 +295,10 @@ impl Initiator {
         self.disk.poll_completion()
     }
 
-    /// What the driver should do next.
+    /// Frames to be sent; the batch comes back by [`handle_sent`](Self::handle_sent).
     #[inline]
-    pub fn poll_effect(&mut self) -> Option<InitiatorEffect> {
-        self.outbox.poll().map(InitiatorEffect::Send)
+    pub fn poll_batch(&mut self) -> Option<FrameBatch> {
+        self.outbox.poll()
     }
 
     /// What people should know next.

@@ -23,20 +23,10 @@ use contract::LinkId;
 use remote::backoff;
 use wire::ethernet::MacAddress;
 
-/// Before anything is known: what iPXE waits.
-const RTO_FIRST: Duration = Duration::from_millis(250);
-/// A busy target's scheduler may hold a read back for so long.
-const RTO_READ_MIN: Duration = Duration::from_millis(30);
-/// A disk may take so long for a write now and then, and a copy of a write costs a second in which
-/// its sectors cannot be written again.
-const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
-const RTO_MAX: Duration = Duration::from_secs(10);
-/// The longest rest between two IDENTIFY.
-const ASK_MAX: Duration = Duration::from_secs(2);
-/// Time-outs in a row after which a path is asked who it is.
-pub(super) const SUSPECT: u32 = 4;
-/// Commands on a path before anything is known of it.
-const WINDOW_FIRST: u32 = 8;
+use crate::limits::{
+    IDENTIFY_REST_MAX, RTO_FIRST, RTO_MAX, RTO_READ_MIN, RTO_WRITE_MIN, WINDOW_FIRST,
+};
+
 /// A window is counted in sixteenths of a command.
 const UNIT: u32 = 16;
 
@@ -102,7 +92,7 @@ impl PathState {
     /// An IDENTIFY is sent with this tag.
     pub(super) fn asked_now(&mut self, now: Instant, new: u32) {
         if let PathState::Asking { asked, again_at, tag, .. } = self {
-            (*tag, *again_at) = (new, now + backoff(RTO_FIRST, *asked, ASK_MAX));
+            (*tag, *again_at) = (new, now + backoff(RTO_FIRST, *asked, IDENTIFY_REST_MAX));
             *asked += 1;
         }
     }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use block::{ByteCount, Extent, Failure, Instant, Outcome};
 use contract::{LinkFacts, LinkId, Station};
-use remote::{JobKind, PayloadPlace, backoff, earlier};
+use remote::{JobKind, PayloadPlace, backoff};
 use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header, SECTOR,
     sectors_for_mtu,
@@ -13,21 +13,10 @@ use wire::ata::Opcode;
 use wire::ethernet::EtherType;
 
 use super::commands::{Command, Progress};
-use super::paths::{PathState, SUSPECT};
+use super::paths::PathState;
 use super::{Initiator, Path, Port};
 use crate::head::Head;
-
-/// The first rest between two queries for a target that does not answer, and the longest.
-const QUERY_FIRST: Duration = Duration::from_millis(250);
-const QUERY_LONGEST: Duration = Duration::from_secs(16);
-
-/// What a command is to the wire.
-struct Plan {
-    argument: AtaArgument,
-    /// Bytes of zeros, or of the payload.
-    zeros: u32,
-    data: u32,
-}
+use crate::limits::{QUERY_REST_FIRST, QUERY_REST_MAX, TIMEOUTS_SUSPECT};
 
 /// A query for the config string of an address.
 pub(super) fn query(address: Address, tag: u32) -> Vec<u8> {
@@ -76,7 +65,7 @@ impl Initiator {
                 let tag = self.commands.next_tag();
                 let (to, query) = (Station::all(*id), query(self.settings.address, tag));
                 self.outbox.gathering().push(&up.facts, &to, EtherType::AOE, &query);
-                up.ask_at = now + backoff(QUERY_FIRST, up.asked, QUERY_LONGEST);
+                up.ask_at = now + backoff(QUERY_REST_FIRST, up.asked, QUERY_REST_MAX);
                 up.asked += 1;
             }
         }
@@ -211,16 +200,15 @@ impl Initiator {
             if job.wire.held {
                 continue;
             }
-            let changes = job.kind.changes();
+            // By another path, or cut, the target cannot know it as a copy: the first must be dead.
+            let may_live = job.kind.changes() && now < sent + stray;
             let is_lent = !job.place.is_within_reach(self.batch);
             let path = match self.paths[old].state {
                 PathState::Live => old,
                 _ => {
                     let live = self.paths.iter().position(|path| path.state == PathState::Live);
                     let Some(live) = live else { continue };
-                    if changes && now < sent + stray {
-                        // By another path the target cannot know it as a copy: the first must be
-                        // dead.
+                    if may_live {
                         self.watch(tag, sent + stray);
                         continue;
                     }
@@ -232,7 +220,7 @@ impl Initiator {
                 continue;
             }
             if self.paths[path].sectors < count {
-                if changes && now < sent + stray {
+                if may_live {
                     self.watch(tag, sent + stray);
                 } else {
                     left += self.split(tag, path, now);
@@ -273,7 +261,7 @@ impl Initiator {
     fn watch(&mut self, tag: u32, due: Instant) {
         if let Some(command) = self.commands.get_mut(tag) {
             command.due = Some(due);
-            self.due_at = earlier(self.due_at, Some(due));
+            self.due_at = Instant::earliest(self.due_at, Some(due));
         }
     }
 
@@ -281,18 +269,19 @@ impl Initiator {
     #[inline]
     fn transmit(&mut self, tag: u32, path: u32, now: Instant) {
         let command = *self.commands.get_mut(tag).expect("a command that is sent is filed");
-        let plan = self.plan(&command);
-        let is_write = plan.argument.flags.is_write();
+        let argument = self.registers(&command);
+        let is_write = argument.flags.is_write();
+        let length = usize::from(command.count) * SECTOR;
         let used = &mut self.paths[path as usize];
         let due = now + used.timeout(is_write, command.copies);
         used.in_flight += 1;
         let to = Station::new(used.link, used.mac);
         let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
         let facts = self.facts_of(to.link).expect("the link of a path that is used is up");
-        let head = Head::new(&header).with_ata(&plan.argument);
+        let head = Head::new(&header).with_ata(&argument);
         let (head, batch) = (head.bytes(), self.outbox.gathering());
-        if plan.data > 0 {
-            let job = &mut self.disk[command.job];
+        let job = &mut self.disk[command.job];
+        if is_write && job.kind == JobKind::Write {
             let place = match job.place {
                 PayloadPlace::Batch { place, .. } => place,
                 _ => {
@@ -302,10 +291,11 @@ impl Initiator {
                     place
                 }
             };
-            let data = (place, command.at as u32, plan.data);
+            let data = (place, command.at as u32, length as u32);
             batch.push_with_data(&facts, &to, EtherType::AOE, head, data);
         } else {
-            batch.push_zeros(&facts, &to, EtherType::AOE, head, plan.zeros as usize);
+            let zeros = if is_write { length } else { 0 };
+            batch.push_zeros(&facts, &to, EtherType::AOE, head, zeros);
         }
         self.counters.sent += 1;
         self.counters.retransmitted += u64::from(command.copies > 0);
@@ -316,28 +306,25 @@ impl Initiator {
     }
 
     #[inline]
-    fn plan(&mut self, command: &Command) -> Plan {
+    fn registers(&self, command: &Command) -> AtaArgument {
         let device = self.device.as_ref().expect("commands are made for a known device");
-        let (lba48, flush_ext) = (device.lba48, device.flush_ext);
-        let job = &self.disk[command.job];
-        let length = u32::from(command.count) * SECTOR as u32;
         if command.count == 0 {
-            let opcode = if flush_ext { Opcode::FLUSH_CACHE_EXT } else { Opcode::FLUSH_CACHE };
-            return Plan { argument: AtaArgument::request(opcode, 0, 0, false), zeros: 0, data: 0 };
+            let opcode = match device.flush_ext {
+                true => Opcode::FLUSH_CACHE_EXT,
+                false => Opcode::FLUSH_CACHE,
+            };
+            return AtaArgument::request(opcode, 0, 0, false);
         }
+        let job = &self.disk[command.job];
         let lba = (job.extent.offset.0 + command.at) / SECTOR as u64;
-        let (opcode, is_write) = match (job.kind, lba48) {
-            (JobKind::Write | JobKind::Zeroes { .. }, true) => (Opcode::WRITE_SECTORS_EXT, true),
-            (JobKind::Write | JobKind::Zeroes { .. }, false) => (Opcode::WRITE_SECTORS, true),
-            (_, true) => (Opcode::READ_SECTORS_EXT, false),
-            (_, false) => (Opcode::READ_SECTORS, false),
+        let is_write = job.kind.changes();
+        let opcode = match (is_write, device.lba48) {
+            (true, true) => Opcode::WRITE_SECTORS_EXT,
+            (true, false) => Opcode::WRITE_SECTORS,
+            (false, true) => Opcode::READ_SECTORS_EXT,
+            (false, false) => Opcode::READ_SECTORS,
         };
-        let argument = AtaArgument::request(opcode, lba, command.count, is_write);
-        match job.kind {
-            JobKind::Write => Plan { argument, zeros: 0, data: length },
-            JobKind::Zeroes { .. } => Plan { argument, zeros: length, data: 0 },
-            _ => Plan { argument, zeros: 0, data: 0 },
-        }
+        AtaArgument::request(opcode, lba, command.count, is_write)
     }
 
     /// Commands that were not answered in time are to be sent again, and paths that do not answer
@@ -348,7 +335,7 @@ impl Initiator {
         for command in self.commands.iter_mut() {
             let Some(due) = command.due else { continue };
             if due > now {
-                next = earlier(next, Some(due));
+                next = Instant::earliest(next, Some(due));
                 continue;
             }
             command.due = None;
@@ -362,7 +349,7 @@ impl Initiator {
         self.due_at = next;
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
-            if path.state == PathState::Live && path.timeouts >= SUSPECT {
+            if path.state == PathState::Live && path.timeouts >= TIMEOUTS_SUSPECT {
                 let why = format!("{} on {} does not answer", path.mac, path.link);
                 self.disk.presence.fault = why;
                 path.ask(now);

@@ -52,38 +52,31 @@ fn it_asks_again_until_it_is_answered() {
 fn large_requests_are_split_to_frames_and_joined() {
     for (mtu, told, expected) in [(1500, 2, 2), (9000, 17, 17), (9000, 0, 2), (1500, 17, 2)] {
         let mut world = World::live_with(&[mtu], told, 64, |_| {});
-        world.read(1, 10, 40);
-        let mut places = Vec::new();
-        while world.done.is_empty() {
-            // The window is full; what is in it is answered backwards.
-            for (_, frame) in world.take().iter().rev() {
-                let (lba, count) = (lba_of(frame), u64::from(frame[26]));
-                assert_eq!((frame[24], frame[27], frame.len()), (0x40, 0x24, 60));
-                let data: Vec<u8> = (lba..lba + count).flat_map(pattern).collect();
-                places.push((lba, count));
-                world.answer(frame, 0x40, 0, &data);
-            }
-        }
-        places.sort_unstable();
-        let whole: Vec<(u64, u64)> = (0..40)
-            .step_by(expected)
-            .map(|at| (10 + at as u64, (40 - at).min(expected) as u64))
-            .collect();
-        assert_eq!(places, whole);
-        let (outcome, bytes) = world.completed(1);
-        assert_eq!((outcome, bytes), (Outcome::Done, (10..50).flat_map(pattern).collect()));
-        world.write(2, 10, 40, false);
-        let mut all = vec![0; 40 * 512];
-        while world.done.is_empty() {
-            for (_, frame) in world.take() {
-                assert_eq!((frame[24], frame[27]), (0x41, 0x34));
+        let whole: Vec<(u64, u64)> =
+            (10..50).step_by(expected).map(|at| (at, (50 - at).min(expected as u64))).collect();
+        let places = |served: Vec<(LinkId, Vec<u8>)>, registers: (u8, u8)| {
+            let place = |(_, frame): &(LinkId, Vec<u8>)| {
+                assert_eq!((frame[24], frame[27]), registers);
                 assert!(frame.len() <= mtu as usize + 14);
-                let at = (lba_of(&frame) as usize - 10) * 512;
-                all[at..at + frame.len() - 36].copy_from_slice(&frame[36..]);
-                world.answer(&frame, 0x40, 0, &[]);
-            }
+                place_of(frame)
+            };
+            let mut places: Vec<_> = served.iter().map(place).collect();
+            places.sort_unstable();
+            places
+        };
+        world.read(1, 10, 40);
+        let served = world.serve_all();
+        assert!(served.iter().all(|(_, frame)| frame.len() == 60));
+        assert_eq!(places(served, (0x40, 0x24)), whole);
+        assert_eq!(world.completed(1), (Outcome::Done, patterns(10, 40)));
+        world.write(2, 10, 40, false);
+        let served = world.serve_all();
+        let mut all = vec![0; 40 * 512];
+        for (_, frame) in &served {
+            let at = (lba_of(frame) as usize - 10) * 512;
+            all[at..at + frame.len() - 36].copy_from_slice(&frame[36..]);
         }
-        assert_eq!(all, (10..50).flat_map(pattern).collect::<Vec<u8>>());
+        assert_eq!((all, places(served, (0x41, 0x34))), (patterns(10, 40), whole));
         assert_eq!(world.completed(2).0, Outcome::Done);
         world.is_clean();
     }
@@ -98,7 +91,7 @@ fn a_copy_has_the_same_tag_and_a_second_answer_is_ignored() {
     let second = world.one();
     assert_eq!(first, second);
     assert_eq!(tag_of(&first) >> 31, 0);
-    world.answer(&second, 0x40, 0, &pattern(10));
+    world.serve(&second);
     assert_eq!(world.completed(1), (Outcome::Done, pattern(10).to_vec()));
     world.answer(&first, 0x40, 0, &[9; 512]);
     let counters = world.initiator.counters();
@@ -133,7 +126,7 @@ fn no_two_overlapping_writes_are_under_way_at_once() {
     // The second waits; reads do not.
     let places: Vec<_> = sent.iter().map(|(_, frame)| (frame[27], lba_of(frame))).collect();
     assert_eq!(places, [(0x34, 10), (0x34, 14), (0x24, 10)]);
-    world.answer(&sent[0].1, 0x40, 0, &[]);
+    world.serve(&sent[0].1);
     let second = world.one();
     assert_eq!(lba_of(&second), 11);
     assert_eq!(world.initiator.counters().blocked, 1);
@@ -148,16 +141,14 @@ fn sectors_of_a_write_that_was_sent_twice_are_in_doubt_until_all_copies_are_answ
         world.until_lost();
         let sent_again = world.now;
         assert_eq!(world.one(), frame);
-        world.answer(&frame, 0x40, 0, &[]);
+        world.serve(&frame);
         // It is done, and told.
         assert_eq!(world.completed(1).0, Outcome::Done);
         world.write(2, 11, 1, false);
         world.write(3, 12, 1, false);
-        let other = world.one();
-        assert_eq!(lba_of(&other), 12);
-        world.answer(&other, 0x40, 0, &[]);
+        assert_eq!(lba_of(&world.serve_one()), 12);
         if answered_twice {
-            world.answer(&frame, 0x40, 0, &[]);
+            world.serve(&frame);
             assert_eq!(lba_of(&world.one()), 11);
         } else {
             let end = sent_again + Duration::from_secs(1);
@@ -178,11 +169,10 @@ fn an_error_of_the_device_ends_at_once() {
         (0x61, 0x04, true, Failure::MediumWrite),
     ] {
         let mut world = World::live(&[1500]);
-        if write {
-            world.write(1, 10, 1, false)
-        } else {
-            world.read(1, 10, 1)
-        };
+        match write {
+            true => world.write(1, 10, 1, false),
+            false => world.read(1, 10, 1),
+        }
         let frame = world.one();
         world.answer(&frame, status, error, &[]);
         assert_eq!(world.completed(1).0, Outcome::NotDone(expected));
@@ -194,13 +184,11 @@ fn an_error_of_the_device_ends_at_once() {
 fn a_refusal_ends_at_once_and_is_unknown_where_a_copy_may_have_been_carried_out() {
     let mut world = World::live(&[1500]);
     world.read(1, 10, 1);
-    let frame = world.one();
-    world.refuse(&frame, 6);
-    assert_eq!(world.completed(1).0, Outcome::NotDone(Failure::NotReady));
     world.write(2, 10, 1, false);
-    let frame = world.one();
-    world.refuse(&frame, 6);
-    assert_eq!(world.completed(2).0, Outcome::NotDone(Failure::NotReady));
+    for (slot, (_, frame)) in (1..).zip(world.take()) {
+        world.refuse(&frame, 6);
+        assert_eq!(world.completed(slot).0, Outcome::NotDone(Failure::NotReady));
+    }
     world.write(3, 20, 1, false);
     let frame = world.one();
     world.until_lost();
@@ -244,7 +232,7 @@ fn an_answer_after_the_deadline_is_still_an_answer() {
     let frame = world.one();
     world.until(world.now + Duration::from_secs(62));
     assert!(world.done.is_empty());
-    world.answer(&frame, 0x40, 0, &[]);
+    world.serve(&frame);
     assert_eq!(world.completed(1).0, Outcome::Done);
 }
 
@@ -263,12 +251,10 @@ fn what_is_asked_before_the_disk_is_found_waits_and_ends_not_done() {
 #[test]
 fn not_more_than_window_and_buffer_count_are_under_way() {
     let mut world = World::live_with(&[1500], 2, 4, |_| {});
-    for slot in 0..10 {
-        world.read(slot, u64::from(slot) * 4, 2);
-    }
+    world.read_many(0..10);
     let sent = world.take();
     assert_eq!(sent.len(), 4);
-    world.answer(&sent[2].1, 0x40, 0, &[0; 1024]);
+    world.serve(&sent[2].1);
     assert_eq!(world.take().len(), 1);
 }
 
@@ -284,9 +270,7 @@ fn initiators_behind_one_address_tell_their_answers_by_their_tags() {
     world.tell(LinkId(0), T, 0, 8, 2);
     let asked = world.one();
     world.identify(LinkId(0), T, tag_of(&asked), 7);
-    for slot in 0..8 {
-        world.read(slot, u64::from(slot) * 4, 1);
-    }
+    world.read_many(0..8);
     // A quarter of what the target holds.
     let sent = world.take();
     assert_eq!(sent.len(), 2);
@@ -329,14 +313,9 @@ fn answers_that_are_not_whole_or_of_others_are_ignored() {
 
 #[test]
 fn stations_of_one_disk_are_used_at_once_and_another_disk_is_refused() {
-    let mut world = World::new(&[9000, 9000]);
-    world.take();
-    world.meet(LinkId(0), T, 7);
-    world.meet(LinkId(1), U, 7);
+    let mut world = World::two_paths();
     assert_eq!(world.news(), [InitiatorNews::Connected]);
-    for slot in 0..8 {
-        world.read(slot, u64::from(slot) * 4, 1);
-    }
+    world.read_many(0..8);
     let links: Vec<u32> = world.take().iter().map(|(link, _)| link.0).collect();
     assert_eq!(links.iter().filter(|link| **link == 0).count(), 4);
     // A third station has the address and another serial number.
@@ -350,18 +329,13 @@ fn stations_of_one_disk_are_used_at_once_and_another_disk_is_refused() {
         matches!(&news[..], [InitiatorNews::Refused(why)] if why.contains("another disk")),
         "{news:?}"
     );
-    for slot in 10..20 {
-        world.read(slot, u64::from(slot) * 4, 1);
-    }
+    world.read_many(10..20);
     assert!(world.take().iter().all(|(_, frame)| frame[..6] != rogue));
 }
 
 #[test]
 fn what_a_dead_path_had_goes_by_another_and_writes_only_once_their_copies_are_dead() {
-    let mut world = World::new(&[9000, 9000]);
-    world.take();
-    world.meet(LinkId(0), T, 7);
-    world.meet(LinkId(1), U, 7);
+    let mut world = World::two_paths();
     world.read(1, 10, 1);
     world.write(2, 20, 1, false);
     let sent = world.take();
@@ -371,7 +345,7 @@ fn what_a_dead_path_had_goes_by_another_and_writes_only_once_their_copies_are_de
     let (write_link, write_at) = (sent[1].0, world.now);
     world.act(|initiator, now| initiator.link_down(now, write_link));
     world.settle();
-    world.answer(&sent[0].1, 0x40, 0, &pattern(10));
+    world.serve(&sent[0].1);
     assert!(world.take().iter().all(|(_, frame)| frame[27] != 0x34));
     world.until(write_at + Duration::from_secs(1));
     let again = world.take();
@@ -390,26 +364,10 @@ fn a_command_that_is_too_large_for_the_path_that_is_left_is_split() {
     world.meet(LinkId(1), U, 7);
     world.act(|initiator, now| initiator.link_down(now, LinkId(0)));
     world.settle();
-    let mut pieces = Vec::new();
-    loop {
-        let sent = world.take();
-        if sent.is_empty() {
-            break;
-        }
-        for (link, frame) in sent {
-            assert_eq!(link, LinkId(1));
-            let (lba, count) = (lba_of(&frame), u64::from(frame[26]));
-            pieces.push((lba, count));
-            world.answer(
-                &frame,
-                0x40,
-                0,
-                &(lba..lba + count).flat_map(pattern).collect::<Vec<_>>(),
-            );
-        }
-    }
+    let pieces = world.serve_all();
+    assert!(pieces.iter().all(|(link, _)| *link == LinkId(1)));
     assert_eq!(pieces.len(), 9);
-    assert_eq!(world.completed(1), (Outcome::Done, (0..17).flat_map(pattern).collect()));
+    assert_eq!(world.completed(1), (Outcome::Done, patterns(0, 17)));
     world.is_clean();
 }
 
@@ -428,17 +386,9 @@ fn an_aborted_command_of_many_sectors_is_a_reason_to_ask_what_a_frame_carries() 
     assert!(world.take().is_empty());
     world.tell(LinkId(0), T, tag_of(query), 64, 2);
     world.identify(LinkId(0), T, tag_of(identify), 7);
-    let mut pieces = Vec::new();
-    while world.done.is_empty() {
-        for (_, frame) in world.take() {
-            let (lba, count) = (lba_of(&frame), u64::from(frame[26]));
-            pieces.push(count);
-            let data: Vec<u8> = (lba..lba + count).flat_map(pattern).collect();
-            world.answer(&frame, 0x40, 0, &data);
-        }
-    }
+    let pieces: Vec<u8> = world.serve_all().iter().map(|(_, frame)| frame[26]).collect();
     assert_eq!(pieces, [2, 2, 2, 2, 2, 2, 2, 2, 1]);
-    assert_eq!(world.completed(1), (Outcome::Done, (0..17).flat_map(pattern).collect()));
+    assert_eq!(world.completed(1), (Outcome::Done, patterns(0, 17)));
     world.is_clean();
 }
 
@@ -500,21 +450,19 @@ fn flushes_go_to_targets_with_a_volatile_cache_alone() {
     world.ask(1, Operation::Flush);
     assert_eq!(world.completed(1).0, Outcome::Done);
     world.write(2, 10, 1, true);
-    let frame = world.one();
-    world.answer(&frame, 0x40, 0, &[]);
+    world.serve_one();
     assert_eq!(world.completed(2).0, Outcome::Done);
 
     let mut world = World::live_with(&[1500], 2, 64, |device| device.write_cache = true);
     assert_eq!(world.initiator.facts().unwrap().cache, Cache::Volatile);
     world.ask(1, Operation::Flush);
-    let frame = world.one();
+    let frame = world.serve_one();
     assert_eq!((frame[24], frame[26], frame[27]), (0x40, 0, 0xea));
-    world.answer(&frame, 0x40, 0, &[]);
     assert_eq!(world.completed(1).0, Outcome::Done);
     world.write(2, 10, 4, true);
     for (_, frame) in world.take() {
         assert_eq!(frame[27], 0x34);
-        world.answer(&frame, 0x40, 0, &[]);
+        world.serve(&frame);
     }
     assert!(world.done.is_empty());
     let frame = world.one();
@@ -530,10 +478,9 @@ fn zeros_compares_verifies_and_discards() {
     let extent = |lba: u64, count: u64| Extent::new(lba * 512, count * 512);
     let zeros = Operation::WriteZeroes { extent: extent(10, 3), deallocate: false, durable: false };
     world.ask(1, zeros);
-    for (_, frame) in world.take() {
+    for (_, frame) in world.serve_all() {
         assert_eq!((frame[27], frame.len()), (0x34, 36 + usize::from(frame[26]) * 512));
         assert!(frame[36..].iter().all(|byte| *byte == 0));
-        world.answer(&frame, 0x40, 0, &[]);
     }
     assert_eq!(world.completed(1).0, Outcome::Done);
     world.ask(2, Operation::Discard { extents: vec![extent(0, 1)] });
@@ -545,7 +492,7 @@ fn zeros_compares_verifies_and_discards() {
     for (at, expected) in [(None, Outcome::Done), (Some(1300), Outcome::Miscompare(1300))] {
         let buffer = world.buffer(20, 4);
         world.ask(4, Operation::Compare { extent: extent(20, 4), buffer });
-        let mut theirs: Vec<u8> = (20..24).flat_map(pattern).collect();
+        let mut theirs = patterns(20, 4);
         if let Some(at) = at {
             theirs[at] ^= 1;
             theirs[at + 400] ^= 1;
@@ -579,7 +526,7 @@ fn closing_finishes_what_can_be_finished() {
     world.read(2, 10, 1);
     assert_eq!(world.completed(2).0, Outcome::NotDone(Failure::Removed));
     assert!(!world.initiator.is_gone());
-    world.answer(&frame, 0x40, 0, &pattern(10));
+    world.serve(&frame);
     assert_eq!(world.completed(1).0, Outcome::Done);
     assert!(world.initiator.is_gone());
     assert_eq!(world.initiator.poll_timeout().filter(|at| *at > world.now), None);
@@ -611,8 +558,7 @@ fn a_drained_initiator_does_not_wait_for_a_target_that_is_not_there() {
 fn a_quiet_initiator_has_no_timers() {
     let mut world = World::live(&[1500]);
     world.read(1, 10, 1);
-    let frame = world.one();
-    world.answer(&frame, 0x40, 0, &pattern(10));
+    world.serve_one();
     world.until(world.now + Duration::from_secs(100));
     assert_eq!(world.initiator.poll_timeout(), None);
     assert!(world.take().is_empty());

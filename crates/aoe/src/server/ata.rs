@@ -24,7 +24,7 @@ use wire::ata::{Direction, ErrorBits, Opcode, Status, TRIM, TrimRange, feature, 
 use super::flights::{Active, FILLED, Flight, Kind, Stage};
 use super::repeats::{Key, Known, Repeats};
 use super::{Context, Target, TargetCounters};
-use crate::export::{ExportId, identify};
+use crate::export::ExportId;
 use crate::head::Reply;
 use crate::received::Received;
 
@@ -40,16 +40,14 @@ struct Asked<'a> {
 /// A command that was judged, on its way below.
 #[derive(Debug)]
 struct Judged {
-    id: ExportId,
     kind: Kind,
     /// As it will stand among those in flight, but for its slot and stage.
     active: Active,
-    crc: u32,
-    shape: u32,
+    key: Key,
     account: u8,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
     #[inline]
     fn opcode(&self) -> Opcode {
         Opcode(self.argument.command_status)
@@ -64,27 +62,33 @@ impl Asked<'_> {
         }
     }
 
+    /// The sectors behind the registers, as many as the count says; `None` if they are not there.
+    #[inline]
+    fn payload(&self) -> Option<&'a [u8]> {
+        let length = usize::from(self.argument.count) * SECTOR;
+        self.received.body[AtaArgument::SIZE..].get(..length)
+    }
+
     /// The command, for sectors from `first` up to `end`; `payload` is what it would write.
     #[inline]
     fn judged(&self, kind: Kind, (first, end): (u64, u64), payload: &[u8]) -> Judged {
         let AtaArgument { flags, error_feature, count, command_status, .. } = self.argument;
+        let (source, tag) = (self.received.from.mac.to_u64(), self.received.header.tag);
         // A trim has no count: it may touch any sector.
-        let count = if kind == Kind::Trim { 0 } else { count };
-        let active = Active {
-            first,
-            end,
-            source: self.received.from.mac.to_u64(),
-            tag: self.received.header.tag,
-            slot: Slot::default(),
-            stage: Stage::Waiting,
-            changes: matches!(kind, Kind::Write | Kind::Trim),
-        };
+        let (lba, count) = if kind == Kind::Trim { (0, 0) } else { (first, count) };
+        let changes = matches!(kind, Kind::Write | Kind::Trim);
+        let (slot, stage) = (Slot::default(), Stage::Waiting);
         Judged {
-            id: self.id,
             kind,
-            active,
-            crc: if active.changes { crc32c(payload) } else { 0 },
-            shape: u32::from_be_bytes([flags.0, error_feature, count, command_status]),
+            active: Active { first, end, source, tag, slot, stage, changes },
+            key: Key {
+                source,
+                export: self.id,
+                tag,
+                lba,
+                shape: u32::from_be_bytes([flags.0, error_feature, count, command_status]),
+                crc: if changes { crc32c(payload) } else { 0 },
+            },
             account: 0,
         }
     }
@@ -104,7 +108,7 @@ impl Judged {
                 other.tag == new.tag && (other.first, other.end) == (new.first, new.end);
             if looks_alike && new.changes {
                 let flight = flights.get(other.slot).expect(FILLED);
-                if (flight.shape, flight.crc) == (self.shape, self.crc) {
+                if (flight.key.shape, flight.key.crc) == (self.key.shape, self.key.crc) {
                     return Overlap::Repeats;
                 }
             }
@@ -128,17 +132,14 @@ impl Target {
     /// An ATA command for an export that hears its source.
     #[inline]
     pub(super) fn ata(&mut self, received: &Received<'_>, id: ExportId, ctx: &mut Context<'_>) {
-        let Ok(argument) = AtaArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(AtaArgument::parse(received.body)) else { return };
         if received.is_broadcast {
             self.drops.broadcast += 1;
             return;
         }
         let opcode = Opcode(argument.command_status);
         let direction = opcode.direction();
-        let exported = self.exported(id);
+        let volume = self.exports[id.0].export.volume;
         let access = match (direction, opcode) {
             (Direction::Out, _) | (_, Opcode::FLUSH_CACHE | Opcode::FLUSH_CACHE_EXT) => {
                 Access::Write
@@ -146,7 +147,7 @@ impl Target {
             _ => Access::Read,
         };
         let who = Some(Registrant::Mac(received.from.mac.0));
-        let is_allowed = ctx.reservations.allows(exported.export.volume, who, access);
+        let is_allowed = ctx.reservations.allows(volume, who, access);
         let asked = Asked { received, id, argument, now: ctx.now };
         if !is_allowed && opcode != Opcode::IDENTIFY_DEVICE {
             if !self.forgo(&asked) {
@@ -186,7 +187,7 @@ impl Target {
             self.fail(asked, ErrorBits::ABORT);
             return None;
         }
-        if end > self.exported(*id).export.sectors {
+        if end > self.exports[id.0].export.sectors {
             self.fail(asked, ErrorBits::ID_NOT_FOUND);
             return None;
         }
@@ -205,9 +206,9 @@ impl Target {
         let Some(overlap) = self.admit(&judged) else { return };
         let extent = extent(first, end);
         let Some((buffer, account)) = self.take(id, Class::Transfer, extent, ctx) else { return };
-        let volume = self.exported(id).export.volume;
+        let volume = self.exports[id.0].export.volume;
         if overlap == Overlap::None
-            && let Some((disk, extent)) = ctx.below.find_loan(volume, extent, ctx.memory)
+            && let Some((disk, extent)) = ctx.volumes.find_loan(volume, extent, ctx.memory)
         {
             let reply = self.ata_reply(asked);
             self.loans.push(Loan { disk, extent, buffer, who: (reply, id, account) });
@@ -222,22 +223,21 @@ impl Target {
 
     #[inline]
     fn write(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
-        let Asked { received, id, argument, .. } = *asked;
+        let Asked { received, id, .. } = *asked;
         let count_max = self.frame_sectors(received.from.link);
         let Some((first, end)) = self.range(asked, true, count_max) else { return };
-        let length = usize::from(argument.count) * SECTOR;
-        let Some(payload) = received.body[AtaArgument::SIZE..].get(..length) else {
+        let Some(payload) = asked.payload() else {
             return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
         };
-        if self.exported(id).export.read_only {
+        if self.exports[id.0].export.read_only {
             return self.fail(asked, ErrorBits::ABORT);
         }
         if payload.is_empty() {
             return self.succeed(asked);
         }
         let extent = extent(first, end);
-        let volume = self.exported(id).export.volume;
-        let landing = ctx.below.find_landing(volume, extent, ctx.memory);
+        let volume = self.exports[id.0].export.volume;
+        let landing = ctx.volumes.find_landing(volume, extent, ctx.memory);
         if let Some((disk, place)) = landing {
             // What it needs is fetched while the payload is looked at.
             ctx.memory.prefetch_landing(disk, place);
@@ -253,8 +253,10 @@ impl Target {
         }
         if let (Some((disk, place)), Overlap::None) = (landing, overlap) {
             ctx.memory.land(disk, place, payload);
-            ctx.below.landed(volume, disk, extent.length);
-            return self.landed(asked, judged, ctx.now);
+            ctx.volumes.landed(volume, disk, extent.length);
+            self.remember_over(ctx.now, &judged.key, true);
+            self.exports[id.0].count_write(extent.length.0, &mut self.counters);
+            return self.succeed(asked);
         }
         let taken = self.take(id, Class::Immediate, extent, ctx);
         let Some((mut buffer, account)) = taken else { return };
@@ -264,23 +266,11 @@ impl Target {
         self.launch(asked, judged, overlap, operation, ctx);
     }
 
-    /// A write is done that was never in flight: memory took it from the frame.
-    #[inline]
-    fn landed(&mut self, asked: &Asked<'_>, judged: Judged, now: Instant) {
-        let Judged { id, kind, active, crc, shape, .. } = judged;
-        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
-        let key = key(&active, id, kind, shape, crc);
-        let record = exported.remember(&mut self.repeats, now, &key, kind);
-        self.repeats.end(now, record, true);
-        exported.count_write((active.end - active.first) * SECTOR as u64, &mut self.counters);
-        self.succeed(asked);
-    }
-
     /// Whether there is room for a command, and what it overlaps; `None` and counted if it is
     /// dropped.
     #[inline]
     fn admit(&mut self, judged: &Judged) -> Option<Overlap> {
-        let exported = self.exports[judged.id.0 as usize].as_deref_mut()?;
+        let exported = &mut self.exports[judged.key.export.0];
         if exported.active.len() >= usize::from(exported.export.buffers) {
             exported.traffic.over_buffers += 1;
             self.drops.over_buffers += 1;
@@ -298,10 +288,7 @@ impl Target {
     /// dropped here.
     #[inline]
     fn is_known(&mut self, asked: &Asked<'_>, judged: &Judged) -> bool {
-        let exported = self.exported(judged.id);
-        let Judged { kind, shape, crc, .. } = *judged;
-        let key = key(&judged.active, judged.id, kind, shape, crc);
-        match self.repeats.look_up(asked.now, &key, exported.wide, exported.last) {
+        match self.exports[asked.id.0].known(&self.repeats, asked.now, &judged.key) {
             Known::New => false,
             Known::Done => {
                 self.counters.repeated_answered += 1;
@@ -328,7 +315,7 @@ impl Target {
         Extent { offset, length }: Extent,
         ctx: &mut Context<'_>,
     ) -> Option<(Buffer, u8)> {
-        let exported = self.exports[id.0 as usize].as_deref_mut()?;
+        let exported = &mut self.exports[id.0];
         let phase = (offset.0 % u64::from(PAGE_SIZE)) as u32;
         let which = exported.accounts.next();
         let account = exported.accounts.of(which);
@@ -349,30 +336,26 @@ impl Target {
     ) {
         let reply = self.ata_reply(asked);
         let waits = overlap == Overlap::Waits;
-        let Judged { id, kind, active, crc, shape, account } = judged;
-        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
-        let record = if active.changes && !waits {
-            let key = key(&active, id, kind, shape, crc);
-            exported.remember(&mut self.repeats, ctx.now, &key, kind)
-        } else {
-            0
+        let Judged { kind, active, key, account } = judged;
+        let exported = &mut self.exports[key.export.0];
+        let record = match active.changes && !waits {
+            true => exported.remember(&mut self.repeats, ctx.now, &key),
+            false => 0,
         };
-        let company = exported.active.len() + usize::from(waits);
-        let durable = exported.wants_durable(company, &mut operation);
-        let flight = Flight {
+        let place = exported.active.len();
+        let durable = exported.wants_durable(place + usize::from(waits), &mut operation);
+        let (place, since, held) = (place as u32, ctx.now, None);
+        let slot = self.flights.insert(Flight {
             kind,
             durable,
             account,
-            export: id,
-            place: exported.active.len() as u32,
+            place,
             record,
-            crc,
-            shape,
-            since: ctx.now,
-            held: None,
+            key,
+            since,
+            held,
             reply,
-        };
-        let slot = self.flights.insert(flight);
+        });
         let stage = if waits { Stage::Waiting } else { Stage::Running };
         exported.active.push(Active { slot, stage, ..active });
         if waits {
@@ -389,13 +372,12 @@ impl Target {
     /// copy of a write that failed, and what it waited for is newer.
     pub(super) fn relaunch(&mut self, slot: Slot, ctx: &mut Context<'_>) {
         let flight = self.flights.get_mut(slot).expect(FILLED);
-        let exported = self.exports[flight.export.0 as usize].as_deref_mut().expect("it was found");
+        let exported = &mut self.exports[flight.key.export.0];
         let active = &mut exported.active[flight.place as usize];
         let (volume, who) = (exported.export.volume, Some(active.registrant()));
-        let key = key(active, flight.export, flight.kind, flight.shape, flight.crc);
         if !ctx.reservations.allows(volume, who, active.access()) {
             if active.changes {
-                self.repeats.refuse(ctx.now, &key);
+                self.repeats.refuse(ctx.now, &flight.key);
             }
             let Reply { to, head } = flight.reply;
             self.counters.refused += 1;
@@ -403,12 +385,11 @@ impl Target {
             return self.drop_waiting(slot, ctx);
         }
         if active.changes {
-            let known = self.repeats.look_up(ctx.now, &key, exported.wide, exported.last);
-            if known != Known::New {
+            if exported.known(&self.repeats, ctx.now, &flight.key) != Known::New {
                 self.drops.repeated_superseded += 1;
                 return self.drop_waiting(slot, ctx);
             }
-            flight.record = exported.remember(&mut self.repeats, ctx.now, &key, flight.kind);
+            flight.record = exported.remember(&mut self.repeats, ctx.now, &flight.key);
         }
         let mut operation = *flight.held.take().expect("who waits holds what it asks");
         exported.active[flight.place as usize].stage = Stage::Running;
@@ -427,43 +408,31 @@ impl Target {
             (Direction::Out, _) => Kind::Write,
             _ => return false,
         };
-        let AtaArgument { count, .. } = asked.argument;
-        let payload = asked.received.body[AtaArgument::SIZE..].get(..usize::from(count) * SECTOR);
-        let Some(payload) = payload else { return false };
+        let Some(payload) = asked.payload() else { return false };
         let sectors = match kind {
             Kind::Trim => trimmed(payload)
                 .fold((u64::MAX, 0), |(first, end), (lba, last)| (first.min(lba), end.max(last))),
-            _ => (asked.first(), asked.first() + u64::from(count)),
+            _ => (asked.first(), asked.first() + u64::from(asked.argument.count)),
         };
         let judged = asked.judged(kind, sectors, payload);
-        let exported = self.exported(judged.id);
+        let exported = &self.exports[asked.id.0];
         if judged.overlap(&exported.active, &self.flights) == Overlap::Repeats {
             self.drops.repeated_in_flight += 1;
             return true;
         }
-        let key = key(&judged.active, judged.id, kind, judged.shape, judged.crc);
-        if self.repeats.look_up(asked.now, &key, exported.wide, exported.last) == Known::Done {
+        if exported.known(&self.repeats, asked.now, &judged.key) == Known::Done {
             self.counters.repeated_answered += 1;
             self.succeed(asked);
             return true;
         }
-        self.repeats.refuse(asked.now, &key);
+        self.repeats.refuse(asked.now, &judged.key);
         false
     }
 
-    /// A write was below for so long that its record is gone: its second begins now all the same.
-    #[cold]
-    pub(super) fn remember_slow(
-        &mut self,
-        now: Instant,
-        flight: &Flight,
-        active: &Active,
-        done: bool,
-    ) {
-        let Flight { export, kind, shape, crc, .. } = *flight;
-        let key = key(active, export, kind, shape, crc);
-        let exported = self.exports[export.0 as usize].as_deref_mut().expect("it had commands");
-        let record = exported.remember(&mut self.repeats, now, &key, kind);
+    /// Remembers a write that is over already.
+    #[inline]
+    pub(super) fn remember_over(&mut self, now: Instant, key: &Key, done: bool) {
+        let record = self.exports[key.export.0].remember(&mut self.repeats, now, key);
         self.repeats.end(now, record, done);
     }
 
@@ -494,14 +463,13 @@ impl Target {
         let Asked { received, id, argument, .. } = *asked;
         let mut reply = self.ata_reply(asked);
         let opcode = asked.opcode();
-        let export = &self.exported(id).export;
+        let export = &self.exports[id.0].export;
         match opcode {
             Opcode::IDENTIFY_DEVICE => {
                 if argument.count != 1 {
                     return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
                 }
-                let device =
-                    identify(&export.uuid, export.sectors, export.discards, export.physical_block);
+                let device = export.identify();
                 reply.head.done();
                 self.send_two(&reply, &device.emit());
             }
@@ -531,12 +499,17 @@ impl Target {
             Opcode::FLUSH_CACHE | Opcode::FLUSH_CACHE_EXT => {
                 // It overlaps nothing: what was answered is durable, and what was not is not
                 // promised.
-                let judged = asked.judged(Kind::Plain, (0, 0), &[]);
-                if let Some(overlap) = self.admit(&judged) {
-                    self.launch(asked, judged, overlap, Operation::Flush, ctx);
-                }
+                self.plain(asked, (0, 0), Operation::Flush, ctx);
             }
-            Opcode::READ_VERIFY | Opcode::READ_VERIFY_EXT => self.verify(asked, ctx),
+            Opcode::READ_VERIFY | Opcode::READ_VERIFY_EXT => {
+                // No data travel, so that the link limits nothing.
+                let Some((first, end)) = self.range(asked, false, u8::MAX) else { return };
+                if first == end {
+                    return self.succeed(asked);
+                }
+                let operation = Operation::Verify { extent: extent(first, end) };
+                self.plain(asked, (first, end), operation, ctx);
+            }
             Opcode::DATA_SET_MANAGEMENT => self.trim(asked, ctx),
             _ => self.fail(asked, ErrorBits::ABORT),
         }
@@ -564,30 +537,30 @@ impl Target {
         self.send_two(&reply, &data);
     }
 
-    fn verify(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
-        // No data travel, so that the link limits nothing.
-        let Some((first, end)) = self.range(asked, false, u8::MAX) else { return };
-        if first == end {
-            return self.succeed(asked);
-        }
-        let judged = asked.judged(Kind::Plain, (first, end), &[]);
+    /// Sends a command below that is answered with registers alone.
+    fn plain(
+        &mut self,
+        asked: &Asked<'_>,
+        sectors: (u64, u64),
+        operation: Operation,
+        ctx: &mut Context<'_>,
+    ) {
+        let judged = asked.judged(Kind::Plain, sectors, &[]);
         if let Some(overlap) = self.admit(&judged) {
-            let operation = Operation::Verify { extent: extent(first, end) };
             self.launch(asked, judged, overlap, operation, ctx);
         }
     }
 
     fn trim(&mut self, asked: &Asked<'_>, ctx: &mut Context<'_>) {
         let Asked { received, id, argument, .. } = *asked;
-        let export = &self.exported(id).export;
+        let export = &self.exports[id.0].export;
         let (sectors, read_only, discards) = (export.sectors, export.read_only, export.discards);
         let length = usize::from(argument.count) * SECTOR;
         let is_trim = argument.error_feature == TRIM && discards && !read_only;
         if !is_trim || length / TrimRange::SIZE > DISCARD_RANGES_MAX {
             return self.fail(asked, ErrorBits::ABORT);
         }
-        let payload = received.body[AtaArgument::SIZE..].get(..length);
-        let Some(payload) = payload.filter(|_| argument.flags.is_write()) else {
+        let Some(payload) = asked.payload().filter(|_| argument.flags.is_write()) else {
             return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
         };
         let mut extents = Vec::new();
@@ -631,26 +604,20 @@ impl super::Exported {
         counters.write_bytes += length;
     }
 
+    /// What is known of a frame that would change data.
+    #[inline]
+    fn known(&self, repeats: &Repeats, now: Instant, key: &Key) -> Known {
+        repeats.look_up(now, key, self.wide, self.last)
+    }
+
     /// Remembers a change that goes below now, and returns its number.
     #[inline]
-    fn remember(&mut self, repeats: &mut Repeats, now: Instant, key: &Key, kind: Kind) -> u32 {
+    fn remember(&mut self, repeats: &mut Repeats, now: Instant, key: &Key) -> u32 {
         self.last = repeats.begin(now, key);
-        if kind == Kind::Trim {
+        if key.is_wide() {
             self.wide = self.last;
         }
         self.last
-    }
-}
-
-#[inline]
-fn key(active: &Active, export: ExportId, kind: Kind, shape: u32, crc: u32) -> Key {
-    Key {
-        source: active.source,
-        export: export.0,
-        tag: active.tag,
-        lba: if kind == Kind::Trim { 0 } else { active.first },
-        shape,
-        crc,
     }
 }
 

@@ -75,15 +75,12 @@ impl Target {
 
     /// MAC mask.
     pub(super) fn mask(&mut self, received: &Received<'_>, id: ExportId) {
-        let Ok(argument) = MaskArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(MaskArgument::parse(received.body)) else { return };
         let length = usize::from(argument.count) * Directive::SIZE;
         match argument.command {
             MaskCommand::READ => {
                 self.counters.queries += 1;
-                let control = self.exported(id).control.clone();
+                let control = self.exports[id.0].control.clone();
                 self.tell_mask(received, id, MaskCommand::READ, &control);
             }
             MaskCommand::EDIT => {
@@ -102,13 +99,10 @@ impl Target {
 
     /// Reserve or release.
     pub(super) fn reserve(&mut self, received: &Received<'_>, id: ExportId, ctx: &Context<'_>) {
-        let Ok(argument) = ReserveArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(ReserveArgument::parse(received.body)) else { return };
         if argument.command == ReserveCommand::READ {
             self.counters.queries += 1;
-            let volume = self.exported(id).export.volume;
+            let volume = self.exports[id.0].export.volume;
             let reservation = ctx.reservations.get(volume).cloned().unwrap_or_default();
             return self.tell_reservation(received, id, ReserveCommand::READ, &reservation);
         }
@@ -130,7 +124,7 @@ impl Target {
             }
             _ => reservation::Change::ForceList { list },
         };
-        let volume = self.exported(id).export.volume;
+        let volume = self.exports[id.0].export.volume;
         self.asks.push_back(Ask::Reservation { volume, number, change });
     }
 
@@ -156,7 +150,7 @@ impl Target {
     fn asker(&mut self, number: u64) -> Option<(Received<'static>, ExportId, What)> {
         let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
         let Pending { from, header, export, what } = self.pending.remove(slot)?;
-        let is_there = self.export(export).is_some();
+        let is_there = self.exports.get(export.0).is_some();
         let received = Received { from, is_broadcast: false, header, body: &[] };
         is_there.then_some((received, export, what))
     }
@@ -240,7 +234,7 @@ impl Target {
 
     /// A config string and mask that were agreed on are in force.
     pub fn install_control(&mut self, id: ExportId, control: Control) {
-        if let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) {
+        if let Some(exported) = self.exports.get_mut(id.0) {
             exported.set_control(control);
         }
     }

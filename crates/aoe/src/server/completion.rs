@@ -7,22 +7,18 @@
 //! meanwhile. The volume's gate groups the flushes of several exports and shards once more. No
 //! memory and no ring slot is held for durability: a write's pages are given back when it is done.
 
-use core::time::Duration;
-
 use block::{Buffer, Completion, Instant, Loan, Operation, Outcome, Slot, Ticket};
 use wire::ethernet::EtherType;
 
-use super::flights::{Active, FILLED, Flight, Kind, Stage};
+use super::flights::{FILLED, Flight, Kind, Stage};
 use super::{Context, Reader, Target, mark};
 use crate::export::ExportId;
 use crate::head::{Reply, registers};
+use crate::limits::WAIT_MAX;
 
 /// Marks the slot in the ticket of an export's flush, of which one runs at a time; the rest is the
 /// export's number.
 const FLUSH: u32 = 1 << 31;
-/// A command that waited for so long is not carried out: its initiator has asked again, or given
-/// up.
-const STALE: Duration = Duration::from_secs(5);
 
 impl Target {
     /// A volume answered.
@@ -36,11 +32,11 @@ impl Target {
         let Some(flight) = self.flights.get_mut(slot) else {
             panic!("command {} came back twice", slot.index);
         };
-        let (id, kind) = (flight.export, flight.kind);
-        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it has commands below");
+        let (id, kind) = (flight.key.export, flight.kind);
+        let exported = &mut self.exports[id.0];
         match kind {
             Kind::Read if outcome.is_done() => {
-                let (Flight { reply, account, .. }, _) = self.forget(slot);
+                let Flight { reply, account, .. } = self.forget(slot);
                 self.send_read((reply, id, account), buffer, ctx);
             }
             Kind::Write | Kind::Trim => {
@@ -79,14 +75,14 @@ impl Target {
         buffer: Buffer,
         ctx: &mut Context<'_>,
     ) {
-        let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was read");
+        let exported = &mut self.exports[id.0];
         exported.traffic.reads += 1;
         exported.traffic.read_bytes += u64::from(buffer.len());
         self.counters.reads += 1;
         self.counters.read_bytes += u64::from(buffer.len());
         let Some((facts, batch)) = self.begin_frame(to.link) else {
-            let exported = self.exported_mut(id);
-            return ctx.pool.give(exported.accounts.of(account), ctx.memory, buffer);
+            let account = self.exports[id.0].accounts.of(account);
+            return ctx.pool.give(account, ctx.memory, buffer);
         };
         head.done();
         let length = buffer.len();
@@ -109,7 +105,7 @@ impl Target {
     /// Something of an export came back: what waited for it goes on.
     #[inline]
     fn came_back(&mut self, id: ExportId, ctx: &mut Context<'_>) {
-        let exported = self.exported(id);
+        let exported = &self.exports[id.0];
         let (waits, removed) = (!exported.waiting.is_empty(), exported.removed);
         if waits {
             self.start_waiting(id, ctx);
@@ -122,29 +118,29 @@ impl Target {
     /// Answers a command with registers alone, and forgets it.
     #[inline]
     pub(super) fn finish(&mut self, now: Instant, slot: Slot, outcome: Outcome) {
-        let (flight, active) = self.forget(slot);
-        if flight.record != 0 && !self.repeats.end(now, flight.record, outcome.is_done()) {
-            self.remember_slow(now, &flight, &active, outcome.is_done());
+        let Flight { record, key, mut reply, .. } = self.forget(slot);
+        let is_done = outcome.is_done();
+        if record != 0 && !self.repeats.end(now, record, is_done) {
+            // It was below for so long that its record is gone: its second begins now all the same.
+            self.remember_over(now, &key, is_done);
         }
-        let mut reply = flight.reply;
         let (status, error) = registers(outcome);
-        let count = outcome.is_done().then_some(0);
-        self.counters.failed += u64::from(!outcome.is_done());
+        let count = is_done.then_some(0);
+        self.counters.failed += u64::from(!is_done);
         reply.head.finish(status, error, count);
         self.send(&reply);
     }
 
     /// Forgets a command that is answered now, or never.
     #[inline]
-    fn forget(&mut self, slot: Slot) -> (Flight, Active) {
+    fn forget(&mut self, slot: Slot) -> Flight {
         let flight = self.flights.remove(slot).expect(FILLED);
-        let Flight { export, place, .. } = flight;
-        let exported = self.exports[export.0 as usize].as_deref_mut().expect("it has commands");
-        let active = exported.active.swap_remove(place as usize);
-        if let Some(moved) = exported.active.get(place as usize) {
+        let (active, place) = (&mut self.exports[flight.key.export.0].active, flight.place);
+        active.swap_remove(place as usize);
+        if let Some(moved) = active.get(place as usize) {
             self.flights.get_mut(moved.slot).expect(FILLED).place = place;
         }
-        (flight, active)
+        flight
     }
 
     /// Sends below what waited and has nothing to wait for any more, in the order in which it came.
@@ -152,23 +148,19 @@ impl Target {
     pub(super) fn start_waiting(&mut self, id: ExportId, ctx: &mut Context<'_>) {
         let mut index = 0;
         loop {
-            let exported = self.exports[id.0 as usize].as_deref_mut().expect("it was found");
+            let exported = &mut self.exports[id.0];
             let Some(&slot) = exported.waiting.get(index) else { return };
-            let place = self.flights.get(slot).expect(FILLED).place as usize;
-            let this = exported.active[place];
+            let flight = |slot: Slot| self.flights.get(slot).expect(FILLED);
+            let active = |slot: Slot| &exported.active[flight(slot).place as usize];
             let runs = exported.active.iter().filter(|other| other.stage == Stage::Running);
-            let blocked_below = runs.into_iter().any(|other| this.conflicts(other));
-            let blocked = blocked_below
-                || exported.waiting.iter().take(index).any(|earlier| {
-                    let place = self.flights.get(*earlier).expect(FILLED).place as usize;
-                    this.conflicts(&exported.active[place])
-                });
-            if blocked {
+            let earlier = exported.waiting.iter().take(index).map(|slot| active(*slot));
+            if runs.chain(earlier).any(|other| active(slot).conflicts(other)) {
                 index += 1;
                 continue;
             }
+            let since = flight(slot).since;
             exported.waiting.remove(index);
-            if ctx.now.since(self.flights.get(slot).expect(FILLED).since) > STALE {
+            if ctx.now.since(since) > WAIT_MAX {
                 self.drops.stale += 1;
                 self.drop_waiting(slot, ctx);
             } else {
@@ -179,11 +171,11 @@ impl Target {
 
     /// Forgets a command that waits and was taken out of the line, without an answer.
     pub(super) fn drop_waiting(&mut self, slot: Slot, ctx: &mut Context<'_>) {
-        let (Flight { held, export, account, .. }, _) = self.forget(slot);
+        let Flight { held, key, account, .. } = self.forget(slot);
         let operation = *held.expect("who waits holds what it asks");
         if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
-            let exported = self.exported_mut(export);
-            ctx.pool.give(exported.accounts.of(account), ctx.memory, buffer);
+            let account = self.exports[key.export.0].accounts.of(account);
+            ctx.pool.give(account, ctx.memory, buffer);
         }
     }
 
@@ -192,16 +184,15 @@ impl Target {
     pub(super) fn begin_flushes(&mut self, ctx: &mut Context<'_>) {
         let mut to_flush = core::mem::take(&mut self.to_flush);
         for number in to_flush.drain(..) {
-            let Some(exported) = self.exports[number as usize].as_deref_mut() else { continue };
-            exported.flush.listed = false;
-            if exported.flush.running || exported.flush.next.is_empty() {
+            let Some(exported) = self.exports.get_mut(number) else { continue };
+            let (volume, group) = (exported.export.volume, &mut exported.flush);
+            group.listed = false;
+            if group.running || group.next.is_empty() {
                 continue;
             }
-            exported.flush.running = true;
-            let group = &mut exported.flush;
+            group.running = true;
             group.number = group.number.wrapping_add(1);
             core::mem::swap(&mut group.covered, &mut group.next);
-            let volume = exported.export.volume;
             self.counters.flushes += 1;
             let slot = Slot { index: FLUSH | number, generation: group.number };
             self.submit(slot, volume, Operation::Flush, ctx);
@@ -212,19 +203,19 @@ impl Target {
     /// A flush is over: the writes that it covers are answered, and the next group begins.
     fn synced(&mut self, ticket: Ticket, outcome: Outcome, ctx: &mut Context<'_>) {
         let id = ExportId(ticket.slot & !FLUSH);
-        let exported = self.exported_mut(id);
-        let is_it = exported.flush.running && exported.flush.number == ticket.generation;
+        let group = &mut self.exports[id.0].flush;
+        let is_it = group.running && group.number == ticket.generation;
         assert!(is_it, "a flush of export {} came back twice", id.0);
-        exported.flush.running = false;
-        if !exported.flush.next.is_empty() && !exported.flush.listed {
-            exported.flush.listed = true;
+        group.running = false;
+        if !group.next.is_empty() && !group.listed {
+            group.listed = true;
             self.to_flush.push(id.0);
         }
-        let mut covered = core::mem::take(&mut self.exported_mut(id).flush.covered);
+        let mut covered = core::mem::take(&mut group.covered);
         for slot in covered.drain(..) {
             self.finish(ctx.now, slot, outcome);
         }
-        self.exported_mut(id).flush.covered = covered;
+        self.exports[id.0].flush.covered = covered;
         self.came_back(id, ctx);
     }
 }

@@ -5,7 +5,7 @@ use block::{Instant, Operation, Slot};
 use reservation::{Access, Registrant};
 use wire::ethernet::MacAddress;
 
-use crate::export::ExportId;
+use super::repeats::Key;
 use crate::head::Reply;
 
 /// That a slot of somebody in flight is filled.
@@ -32,15 +32,12 @@ pub(super) struct Flight {
     pub(super) durable: bool,
     /// Which account of the export's its memory is of.
     pub(super) account: u8,
-    pub(super) export: ExportId,
     /// Its place among the export's active commands.
     pub(super) place: u32,
     /// Its number in `repeats`; 0 for none.
     pub(super) record: u32,
-    /// CRC32C of its payload.
-    pub(super) crc: u32,
-    /// Flags, feature, count and command, as they stand in the frame.
-    pub(super) shape: u32,
+    /// Of which export it is, and what tells copies of a change from other changes.
+    pub(super) key: Key,
     /// When it came.
     pub(super) since: Instant,
     /// What is to be asked, while it waits.

@@ -18,31 +18,24 @@ pub(super) struct Link {
 }
 
 impl Target {
-    /// The link of a number, up or not, if there was ever one.
-    #[inline]
-    pub(super) fn link(&self, id: LinkId) -> Option<&Link> {
-        self.links.get(id.0 as usize)?.as_ref()
-    }
-
     /// What is known of a link that is up.
     #[inline]
     pub(super) fn facts(&self, id: LinkId) -> Option<&LinkFacts> {
-        self.link(id)?.facts.as_ref()
+        self.links.get(id.0)?.facts.as_ref()
     }
 
     /// Sectors that a frame of a link carries; 0 if there is no such link.
     #[inline]
     pub(super) fn frame_sectors(&self, id: LinkId) -> u8 {
-        self.link(id).map_or(0, |link| link.sectors)
+        self.links.get(id.0).map_or(0, |link| link.sectors)
     }
 
     /// The link of a number, which is there from now on, up or not.
     pub(super) fn link_slot(&mut self, id: LinkId) -> &mut Link {
-        let index = id.0 as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, || None);
+        if self.links.get(id.0).is_none() {
+            self.links.insert(id.0, Link::default());
         }
-        self.links[index].get_or_insert_default()
+        &mut self.links[id.0]
     }
 
     /// A link is up, or is not what it was. Exports on it are announced if that concerns initiators.
@@ -57,9 +50,9 @@ impl Target {
         if !is_news || sectors == 0 {
             return;
         }
-        for (index, exported) in self.exports.iter().enumerate() {
-            if exported.as_ref().is_some_and(|exported| exported.export.links.contains(&id)) {
-                self.sweeps.announce(ExportId(index as u32), id);
+        for (number, exported) in self.exports.iter() {
+            if exported.export.links.contains(&id) {
+                self.sweeps.announce(ExportId(number), id);
             }
         }
     }

@@ -44,7 +44,8 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
-    Account, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table, Ticket, VolumeId,
+    Account, IdMap, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table, Ticket,
+    VolumeId,
 };
 use contract::{FrameBatch, LinkId, TargetContext};
 use reservation::Registrant;
@@ -67,13 +68,6 @@ use repeats::Repeats;
 
 /// What the target works with during a call.
 pub type Context<'a> = TargetContext<'a, ()>;
-
-/// What the target wants of its driver.
-#[derive(Debug)]
-pub enum TargetEffect {
-    /// Send these frames; the batch comes back by [`Target::handle_sent`].
-    Send(FrameBatch),
-}
 
 /// What people should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +104,6 @@ struct Exported {
     control: Control,
     /// The mask as sorted numbers.
     mask: Box<[u64]>,
-    /// Whether hosts or mask say anything.
-    restricted: bool,
     /// What is in flight, in no order.
     active: Vec<Active>,
     /// What waits for what is in flight, the oldest first.
@@ -186,15 +178,15 @@ type Reader = (Reply, ExportId, u8);
 /// The AoE target of a shard.
 ///
 /// Calls in any order; [`settle`](Self::settle) ends a turn, then
-/// [`poll_effect`](Self::poll_effect) and its sisters until `None`.
+/// [`poll_batch`](Self::poll_batch) and its sisters until `None`.
 #[derive(Debug)]
 pub struct Target {
     machine: MachineId,
     shard: ShardId,
     /// Shards with the same exports.
     shards: u16,
-    links: Vec<Option<Link>>,
-    exports: Vec<Option<Box<Exported>>>,
+    links: IdMap<Link>,
+    exports: IdMap<Box<Exported>>,
     flights: Table<Flight>,
     loans: Vec<Loan<Reader>>,
     repeats: Repeats,
@@ -217,8 +209,8 @@ impl Target {
             machine,
             shard,
             shards: 1,
-            links: Vec::new(),
-            exports: Vec::new(),
+            links: IdMap::default(),
+            exports: IdMap::default(),
             flights: Table::new(),
             loans: Vec::new(),
             repeats: Repeats::default(),
@@ -249,23 +241,17 @@ impl Target {
         control: Control,
     ) -> Result<(), LinkId> {
         assert!(!export.address.is_wildcard(), "{} cannot be exported", export.address);
-        let index = id.0 as usize;
-        assert!(id.0 < EXPORTS_MAX, "export number {index} is not small");
-        if self.exports.len() <= index {
-            self.exports.resize_with(index + 1, || None);
-        }
-        assert!(self.exports[index].is_none(), "export {index} was added twice");
-        let free = |link: &LinkId| {
-            self.link(*link).is_none_or(|link| link.directory.find(export.address).is_none())
+        assert!(id.0 < EXPORTS_MAX, "export number {} is not small", id.0);
+        let is_taken = |link: &&LinkId| {
+            self.links.get(link.0).is_some_and(|link| link.directory.find(export.address).is_some())
         };
-        if let Some(taken) = export.links.iter().find(|link| !free(link)) {
+        if let Some(taken) = export.links.iter().find(is_taken) {
             return Err(*taken);
         }
         let mut exported = Exported {
             hosts: sorted_hosts(&export.hosts),
             mask: Box::default(),
             control: Control::default(),
-            restricted: false,
             active: Vec::new(),
             waiting: VecDeque::new(),
             flush: FlushGroup::default(),
@@ -283,16 +269,15 @@ impl Target {
             self.link_slot(link).directory.insert(exported.export.address, id);
             self.sweeps.announce(id, link);
         }
-        self.exports[index] = Some(Box::new(exported));
+        let before = self.exports.insert(id.0, Box::new(exported));
+        assert!(before.is_none(), "export {} was added twice", id.0);
         Ok(())
     }
 
     /// An export has other settings: size, hosts, buffers and so on. Its address, links and volume
     /// stay. It is announced again if initiators should know.
     pub fn renew_export(&mut self, id: ExportId, export: Export) {
-        let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(exported) = self.exports.get_mut(id.0) else { return };
         let old = &exported.export;
         assert!(
             (old.address, &old.links, old.volume) == (export.address, &export.links, export.volume),
@@ -303,11 +288,8 @@ impl Target {
         exported.hosts = sorted_hosts(&export.hosts);
         exported.export = export;
         exported.export.buffers = exported.export.buffers.clamp(BUFFERS_MIN, BUFFERS_MAX);
-        exported.note_restrictions();
         if is_news {
-            for link in exported.export.links.clone() {
-                self.sweeps.announce(id, link);
-            }
+            exported.export.links.iter().for_each(|link| self.sweeps.announce(id, *link));
         }
     }
 
@@ -315,9 +297,7 @@ impl Target {
     /// [`is_gone`](Self::is_gone) tells when nothing is left.
     pub fn remove_export(&mut self, id: ExportId, ctx: &mut Context<'_>) {
         self.take_loans(ctx);
-        let Some(exported) = self.exports.get_mut(id.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(exported) = self.exports.get_mut(id.0) else { return };
         exported.removed = true;
         let waiting = core::mem::take(&mut exported.waiting);
         let (address, links) = (exported.export.address, exported.export.links.clone());
@@ -333,32 +313,30 @@ impl Target {
     /// Whether nothing of an export is left here.
     #[must_use]
     pub fn is_gone(&self, id: ExportId) -> bool {
-        self.exports.get(id.0 as usize).is_none_or(Option::is_none)
+        self.exports.get(id.0).is_none()
     }
 
     fn forget_if_drained(&mut self, id: ExportId) {
-        let Some(exported) = self.exports.get_mut(id.0 as usize) else { return };
-        let is_drained = |exported: &Exported| {
-            exported.removed
-                && exported.active.is_empty()
-                && !exported.flush.running
-                && exported.accounts.pages() == 0
-        };
-        if exported.as_deref().is_some_and(is_drained) {
-            *exported = None;
+        let exported = &self.exports[id.0];
+        if exported.removed
+            && exported.active.is_empty()
+            && !exported.flush.running
+            && exported.accounts.pages() == 0
+        {
+            self.exports.remove(id.0);
         }
     }
 
     /// What is exported, by number.
     #[must_use]
     pub fn export(&self, id: ExportId) -> Option<&Export> {
-        Some(&self.exports.get(id.0 as usize)?.as_ref()?.export)
+        Some(&self.exports.get(id.0)?.export)
     }
 
     /// What went through an export.
     #[must_use]
     pub fn traffic(&self, id: ExportId) -> Option<Traffic> {
-        Some(self.exports.get(id.0 as usize)?.as_ref()?.traffic)
+        Some(self.exports.get(id.0)?.traffic)
     }
 
     /// What was done since the start.
@@ -383,10 +361,10 @@ impl Target {
         self.flights.len()
     }
 
-    /// What is to be done next.
+    /// Frames to be sent; the batch comes back by [`handle_sent`](Self::handle_sent).
     #[inline]
-    pub fn poll_effect(&mut self) -> Option<TargetEffect> {
-        self.outbox.poll().map(TargetEffect::Send)
+    pub fn poll_batch(&mut self) -> Option<FrameBatch> {
+        self.outbox.poll()
     }
 
     /// A change that an initiator asks for, to be agreed on.
@@ -403,8 +381,8 @@ impl Target {
     #[must_use]
     pub fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
-        let Flight { export, place, .. } = self.flights.get(slot)?;
-        Some(self.exported(*export).active[*place as usize].registrant())
+        let Flight { key, place, .. } = self.flights.get(slot)?;
+        Some(self.exports[key.export.0].active[*place as usize].registrant())
     }
 
     /// The end of a turn: flushes of what was written begin, announcements go on, frames leave.
@@ -415,7 +393,7 @@ impl Target {
         if !self.to_flush.is_empty() {
             self.begin_flushes(ctx);
         }
-        if self.sweeps.is_due(ctx.now) {
+        if self.sweeps.poll_timeout().is_some_and(|at| at <= ctx.now) {
             self.sweep(ctx.now);
         }
         self.outbox.hand_out();
@@ -438,8 +416,7 @@ impl Target {
     pub fn handle_sent(&mut self, mut batch: FrameBatch, ctx: &mut Context<'_>) {
         for (buffer, mark) in batch.buffers.drain(..) {
             let (id, which) = unmark(mark);
-            let exported = self.exports[id.0 as usize].as_mut();
-            let exported = exported.expect("an export stays until its buffers are back");
+            let exported = &mut self.exports[id.0];
             ctx.pool.give(exported.accounts.of(which), ctx.memory, buffer);
             if exported.removed {
                 self.forget_if_drained(id);
@@ -453,7 +430,7 @@ impl Target {
     fn submit(&self, slot: Slot, volume: VolumeId, operation: Operation, ctx: &mut Context<'_>) {
         let Slot { index: slot, generation } = slot;
         let ticket = Ticket { machine: self.machine, generation, slot, shard: self.shard };
-        ctx.below.submit(volume, Request { ticket, operation });
+        ctx.volumes.submit(volume, Request { ticket, operation });
     }
 }
 
@@ -462,36 +439,26 @@ impl Exported {
     /// The mask never lets in who is no host.
     #[inline]
     fn hears(&self, source: MacAddress) -> bool {
-        if !self.restricted {
-            return true;
-        }
-        let source = source.to_u64();
-        let is_host = self.hosts.as_ref().is_none_or(|hosts| hosts.binary_search(&source).is_ok());
-        is_host && (self.mask.is_empty() || self.mask.binary_search(&source).is_ok())
+        let is_among = |list: &[u64]| list.binary_search(&source.to_u64()).is_ok();
+        self.hosts.as_deref().is_none_or(is_among) && (self.mask.is_empty() || is_among(&self.mask))
     }
 
     fn set_control(&mut self, control: Control) {
-        let mut mask: Vec<u64> = control.mask().iter().map(|mac| mac.to_u64()).collect();
-        mask.sort_unstable();
-        self.mask = mask.into();
+        self.mask = sorted(control.mask());
         self.control = control;
-        self.note_restrictions();
     }
+}
 
-    fn note_restrictions(&mut self) {
-        self.restricted = self.hosts.is_some() || !self.mask.is_empty();
-    }
+fn sorted(stations: &[MacAddress]) -> Box<[u64]> {
+    let mut sorted: Box<[u64]> = stations.iter().map(|mac| mac.to_u64()).collect();
+    sorted.sort_unstable();
+    sorted
 }
 
 fn sorted_hosts(hosts: &Hosts) -> Option<Box<[u64]>> {
     match hosts {
         Hosts::Any => None,
-        Hosts::List(list) => {
-            let mut list: Vec<u64> = list.iter().map(|mac| mac.to_u64()).collect();
-            list.sort_unstable();
-            list.dedup();
-            Some(list.into())
-        }
+        Hosts::List(list) => Some(sorted(list)),
     }
 }
 

@@ -1,10 +1,9 @@
 //! Queries of config strings, and announcements: who is there, what it takes, what it is called.
 //!
 //! A query for one export is answered at once. One for many (a wildcard), and announcements, go out
-//! [`BURST`] at a time, a millisecond apart, so that a forged query to thousands of exports does
+//! [`SWEEP_BURST`] at a time, a millisecond apart, so that a forged query to thousands of exports does
 //! not fill the ring of whoever is named in it, and holds nobody up here.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::{Instant, ShardId};
@@ -12,16 +11,11 @@ use contract::{LinkId, Station};
 use wire::aoe::{CONFIG_MAX, Command, ConfigArgument, ConfigCommand, ErrorCode, Header, VERSION};
 use wire::ethernet::MacAddress;
 
-use super::{Exported, Target};
+use super::Target;
 use crate::export::{ExportId, FIRMWARE, Hosts};
 use crate::head::{Head, Reply};
-use crate::limits::SWEEPS_MAX;
+use crate::limits::{SWEEP_BURST, SWEEP_PACE, SWEEPS_MAX};
 use crate::received::Received;
-
-/// Answers that go out at once.
-const BURST: u32 = 64;
-/// Time between two bursts.
-const PACE: Duration = Duration::from_millis(1);
 
 /// What goes out in bursts.
 #[derive(Debug, Default)]
@@ -51,18 +45,10 @@ impl Sweeps {
         self.announcements.push_back((id, link));
     }
 
-    fn is_empty(&self) -> bool {
-        self.queries.is_empty() && self.announcements.is_empty()
-    }
-
-    #[inline]
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        !self.is_empty() && self.next <= now
-    }
-
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (!self.is_empty()).then_some(self.next)
+        let is_empty = self.queries.is_empty() && self.announcements.is_empty();
+        (!is_empty).then_some(self.next)
     }
 }
 
@@ -89,10 +75,7 @@ fn string<'a>(argument: &ConfigArgument, body: &'a [u8]) -> Option<&'a [u8]> {
 impl Target {
     /// Query or config, for one export.
     pub(super) fn config(&mut self, received: &Received<'_>, id: ExportId) {
-        let Ok(argument) = ConfigArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(ConfigArgument::parse(received.body)) else { return };
         let string = string(&argument, received.body);
         let (Some(string), true) = (string, argument.command <= ConfigCommand::FORCE) else {
             return self.refuse(received, id, ErrorCode::BAD_ARGUMENT);
@@ -101,7 +84,7 @@ impl Target {
             return self.change_config(received, id, argument.command, string);
         }
         self.counters.queries += 1;
-        if answers(argument.command, self.exported(id).control.config(), string) {
+        if answers(argument.command, self.exports[id.0].control.config(), string) {
             self.tell(received.from, &received.header, id, argument.command);
         } else {
             self.drops.no_match += 1;
@@ -110,10 +93,7 @@ impl Target {
 
     /// A query with a wildcard: all that match are asked, in time.
     pub(super) fn query_all(&mut self, received: &Received<'_>) {
-        let Ok(argument) = ConfigArgument::parse(received.body) else {
-            self.drops.runt += 1;
-            return;
-        };
+        let Some(argument) = self.whole(ConfigArgument::parse(received.body)) else { return };
         if received.header.version != VERSION || argument.command > ConfigCommand::PREFIX {
             self.drops.wildcard += 1;
             return;
@@ -139,7 +119,7 @@ impl Target {
     /// A burst of what is to go out.
     #[cold]
     pub(super) fn sweep(&mut self, now: Instant) {
-        let mut left = BURST;
+        let mut left = SWEEP_BURST;
         while left > 0
             && let Some((id, link)) = self.sweeps.announcements.pop_front()
         {
@@ -149,33 +129,32 @@ impl Target {
             && let Some(mut sweep) = self.sweeps.queries.pop_front()
         {
             let Sweep { from, header, command, .. } = sweep;
-            while left > 0 && (sweep.next as usize) < self.exports.len() {
-                let id = ExportId(sweep.next);
-                sweep.next += 1;
-                let is_meant = |exported: &Exported| {
-                    !exported.removed
-                        && header.address.matches(exported.export.address)
-                        && exported.export.links.contains(&from.link)
-                        && exported.hears(from.mac)
-                        && answers(command, exported.control.config(), &sweep.string)
-                };
-                if self.exports[id.0 as usize].as_deref().is_some_and(is_meant) {
-                    self.tell(from, &header, id, command);
+            while left > 0
+                && let Some((number, exported)) = self.exports.first_from(sweep.next)
+            {
+                sweep.next = number + 1;
+                let is_meant = !exported.removed
+                    && header.address.matches(exported.export.address)
+                    && exported.export.links.contains(&from.link)
+                    && exported.hears(from.mac)
+                    && answers(command, exported.control.config(), &sweep.string);
+                if is_meant {
+                    self.tell(from, &header, ExportId(number), command);
                     left -= 1;
                 }
             }
-            if (sweep.next as usize) < self.exports.len() {
+            if self.exports.first_from(sweep.next).is_some() {
                 // The others have their turn first.
                 self.sweeps.queries.push_back(sweep);
             }
         }
-        self.sweeps.next = now + PACE;
+        self.sweeps.next = now + SWEEP_PACE;
     }
 
     /// Announces an export on a link, to all or, if not all are heard, to each who is. Returns how
     /// many frames that took.
     fn announce(&mut self, id: ExportId, link: LinkId) -> u32 {
-        let Some(exported) = self.exports[id.0 as usize].as_deref() else { return 0 };
+        let Some(exported) = self.exports.get(id.0) else { return 0 };
         if ShardId::owner_of(id.0, self.shards) != self.shard {
             return 0;
         }
@@ -204,7 +183,7 @@ impl Target {
         id: ExportId,
         command: ConfigCommand,
     ) {
-        let exported = self.exported(id);
+        let exported = &self.exports[id.0];
         let own = exported.export.address;
         let config = exported.control.config();
         let argument = ConfigArgument {

@@ -7,7 +7,7 @@ use contract::{FrameBatch, LinkFacts, LinkId, OpenedFrame, Station};
 use wire::aoe::{Command, ErrorCode, Header, VERSION};
 use wire::ethernet::EtherType;
 
-use super::{Context, Exported, Notice, Target};
+use super::{Context, Notice, Target};
 use crate::export::ExportId;
 use crate::head::{Head, Reply};
 use crate::received::Received;
@@ -41,12 +41,12 @@ impl Target {
     /// The export that the frame's exact address names, if it hears the source.
     #[inline]
     pub(super) fn find(&mut self, received: &Received<'_>) -> Option<ExportId> {
-        let link = self.link(received.from.link)?;
+        let link = self.links.get(received.from.link.0)?;
         let Some(id) = link.directory.find(received.header.address) else {
             self.drops.no_such_export += 1;
             return None;
         };
-        if !self.exported(id).hears(received.from.mac) {
+        if !self.exports[id.0].hears(received.from.mac) {
             self.drops.not_allowed += 1;
             return None;
         }
@@ -87,16 +87,22 @@ impl Target {
         self.counters.responses_heard += 1;
         let Received { from: Station { link, mac, .. }, header, .. } = *received;
         let is_ours = |other: &super::Link| other.facts.is_some_and(|facts| facts.mac == mac.0);
-        if header.command != Command::CONFIG || self.links.iter().flatten().any(is_ours) {
+        if header.command != Command::CONFIG || self.links.iter().any(|(_, link)| is_ours(link)) {
             return;
         }
-        let Some(found) = self.link(link) else { return };
-        let Some(id) = found.directory.find(header.address) else { return };
-        let exported = self.exported_mut(id);
-        if !core::mem::replace(&mut exported.heard_twice, true) {
+        let found = self.links.get(link.0).and_then(|link| link.directory.find(header.address));
+        let Some(id) = found else { return };
+        if !core::mem::replace(&mut self.exports[id.0].heard_twice, true) {
             let address = header.address;
             self.notices.push_back(Notice::AddressTwice { link, address, by: mac });
         }
+    }
+
+    /// What was parsed of a frame, if that is whole; else the frame is counted.
+    #[inline]
+    pub(super) fn whole<T, E>(&mut self, parsed: Result<T, E>) -> Option<T> {
+        self.drops.runt += u64::from(parsed.is_err());
+        parsed.ok()
     }
 
     /// Answers with the E flag.
@@ -110,7 +116,7 @@ impl Target {
     /// The answer to a frame, in the name of an export, with nothing behind the header yet.
     #[inline]
     pub(super) fn reply(&self, received: &Received<'_>, id: ExportId) -> Reply {
-        let own = self.exported(id).export.address;
+        let own = self.exports[id.0].export.address;
         Reply { to: received.from, head: Head::new(&received.header.response(own)) }
     }
 
@@ -135,7 +141,7 @@ impl Target {
     /// Where a frame to a link is put; `None` and counted if it cannot leave.
     #[inline]
     pub(super) fn begin_frame(&mut self, link: LinkId) -> Option<(&LinkFacts, &mut FrameBatch)> {
-        let known = self.links.get(link.0 as usize).and_then(Option::as_ref);
+        let known = self.links.get(link.0);
         let Some(facts) = known.and_then(|link| link.facts.as_ref()) else {
             self.drops.link_down += 1;
             return None;
@@ -146,17 +152,5 @@ impl Target {
         }
         self.counters.answers += 1;
         Some((facts, self.outbox.gathering()))
-    }
-
-    /// An export that a directory or a flight names: it is there.
-    #[inline]
-    pub(super) fn exported(&self, id: ExportId) -> &Exported {
-        self.exports[id.0 as usize].as_deref().expect("what is named is exported")
-    }
-
-    /// The same, to change.
-    #[inline]
-    pub(super) fn exported_mut(&mut self, id: ExportId) -> &mut Exported {
-        self.exports[id.0 as usize].as_deref_mut().expect("what is named is exported")
     }
 }

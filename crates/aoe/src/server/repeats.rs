@@ -32,6 +32,8 @@ use core::time::Duration;
 
 use block::Instant;
 
+use crate::export::ExportId;
+
 /// For so long a write is remembered.
 pub(super) const MEMORY: Duration = Duration::from_secs(1);
 /// After so long without a write the memory is given back.
@@ -56,8 +58,7 @@ const WALK_MAX: u32 = 256;
 pub(super) struct Key {
     /// The source, 48 bits.
     pub(super) source: u64,
-    /// The export.
-    pub(super) export: u32,
+    pub(super) export: ExportId,
     /// The tag.
     pub(super) tag: u32,
     /// The first sector, 48 bits.
@@ -71,6 +72,12 @@ pub(super) struct Key {
 impl Key {
     fn count(self) -> u64 {
         u64::from((self.shape >> 8) as u8)
+    }
+
+    /// Whether it may touch any sector, as a trim may, which has no count.
+    #[inline]
+    pub(super) fn is_wide(self) -> bool {
+        self.count() == 0
     }
 
     fn regions(self) -> (u64, u64) {
@@ -163,9 +170,9 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 #[inline]
-fn head_of(export: u32, region: u64) -> usize {
+fn head_of(export: ExportId, region: u64) -> usize {
     // Neighbouring regions have neighbouring heads.
-    (u64::from(export).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).wrapping_add(region) as usize
+    (u64::from(export.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).wrapping_add(region) as usize
         % HEADS
 }
 
@@ -186,7 +193,7 @@ impl Repeats {
     /// The set and fingerprint of a write.
     #[inline]
     fn place(key: &Key) -> (usize, u32) {
-        let base = mix(key.source, u64::from(key.export));
+        let base = mix(key.source, u64::from(key.export.0));
         let tag = key.tag.wrapping_add(key.tag >> 16);
         let set = (base as u32).wrapping_add(tag) as usize % SETS;
         // 0 marks an empty way.
@@ -205,14 +212,11 @@ impl Repeats {
     /// Writes down what became of a write and when; returns whether its record is still there.
     #[inline]
     fn set_state(&mut self, now: Instant, number: u32, state: State) -> bool {
-        let index = (number / RECORDS % CHUNKS_MAX) as usize;
-        let Some(chunk) = self.chunks.get_mut(index) else { return false };
-        if chunk.number != number / RECORDS {
-            return false;
-        }
-        let Some(record) = chunk.records.get_mut((number % RECORDS) as usize) else {
-            return false;
-        };
+        let chunk = self.chunks.get_mut((number / RECORDS % CHUNKS_MAX) as usize);
+        let chunk = chunk.filter(|chunk| chunk.number == number / RECORDS);
+        let Some(chunk) = chunk else { return false };
+        let record = chunk.records.get_mut((number % RECORDS) as usize);
+        let Some(record) = record else { return false };
         record[0] = record[0] & SOURCE | (state as u64) << STATE_SHIFT;
         record[4] = now.0;
         (chunk.newest, self.last_at) = (now, now);
@@ -223,7 +227,7 @@ impl Repeats {
     fn key(record: &Record) -> Key {
         Key {
             source: record[0] & SOURCE,
-            export: (record[1] >> 32) as u32,
+            export: ExportId((record[1] >> 32) as u32),
             tag: record[1] as u32,
             lba: record[2],
             shape: (record[3] >> 32) as u32,
@@ -266,13 +270,12 @@ impl Repeats {
 
     #[cold]
     fn examine(&self, key: &Key, number: u32, wide: u32, last: u32) -> Known {
-        let is_wide = key.count() == 0;
         // A number that is not kept any more is an old one, whatever comparing it says.
         let is_newer =
             |other: u32| other != 0 && self.record(other).is_some() && is_after(other, number);
         let (first, second) = key.regions();
         let is_superseded = is_newer(wide)
-            || (is_wide && is_newer(last))
+            || (key.is_wide() && is_newer(last))
             || self.is_overlapped(key, first, number)
             || (second != first && self.is_overlapped(key, second, number));
         match self.record(number).map(State::of) {
@@ -312,13 +315,12 @@ impl Repeats {
         true
     }
 
-    /// Remembers a write that goes below now; returns its number. A write of no count (a trim) is
-    /// one that may touch any sector.
+    /// Remembers a write that goes below now; returns its number.
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, key: &Key) -> u32 {
         let number = self.next_number(now);
         let mut links = 0;
-        if key.count() > 0 {
+        if !key.is_wide() {
             let (first, second) = key.regions();
             let head = head_of(key.export, first);
             links = u64::from(core::mem::replace(&mut self.heads[head], number)) << 32;
@@ -390,7 +392,7 @@ impl Repeats {
         chunk.newest = now;
         chunk.records[(number % RECORDS) as usize] = [
             key.source | (state as u64) << STATE_SHIFT,
-            u64::from(key.export) << 32 | u64::from(key.tag),
+            u64::from(key.export.0) << 32 | u64::from(key.tag),
             key.lba,
             u64::from(key.shape) << 32 | u64::from(key.crc),
             now.0,

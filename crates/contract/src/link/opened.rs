@@ -1,6 +1,7 @@
 //! A received frame, taken apart: Ethernet header and VLAN tag read once, and checked against the
 //! link that the frame came on, before any protocol sees it.
 
+use block::IdMap;
 use wire::ethernet::{EtherType, EthernetHeader, MacAddress, VlanTag};
 
 use super::{InFrame, LinkFacts, LinkId, Station};
@@ -95,36 +96,34 @@ counters! {
 /// The links that are up: what is known of each, and what came on them for nobody.
 #[derive(Debug, Default)]
 pub struct Links {
-    facts: Vec<Option<LinkFacts>>,
+    facts: IdMap<LinkFacts>,
     pub misfits: Misfits,
 }
 
 impl Links {
     /// A link is up or not what it was; `None`: it is down.
     pub fn set(&mut self, link: LinkId, facts: Option<LinkFacts>) {
-        let index = link.0 as usize;
-        if self.facts.len() <= index {
-            self.facts.resize(index + 1, None);
-        }
-        self.facts[index] = facts;
+        match facts {
+            Some(facts) => self.facts.insert(link.0, facts),
+            None => self.facts.remove(link.0),
+        };
     }
 
     /// What is known of a link; `None` while it is down.
     #[inline]
     pub fn get(&self, link: LinkId) -> Option<&LinkFacts> {
-        self.facts.get(link.0 as usize)?.as_ref()
+        self.facts.get(link.0)
     }
 
     /// Those that are up, by number.
     pub fn iter(&self) -> impl Iterator<Item = (LinkId, &LinkFacts)> {
-        let numbered = (0..).map(LinkId).zip(&self.facts);
-        numbered.filter_map(|(link, facts)| Some((link, facts.as_ref()?)))
+        self.facts.iter().map(|(link, facts)| (LinkId(link), facts))
     }
 
     /// Opens a frame; `None` and counted if it is not for us.
     #[inline]
     pub fn open<'a>(&mut self, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
-        let Some(facts) = self.facts.get(frame.link.0 as usize).and_then(Option::as_ref) else {
+        let Some(facts) = self.facts.get(frame.link.0) else {
             self.misfits.link_down += 1;
             return None;
         };

@@ -82,7 +82,7 @@ impl Ledger {
         u64::from(self.generations[block as usize] & !UNDECIDED)
     }
 
-    pub(super) fn begin(&mut self, block: u64, _write: bool) {
+    pub(super) fn begin(&mut self, block: u64) {
         self.busy[block as usize / 64] |= 1 << (block % 64);
     }
 

@@ -31,7 +31,7 @@ impl Side {
         self.latency.len()
     }
 
-    fn add(&mut self, other: &Side) {
+    pub(crate) fn add(&mut self, other: &Side) {
         self.bytes += other.bytes;
         self.latency.add(&other.latency).expect("histograms of the same bounds");
     }
@@ -66,8 +66,8 @@ pub struct Tally {
     closed: Option<Instant>,
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
+impl Default for Tally {
+    fn default() -> Tally {
         Tally {
             reads: Side::new(),
             writes: Side::new(),
@@ -79,7 +79,9 @@ impl Tally {
             closed: None,
         }
     }
+}
 
+impl Tally {
     pub(super) fn open(&mut self, now: Instant) {
         self.opened = Some(now);
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use lab::load::{Load, Plan, Tally, Verified};
-use lab::report::{CpuPerIo, Grouped, Report, Verify};
+use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
 
@@ -142,10 +142,24 @@ fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> mie
 /// The report of a load.
 fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
     let Run { outcome, target_ns, stopped } = run;
+    let mut tally = Tally::default();
     let mut verified = Verified::default();
-    outcome.guests.iter().for_each(|load| verified.add(load.verified()));
-    let range_bytes = outcome.guests.last().map(Load::range_bytes);
-    let empty = Report {
+    let mut range_bytes = plan.workload.range_bytes;
+    for load in &outcome.guests {
+        tally.add(load.tally());
+        verified.add(load.verified());
+        range_bytes = load.range_bytes();
+    }
+    let counted = Counted::of(&tally);
+    let each = |ns: u64| match counted.requests {
+        0 => 0.0,
+        requests => ns as f64 / 1e3 / requests as f64,
+    };
+    let cpu_us_per_io = CpuPerIo {
+        initiator: each(process_ns(&outcome.readings).unwrap_or(0)),
+        target: target_ns.map(each),
+    };
+    let mut report = Report {
         disk: args.disk.to_string(),
         pattern: args.rw.to_string(),
         block_bytes: plan.workload.block_bytes,
@@ -154,34 +168,19 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
         shards: session.shards(),
         closed_or_open_loop: if plan.rate.is_some() { "open" } else { "closed" },
         rate: plan.rate,
-        range_bytes: range_bytes.unwrap_or(plan.workload.range_bytes),
+        range_bytes,
         seed: plan.seed,
+        counted,
+        cpu_us_per_io,
         bench_thread_busy: busy(&outcome.readings, session.shards()),
         verify: plan.verify.then(|| Verify::of(&verified)),
-        ..Report::default()
-    };
-    let tallies = outcome.guests.iter().map(|load| load.tally().clone());
-    let Some(tally) = tallies.reduce(|mut all, one| {
-        all.add(&one);
-        all
-    }) else {
-        return empty;
-    };
-    let mut report = empty.with_tally(&tally);
-    let each = |ns: u64| match report.requests {
-        0 => 0.0,
-        requests => ns as f64 / 1e3 / requests as f64,
-    };
-    report.cpu_us_per_io = CpuPerIo {
-        initiator: each(process_ns(&outcome.readings).unwrap_or(0)),
-        target: target_ns.map(each),
+        notes: Vec::new(),
+        environment: environment(session.driver()),
     };
     report.notes = notes(&report, &tally, plan, stopped);
-    report.environment = environment(session.driver());
     report
 }
 
-/// What to know before believing the figures.
 fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if stopped {
@@ -195,8 +194,8 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
         ));
     }
     if let Some(rate) = plan.rate
-        && report.seconds > 0.0
-        && report.iops < rate as f64 * 0.99
+        && report.counted.seconds > 0.0
+        && report.counted.all.iops < rate as f64 * 0.99
     {
         notes.push(format!("the disk did not keep up with {} a second", Grouped(rate)));
     }
@@ -221,13 +220,13 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
 /// Why the exit code is 1.
 fn what_failed(report: &Report) -> String {
     let wrong = report.verify.as_ref().filter(|verify| verify.wrong > 0);
-    match (wrong, &report.first_error) {
+    match (wrong, &report.counted.first_error) {
         (Some(verify), _) => {
             let first = verify.first.as_deref().unwrap_or("unknown");
             format!("{} blocks were wrong; first at {first}", verify.wrong)
         }
-        (None, Some(first)) => format!("{} requests failed; first: {first}", report.errors),
-        (None, None) => format!("{} requests failed", report.errors),
+        (None, Some(first)) => format!("{} requests failed; first: {first}", report.counted.errors),
+        (None, None) => format!("{} requests failed", report.counted.errors),
     }
 }
 

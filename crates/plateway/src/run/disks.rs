@@ -14,7 +14,7 @@ use ::volume::assemble::Found;
 use block::{ByteCount, ShardId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::probe::{Identity, Probe, unmade_file};
-use reactor::disk::{Access, Disk, OpenError, memory_facts};
+use reactor::disk::{Access, Disk, OpenError};
 use reactor::look_at_interface;
 use shard::{Answer, ImportSettings, Order};
 
@@ -115,7 +115,7 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
 impl DiskSight {
     fn see_memory(&mut self, bytes: u64, words: &str) {
         self.words = words.to_owned();
-        (self.facts, self.access) = (Some(memory_facts(ByteCount(bytes))), Some("memory"));
+        (self.facts, self.access) = (Some(DiskFacts::of_memory(ByteCount(bytes))), Some("memory"));
         self.content = match self.is_served {
             true => Content::Unknown("its content is in the memory of the server"),
             false => Content::Zeros,

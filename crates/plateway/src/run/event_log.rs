@@ -220,7 +220,7 @@ mod tests {
         let mut event_log = EventLog::default();
         let disk = DiskId(4);
         assert_eq!(event_log.remote_facts(disk), None);
-        let facts = |bytes| reactor::disk::memory_facts(block::ByteCount(bytes));
+        let facts = |bytes| contract::DiskFacts::of_memory(block::ByteCount(bytes));
         event_log.note_remote(disk, ShardId(0), facts(4096));
         event_log.note_remote(disk, ShardId(1), facts(4096));
         event_log.note_remote(disk, ShardId(1), facts(8192));

@@ -25,8 +25,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{ByteCount, Completion, Failure, Operation, Outcome, PAGE_SIZE, Request};
-use contract::{Cache, DiskFacts};
+use block::{ByteCount, Completion, Failure, Operation, Outcome, Request};
+use contract::DiskFacts;
 
 use crate::memory::{Arena, ShardMemory};
 
@@ -172,8 +172,8 @@ impl Disk {
     /// What is known of it at present.
     pub fn facts(&self) -> DiskFacts {
         match &self.backing {
-            Backing::Ram(disk) => memory_facts(disk.size()),
-            Backing::Null(disk) => memory_facts(disk.size()),
+            Backing::Ram(disk) => DiskFacts::of_memory(disk.size()),
+            Backing::Null(disk) => DiskFacts::of_memory(disk.size()),
             Backing::File(disk) => disk.facts(),
         }
     }
@@ -289,19 +289,6 @@ impl Disk {
         if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
             disk.prefetch_pages(extent, matches!(operation, Operation::Read { .. }));
         }
-    }
-}
-
-/// What is known of a disk in memory, `ram:` or `null:`, of this size.
-pub fn memory_facts(size: ByteCount) -> DiskFacts {
-    DiskFacts {
-        size,
-        logical_block: 512,
-        physical_block: PAGE_SIZE,
-        cache: Cache::None,
-        read_only: false,
-        discards: true,
-        discard_zeroes: true,
     }
 }
 

@@ -266,13 +266,10 @@ fn memory_answers_at_once_and_refuses_odd_sizes() {
 #[test]
 fn facts_refuse_before_the_kernel_is_asked() {
     let facts = |read_only, discards| DiskFacts {
-        size: ByteCount(8192),
-        logical_block: 512,
-        physical_block: 512,
-        cache: Cache::Volatile,
         read_only,
         discards,
         discard_zeroes: false,
+        ..DiskFacts::of_memory(ByteCount(8192))
     };
     let extent = Extent::new(4096, 4096);
     let write = || Operation::Write { extent, buffer: Buffer::empty(), durable: false };

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use aoe::server::{Ask, Context, Drops, Target, TargetCounters, Traffic};
 use aoe::{Control, ExportId};
 use block::{ShardId, VolumeId};
-use reservation::replica::{Message, Outbox, Replicas};
+use reservation::replica::{Message, Replicas};
 
 use super::AoeExport;
 use crate::machine;
@@ -28,8 +28,7 @@ pub struct AoeReport {
 pub(super) struct AoeTarget {
     pub(super) target: Target,
     exports: BTreeSet<ExportId>,
-    controls: Replicas<Control>,
-    pub(super) outbox: Outbox<Control>,
+    pub(super) controls: Replicas<Control>,
     /// Changes of reservations, with the target's numbers.
     pub(super) changes: VecDeque<(VolumeId, u64, reservation::Change)>,
 }
@@ -40,7 +39,6 @@ impl AoeTarget {
             target: Target::new(machine::FRAMES, shard).among(shards),
             exports: BTreeSet::new(),
             controls: Replicas::new(shard, shards),
-            outbox: Outbox::default(),
             changes: VecDeque::new(),
         }
     }
@@ -63,16 +61,16 @@ impl AoeTarget {
 
     pub(super) fn remove_export(&mut self, id: ExportId, context: &mut Context<'_>) {
         self.target.remove_export(id, context);
-        self.controls.remove(id.0, &mut self.outbox);
+        self.controls.remove(id.0);
         self.exports.remove(&id);
     }
 
     pub(super) fn handle_message(&mut self, from: ShardId, message: Message<Control>) {
-        self.controls.handle_message(from, message, &mut self.outbox);
+        self.controls.handle_message(from, message);
     }
 
     pub(super) fn handle_stored(&mut self, export: ExportId, version: u64, stored: bool) {
-        self.controls.handle_stored(export.0, version, stored, &mut self.outbox);
+        self.controls.handle_stored(export.0, version, stored);
     }
 
     /// Carries changes, values and answers between the target and its copies, until nothing follows
@@ -82,21 +80,21 @@ impl AoeTarget {
             while let Some(ask) = self.target.poll_ask() {
                 match ask {
                     Ask::Control { export, number, change } => {
-                        self.controls.propose(export.0, number, change, &mut self.outbox);
+                        self.controls.propose(export.0, number, change);
                     }
                     Ask::Reservation { volume, number, change } => {
                         self.changes.push_back((volume, number, change));
                     }
                 }
             }
-            let install = core::mem::take(&mut self.outbox.install);
-            let answers = core::mem::take(&mut self.outbox.answers);
+            let install = core::mem::take(&mut self.controls.outbox.install);
+            let answers = core::mem::take(&mut self.controls.outbox.answers);
             if install.is_empty() && answers.is_empty() {
                 return;
             }
             for (export, version, value) in install {
                 self.target.install_control(ExportId(export), value);
-                self.controls.installed(export, version, &mut self.outbox);
+                self.controls.installed(export, version);
             }
             for (number, answer) in answers {
                 self.target.handle_control_answer(number, answer);

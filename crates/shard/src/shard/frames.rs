@@ -64,7 +64,7 @@ impl Shard {
         } else {
             self.frames.links.misfits.other_type += 1;
         }
-        if !self.outbox.has_only_requests() {
+        if !self.volumes.outbox.has_only_requests() {
             self.route_outbox(now, memory);
         }
     }

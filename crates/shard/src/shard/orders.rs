@@ -77,7 +77,7 @@ impl Shard {
                 self.volumes.resize_volume(volume, layout);
             }
             Order::QuiesceVolume(volume) => {
-                self.volumes.remove_volume(volume, &mut self.outbox);
+                self.volumes.remove_volume(volume);
                 self.pending.push(Pending::Quiesce { number, volume });
                 return;
             }
@@ -217,10 +217,10 @@ impl Shard {
 
     fn disks(&self) -> Vec<DiskReport> {
         let report = |gate: &volume::gate::Gate| DiskReport {
-            disk: gate.disk(),
-            health: gate.health(),
+            disk: gate.disk,
+            health: gate.health,
             protected: gate.protected(),
-            counters: gate.counters(),
+            counters: gate.counters,
         };
         self.volumes.gates().map(report).collect()
     }

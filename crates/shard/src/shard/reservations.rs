@@ -26,7 +26,6 @@ use crate::protocols::{StoreKey, StoredValue};
 pub(super) struct Reservations {
     /// What the owner of each volume decides on.
     replicas: Replicas<Reservation>,
-    outbox: Outbox<Reservation>,
     pub(super) in_force: InForce,
     /// Installed while something that they forbid was below: volume and version.
     draining: Vec<(VolumeId, u64)>,
@@ -47,7 +46,6 @@ impl Reservations {
     pub(super) fn new(shard: ShardId, shards: u16) -> Reservations {
         Reservations {
             replicas: Replicas::new(shard, shards),
-            outbox: Outbox::default(),
             in_force: InForce::default(),
             draining: Vec::new(),
             proposers: Table::new(),
@@ -63,7 +61,7 @@ impl Reservations {
     /// A volume is gone.
     pub(super) fn remove(&mut self, volume: VolumeId) {
         self.in_force.set(volume, Reservation::default());
-        self.replicas.remove(volume.0, &mut self.outbox);
+        self.replicas.remove(volume.0);
         self.draining.retain(|(other, _)| *other != volume);
     }
 
@@ -71,7 +69,7 @@ impl Reservations {
     pub(super) fn propose(&mut self, volume: VolumeId, by: Proposer, change: Change) {
         let Slot { index, generation } = self.proposers.insert(by);
         let number = u64::from(generation) << 32 | u64::from(index);
-        self.replicas.propose(volume.0, number, change, &mut self.outbox);
+        self.replicas.propose(volume.0, number, change);
     }
 
     /// Frees a volume, if this shard decides about it. Returns whether it does: then the order is
@@ -86,11 +84,11 @@ impl Reservations {
     }
 
     pub(super) fn handle_mail(&mut self, from: ShardId, message: replica::Message<Reservation>) {
-        self.replicas.handle_message(from, message, &mut self.outbox);
+        self.replicas.handle_message(from, message);
     }
 
     pub(super) fn handle_stored(&mut self, volume: VolumeId, version: u64, stored: bool) {
-        self.replicas.handle_stored(volume.0, version, stored, &mut self.outbox);
+        self.replicas.handle_stored(volume.0, version, stored);
     }
 
     /// What is in force, of volumes that are held.
@@ -101,7 +99,7 @@ impl Reservations {
     /// Whether something is to be carried.
     #[inline]
     pub(super) fn needs_settle(&self) -> bool {
-        !self.outbox.is_empty()
+        !self.replicas.outbox.is_empty()
     }
 }
 
@@ -134,7 +132,7 @@ impl Shard {
     #[cold]
     fn carry_reservations(&mut self, now: Instant, memory: &mut dyn Memory) {
         let Outbox { messages, store, install, answers } =
-            core::mem::take(&mut self.reservations.outbox);
+            core::mem::take(&mut self.reservations.replicas.outbox);
         let mail = |(to, message)| Effect::Mail { to, mail: Mail::Reservation(message) };
         self.effects.extend(messages.into_iter().map(mail));
         for (volume, version, value) in store {
@@ -167,11 +165,9 @@ impl Shard {
     /// Tells owners that a reservation is in force here, once nothing is below that it forbids.
     fn drain_reservations(&mut self) {
         for (volume, version) in core::mem::take(&mut self.reservations.draining) {
-            let is_clear = self.is_clear(volume);
-            let Reservations { replicas, outbox, draining, .. } = &mut self.reservations;
-            match is_clear {
-                true => replicas.installed(volume.0, version, outbox),
-                false => draining.push((volume, version)),
+            match self.is_clear(volume) {
+                true => self.reservations.replicas.installed(volume.0, version),
+                false => self.reservations.draining.push((volume, version)),
             }
         }
     }

@@ -10,7 +10,7 @@ use block::{
 };
 use contract::{Effect, TargetContext};
 use volume::gate::Health;
-use volume::{Layout, Notice, Outbox, Volumes};
+use volume::{Layout, Notice, Volumes};
 
 use super::Shard;
 use crate::machine;
@@ -21,13 +21,12 @@ use crate::protocols::{Context, Protocols, Session};
 pub(super) struct Below<'a> {
     pub(super) now: Instant,
     pub(super) volumes: &'a mut Volumes,
-    pub(super) outbox: &'a mut Outbox,
 }
 
 impl Submit for Below<'_> {
     #[inline]
     fn submit(&mut self, volume: VolumeId, request: Request) {
-        self.volumes.handle_request(self.now, volume, request, self.outbox);
+        self.volumes.handle_request(self.now, volume, request);
     }
 
     #[inline]
@@ -71,12 +70,12 @@ impl Shard {
             place.touched = true;
             self.touched.push(slot);
         }
-        let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
+        let mut below = Below { now, volumes: &mut self.volumes };
         let mut context = Context {
             now,
             memory,
             pool: &mut self.pool,
-            below: &mut below,
+            volumes: &mut below,
             reservations: &self.reservations.in_force,
             shared: &mut self.protocols,
         };
@@ -92,11 +91,11 @@ impl Shard {
         work: impl FnOnce(&mut Protocols, &mut TargetContext<'_, ()>) -> R,
     ) -> R {
         self.frames.touched = true;
-        let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
+        let mut below = Below { now, volumes: &mut self.volumes };
         let pool = &mut self.pool;
         let reservations = &self.reservations.in_force;
         let mut context =
-            TargetContext { now, memory, pool, below: &mut below, reservations, shared: &mut () };
+            TargetContext { now, memory, pool, volumes: &mut below, reservations, shared: &mut () };
         work(&mut self.protocols, &mut context)
     }
 
@@ -106,36 +105,36 @@ impl Shard {
         if !self.imports.is_empty() {
             self.ask_imports(now);
         }
-        if !self.outbox.messages.is_empty() {
+        if !self.volumes.outbox.messages.is_empty() {
             let mail = |(to, message)| Effect::Mail { to, mail: Mail::Volume(message) };
-            self.effects.extend(self.outbox.messages.drain(..).map(mail));
+            self.effects.extend(self.volumes.outbox.messages.drain(..).map(mail));
         }
-        if !self.outbox.notices.is_empty() {
+        if !self.volumes.outbox.notices.is_empty() {
             self.handle_notices(now);
         }
-        if !self.outbox.complete.is_empty() {
-            let mut complete = core::mem::take(&mut self.outbox.complete);
+        if !self.volumes.outbox.complete.is_empty() {
+            let mut complete = core::mem::take(&mut self.volumes.outbox.complete);
             for completion in complete.drain(..) {
                 self.route_completion(now, completion, memory);
             }
-            if self.outbox.complete.is_empty() {
-                self.outbox.complete = complete;
+            if self.volumes.outbox.complete.is_empty() {
+                self.volumes.outbox.complete = complete;
             }
         }
     }
 
     /// Takes what is for imports out of what disks are to be asked.
     pub(super) fn ask_imports(&mut self, now: Instant) {
-        if self.outbox.submit.is_empty() {
+        if self.volumes.outbox.submit.is_empty() {
             return;
         }
         // The two lists change places, so that neither gives its memory up.
         let mut asks = core::mem::take(&mut self.asks);
-        core::mem::swap(&mut asks, &mut self.outbox.submit);
+        core::mem::swap(&mut asks, &mut self.volumes.outbox.submit);
         for (disk, request) in asks.drain(..) {
             match self.imports.get_mut(disk) {
                 Some(import) => import.handle_request(now, request),
-                None => self.outbox.submit.push((disk, request)),
+                None => self.volumes.outbox.submit.push((disk, request)),
             }
         }
         self.asks = asks;
@@ -149,10 +148,10 @@ impl Shard {
         completion: Completion,
         memory: &mut dyn Memory,
     ) {
-        if let Some(told) = self.volumes.handle_completion(now, completion, &mut self.outbox) {
+        if let Some(told) = self.volumes.handle_completion(now, completion) {
             self.route_completion(now, told, memory);
         }
-        if !self.outbox.has_only_requests() {
+        if !self.volumes.outbox.has_only_requests() {
             self.route_outbox(now, memory);
         }
     }
@@ -183,7 +182,7 @@ impl Shard {
     }
 
     pub(super) fn handle_notices(&mut self, now: Instant) {
-        for notice in core::mem::take(&mut self.outbox.notices) {
+        for notice in core::mem::take(&mut self.volumes.outbox.notices) {
             let news = match notice {
                 Notice::Health(disk, health) => {
                     if health == Health::Stuck {
@@ -230,12 +229,12 @@ impl Shard {
         for slot in touched.drain(..) {
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.touched = false;
-            let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
+            let mut below = Below { now, volumes: &mut self.volumes };
             let mut context = Context {
                 now,
                 memory: &mut *memory,
                 pool: &mut self.pool,
-                below: &mut below,
+                volumes: &mut below,
                 reservations: &self.reservations.in_force,
                 shared: &mut self.protocols,
             };
@@ -294,8 +293,8 @@ impl Shard {
         self.imports.settle(now, memory);
         self.effects.extend(self.imports.take_effects());
         while let Some(completion) = self.imports.poll_completion() {
-            let told = self.volumes.handle_completion(now, completion, &mut self.outbox);
-            self.outbox.complete.extend(told);
+            let told = self.volumes.handle_completion(now, completion);
+            self.volumes.outbox.complete.extend(told);
         }
         for (number, disk, result) in self.imports.take_ready() {
             if let Ok(facts) = &result {

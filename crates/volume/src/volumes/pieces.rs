@@ -3,177 +3,143 @@
 
 use std::collections::BTreeMap;
 
-use block::{Buffer, Completion, Extent, Failure, Instant, Operation, Outcome, Request, Ticket};
+use block::{Extent, Failure, Instant, Join, Operation, Outcome, Request, Slot, Ticket, VolumeId};
 use contract::DiskId;
 
-use super::{Outbox, Volumes};
-use crate::flight::{Flight, Join, What};
+use super::Volumes;
+use crate::flight::{Flight, What};
 use crate::layout::Piece;
 
 impl Volumes {
+    /// Notes a request of which so many pieces are made, the first for `disk`.
+    pub(super) fn begin_joined(
+        &mut self,
+        now: Instant,
+        (volume, disk): (VolumeId, DiskId),
+        ticket: Ticket,
+        changed: Option<Extent>,
+        pieces: usize,
+    ) -> Slot {
+        self.volumes[volume.0].in_flight += 1;
+        self.note(Flight {
+            ticket,
+            volume,
+            disk,
+            extent: changed.unwrap_or_default(),
+            number: 0,
+            begun: now,
+            changes_data: changed.is_some(),
+            durable: false,
+            what: What::Joined(Box::new(Join::new(pieces))),
+        })
+    }
+
+    /// Notes a piece, which begins `start` bytes into the payload of its request; returns the
+    /// ticket under which its disk is asked.
+    pub(super) fn begin_piece(
+        &mut self,
+        now: Instant,
+        (volume, disk): (VolumeId, DiskId),
+        (parent, start): (Slot, u64),
+        durable: bool,
+    ) -> Ticket {
+        self.take_off(Flight {
+            ticket: Ticket::default(),
+            volume,
+            disk,
+            extent: Extent::default(),
+            number: 0,
+            begun: now,
+            changes_data: false,
+            durable,
+            what: What::Piece { parent, start: start as u32 },
+        })
+    }
+
     pub(super) fn dispatch_pieces(
         &mut self,
         now: Instant,
-        index: u32,
+        volume: VolumeId,
         extent: Extent,
         request: Request,
-        out: &mut Outbox,
     ) {
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        let changes_data = request.operation.changes_data();
-        let pieces: Vec<Piece> = volume.layout.pieces(extent).collect();
-        let protected = |piece: &Piece| {
-            let gate = self.gates[piece.disk.0 as usize].as_ref();
-            gate.expect("a member's disk is there").protected().is_some()
-        };
+        let (changes_data, durable) =
+            (request.operation.changes_data(), request.operation.is_durable());
+        let pieces: Vec<Piece> = self.volumes[volume.0].layout.pieces(extent).collect();
+        let protected = |piece: &Piece| self.gates[piece.disk.0].protected().is_some();
         if changes_data && pieces.iter().any(protected) {
-            self.refuse(request, Failure::WriteProtected, now, out);
-            return;
+            return self.refuse(request, Failure::WriteProtected, now);
         }
-        volume.in_flight += 1;
         let Request { ticket, operation } = request;
-        let mut join = Box::new(Join::new());
-        let mut start = 0u64;
-        for piece in &pieces {
-            join.push(start as u32);
-            start += piece.extent.length.0;
-        }
-        let durable = operation.is_durable();
-        let parent = self.flights.insert(Flight {
-            ticket,
-            volume: index,
-            disk: pieces[0].disk,
-            extent,
-            number: self.next_number,
-            begun: now,
-            changes_data,
-            durable: false,
-            what: What::Joined(join),
-        });
-        self.next_number += 1;
-        let mut rest = Some(operation);
-        for (piece_index, piece) in pieces.iter().enumerate() {
+        let changed = changes_data.then_some(extent);
+        let first = (volume, pieces[0].disk);
+        let parent = self.begin_joined(now, first, ticket, changed, pieces.len());
+        let (mut rest, mut start) = (Some(operation), 0);
+        for Piece { disk, extent } in pieces {
             let whole = rest.take().expect("an operation has as many parts as pieces");
-            let (mut part, more) = cut(whole, piece.extent.length.0);
+            let (mut operation, more) = cut(whole, extent.length.0);
             rest = more;
-            let gate = self.gates[piece.disk.0 as usize].as_mut();
-            gate.expect("a member's disk is there").count(changes_data, piece.extent.length.0);
-            let ticket = self.take_off(Flight {
-                ticket: Ticket::default(),
-                volume: index,
-                disk: piece.disk,
-                extent,
-                number: 0,
-                begun: now,
-                changes_data: false,
-                durable,
-                what: What::Piece { parent, index: piece_index as u32 },
-            });
-            part.move_to(piece.extent);
-            out.submit.push((piece.disk, Request { ticket, operation: part }));
+            self.gates[disk.0].counters.count(changes_data, extent.length.0);
+            let ticket = self.begin_piece(now, (volume, disk), (parent, start), durable);
+            start += extent.length.0;
+            operation.move_to(extent);
+            self.outbox.submit.push((disk, Request { ticket, operation }));
         }
     }
 
-    pub(super) fn discard(&mut self, now: Instant, index: u32, request: Request, out: &mut Outbox) {
-        let volume = self.volumes[index as usize].as_mut().expect("the caller found it");
-        let Request { ticket, operation: Operation::Discard { extents } } = request else {
+    pub(super) fn discard(&mut self, now: Instant, volume: VolumeId, request: Request) {
+        let Operation::Discard { extents } = &request.operation else {
             unreachable!("only discards come here");
         };
-        let size = volume.layout.size();
+        let layout = &self.volumes[volume.0].layout;
+        let all = Extent::new(0, layout.size().0);
         let mut by_disk: BTreeMap<DiskId, Vec<Extent>> = BTreeMap::new();
-        for piece in extents.iter().flat_map(|extent| volume.layout.pieces(*extent)) {
+        for piece in extents.iter().flat_map(|extent| layout.pieces(*extent)) {
             by_disk.entry(piece.disk).or_default().push(piece.extent);
         }
-        let gates = &self.gates;
-        let gate =
-            |disk: DiskId| gates[disk.0 as usize].as_ref().expect("a member's disk is there");
-        if by_disk.keys().any(|disk| gate(*disk).protected().is_some()) {
-            let request = Request { ticket, operation: Operation::Discard { extents } };
-            self.refuse(request, Failure::WriteProtected, now, out);
-            return;
+        if by_disk.keys().any(|disk| self.gates[disk.0].protected().is_some()) {
+            return self.refuse(request, Failure::WriteProtected, now);
         }
         // A discard is a hint: a disk that cannot give space back has done it.
-        by_disk.retain(|disk, _| gate(*disk).facts().discards);
-        if by_disk.is_empty() {
-            self.deliver(now, Completion::new(ticket, Outcome::Done, Buffer::empty()), out);
-            return;
-        }
-        volume.in_flight += 1;
-        let mut join = Box::new(Join::new());
-        for _ in &by_disk {
-            join.push(0);
-        }
-        let first = *by_disk.keys().next().expect("it is not empty");
-        let parent = self.flights.insert(Flight {
-            ticket,
-            volume: index,
-            disk: first,
-            extent: Extent::new(0, size.0),
-            number: self.next_number,
-            begun: now,
-            changes_data: true,
-            durable: false,
-            what: What::Joined(join),
-        });
-        self.next_number += 1;
-        for (piece_index, (disk, extents)) in by_disk.into_iter().enumerate() {
+        by_disk.retain(|disk, _| self.gates[disk.0].facts.discards);
+        let Some(first) = by_disk.keys().next() else {
+            return self.deliver(now, request.complete(Outcome::Done));
+        };
+        let first = (volume, *first);
+        let parent = self.begin_joined(now, first, request.ticket, Some(all), by_disk.len());
+        for (disk, extents) in by_disk {
             let bytes = extents.iter().map(|extent| extent.length.0).sum();
-            self.gate_mut(disk).expect("a member's disk is there").count(true, bytes);
-            let ticket = self.take_off(Flight {
-                ticket: Ticket::default(),
-                volume: index,
-                disk,
-                extent: Extent::default(),
-                number: 0,
-                begun: now,
-                changes_data: false,
-                durable: false,
-                what: What::Piece { parent, index: piece_index as u32 },
-            });
+            self.gates[disk.0].counters.count(true, bytes);
+            let ticket = self.begin_piece(now, (volume, disk), (parent, 0), false);
             let operation = Operation::Discard { extents };
-            out.submit.push((disk, Request { ticket, operation }));
+            self.outbox.submit.push((disk, Request { ticket, operation }));
         }
     }
 }
 
-/// Cuts an operation after `length` bytes: the part before, and what is left.
-fn cut(operation: Operation, length: u64) -> (Operation, Option<Operation>) {
-    let extent = operation.extent().expect("only operations with an extent are cut");
-    if extent.length.0 == length {
+/// Cuts an operation after `length` bytes: the part before, and what is left. The part before has
+/// the extent of the whole still.
+fn cut(mut operation: Operation, length: u64) -> (Operation, Option<Operation>) {
+    let whole = operation.extent().expect("only operations with an extent are cut");
+    if whole.length.0 == length {
         return (operation, None);
     }
-    let head = Extent::new(extent.offset.0, length);
-    let tail = Extent::new(extent.offset.0 + length, extent.length.0 - length);
-    let cut_at = u32::try_from(length).unwrap_or(u32::MAX);
-    match operation {
-        Operation::Read { mut buffer, .. } => {
-            let rest = buffer.split_off(cut_at);
-            (
-                Operation::Read { extent: head, buffer },
-                Some(Operation::Read { extent: tail, buffer: rest }),
-            )
+    let extent = Extent::new(whole.offset.0 + length, whole.length.0 - length);
+    // A payload is shorter than 4 GiB; what has none may not be.
+    let at = u32::try_from(length).unwrap_or(u32::MAX);
+    let rest = match &mut operation {
+        Operation::Read { buffer, .. } => Operation::Read { extent, buffer: buffer.split_off(at) },
+        Operation::Write { buffer, durable, .. } => {
+            Operation::Write { extent, buffer: buffer.split_off(at), durable: *durable }
         }
-        Operation::Write { mut buffer, durable, .. } => {
-            let rest = buffer.split_off(cut_at);
-            (
-                Operation::Write { extent: head, buffer, durable },
-                Some(Operation::Write { extent: tail, buffer: rest, durable }),
-            )
+        Operation::Compare { buffer, .. } => {
+            Operation::Compare { extent, buffer: buffer.split_off(at) }
         }
-        Operation::Compare { mut buffer, .. } => {
-            let rest = buffer.split_off(cut_at);
-            (
-                Operation::Compare { extent: head, buffer },
-                Some(Operation::Compare { extent: tail, buffer: rest }),
-            )
+        &mut Operation::WriteZeroes { deallocate, durable, .. } => {
+            Operation::WriteZeroes { extent, deallocate, durable }
         }
-        Operation::WriteZeroes { deallocate, durable, .. } => (
-            Operation::WriteZeroes { extent: head, deallocate, durable },
-            Some(Operation::WriteZeroes { extent: tail, deallocate, durable }),
-        ),
-        Operation::Verify { .. } => {
-            (Operation::Verify { extent: head }, Some(Operation::Verify { extent: tail }))
-        }
+        Operation::Verify { .. } => Operation::Verify { extent },
         other => unreachable!("{} is not cut", other.name()),
-    }
+    };
+    (operation, Some(rest))
 }

@@ -15,7 +15,6 @@ const VOLUME: VolumeId = VolumeId(1);
 /// Shards with the same volume over the same disks.
 struct Host {
     shards: Vec<Volumes>,
-    outs: Vec<Outbox>,
 }
 
 impl Host {
@@ -33,15 +32,13 @@ impl Host {
             volumes.add_volume(VOLUME, layout.clone());
             volumes
         };
-        let shards: Vec<Volumes> = (0..shards).map(shard).collect();
-        let outs = shards.iter().map(|_| Outbox::default()).collect();
-        Host { shards, outs }
+        Host { shards: (0..shards).map(shard).collect() }
     }
 
     fn ask(&mut self, shard: usize, slot: u32, operation: Operation) {
         let ticket = Ticket { machine: MachineId(9), slot, ..Ticket::default() };
         let request = Request { ticket, operation };
-        self.shards[shard].handle_request(NOW, VOLUME, request, &mut self.outs[shard]);
+        self.shards[shard].handle_request(NOW, VOLUME, request);
     }
 
     /// Carries mail until none is left.
@@ -49,11 +46,11 @@ impl Host {
         loop {
             let mut moved = false;
             for from in 0..self.shards.len() {
-                for (to, message) in core::mem::take(&mut self.outs[from].messages) {
+                for (to, message) in core::mem::take(&mut self.shards[from].outbox.messages) {
                     moved = true;
                     let from = ShardId(from as u16);
                     let to = to.index();
-                    self.shards[to].handle_message(NOW, from, message, &mut self.outs[to]);
+                    self.shards[to].handle_message(NOW, from, message);
                 }
             }
             if !moved {
@@ -62,15 +59,21 @@ impl Host {
         }
     }
 
+    /// Takes the one request that a shard submitted.
+    fn one(&mut self, shard: usize) -> Request {
+        let [(_, request)] = <[_; 1]>::try_from(self.in_flight(shard)).expect("one request");
+        request
+    }
+
     /// Takes what a shard submitted.
     fn in_flight(&mut self, shard: usize) -> Vec<(DiskId, Request)> {
-        core::mem::take(&mut self.outs[shard].submit)
+        core::mem::take(&mut self.shards[shard].outbox.submit)
     }
 
     fn answer(&mut self, shard: usize, request: Request, outcome: Outcome) {
         let completion = request.complete(outcome);
-        let told = self.shards[shard].handle_completion(NOW, completion, &mut self.outs[shard]);
-        self.outs[shard].complete.extend(told);
+        let told = self.shards[shard].handle_completion(NOW, completion);
+        self.shards[shard].outbox.complete.extend(told);
     }
 
     fn answer_all(&mut self, shard: usize) {
@@ -81,18 +84,19 @@ impl Host {
 
     /// The outcomes that came up on a shard, by the asker's slot.
     fn done(&mut self, shard: usize) -> Vec<(u32, Outcome)> {
-        let done = core::mem::take(&mut self.outs[shard].complete);
+        let done = core::mem::take(&mut self.shards[shard].outbox.complete);
         done.iter().map(|completion| (completion.ticket.slot, completion.outcome)).collect()
     }
 }
 
 fn write(offset: u64, length: u32) -> Operation {
-    let phase = (offset % 4096) as u32;
-    Operation::Write {
-        extent: Extent::new(offset, u64::from(length)),
-        buffer: Buffer::reserved(length, phase),
-        durable: false,
-    }
+    let buffer = Buffer::reserved(length, (offset % 4096) as u32);
+    Operation::Write { extent: Extent::new(offset, length.into()), buffer, durable: false }
+}
+
+/// Half of the one disk.
+fn half() -> Layout {
+    Layout::single(Member { disk: DiskId(0), base: 0, length: 1 << 19 })
 }
 
 fn compare_and_write(offset: u64) -> Operation {
@@ -114,7 +118,7 @@ fn a_request_across_chunks_is_cut_and_joined() {
         assert!(host.done(0).is_empty());
         host.answer(0, request, Outcome::Done);
     }
-    let completion = host.outs[0].complete.pop().unwrap();
+    let completion = host.shards[0].outbox.complete.pop().unwrap();
     assert_eq!((completion.ticket.slot, completion.buffer.len()), (1, 8192));
     assert_eq!(host.shards[0].in_flight(), 0);
 }
@@ -141,13 +145,9 @@ fn flushes_of_all_shards_are_grouped_by_the_disks_owner() {
     host.ask(1, 2, Operation::Flush);
     host.ask(1, 3, Operation::Flush);
     host.mail();
-    let mut in_flight = host.in_flight(0);
-    assert_eq!(
-        (in_flight.len(), host.in_flight(1).len()),
-        (1, 0),
-        "only the owner flushes, once at a time"
-    );
-    host.answer(0, in_flight.pop().unwrap().1, Outcome::Done);
+    let flush = host.one(0);
+    assert!(host.in_flight(1).is_empty(), "only the owner flushes, once at a time");
+    host.answer(0, flush, Outcome::Done);
     assert_eq!(host.done(0), [(1, Outcome::Done)]);
     host.mail();
     assert!(host.done(1).is_empty(), "they were asked after the first flush began");
@@ -163,7 +163,7 @@ fn a_failed_flush_protects_the_disk_on_every_shard() {
     let mut host = Host::new(2, 1, Cache::Volatile);
     host.ask(1, 1, Operation::Flush);
     host.mail();
-    let (_, flush) = host.in_flight(0).pop().unwrap();
+    let flush = host.one(0);
     host.answer(0, flush, Outcome::NotDone(Failure::MediumWrite));
     host.mail();
     assert_eq!(host.done(1), [(1, Outcome::NotDone(Failure::MediumWrite))]);
@@ -179,13 +179,25 @@ fn a_failed_flush_protects_the_disk_on_every_shard() {
     }
 }
 
-fn durable_write(offset: u64, length: u32) -> Operation {
-    match write(offset, length) {
-        Operation::Write { extent, buffer, .. } => {
-            Operation::Write { extent, buffer, durable: true }
-        }
-        other => other,
-    }
+#[test]
+fn a_disk_that_tells_another_size_stays_protected_and_a_reopened_one_does_not() {
+    let facts = |bytes, read_only| DiskFacts {
+        size: ByteCount(bytes),
+        read_only,
+        ..facts(Cache::Volatile)
+    };
+    let mut host = Host::new(1, 1, Cache::Volatile);
+    let volumes = &mut host.shards[0];
+    volumes.renew_disk(DiskId(0), facts(1 << 20, true));
+    assert_eq!(volumes.gates[0].protected(), Some(Failure::WriteProtected));
+    volumes.follow_disk(DiskId(0), facts(1 << 20, false));
+    assert_eq!(volumes.gates[0].protected(), None, "it may be written now");
+    volumes.gates[0].fail(Failure::MediumWrite);
+    volumes.follow_disk(DiskId(0), facts(2 << 20, false));
+    assert_eq!(volumes.gates[0].protected(), Some(Failure::MediumWrite));
+    assert_eq!(volumes.gates[0].facts.size, ByteCount(2 << 20));
+    volumes.renew_disk(DiskId(0), facts(2 << 20, false));
+    assert_eq!(volumes.gates[0].protected(), None);
 }
 
 #[test]
@@ -197,7 +209,7 @@ fn a_flush_that_waits_behind_one_that_fails_fails_with_it_on_every_shard() {
             host.ask(shard, 2, Operation::Flush);
         }
         host.mail();
-        let (_, running) = host.in_flight(0).pop().unwrap();
+        let running = host.one(0);
         host.answer(0, running, Outcome::NotDone(Failure::MediumWrite));
         host.mail();
         let failed = Outcome::NotDone(Failure::MediumWrite);
@@ -224,9 +236,11 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
             host.ask(shard, 2, Operation::Flush);
         }
         host.mail();
-        let (_, running) = host.in_flight(0).pop().unwrap();
-        host.ask(writer, 3, durable_write(0, 512));
-        let (_, write) = host.in_flight(writer).pop().unwrap();
+        let running = host.one(0);
+        let buffer = Buffer::reserved(512, 0);
+        let durable = Operation::Write { extent: Extent::new(0, 512), buffer, durable: true };
+        host.ask(writer, 3, durable);
+        let write = host.one(writer);
         let failed = Outcome::NotDone(Failure::MediumWrite);
         host.answer(writer, write, failed);
         host.mail();
@@ -247,25 +261,22 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
 fn compare_and_write_waits_for_writes_below_on_other_shards() {
     let mut host = Host::new(2, 1, Cache::None);
     host.ask(1, 1, write(0, 4096));
-    let (_, earlier) = host.in_flight(1).pop().unwrap();
+    let earlier = host.one(1);
     host.ask(0, 2, compare_and_write(512));
     host.mail();
     assert!(host.in_flight(0).is_empty(), "the other shard's write is in flight");
     host.ask(1, 3, write(0, 4096));
     host.ask(1, 4, write(8192, 4096));
-    let in_flight = host.in_flight(1);
-    assert_eq!(in_flight.len(), 1, "only what does not overlap is submitted");
+    let other = host.one(1);
     host.answer(1, earlier, Outcome::Done);
     host.mail();
     host.answer_all(0); // compares
     host.answer_all(0); // writes
     assert_eq!(host.done(0), [(2, Outcome::Done)]);
     host.mail();
-    for (_, request) in in_flight {
-        host.answer(1, request, Outcome::Done);
-    }
+    host.answer(1, other, Outcome::Done);
     host.answer_all(1);
-    assert_eq!(host.done(1), [(1, Outcome::Done), (4, Outcome::Done), (3, Outcome::Done)]);
+    assert_eq!(host.done(1), [1, 4, 3].map(|slot| (slot, Outcome::Done)), "4 overlaps nothing");
 }
 
 #[test]
@@ -296,7 +307,7 @@ fn a_miscompare_writes_nothing_and_releases() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));
     host.ask(0, 2, compare_and_write(0));
-    let (_, compare) = host.in_flight(0).pop().unwrap();
+    let compare = host.one(0);
     host.answer(0, compare, Outcome::Miscompare(17));
     assert_eq!(host.done(0), [(1, Outcome::Miscompare(17))]);
     host.answer_all(0);
@@ -305,23 +316,28 @@ fn a_miscompare_writes_nothing_and_releases() {
 }
 
 #[test]
-fn a_compare_and_write_whose_volume_is_removed_after_its_compare_does_not_write() {
-    let mut host = Host::new(1, 1, Cache::None);
-    host.ask(0, 1, compare_and_write(0));
-    host.mail();
-    let compare = host.in_flight(0).remove(0).1;
-    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
-    host.answer(0, compare, Outcome::Done);
-    host.mail();
-    assert!(host.in_flight(0).is_empty() && host.shards[0].is_drained(VOLUME));
-    assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::Removed))]);
+fn a_compare_and_write_whose_volume_is_removed_or_shrinks_after_its_compare_does_not_write() {
+    for why in [Failure::Removed, Failure::OutOfRange] {
+        let mut host = Host::new(1, 1, Cache::None);
+        host.ask(0, 1, compare_and_write((1 << 20) - 4096));
+        host.mail();
+        let compare = host.one(0);
+        match why {
+            Failure::Removed => host.shards[0].remove_volume(VOLUME),
+            _ => host.shards[0].resize_volume(VOLUME, half()),
+        }
+        host.answer(0, compare, Outcome::Done);
+        host.mail();
+        assert!(host.in_flight(0).is_empty() && host.shards[0].is_drained(VOLUME));
+        assert_eq!(host.done(0), [(1, Outcome::NotDone(why))]);
+    }
 }
 
 #[test]
 fn a_volume_that_is_resumed_goes_on_with_what_is_in_flight_of_it() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, write(0, 512));
-    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    host.shards[0].remove_volume(VOLUME);
     host.ask(0, 2, write(0, 512));
     assert_eq!(host.done(0), [(2, Outcome::NotDone(Failure::Removed))]);
     assert!(host.shards[0].resume_volume(VOLUME) && !host.shards[0].resume_volume(VolumeId(7)));
@@ -337,12 +353,11 @@ fn what_waits_while_the_volume_shrinks_is_refused_beyond_the_new_end() {
     let mut host = Host::new(1, 1, Cache::None);
     let end = 1 << 20;
     host.ask(0, 1, write(end - 4096, 4096));
-    let write_in_flight = host.in_flight(0).remove(0).1;
+    let write_in_flight = host.one(0);
     host.ask(0, 2, compare_and_write(end - 4096));
     host.mail();
     host.ask(0, 3, write(end - 4096, 4096));
-    let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
-    host.shards[0].resize_volume(VOLUME, small);
+    host.shards[0].resize_volume(VOLUME, half());
     host.answer(0, write_in_flight, Outcome::Done);
     host.mail();
     assert!(host.in_flight(0).is_empty(), "nothing goes beyond the end");
@@ -351,28 +366,12 @@ fn what_waits_while_the_volume_shrinks_is_refused_beyond_the_new_end() {
 }
 
 #[test]
-fn a_compare_and_write_whose_volume_shrinks_after_its_compare_does_not_write() {
-    let mut host = Host::new(1, 1, Cache::None);
-    let end = 1 << 20;
-    host.ask(0, 1, compare_and_write(end - 4096));
-    host.mail();
-    let compare = host.in_flight(0).remove(0).1;
-    let small = Layout::single(Member { disk: DiskId(0), base: 0, length: end / 2 });
-    host.shards[0].resize_volume(VOLUME, small);
-    host.answer(0, compare, Outcome::Done);
-    host.mail();
-    assert!(host.in_flight(0).is_empty(), "nothing goes beyond the end");
-    assert_eq!(host.done(0), [(1, Outcome::NotDone(Failure::OutOfRange))]);
-}
-
-#[test]
 fn removal_answers_what_waits_and_awaits_what_is_below() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, compare_and_write(0));
     host.ask(0, 2, write(0, 512));
-    let mut out = Outbox::default();
-    host.shards[0].remove_volume(VOLUME, &mut out);
-    assert_eq!(out.complete.len(), 1);
+    host.shards[0].remove_volume(VOLUME);
+    assert_eq!(host.done(0), [(2, Outcome::NotDone(Failure::Removed))]);
     assert!(!host.shards[0].is_drained(VOLUME));
     host.ask(0, 3, write(0, 512));
     assert_eq!(host.done(0), [(3, Outcome::NotDone(Failure::Removed))]);
@@ -389,15 +388,15 @@ fn a_disk_that_does_not_answer_is_slow_then_stuck_then_well() {
     let mut notices = Vec::new();
     while notices.len() < 2 {
         let at = host.shards[0].poll_timeout().expect("something is in flight");
-        host.shards[0].handle_timeout(at, &mut host.outs[0]);
-        notices.append(&mut host.outs[0].notices);
+        host.shards[0].handle_timeout(at);
+        notices.append(&mut host.shards[0].outbox.notices);
     }
     let healths = [Health::Slow, Health::Stuck];
     assert_eq!(notices, healths.map(|health| Notice::Health(DiskId(0), health)));
     host.answer_all(0);
     let at = host.shards[0].poll_timeout().unwrap();
-    host.shards[0].handle_timeout(at, &mut host.outs[0]);
-    assert_eq!(host.outs[0].notices, [Notice::Health(DiskId(0), Health::Well)]);
+    host.shards[0].handle_timeout(at);
+    assert_eq!(host.shards[0].outbox.notices, [Notice::Health(DiskId(0), Health::Well)]);
     assert_eq!(host.shards[0].poll_timeout(), None, "nothing is below: nothing ticks");
 }
 
@@ -406,11 +405,9 @@ fn discards_go_to_the_disks_that_hold_the_ranges() {
     let mut host = Host::new(1, 2, Cache::None);
     let extents = vec![Extent::new(0, 8192), Extent::new(65_536, 512)];
     host.ask(0, 1, Operation::Discard { extents });
-    let in_flight = host.in_flight(0);
-    assert_eq!(in_flight.len(), 2);
-    for (_, request) in in_flight {
-        host.answer(0, request, Outcome::Done);
-    }
+    let disks: Vec<u32> = host.shards[0].outbox.submit.iter().map(|(disk, _)| disk.0).collect();
+    assert_eq!(disks, [0, 1]);
+    host.answer_all(0);
     assert_eq!(host.done(0), [(1, Outcome::Done)]);
 }
 
@@ -434,7 +431,7 @@ fn a_loan_is_found_where_one_disk_has_all_of_a_read() {
     assert_eq!((counters.reads, counters.read_bytes), (1, 512));
     assert_eq!(host.shards[0].in_flight(), 0);
     assert_eq!(host.shards[0].find_loan(VolumeId(7), Extent::new(0, 512), &lender()), None);
-    host.shards[0].remove_volume(VOLUME, &mut host.outs[0]);
+    host.shards[0].remove_volume(VOLUME);
     assert_eq!(host.shards[0].find_loan(VOLUME, Extent::new(0, 512), &lender()), None);
 }
 
@@ -447,14 +444,7 @@ fn a_write_lands_where_one_disk_has_all_of_it_and_no_hold_stands_in_the_way() {
     assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 0, "not yet");
     host.shards[0].landed(VOLUME, DiskId(0), ByteCount(512));
     assert_eq!(host.shards[0].counters(VOLUME).expect("it is there").writes, 1);
-    let (expected, write) = (Buffer::reserved(512, 0), Buffer::reserved(512, 0));
-    let compared = Operation::CompareAndWrite {
-        extent: first,
-        expected: Box::new(expected),
-        replacement: write,
-        durable: false,
-    };
-    host.ask(0, 7, compared);
+    host.ask(0, 7, compare_and_write(0));
     assert_eq!(host.shards[0].find_landing(VOLUME, first, &lender()), None, "it is held");
     let other = Extent::new(512, 512);
     assert!(host.shards[0].find_landing(VOLUME, other, &lender()).is_some());

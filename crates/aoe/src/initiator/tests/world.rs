@@ -11,7 +11,7 @@ use testkit::Pages;
 use wire::aoe::Address;
 use wire::ata::IdentifyDevice;
 
-use crate::initiator::{Initiator, InitiatorEffect, InitiatorNews, Settings};
+use crate::initiator::{Initiator, InitiatorNews, Settings};
 
 pub(super) const OWN: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 1, 1]];
 pub(super) const T: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -44,6 +44,16 @@ pub(super) fn lba_of(frame: &[u8]) -> u64 {
 /// What a sector holds in these tests.
 pub(super) fn pattern(lba: u64) -> [u8; 512] {
     core::array::from_fn(|at| (lba * 31 + at as u64 * 7) as u8)
+}
+
+/// What so many sectors hold.
+pub(super) fn patterns(lba: u64, count: u64) -> Vec<u8> {
+    (lba..lba + count).flat_map(pattern).collect()
+}
+
+/// The first sector and the count of a command.
+pub(super) fn place_of(frame: &[u8]) -> (u64, u64) {
+    (lba_of(frame), frame[26].into())
 }
 
 /// The answer to an ATA frame.
@@ -144,6 +154,15 @@ impl World {
         world
     }
 
+    /// The same, connected by two links to two stations.
+    pub(super) fn two_paths() -> World {
+        let mut world = World::new(&[9000, 9000]);
+        world.take();
+        world.meet(LinkId(0), T, 7);
+        world.meet(LinkId(1), U, 7);
+        world
+    }
+
     /// A station answers a query, and says who it is: the disk of this serial number.
     pub(super) fn meet(&mut self, link: LinkId, mac: [u8; 6], serial: u8) {
         self.tell(link, mac, 1, 64, 17);
@@ -183,6 +202,32 @@ impl World {
         self.come(Self::link_of(frame), &answer_to(frame, status, error, data));
     }
 
+    /// Carries a command out and answers it; what is read is the pattern.
+    pub(super) fn serve(&mut self, frame: &[u8]) {
+        let (lba, count) = place_of(frame);
+        let data = if frame[27] == 0x24 { patterns(lba, count) } else { Vec::new() };
+        self.answer(frame, 0x40, 0, &data);
+    }
+
+    /// The same with the one that was sent.
+    pub(super) fn serve_one(&mut self) -> Vec<u8> {
+        let frame = self.one();
+        self.serve(&frame);
+        frame
+    }
+
+    /// The same with all that is sent, the last of a window first, until a request is completed.
+    pub(super) fn serve_all(&mut self) -> Vec<(LinkId, Vec<u8>)> {
+        let mut served = Vec::new();
+        while self.done.is_empty() {
+            for (link, frame) in self.take().into_iter().rev() {
+                self.serve(&frame);
+                served.push((link, frame));
+            }
+        }
+        served
+    }
+
     pub(super) fn refuse(&mut self, frame: &[u8], code: u8) {
         let mut bytes = answer_to(frame, 0, 0, &[]);
         (bytes[14], bytes[15]) = (0x1c, code);
@@ -207,7 +252,7 @@ impl World {
                 self.memory.release(buffer);
                 self.done.push((ticket.slot, outcome, bytes));
             }
-            let Some(InitiatorEffect::Send(batch)) = self.initiator.poll_effect() else { return };
+            let Some(batch) = self.initiator.poll_batch() else { return };
             self.sent.extend(batch.to_frames(&self.memory));
             self.initiator.handle_sent(self.now, batch);
         }
@@ -260,8 +305,7 @@ impl World {
     /// A payload of what the sectors hold.
     pub(super) fn buffer(&mut self, lba: u64, count: u64) -> Buffer {
         let mut buffer = Buffer::reserved((count * 512) as u32, (lba * 512 % 4096) as u32);
-        let bytes: Vec<u8> = (lba..lba + count).flat_map(pattern).collect();
-        self.memory.write(&mut buffer, 0, &bytes);
+        self.memory.write(&mut buffer, 0, &patterns(lba, count));
         buffer
     }
 
@@ -274,6 +318,11 @@ impl World {
     pub(super) fn read(&mut self, slot: u32, lba: u64, count: u64) {
         let buffer = Buffer::reserved((count * 512) as u32, (lba * 512 % 4096) as u32);
         self.ask(slot, Operation::Read { extent: Extent::new(lba * 512, count * 512), buffer });
+    }
+
+    /// Reads of a sector each, which have nothing to do with each other.
+    pub(super) fn read_many(&mut self, slots: core::ops::Range<u32>) {
+        slots.for_each(|slot| self.read(slot, u64::from(slot) * 4, 1));
     }
 
     pub(super) fn write(&mut self, slot: u32, lba: u64, count: u64, durable: bool) {

@@ -6,7 +6,7 @@ use block::Random;
 fn key(tag: u32, lba: u64, count: u8) -> Key {
     Key {
         source: 0x0200_0000_0001,
-        export: 3,
+        export: ExportId(3),
         tag,
         lba,
         shape: 0x4100_0034 | u32::from(count) << 8,
@@ -33,7 +33,7 @@ fn a_copy_within_a_second_is_known_and_then_forgotten() {
     assert_eq!(look(&repeats, at(1_000_000), key(1, 100, 8)), Known::New);
     for other in [
         Key { source: 2, ..key(1, 100, 8) },
-        Key { export: 4, ..key(1, 100, 8) },
+        Key { export: ExportId(4), ..key(1, 100, 8) },
         Key { tag: 2, ..key(1, 100, 8) },
         Key { lba: 101, ..key(1, 100, 8) },
         Key { shape: 0x4100_0835, ..key(1, 100, 8) },
@@ -51,7 +51,7 @@ fn a_newer_write_that_overlaps_supersedes_and_a_neighbour_does_not() {
         write(&mut repeats, at(0), key(1, base, 2));
         write(&mut repeats, at(1), key(2, base + 2, 2));
         write(&mut repeats, at(1), key(3, base - 2, 2));
-        write(&mut repeats, at(1), Key { export: 9, ..key(4, base, 2) });
+        write(&mut repeats, at(1), Key { export: ExportId(9), ..key(4, base, 2) });
         let look = |repeats: &Repeats| repeats.look_up(at(2), &key(1, base, 2), 0, 0);
         assert_eq!(look(&repeats), Known::Done);
         let failed = repeats.begin(at(2), &key(5, base + 1, 1));

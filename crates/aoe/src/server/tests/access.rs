@@ -45,9 +45,7 @@ fn reserved(answer: &[u8]) -> Vec<[u8; 6]> {
 
 #[test]
 fn a_station_that_is_no_host_gets_silence() {
-    let mut world = World::with(1500, |export| {
-        export.hosts = Hosts::List(vec![MacAddress(A)]);
-    });
+    let mut world = World::with(1500, |export| export.hosts = Hosts::List(vec![MacAddress(A)]));
     assert_eq!(world.answer(&read(A, 1, 0, 1)).len(), 548);
     for bytes in [
         read(B, 1, 0, 1),
@@ -62,18 +60,14 @@ fn a_station_that_is_no_host_gets_silence() {
         wrong_version[14] = 0x20;
         world.silence(&wrong_version);
     }
-    let mut wild = config(ALL, B, 1, 0, &[]);
-    wild[16..19].fill(0xff);
-    world.silence(&wild);
+    world.silence(&wild(config(ALL, B, 1, 0, &[])));
     assert_eq!(world.target.drops().not_allowed, 12);
     assert_eq!(world.sectors(0, 1), [0; 512]);
 }
 
 #[test]
 fn the_mask_never_widens_hosts() {
-    let mut world = World::with(1500, |export| {
-        export.hosts = Hosts::List(vec![MacAddress(A)]);
-    });
+    let mut world = World::with(1500, |export| export.hosts = Hosts::List(vec![MacAddress(A)]));
     let answer = world.answer(&mask(A, 1, &[(1, A), (1, B)]));
     assert_eq!(masked(&answer), (1, 0, 2, vec![A, B]));
     world.silence(&read(B, 1, 0, 1));
@@ -96,7 +90,7 @@ fn a_mask_is_read_edited_and_obeyed_by_all_commands() {
     assert_eq!(masked(&world.answer(&mask(A, 1, &[(1, A), (2, B)]))).3, [A]);
     assert_eq!(masked(&world.answer(&mask(A, 1, &[(2, A)]))).3, [[0u8; 6]; 0]);
     assert_eq!(world.answer(&read(B, 1, 0, 1)).len(), 548);
-    assert_eq!(world.stored, ["config - mask 02:00:00:00:00:01", "config - mask"]);
+    assert_eq!(world.controls.stored, ["config - mask 02:00:00:00:00:01", "config - mask"]);
 }
 
 #[test]
@@ -157,10 +151,7 @@ fn a_stranger_to_a_reservation_may_identify_and_query_alone() {
 #[test]
 fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
     let mut world = World::slow(|_| {});
-    world.come(&write(B, 1, 0, 1, 1));
-    world.come(&write(B, 2, 0, 2, 1));
-    world.come(&write(A, 3, 5, 3, 1));
-    world.run();
+    world.come_all([write(B, 1, 0, 1, 1), write(B, 2, 0, 2, 1), write(A, 3, 5, 3, 1)]);
     assert_eq!(world.below.len(), 2);
     // The one below is awaited; the own one is no matter.
     world.silence(&reserve(A, 2, &[A]));
@@ -169,8 +160,7 @@ fn a_reservation_is_answered_once_nothing_of_a_stranger_is_below() {
     world.silence(&reserve(A, 2, &[A]));
     world.answer_below(0, Outcome::NotDone(Failure::MediumWrite));
     // What waited behind it is refused where it would have started.
-    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
-    assert_eq!(tags, [(1, 0x18), (2, 0x1c), (88, 0x18)]);
+    assert_eq!(world.flags(), [(1, 0x18), (2, 0x1c), (88, 0x18)]);
     assert_eq!(world.below.len(), 1);
     world.answer_below(0, Outcome::Done);
     assert_eq!(world.take().len(), 1);
@@ -204,14 +194,11 @@ fn a_copy_of_a_refused_write_undoes_nothing_once_the_volume_is_free() {
 fn a_copy_of_a_write_that_was_refused_when_it_would_have_started_undoes_nothing() {
     let mut world = World::new();
     world.mood = Mood::Slow;
-    world.come(&write(B, 1, 0, 1, 1));
     let waits = write(B, 2, 0, 2, 1);
-    world.come(&waits);
-    world.run();
+    world.come_all([write(B, 1, 0, 1, 1), waits.clone()]);
     world.silence(&reserve(A, 2, &[A]));
     world.answer_below(0, Outcome::Done);
-    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
-    assert_eq!(tags, [(1, 0x18), (2, 0x1c), (88, 0x18)]);
+    assert_eq!(world.flags(), [(1, 0x18), (2, 0x1c), (88, 0x18)]);
     world.mood = Mood::Honest;
     world.answer(&reserve(A, 1, &[]));
     world.silence(&waits);
@@ -233,8 +220,7 @@ fn a_copy_that_comes_when_the_volume_is_reserved_is_answered_as_the_first() {
     world.silence(&below);
     assert_eq!(world.target.drops().repeated_in_flight, 1);
     world.answer_below(0, Outcome::Done);
-    let tags: Vec<(u32, u8)> = world.take().iter().map(|f| (tag_of(f), f[14])).collect();
-    assert_eq!(tags, [(2, 0x18), (88, 0x18)]);
+    assert_eq!(world.flags(), [(2, 0x18), (88, 0x18)]);
     assert_eq!(world.answer(&below)[14], 0x18);
     assert_eq!(world.answer(&read(B, 3, 0, 1))[14..16], [0x1c, 6]);
     world.is_clean();

@@ -60,8 +60,7 @@ fn the_high_nibble_of_a_short_address_does_not_count() {
 fn a_read_at_a_long_address() {
     let mut world = World::with(1500, |export| export.sectors = 0xffff_ffff_ffff);
     world.mood = Mood::Slow;
-    world.come(&read(A, 1, 0xffff_ffff_fffd, 2));
-    world.run();
+    world.come_all([read(A, 1, 0xffff_ffff_fffd, 2)]);
     let (_, request) = &world.below[0];
     let extent = request.operation.extent().unwrap();
     assert_eq!((extent.offset.0, extent.length.0), (0xffff_ffff_fffd * 512, 1024));
@@ -259,11 +258,7 @@ fn trim_discards_where_the_volume_gives_space_back() {
     let mut other = trim(5, &[(20, 1)]);
     other[25] = 0;
     assert_eq!(registers(&world.answer(&other)), (0x41, 0x04, 1));
-    world.target.renew_export(EXPORT, {
-        let mut export = world.target.export(EXPORT).unwrap().clone();
-        export.discards = false;
-        export
-    });
+    world.renew(|export| export.discards = false);
     assert_eq!(registers(&world.answer(&trim(6, &[(20, 1)]))), (0x41, 0x04, 1));
 }
 
@@ -312,9 +307,7 @@ fn thousands_of_exports_answer_for_themselves() {
 #[test]
 fn a_removed_export_is_silent_and_gone_once_all_is_back() {
     let mut world = World::slow(|_| {});
-    world.come(&write(A, 1, 0, 9, 1));
-    world.come(&write(A, 2, 0, 8, 1));
-    world.run();
+    world.come_all([write(A, 1, 0, 9, 1), write(A, 2, 0, 8, 1)]);
     world.with_target(|target, ctx| target.remove_export(EXPORT, ctx));
     assert!(!world.target.is_gone(EXPORT));
     world.silence(&read(A, 3, 5, 1));

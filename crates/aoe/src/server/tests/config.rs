@@ -40,10 +40,6 @@ fn wildcards_are_answered_with_the_own_address() {
 #[test]
 fn wildcards_are_for_queries_alone() {
     let mut world = World::new();
-    let wild = |mut bytes: Vec<u8>| {
-        bytes[16..19].fill(0xff);
-        bytes
-    };
     world.silence(&wild(write(A, 1, 0, 9, 1)));
     world.silence(&wild(read(A, 1, 0, 1)));
     world.silence(&wild(config(OWN, A, 1, 3, b"x")));
@@ -53,7 +49,7 @@ fn wildcards_are_for_queries_alone() {
     world.silence(&wild(frame(OWN, A, 9, 1, &[])));
     assert_eq!(world.target.drops().wildcard, 7);
     assert_eq!(world.sectors(0, 1), [0; 512]);
-    assert!(world.stored.is_empty());
+    assert!(world.controls.stored.is_empty());
 }
 
 #[test]
@@ -78,8 +74,7 @@ fn test_and_prefix_answer_only_what_matches() {
     world.silence(&config(ALL, A, 8, 2, b"hello, world"));
     assert_eq!(world.target.drops().no_match, 4);
     // The same through a wildcard.
-    let mut query = config(ALL, A, 9, 2, b"he");
-    query[16..19].fill(0xff);
+    let mut query = wild(config(ALL, A, 9, 2, b"he"));
     assert_eq!(told(&world.answer(&query)).3, b"hello");
     query[32] = b'x';
     world.silence(&query);
@@ -94,7 +89,10 @@ fn set_where_there_is_none_or_the_same_and_force_always() {
     assert_eq!(told(&world.answer(&config(OWN, B, 4, 4, b"two"))).3, b"two");
     assert_eq!(told(&world.answer(&config(OWN, A, 5, 0, b""))).3, b"two");
     assert_eq!(told(&world.answer(&config(OWN, A, 6, 4, b""))).3, b"");
-    assert_eq!(world.stored, ["config 6f6e65 mask", "config 74776f mask", "config - mask"]);
+    assert_eq!(
+        world.controls.stored,
+        ["config 6f6e65 mask", "config 74776f mask", "config - mask"]
+    );
 }
 
 #[test]
@@ -162,9 +160,7 @@ fn exports_are_announced_at_the_start_and_when_something_changes() {
     world.up(LINK, facts(9000));
     world.run();
     assert_eq!(told(&world.take()[0]).1, 17);
-    let mut export = world.target.export(EXPORT).unwrap().clone();
-    export.sectors = 2000;
-    world.target.renew_export(EXPORT, export);
+    world.renew(|export| export.sectors = 2000);
     world.run();
     assert_eq!(world.take().len(), 1);
 }
@@ -199,15 +195,12 @@ fn answers_to_a_wildcard_come_in_bursts_and_each_once() {
     }
     world.run();
     world.sent.clear();
-    let mut query = config(ALL, A, 1, 0, &[]);
-    query[16..19].fill(0xff);
+    let query = wild(config(ALL, A, 1, 0, &[]));
     world.come(&query);
     // A copy of it is the same query.
     world.come(&query);
     assert_eq!(world.target.drops().busy, 1);
-    let mut other = config(ALL, B, 1, 0, &[]);
-    other[16..19].fill(0xff);
-    world.come(&other);
+    world.come(&wild(config(ALL, B, 1, 0, &[])));
     world.pass(core::time::Duration::from_millis(1));
     world.turn();
     assert_eq!(world.sent.len(), 64);

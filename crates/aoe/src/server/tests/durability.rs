@@ -17,10 +17,9 @@ fn is_flush(world: &World, at: usize) -> bool {
 fn a_write_that_is_answered_survives_a_power_cut() {
     let mut world = World::with(9000, volatile);
     for tag in 0..50u32 {
-        for more in 0..=tag % 4 {
-            world.come(&write(A, tag * 8 + more, u64::from(tag * 8 + more), 7, 1));
-        }
-        world.run();
+        world.come_all(
+            (0..=tag % 4).map(|more| write(A, tag * 8 + more, u64::from(tag * 8 + more), 7, 1)),
+        );
         for frame in world.take() {
             let lba = tag_of(&frame) as usize;
             assert_eq!(world.disks[0].durable[lba * 512..][..512], [7; 512]);
@@ -33,10 +32,7 @@ fn a_write_that_is_answered_survives_a_power_cut() {
 #[test]
 fn one_flush_makes_all_writes_durable_that_were_done_before() {
     let mut world = World::slow(volatile);
-    for tag in 0..8 {
-        world.come(&write(A, tag, u64::from(tag), 1, 1));
-    }
-    world.run();
+    world.come_all((0..8).map(|tag| write(A, tag, u64::from(tag), 1, 1)));
     // The first was alone when it came, and asked for durability itself.
     let durable =
         |at: usize| matches!(world.below[at].1.operation, Operation::Write { durable: true, .. });
@@ -70,8 +66,7 @@ fn the_a_flag_does_not_make_an_answer_come_early() {
     world.come(&read(A, 9, 500, 1));
     let mut bytes = write(A, 1, 0, 1, 1);
     bytes[24] |= 0x02;
-    world.come(&bytes);
-    world.run();
+    world.come_all([bytes.clone()]);
     world.answer_below(1, Outcome::Done);
     assert_eq!(world.take().len(), 0);
     assert!(is_flush(&world, 1));
@@ -80,9 +75,7 @@ fn the_a_flag_does_not_make_an_answer_come_early() {
 #[test]
 fn no_memory_is_held_for_durability() {
     let mut world = World::slow(volatile);
-    world.come(&write(A, 1, 0, 1, 17));
-    world.come(&write(A, 2, 20, 1, 17));
-    world.run();
+    world.come_all([write(A, 1, 0, 1, 17), write(A, 2, 20, 1, 17)]);
     world.answer_below(1, Outcome::Done);
     world.answer_below(0, Outcome::Done);
     assert!(is_flush(&world, 0));
@@ -94,10 +87,7 @@ fn no_memory_is_held_for_durability() {
 #[test]
 fn a_failed_flush_fails_the_writes_that_it_covers() {
     let mut world = World::slow(volatile);
-    for tag in 0..3 {
-        world.come(&write(A, tag, u64::from(tag), 1, 1));
-    }
-    world.run();
+    world.come_all((0..3).map(|tag| write(A, tag, u64::from(tag), 1, 1)));
     for _ in 0..3 {
         world.answer_below(0, Outcome::Done);
     }
@@ -118,15 +108,12 @@ fn a_failed_flush_fails_the_writes_that_it_covers() {
 #[test]
 fn a_copy_of_a_write_that_waits_for_its_flush_is_dropped_and_a_newer_write_goes_on() {
     let mut world = World::slow(volatile);
-    world.come(&read(A, 9, 500, 1));
-    world.come(&write(A, 1, 0, 1, 1));
-    world.run();
+    world.come_all([read(A, 9, 500, 1), write(A, 1, 0, 1, 1)]);
     world.answer_below(1, Outcome::Done);
     world.silence(&write(A, 1, 0, 1, 1));
     assert_eq!(world.target.drops().repeated_in_flight, 1);
     // The media have it: what overlaps need not wait for the flush.
-    world.come(&write(A, 2, 0, 2, 1));
-    world.run();
+    world.come_all([write(A, 2, 0, 2, 1)]);
     assert_eq!(world.below.len(), 3);
 }
 

@@ -97,9 +97,7 @@ fn a_flood_of_forged_stations_leaves_nothing_behind() {
         let [a, b, c, d] = number.to_be_bytes();
         let mut bytes = read([2, 9, a, b, c, d], number, 0, 1);
         bytes[18] = if number % 2 == 0 { 3 } else { 4 };
-        world.come(&bytes);
-        world.run();
-        world.sent.clear();
+        world.ask(&bytes);
     }
     assert_eq!(world.target.in_flight(), before);
     assert_eq!(world.target.counters().repeat_bytes, 0);

@@ -5,7 +5,6 @@ use core::time::Duration;
 use block::Outcome;
 
 use super::world::*;
-use crate::export::Export;
 
 fn tags(frames: Vec<Vec<u8>>) -> Vec<u32> {
     frames.iter().map(|frame| tag_of(frame)).collect()
@@ -22,17 +21,14 @@ fn trim(tag: u32, lba: u64) -> Vec<u8> {
 #[test]
 fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
     let mut world = World::slow(|_| {});
-    for bytes in [
+    world.come_all([
         write(A, 1, 10, 1, 4),
         write(A, 2, 12, 2, 4),
         read(A, 3, 13, 1),
         write(A, 4, 100, 4, 1),
         write(B, 5, 10, 5, 1),
         read(A, 6, 14, 4),
-    ] {
-        world.come(&bytes);
-    }
-    world.run();
+    ]);
     // 2 waits for 1, 3 for both, 6 for 2; 4 overlaps nothing, 5 is another's.
     assert_eq!(world.below.len(), 3);
     world.answer_below(0, Outcome::Done);
@@ -49,20 +45,14 @@ fn a_frame_that_overlaps_one_in_flight_of_its_source_waits() {
 #[test]
 fn reads_do_not_wait_for_reads() {
     let mut world = World::slow(|_| {});
-    for tag in 0..4 {
-        world.come(&read(A, tag, 10, 4));
-    }
-    world.run();
+    world.come_all((0..4).map(|tag| read(A, tag, 10, 4)));
     assert_eq!(world.below.len(), 4);
 }
 
 #[test]
 fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() {
     let mut world = World::slow(|_| {});
-    for tag in 1..=10 {
-        world.come(&write(A, tag, 10, tag as u8, 1));
-    }
-    world.run();
+    world.come_all((1..=10).map(|tag| write(A, tag, 10, tag as u8, 1)));
     for tag in 1..=10 {
         assert_eq!(world.below.len(), 1);
         world.answer_below(0, Outcome::Done);
@@ -81,8 +71,7 @@ fn a_copy_of_a_write_in_flight_is_dropped() {
     world.come(&write(A, 2, 10, 2, 1));
     assert_eq!(world.target.drops().repeated_in_flight, 2);
     // The same tag with other data is another write.
-    world.come(&write(A, 2, 10, 3, 1));
-    world.run();
+    world.come_all([write(A, 2, 10, 3, 1)]);
     world.mood = Mood::Honest;
     world.answer_below(0, Outcome::Done);
     assert_eq!(tags(world.take()), [1, 2, 2]);
@@ -145,13 +134,9 @@ fn a_write_that_failed_is_dropped_when_it_comes_behind_a_newer_one() {
     assert_eq!(registers(&world.answer(&bytes)), (0x41, 0x04, 2));
     world.mood = Mood::Slow;
     // The newer one waits when the copy comes, so that both wait; it is done first.
-    world.come(&write(A, 2, 12, 2, 1));
-    world.come(&write(A, 3, 11, 3, 2));
-    world.come(&bytes);
-    world.run();
+    world.come_all([write(A, 2, 12, 2, 1), write(A, 3, 11, 3, 2), bytes.clone()]);
     assert_eq!(world.below.len(), 1);
-    world.answer_below(0, Outcome::Done);
-    world.answer_below(0, Outcome::Done);
+    world.answer_all();
     assert_eq!((tags(world.take()), world.below.len()), (vec![2, 3], 0));
     // And when it comes later still.
     world.silence(&bytes);
@@ -163,13 +148,11 @@ fn a_write_that_failed_is_dropped_when_it_comes_behind_a_newer_one() {
 #[test]
 fn a_write_that_was_refused_is_dropped_while_it_may_be_a_copy() {
     let mut world = World::with(9000, |export| export.read_only = true);
-    let settings = |world: &World| world.target.export(EXPORT).expect("it is there").clone();
     let bytes = write(A, 1, 10, 1, 1);
     let beyond = write(A, 2, SECTORS, 2, 1);
     assert_eq!(registers(&world.answer(&bytes)), (0x41, 0x04, 1));
     assert_eq!(registers(&world.answer(&beyond)), (0x41, 0x10, 1));
-    let export = Export { read_only: false, ..settings(&world) };
-    world.target.renew_export(EXPORT, export);
+    world.renew(|export| export.read_only = false);
     world.run();
     world.sent.clear();
     world.silence(&bytes);
@@ -183,7 +166,7 @@ fn a_write_that_was_refused_is_dropped_while_it_may_be_a_copy() {
     world.answer(&bytes);
     assert_eq!(world.sectors(10, 1), [1; 512]);
     // What was done and can no longer be is answered as it was.
-    world.target.renew_export(EXPORT, Export { read_only: true, ..settings(&world) });
+    world.renew(|export| export.read_only = true);
     assert_eq!(registers(&world.answer(&bytes)), (0x40, 0, 0));
 }
 
@@ -193,13 +176,10 @@ fn a_copy_of_a_slow_write_is_known_from_its_end_on() {
     let bytes = write(A, 1, 10, 1, 1);
     let trim = trim(2, 100);
     world.mood = Mood::Slow;
-    world.come(&bytes);
-    world.come(&trim);
-    world.run();
+    world.come_all([bytes.clone(), trim.clone()]);
     world.pass(Duration::from_secs(10));
     assert_eq!(world.target.counters().repeat_bytes, 0);
-    world.answer_below(0, Outcome::Done);
-    world.answer_below(0, Outcome::Done);
+    world.answer_all();
     assert_eq!(tags(world.take()), [1, 2]);
     world.mood = Mood::Honest;
     // The trim ended last, and touches who knows what.
@@ -259,10 +239,7 @@ fn a_command_that_finds_no_memory_is_dropped() {
     let mut world = World::with(9000, |export| export.buffers = 64);
     world.shard.pool = block::Pool::new(8);
     world.mood = Mood::Slow;
-    for tag in 0..20 {
-        world.come(&write(A, tag, u64::from(tag) * 17, 1, 17));
-    }
-    world.run();
+    world.come_all((0..20).map(|tag| write(A, tag, u64::from(tag) * 17, 1, 17)));
     assert!(world.target.drops().no_memory > 10);
     world.answer_all();
     world.take();
@@ -274,10 +251,7 @@ fn a_command_that_finds_no_memory_is_dropped() {
 #[test]
 fn what_waited_for_seconds_is_not_carried_out() {
     let mut world = World::slow(|_| {});
-    world.come(&write(A, 1, 10, 1, 1));
-    world.come(&write(A, 2, 10, 2, 1));
-    world.come(&read(A, 3, 10, 1));
-    world.run();
+    world.come_all([write(A, 1, 10, 1, 1), write(A, 2, 10, 2, 1), read(A, 3, 10, 1)]);
     world.pass(Duration::from_secs(6));
     world.answer_below(0, Outcome::Done);
     assert_eq!(tags(world.take()), [1]);
@@ -320,10 +294,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     let disk: Vec<u8> = (0..SECTORS * 512).map(|at| (at / 512) as u8).collect();
     world.shard.memory.lends = vec![disk];
     world.mood = Mood::Slow;
-    for tag in 0..70 {
-        world.come(&read(A, tag, u64::from(tag), 1));
-    }
-    world.run();
+    world.come_all((0..70).map(|tag| read(A, tag, u64::from(tag), 1)));
     let frames = world.take();
     assert_eq!(frames.len(), 70);
     for frame in &frames {
@@ -333,10 +304,7 @@ fn memory_that_can_be_lent_is_lent_and_nothing_goes_below() {
     assert_eq!(world.target.traffic(EXPORT).unwrap().reads, 70);
     // Behind a write in flight of the same source a read waits, and then asks.
     world.shard.below.lands = false;
-    world.come(&write(A, 100, 5, 9, 1));
-    world.come(&read(A, 101, 5, 1));
-    world.come(&read(B, 102, 5, 1));
-    world.run();
+    world.come_all([write(A, 100, 5, 9, 1), read(A, 101, 5, 1), read(B, 102, 5, 1)]);
     assert_eq!((tags(world.take()), world.below.len()), (vec![102], 1));
     world.answer_below(0, Outcome::Done);
     assert_eq!((tags(world.take()), world.below.len()), (vec![100], 1));
@@ -350,11 +318,12 @@ fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
     let mut world = World::new();
     world.shard.memory.lends = vec![vec![0; SECTORS as usize * 512]];
     world.mood = Mood::Slow;
-    world.come(&read(A, 1, 5, 2));
-    world.come(&write(A, 2, 5, 9, 2));
-    world.come(&read(A, 3, 5, 2));
-    world.come(&write(A, 2, 5, 9, 2));
-    world.run();
+    world.come_all([
+        read(A, 1, 5, 2),
+        write(A, 2, 5, 9, 2),
+        read(A, 3, 5, 2),
+        write(A, 2, 5, 9, 2),
+    ]);
     let frames = world.take();
     // Reads leave together, at the end of the turn if nothing comes between.
     assert_eq!(frames.iter().map(|frame| tag_of(frame)).collect::<Vec<_>>(), [1, 2, 2, 3]);
@@ -365,9 +334,7 @@ fn memory_takes_writes_from_the_frame_and_knows_their_copies() {
     assert_eq!((traffic.reads, traffic.writes, traffic.write_bytes), (2, 1, 1024));
     assert_eq!(world.target.counters().repeated_answered, 1);
     // A copy behind a newer write is dropped.
-    world.come(&write(A, 4, 6, 7, 1));
-    world.come(&write(A, 2, 5, 9, 2));
-    world.run();
+    world.come_all([write(A, 4, 6, 7, 1), write(A, 2, 5, 9, 2)]);
     assert_eq!(tags(world.take()), [4]);
     assert_eq!(world.shard.memory.lends[0][6 * 512..7 * 512], [7; 512]);
     world.is_clean();

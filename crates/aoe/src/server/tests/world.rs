@@ -5,16 +5,15 @@ use block::{
 };
 use contract::{InFrame, LinkFacts, LinkId, Links};
 use core::time::Duration;
-use reservation::replica::{Outbox, Replicas};
 use reservation::{Registrant, Reservation, Value};
 use std::collections::VecDeque;
-use testkit::{ShardStub, perform};
+use testkit::{Agreement, ShardStub, perform};
 use wire::aoe::Address;
 use wire::ethernet::{EtherType, MacAddress};
 
 use crate::control::Control;
 use crate::export::{Export, ExportId};
-use crate::server::{Ask, Context, Notice, Target, TargetEffect};
+use crate::server::{Ask, Context, Notice, Target};
 
 pub(super) const LINK: LinkId = LinkId(0);
 pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -54,12 +53,9 @@ pub(super) struct World {
     pub(super) mood: Mood,
     pub(super) below: VecDeque<(VolumeId, Request)>,
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
-    pub(super) controls: Replicas<Control>,
-    pub(super) reservations: Replicas<Reservation>,
-    /// Reservations that are in force while something that they forbid is below.
-    draining: Vec<(u32, u64)>,
+    pub(super) controls: Agreement<Control>,
+    reservations: Agreement<Reservation>,
     pub(super) stores: bool,
-    pub(super) stored: Vec<String>,
 }
 
 pub(super) fn facts(mtu: u32) -> LinkFacts {
@@ -90,6 +86,12 @@ pub(super) fn config(to: [u8; 6], source: [u8; 6], tag: u32, command: u8, text: 
     body.extend((text.len() as u16).to_be_bytes());
     body.extend(text);
     frame(to, source, 1, tag, &body)
+}
+
+/// The same to any address.
+pub(super) fn wild(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[16..19].fill(0xff);
+    bytes
 }
 
 /// The tag of an answer.
@@ -136,11 +138,9 @@ impl World {
             mood: Mood::Honest,
             below: VecDeque::new(),
             sent: Vec::new(),
-            controls: Replicas::new(ShardId(0), 1),
-            reservations: Replicas::new(ShardId(0), 1),
-            draining: Vec::new(),
+            controls: Agreement::default(),
+            reservations: Agreement::default(),
             stores: true,
-            stored: Vec::new(),
         }
     }
 
@@ -166,6 +166,13 @@ impl World {
         assert_eq!(added, Ok(()));
     }
 
+    /// The export has other settings.
+    pub(super) fn renew(&mut self, change: impl FnOnce(&mut Export)) {
+        let mut export = self.target.export(EXPORT).expect("it is there").clone();
+        change(&mut export);
+        self.target.renew_export(EXPORT, export);
+    }
+
     pub(super) fn with_target<R>(
         &mut self,
         act: impl FnOnce(&mut Target, &mut Context<'_>) -> R,
@@ -183,6 +190,12 @@ impl World {
         if let Some(frame) = opened.filter(|frame| frame.ether_type == EtherType::AOE) {
             self.with_target(|target, ctx| target.handle_frame(&frame, ctx));
         }
+    }
+
+    /// Frames come in one turn, and all that follows happens.
+    pub(super) fn come_all(&mut self, frames: impl IntoIterator<Item = Vec<u8>>) {
+        frames.into_iter().for_each(|bytes| self.come(&bytes));
+        self.run();
     }
 
     /// A frame comes, and all that follows happens; what was sent.
@@ -203,6 +216,11 @@ impl World {
     pub(super) fn silence(&mut self, bytes: &[u8]) {
         let sent = self.ask(bytes);
         assert!(sent.is_empty(), "no answer: {sent:02x?}");
+    }
+
+    /// What was sent: tags, and flags with the version.
+    pub(super) fn flags(&mut self) -> Vec<(u32, u8)> {
+        self.take().iter().map(|frame| (tag_of(frame), frame[14])).collect()
     }
 
     pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
@@ -237,7 +255,7 @@ impl World {
             }
         }
         self.with_target(|target, ctx| target.settle(ctx));
-        while let Some(TargetEffect::Send(batch)) = self.target.poll_effect() {
+        while let Some(batch) = self.target.poll_batch() {
             self.sent.extend(batch.to_frames(&self.shard.memory));
             self.with_target(|target, ctx| target.handle_sent(batch, ctx));
         }
@@ -275,63 +293,41 @@ impl World {
         self.with_target(|target, ctx| target.handle_completion(completion, ctx));
     }
 
-    /// Whether nothing is below that the reservation of a volume forbids.
-    fn is_clear(&self, volume: VolumeId) -> bool {
-        let of_volume = self.below.iter().filter(|(other, _)| *other == volume);
-        of_volume.into_iter().all(|(_, Request { ticket, operation })| {
-            let access = match operation.changes_data() {
-                true => reservation::Access::Write,
-                false => reservation::Access::Read,
-            };
-            let who = self.target.registrant(*ticket);
-            who.is_none() || self.shard.reservations.allows(volume, who, access)
-        })
-    }
-
     /// Has changes agreed on, stored and installed.
     fn agree(&mut self) {
-        let (mut controls, mut reservations) = (Outbox::default(), Outbox::default());
-        while let Some(ask) = self.target.poll_ask() {
+        let World { target, shard, below, controls, reservations, stores, .. } = self;
+        while let Some(ask) = target.poll_ask() {
             match ask {
                 Ask::Control { export, number, change } => {
-                    self.controls.propose(export.0, number, change, &mut controls);
+                    controls.propose(export.0, number, change);
                 }
                 Ask::Reservation { volume, number, change } => {
-                    self.reservations.propose(volume.0, number, change, &mut reservations);
+                    reservations.propose(volume.0, number, change);
                 }
             }
         }
-        let mut any = false;
-        loop {
-            if let Some((key, version, value)) = controls.store.pop() {
-                self.stored.push(value.to_string());
-                self.controls.handle_stored(key, version, self.stores, &mut controls);
-            } else if let Some((key, version, value)) = controls.install.pop() {
-                self.target.install_control(ExportId(key), value);
-                self.controls.installed(key, version, &mut controls);
-            } else if let Some((key, version, value)) = reservations.store.pop() {
-                self.stored.push(value.to_string());
-                self.reservations.handle_stored(key, version, self.stores, &mut reservations);
-            } else if let Some((key, version, value)) = reservations.install.pop() {
-                self.with_target(Target::take_loans);
-                self.shard.reservations.set(VolumeId(key), value);
-                self.draining.push((key, version));
-            } else if let Some(at) =
-                (0..self.draining.len()).find(|at| self.is_clear(VolumeId(self.draining[*at].0)))
-            {
-                let (key, version) = self.draining.remove(at);
-                self.reservations.installed(key, version, &mut reservations);
-            } else {
-                break;
-            }
-            any = true;
+        let controls = controls.settle(*stores, |key, value| {
+            target.install_control(ExportId(key), value.clone());
+            true
+        });
+        let reservations = reservations.settle(*stores, |key, value| {
+            target.take_loans(&mut shard.context());
+            shard.reservations.set(VolumeId(key), value.clone());
+            below.iter().all(|(volume, Request { ticket, operation })| {
+                let access = match operation.changes_data() {
+                    true => reservation::Access::Write,
+                    false => reservation::Access::Read,
+                };
+                let who = target.registrant(*ticket);
+                volume.0 != key || who.is_none() || value.allows(who, access)
+            })
+        });
+        let any = controls.is_some() || reservations.is_some();
+        for (number, answer) in controls.into_iter().flatten() {
+            target.handle_control_answer(number, answer);
         }
-        any |= !controls.answers.is_empty() || !reservations.answers.is_empty();
-        for (number, answer) in controls.answers {
-            self.target.handle_control_answer(number, answer);
-        }
-        for (number, answer) in reservations.answers {
-            self.target.handle_reservation_answer(number, answer);
+        for (number, answer) in reservations.into_iter().flatten() {
+            target.handle_reservation_answer(number, answer);
         }
         if any {
             self.turn();

@@ -12,7 +12,6 @@ use core::time::Duration;
 use block::Instant;
 use block::checksum::crc32c;
 use contract::{Next, Receive, SendBatch};
-use remote::earlier;
 use wire::nvme::fabrics::{ControllerStatus, Register};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::{CapsuleResponse, DataHeader, Digests, FatalErrorStatus, PduFlags, PduType};
@@ -181,7 +180,7 @@ impl Admin {
             self.question.map(|Question { by, again_at, .. }| again_at.unwrap_or(by).min(by));
         let keep_alive =
             self.keep_alive.map(|KeepAlive { next_at, by, .. }| by.unwrap_or(next_at).min(next_at));
-        earlier(earlier(question, keep_alive), self.framing.overdue_at())
+        Instant::earliest(Instant::earliest(question, keep_alive), self.framing.overdue_at())
     }
 
     /// Time has passed. `counts`: traffic of this period counts as a Keep Alive.

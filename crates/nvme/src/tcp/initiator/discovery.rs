@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 
 use block::Instant;
 use contract::{ConnectionId, Loss, Next, Receive, SendBatch, StreamEffect};
-use remote::earlier;
 use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::Digests;
@@ -141,7 +140,11 @@ impl Discovery {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.over { None } else { earlier(self.admin.poll_timeout(), Some(self.deadline)) }
+        if self.over {
+            None
+        } else {
+            Instant::earliest(self.admin.poll_timeout(), Some(self.deadline))
+        }
     }
 
     /// The end of a turn.

@@ -58,7 +58,6 @@ use std::net::SocketAddr;
 use block::random::Random;
 use block::{Completion, Failure, Instant, Memory, Request};
 use contract::{ConnectionId, Direct, DiskFacts, Next, Receive, SendBatch, StreamEffect};
-use remote::earlier;
 
 use admin::Admin;
 use bring_up::{Controller, Enabling, Identifying, Look};
@@ -432,7 +431,7 @@ impl Initiator {
             _ => None,
         };
         let queues = self.queues.iter().map(|queue| {
-            earlier(queue.framing.overdue_at(), queue.quiet_at(slack).filter(|_| is_live))
+            Instant::earliest(queue.framing.overdue_at(), queue.quiet_at(slack).filter(|_| is_live))
         });
         let all = [own, self.disk.poll_timeout(), self.admin.poll_timeout()];
         all.into_iter().chain(queues).flatten().min()

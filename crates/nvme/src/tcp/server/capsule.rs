@@ -147,7 +147,7 @@ impl Connection {
             return Err(Status::INVALID_SGL_TYPE.with_dnr());
         }
         match self.transfer_memory(extent.length.0 as u32, io::phase(&extent), ctx) {
-            Some(buffer) => match ctx.below.find_loan(volume, extent, ctx.memory) {
+            Some(buffer) => match ctx.volumes.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
                     let who = command.command_id();
                     self.intake.loans.push(Loan { disk, extent, buffer, who });

@@ -391,7 +391,7 @@ impl Connection {
         let ticket = self.identity.ticket(slot.into());
         self.in_flight += 1;
         self.count(&operation);
-        ctx.below.submit(volume, Request { ticket, operation });
+        ctx.volumes.submit(volume, Request { ticket, operation });
     }
 
     /// Counts what is submitted for the health log.
