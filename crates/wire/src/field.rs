@@ -189,9 +189,3 @@ pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
-
-/// `bytes` from `at` on, or the error that they end before byte `at`.
-#[inline]
-pub(crate) fn need(bytes: &[u8], at: usize) -> Result<&[u8], crate::ParseError> {
-    bytes.get(at..).ok_or_else(|| crate::ParseError::short(at, bytes.len()))
-}

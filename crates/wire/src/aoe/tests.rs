@@ -271,10 +271,4 @@ proptest! {
             prop_assert!(message.data_length() <= bytes.len());
         }
     }
-
-    #[test]
-    fn a_vlan_tag_survives_the_wire(bytes: [u8; 4]) {
-        let tag = crate::ethernet::VlanTag::parse(&bytes).unwrap();
-        prop_assert_eq!(tag.emit(), bytes);
-    }
 }
