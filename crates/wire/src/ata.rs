@@ -150,8 +150,6 @@ bits! {
             ready / with_ready: 6;
             /// DF.
             device_fault / with_device_fault: 5;
-            /// DRQ.
-            data_request / with_data_request: 3;
             /// ERR: the error register says why.
             error / with_error: 0;
         }
@@ -180,8 +178,6 @@ bits! {
     pub struct ErrorBits(u8) {
         fields {}
         flags {
-            /// ICRC.
-            interface_crc / with_interface_crc: 7;
             /// UNC: the media cannot be read there.
             uncorrectable / with_uncorrectable: 6;
             /// IDNF: there is no such sector.

@@ -29,6 +29,8 @@ codes! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddress(pub [u8; 6]);
 
+stands_as!(MacAddress([u8; 6]));
+
 impl MacAddress {
     /// To everybody.
     pub const BROADCAST: Self = Self([0xff; 6]);

@@ -1,5 +1,5 @@
-//! How a field lies in bytes, and the macros that make tables of fields and of bits; codes and
-//! flags are declared by those of [`codes`](crate::codes).
+//! How a field lies in bytes, and the macros that make tables of fields and of bits; codes are
+//! declared by those of [`codes`](crate::codes).
 //!
 //! [`Field`] is little-endian: NVMe is; the big-endian network headers read their few fields by
 //! hand. Everything is inlined, and on an array of known size the bounds checks fold away, so the

@@ -20,6 +20,7 @@ mod codes;
 mod error;
 #[macro_use]
 mod field;
+mod text;
 
 pub mod aoe;
 pub mod ata;
@@ -28,3 +29,4 @@ pub mod nvme;
 pub mod nvme_tcp;
 
 pub use error::{Expected, ParseError};
+pub use text::{ascii_field, ascii_text};

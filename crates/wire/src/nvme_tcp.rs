@@ -79,29 +79,44 @@ impl PduType {
     }
 }
 
-flags! {
-    /// FLAGS, byte 1 of every PDU; a set of bits.
-    pub struct PduFlags(u8) {
-        /// A header digest follows the header.
-        HDGST = 0x01 "h",
-        /// A data digest follows the data.
-        DDGST = 0x02 "d",
-        /// The last data PDU of a command (C2HData) or of an R2T (H2CData).
-        LAST = 0x04 "L",
-        /// C2HData only, with LAST: the command succeeded and no CapsuleResp follows.
-        SUCCESS = 0x08 "S",
-    }
-}
+/// FLAGS, byte 1 of every PDU; a set of bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PduFlags(pub u8);
+
+stands_as!(PduFlags(u8));
 
 impl PduFlags {
     /// No flag.
     pub const NONE: Self = Self(0);
+    /// A header digest follows the header.
+    pub const HDGST: Self = Self(0x01);
+    /// A data digest follows the data.
+    pub const DDGST: Self = Self(0x02);
+    /// The last data PDU of a command (C2HData) or of an R2T (H2CData).
+    pub const LAST: Self = Self(0x04);
+    /// C2HData only, with LAST: the command succeeded and no CapsuleResp follows.
+    pub const SUCCESS: Self = Self(0x08);
+
+    /// True if all bits of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
 
     /// These flags and, if `condition`, those of `other`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, condition: bool) -> Self {
         Self(if condition { self.0 | other.0 } else { self.0 })
+    }
+}
+
+impl core::ops::BitOr for PduFlags {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
@@ -117,7 +132,11 @@ impl fmt::Display for PduFlags {
         if self.0 == 0 {
             return f.write_str(".");
         }
-        self.letters(f)?;
+        for (bit, letter) in ["h", "d", "L", "S"].iter().enumerate() {
+            if self.0 >> bit & 1 == 1 {
+                f.write_str(letter)?;
+            }
+        }
         match self.0 & 0xf0 {
             0 => Ok(()),
             rest => write!(f, "+{rest:#x}"),

@@ -3,8 +3,6 @@
 //! Bits 2:0 type, 15:8 information, 23:16 the log page to read. Spec: NVMe base, "Asynchronous Event
 //! Request command".
 
-use core::fmt;
-
 use super::log::LogId;
 
 codes! {
@@ -32,15 +30,8 @@ pub struct AsyncEvent {
 impl AsyncEvent {
     /// Namespaces were added, removed or changed.
     pub const NAMESPACE_CHANGED: Self = Self::notice(0x00, LogId::CHANGED_NAMESPACES);
-    /// A firmware activation begins.
-    pub const FIRMWARE_ACTIVATION: Self = Self::notice(0x01, LogId::FIRMWARE_SLOT);
-    /// The state of an ANA group changed.
-    pub const ANA_CHANGED: Self = Self::notice(0x03, LogId::ANA);
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self = Self::notice(0xf0, LogId::DISCOVERY);
-    /// A reservation notification is waiting.
-    pub const RESERVATION: Self =
-        Self { kind: EventType::IO_COMMAND_SET, info: 0, log: LogId::RESERVATION_NOTIFICATION };
 
     /// A notice.
     #[must_use]
@@ -65,12 +56,6 @@ impl AsyncEvent {
     }
 }
 
-impl fmt::Display for AsyncEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:#04x}, read log {}", self.kind, self.info, self.log)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,16 +65,10 @@ mod tests {
     fn results_as_linux_computes_them() {
         for (event, result) in [
             (AsyncEvent::NAMESPACE_CHANGED, 0x04_00_02),
-            (AsyncEvent::ANA_CHANGED, 0x0c_03_02),
             (AsyncEvent::DISCOVERY_CHANGED, 0x70_f0_02),
-            (AsyncEvent::RESERVATION, 0x80_00_06),
         ] {
             assert_eq!(event.to_result(), result);
             assert_eq!(AsyncEvent::from_result(result), event);
         }
-        assert_eq!(
-            AsyncEvent::ANA_CHANGED.to_string(),
-            "notice 0x03, read log asymmetric namespace access"
-        );
     }
 }

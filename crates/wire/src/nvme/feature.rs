@@ -102,12 +102,6 @@ bits! {
         flags {
             /// Namespace attribute changed.
             namespace_changed / with_namespace_changed: 8;
-            /// Firmware activation starting.
-            firmware_activation / with_firmware_activation: 9;
-            /// Telemetry log.
-            telemetry / with_telemetry: 10;
-            /// ANA state changed.
-            ana_changed / with_ana_changed: 11;
             /// Discovery log changed.
             discovery_changed / with_discovery_changed: 31;
         }
@@ -129,8 +123,6 @@ bits! {
     /// Error recovery.
     pub struct ErrorRecovery(u32) {
         fields {
-            /// TLER: limit for recovery, 100 ms, 0 for none.
-            time_limit / with_time_limit: 0, 16;
         }
         flags {
             /// DULBE: reading a deallocated block is an error.
@@ -178,13 +170,11 @@ mod tests {
         let queues = NumberOfQueues::default().with_submission(3).with_completion(7);
         assert_eq!(queues.0, 0x0007_0003);
         assert_eq!((queues.submission(), queues.completion()), (3, 7));
-        let mask = AsyncEventMask::default()
-            .with_namespace_changed(true)
-            .with_ana_changed(true)
-            .with_discovery_changed(true);
-        assert_eq!(mask.0, 1 << 8 | 1 << 11 | 1 << 31);
+        let mask =
+            AsyncEventMask::default().with_namespace_changed(true).with_discovery_changed(true);
+        assert_eq!(mask.0, 1 << 8 | 1 << 31);
         assert!(VolatileWriteCache(1).enabled());
-        assert_eq!(ErrorRecovery(0x1_0009).time_limit(), 9);
+        assert!(ErrorRecovery(0x1_0009).deallocated_error());
         assert_eq!(FeatureCapabilities::default().with_changeable(true).0, 0b100);
     }
 

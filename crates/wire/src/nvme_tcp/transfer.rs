@@ -1,56 +1,31 @@
 //! The PDUs of the data path: command and response capsules, R2T, H2CData and C2HData.
 //!
-//! `parse` reads a header already checked by [`CommonHeader::check`] and repeats only the type;
-//! `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data transfer".
+//! `parse` reads a header of which [`CommonHeader::check`] already said that it is one, and of this
+//! type; `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data transfer".
 
 use core::fmt;
 
 use super::{CommonHeader, Digests, PduFlags, PduType};
 use crate::ParseError;
-use crate::field::Field;
 use crate::nvme::{Command, Completion};
 
-/// Command capsule: a submission queue entry, perhaps with data behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapsuleCommand {
-    /// Type CapsuleCmd, HLEN 72.
-    pub common: CommonHeader,
-    /// The submission queue entry.
-    pub command: Command,
+layout! {
+    /// Command capsule: a submission queue entry, perhaps with data behind it.
+    pub struct CapsuleCommand[72] {
+        /// Type CapsuleCmd, HLEN 72.
+        0 => common: CommonHeader,
+        /// The submission queue entry.
+        8 => command: Command,
+    }
 }
 
 impl CapsuleCommand {
-    /// Size of the header in bytes.
-    pub const SIZE: usize = 72;
-
     /// A capsule with `data_length` bytes of in-capsule data.
     #[inline]
     #[must_use]
     pub const fn new(command: Command, digests: Digests, data_length: u32) -> Self {
         let kind = PduType::CAPSULE_COMMAND;
         Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, data_length), command }
-    }
-
-    /// Reads the 72-byte header; errors are a short input and another type.
-    #[inline]
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        let common = CommonHeader::get(bytes, 0);
-        common.require(PduType::CAPSULE_COMMAND)?;
-        let command = Command::get(bytes, 8);
-        Ok(Self { common, command })
-    }
-
-    /// The header as bytes.
-    #[inline]
-    #[must_use]
-    pub fn emit(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        self.common.put(&mut bytes, 0);
-        self.command.put(&mut bytes, 8);
-        bytes
     }
 }
 
@@ -60,47 +35,23 @@ impl fmt::Display for CapsuleCommand {
     }
 }
 
-/// Response capsule: a completion queue entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapsuleResponse {
-    /// Type CapsuleResp, HLEN 24.
-    pub common: CommonHeader,
-    /// The completion queue entry.
-    pub completion: Completion,
+layout! {
+    /// Response capsule: a completion queue entry.
+    pub struct CapsuleResponse[24] {
+        /// Type CapsuleResp, HLEN 24.
+        0 => common: CommonHeader,
+        /// The completion queue entry.
+        8 => completion: Completion,
+    }
 }
 
 impl CapsuleResponse {
-    /// Size of the header in bytes.
-    pub const SIZE: usize = 24;
-
     /// The response that carries `completion`.
     #[inline]
     #[must_use]
     pub const fn new(completion: Completion, digests: Digests) -> Self {
         let kind = PduType::CAPSULE_RESPONSE;
         Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, 0), completion }
-    }
-
-    /// Reads the 24-byte header; errors are a short input and another type.
-    #[inline]
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        let common = CommonHeader::get(bytes, 0);
-        common.require(PduType::CAPSULE_RESPONSE)?;
-        let completion = Completion::get(bytes, 8);
-        Ok(Self { common, completion })
-    }
-
-    /// The header as bytes.
-    #[inline]
-    #[must_use]
-    pub fn emit(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        self.common.put(&mut bytes, 0);
-        self.completion.put(&mut bytes, 8);
-        bytes
     }
 }
 

@@ -4,7 +4,8 @@
 //! initiator replaces by `in_capsule` where it sends them along.
 
 use super::{AdminOpcode, Command, IoOpcode, SglDescriptor};
-use crate::nvme::fabrics::{Connect, FabricsType};
+use crate::field::Field as _;
+use crate::nvme::fabrics::{Connect, ConnectData, FabricsType};
 use crate::nvme::identify::Cns;
 use crate::nvme::log::{GetLog, LogId};
 
@@ -136,10 +137,13 @@ impl Command {
         command
     }
 
-    /// Connect; its 1024 bytes of [`ConnectData`](crate::nvme::fabrics::ConnectData) go in the capsule.
+    /// Connect; its 1024 bytes of [`ConnectData`] go in the capsule.
     #[must_use]
     pub fn connect(connect: &Connect) -> Self {
-        connect.to_command()
+        let mut command = Self::fabrics(FabricsType::CONNECT)
+            .with_sgl(SglDescriptor::in_capsule(ConnectData::SIZE as u32));
+        connect.put(&mut command.0, 40);
+        command
     }
 
     /// Property Get of `offset`; `wide` for an 8-byte property.

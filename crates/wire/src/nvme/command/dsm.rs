@@ -33,9 +33,3 @@ impl DsmRange {
         command.cdw11() & 4 != 0
     }
 }
-
-impl core::fmt::Display for DsmRange {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "lba {} blocks {}", self.lba, self.blocks)
-    }
-}
