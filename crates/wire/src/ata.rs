@@ -50,7 +50,6 @@ pub enum Direction {
 impl Opcode {
     /// Whether its LBA has 48 bits.
     #[inline]
-    #[must_use]
     pub const fn is_extended(self) -> bool {
         matches!(
             self,
@@ -68,7 +67,6 @@ impl Opcode {
 
     /// Which way it moves data; SMART, where a feature decides, counts as none.
     #[inline]
-    #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
             Self::READ_SECTORS
@@ -126,14 +124,12 @@ impl TrimRange {
     pub const SIZE: usize = 8;
 
     /// Reads the range.
-    #[must_use]
     pub const fn parse(bytes: [u8; Self::SIZE]) -> Self {
         let word = u64::from_le_bytes(bytes);
         Self { lba: word & 0xffff_ffff_ffff, count: (word >> 48) as u16 }
     }
 
     /// The range as bytes; the address is cut to 48 bits.
-    #[must_use]
     pub const fn emit(self) -> [u8; Self::SIZE] {
         (self.lba & 0xffff_ffff_ffff | (self.count as u64) << 48).to_le_bytes()
     }
@@ -167,7 +163,6 @@ impl Status {
     /// Whether the command was carried out, as the Linux driver sees it: neither BSY nor DF nor DRQ
     /// nor ERR.
     #[inline]
-    #[must_use]
     pub const fn is_good(self) -> bool {
         self.0 & 0xa9 == 0
     }

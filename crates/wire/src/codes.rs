@@ -14,7 +14,6 @@ macro_rules! names {
             $(#[doc = $text] pub const $konst: Self = Self($value);)*
 
             /// The standard's name, if this crate knows the value.
-            #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 let $it = self;
                 match $code {

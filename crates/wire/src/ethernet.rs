@@ -37,14 +37,12 @@ impl MacAddress {
 
     /// Whether it names a group of stations: no frame may come from such an address.
     #[inline]
-    #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
 
     /// The address as a number, for comparisons in one step.
     #[inline]
-    #[must_use]
     pub const fn to_u64(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
@@ -52,7 +50,6 @@ impl MacAddress {
 
     /// The address of a number; what exceeds 48 bits is cut.
     #[inline]
-    #[must_use]
     pub const fn from_u64(number: u64) -> Self {
         let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
         Self([a, b, c, d, e, f])

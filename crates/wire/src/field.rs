@@ -96,7 +96,6 @@ macro_rules! layout {
 
             /// The structure as bytes, reserved ones zero.
             #[inline]
-            #[must_use]
             pub fn emit(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];
                 $(<$type as $crate::field::Field>::put(&self.$field, &mut bytes, $offset);)*
@@ -144,7 +143,6 @@ macro_rules! bits {
             $(
                 $(#[$field_meta])*
                 #[inline]
-                #[must_use]
                 pub const fn $get(self) -> $int {
                     (self.0 >> $first) & (<$int>::MAX >> (<$int>::BITS - $width))
                 }
@@ -160,7 +158,6 @@ macro_rules! bits {
             $(
                 $(#[$flag_meta])*
                 #[inline]
-                #[must_use]
                 pub const fn $flag(self) -> bool {
                     self.0 >> $bit & 1 == 1
                 }

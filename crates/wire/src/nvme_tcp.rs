@@ -33,7 +33,6 @@ codes! {
 
 /// HLEN that a PDU of this type must announce; `None` for a type nobody knows.
 #[inline]
-#[must_use]
 pub const fn expected_header_length(kind: PduType) -> Option<u8> {
     match kind {
         PduType::IC_REQ | PduType::IC_RESP => Some(128),
@@ -51,14 +50,12 @@ pub const fn expected_header_length(kind: PduType) -> Option<u8> {
 impl PduType {
     /// True for the types a host sends.
     #[inline]
-    #[must_use]
     pub const fn is_from_host(self) -> bool {
         matches!(self, Self::IC_REQ | Self::H2C_TERM_REQ | Self::CAPSULE_COMMAND | Self::H2C_DATA)
     }
 
     /// True for the types whose header can be followed by data.
     #[inline]
-    #[must_use]
     pub const fn carries_data(self) -> bool {
         matches!(
             self,
@@ -73,7 +70,6 @@ impl PduType {
     /// True for the types that carry digests once they are negotiated: all but connection set-up
     /// and termination.
     #[inline]
-    #[must_use]
     pub const fn carries_digests(self) -> bool {
         !matches!(self, Self::IC_REQ | Self::IC_RESP | Self::H2C_TERM_REQ | Self::C2H_TERM_REQ)
     }
@@ -99,7 +95,6 @@ impl PduFlags {
 
     /// True if all bits of `other` are set.
     #[inline]
-    #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -161,28 +156,24 @@ impl Digests {
 
     /// From the DGST byte of ICReq or ICResp.
     #[inline]
-    #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self { header: bits & 1 != 0, data: bits & 2 != 0 }
     }
 
     /// As the DGST byte of ICReq or ICResp, and as FLAGS: the bits are the same.
     #[inline]
-    #[must_use]
     pub const fn bits(self) -> u8 {
         self.header as u8 | (self.data as u8) << 1
     }
 
     /// Bytes of a header digest: 4 or 0.
     #[inline]
-    #[must_use]
     pub const fn header_bytes(self) -> u32 {
         if self.header { 4 } else { 0 }
     }
 
     /// Bytes of a data digest behind `data_length` bytes of data: 4 or 0, 0 without data.
     #[inline]
-    #[must_use]
     pub const fn data_bytes(self, data_length: u32) -> u32 {
         if self.data && data_length != 0 { 4 } else { 0 }
     }
@@ -218,7 +209,6 @@ impl CommonHeader {
     /// The header of a PDU of `kind` with `data_length` bytes of data placed right behind header
     /// and digest. Digest flags are set as the kind carries them; DDGST only with data.
     #[inline]
-    #[must_use]
     pub const fn for_pdu(
         kind: PduType,
         flags: PduFlags,

@@ -2,7 +2,6 @@
 
 /// `text` as an ASCII field of `N` bytes: cut when too long, padded with spaces, and what is not
 /// printable ASCII replaced by `?`, as the specification demands of SN, MN and FR.
-#[must_use]
 pub fn ascii_field<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     for (slot, char) in field.iter_mut().zip(text.chars()) {
@@ -16,7 +15,6 @@ pub fn ascii_field<const N: usize>(text: &str) -> [u8; N] {
 
 /// An ASCII field without its trailing spaces and NULs. Bytes that are not UTF-8 and control
 /// characters become U+FFFD: the text may be printed, and a peer must not forge lines of a log.
-#[must_use]
 pub fn ascii_text(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     text.trim_end_matches([' ', '\0']).replace(|char: char| char.is_control(), "\u{fffd}")

@@ -45,7 +45,6 @@ impl AtaArgument {
     pub const LBA_MODE: u8 = 0xe0;
 
     /// A request for `count` sectors from `lba` on: short where the command is.
-    #[must_use]
     pub const fn request(opcode: Opcode, lba: u64, count: u8, is_write: bool) -> Self {
         let [a, b, c, d, e, f, _, _] = lba.to_le_bytes();
         let extended = opcode.is_extended();
@@ -57,7 +56,6 @@ impl AtaArgument {
 
     /// All 48 bits of the address.
     #[inline]
-    #[must_use]
     pub const fn lba48(&self) -> u64 {
         let [a, b, c, d, e, f] = self.lba;
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
@@ -65,13 +63,11 @@ impl AtaArgument {
 
     /// The lowest 28 bits: above them stands the Device/Head register.
     #[inline]
-    #[must_use]
     pub const fn lba28(&self) -> u64 {
         self.lba48() & 0x0fff_ffff
     }
 
     /// The argument of a response, to be shown.
-    #[must_use]
     pub const fn as_result(self) -> AtaResult {
         AtaResult(self)
     }
@@ -128,7 +124,6 @@ codes! {
 impl ConfigCommand {
     /// Whether it asks for a change, so that a wildcard does not mean it.
     #[inline]
-    #[must_use]
     pub const fn changes(self) -> bool {
         matches!(self, Self::SET | Self::FORCE)
     }
@@ -160,7 +155,6 @@ impl ConfigArgument {
     pub const SIZE: usize = 8;
 
     /// A request with a string of `length` bytes.
-    #[must_use]
     pub const fn request(command: ConfigCommand, length: u16) -> Self {
         Self { buffer_count: 0, firmware: 0, sector_count: 0, version: VERSION, command, length }
     }
@@ -182,7 +176,6 @@ impl ConfigArgument {
     }
 
     /// The argument as bytes; version and command are cut to their width.
-    #[must_use]
     pub const fn emit(&self) -> [u8; Self::SIZE] {
         let [buffers_high, buffers_low] = self.buffer_count.to_be_bytes();
         let [firmware_high, firmware_low] = self.firmware.to_be_bytes();

@@ -118,7 +118,6 @@ impl IdentifyDevice {
     }
 
     /// The words as bytes, with a checksum at their end.
-    #[must_use]
     pub fn emit(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         let mut put = |at: usize, value: u16| {

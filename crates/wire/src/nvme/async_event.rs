@@ -34,19 +34,16 @@ impl AsyncEvent {
     pub const DISCOVERY_CHANGED: Self = Self::notice(0xf0, LogId::DISCOVERY);
 
     /// A notice.
-    #[must_use]
     pub const fn notice(info: u8, log: LogId) -> Self {
         Self { kind: EventType::NOTICE, info, log }
     }
 
     /// DW0 of the completion.
-    #[must_use]
     pub const fn to_result(self) -> u32 {
         (self.kind.0 as u32 & 7) | (self.info as u32) << 8 | (self.log.0 as u32) << 16
     }
 
     /// From DW0 of the completion.
-    #[must_use]
     pub const fn from_result(result: u32) -> Self {
         Self {
             kind: EventType(result as u8 & 7),

@@ -26,7 +26,6 @@ impl Completion {
 
     /// An entry that returns nothing but `status`; SQHD is set by the owner of the queue.
     #[inline]
-    #[must_use]
     pub const fn new(command_id: u16, status: Status) -> Self {
         Self { result: 0, sq_head: 0, command_id, status }
     }
@@ -41,7 +40,6 @@ impl Completion {
 
     /// DW0.
     #[inline]
-    #[must_use]
     pub const fn result32(&self) -> u32 {
         self.result as u32
     }

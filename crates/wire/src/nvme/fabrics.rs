@@ -26,7 +26,6 @@ codes! {
 impl FabricsType {
     /// FCTYPE of a Fabrics command.
     #[inline]
-    #[must_use]
     pub const fn of(command: &Command) -> Self {
         Self(command.0[4])
     }
@@ -69,7 +68,6 @@ impl Connect {
     /// Offset of SQSIZE in the command.
     pub const OFFSET_SQ_SIZE: u16 = 44;
 
-    #[must_use]
     pub fn from_command(command: &Command) -> Self {
         Self::get(&command.0, 40)
     }
@@ -124,7 +122,6 @@ impl ConnectData {
     }
 
     /// The data as bytes.
-    #[must_use]
     pub fn emit(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         self.host_id.put(&mut bytes, 0);
@@ -173,13 +170,11 @@ bits! {
 
 impl ConnectInvalid {
     /// The parameter at `offset` of the command is bad.
-    #[must_use]
     pub const fn in_command_at(offset: u16) -> Self {
         Self(offset as u32)
     }
 
     /// The parameter at `offset` of the data is bad.
-    #[must_use]
     pub const fn in_data_at(offset: u16) -> Self {
         Self(offset as u32 | 1 << 16)
     }
@@ -199,7 +194,6 @@ codes! {
 
 impl Register {
     /// True for a property of 8 bytes.
-    #[must_use]
     pub const fn is_wide(self) -> bool {
         self.0 == Self::CAP.0
     }
@@ -218,7 +212,6 @@ pub struct Property {
 
 impl Property {
     /// Reads the fields of a Property Get or Set.
-    #[must_use]
     pub fn from_command(command: &Command) -> Self {
         Self {
             register: Register(command.cdw11()),
@@ -228,7 +221,6 @@ impl Property {
     }
 
     /// True for an access of 8 bytes.
-    #[must_use]
     pub const fn is_wide(&self) -> bool {
         self.size_code == 1
     }

@@ -36,19 +36,16 @@ codes! {
 
 impl FeatureId {
     /// FID of a Get Features or Set Features command.
-    #[must_use]
     pub const fn of(command: &Command) -> Self {
         Self(command.0[40])
     }
 
     /// SEL of a Get Features command, CDW10 10:8.
-    #[must_use]
     pub const fn select_of(command: &Command) -> Select {
         Select(command.0[41] & 7)
     }
 
     /// SV of a Set Features command, CDW10 bit 31: keep the value across resets.
-    #[must_use]
     pub const fn save_of(command: &Command) -> bool {
         command.0[43] & 0x80 != 0
     }
@@ -145,13 +142,11 @@ layout! {
 
 impl Timestamp {
     /// Milliseconds since 1970-01-01 UTC.
-    #[must_use]
     pub const fn milliseconds(&self) -> u64 {
         self.low as u64 | (self.high as u64) << 32
     }
 
     /// A time set by the host; bits above 48 are cut.
-    #[must_use]
     pub const fn new(milliseconds: u64, set_by_host: bool) -> Self {
         Self {
             low: milliseconds as u32,

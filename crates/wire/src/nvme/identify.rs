@@ -62,19 +62,16 @@ codes! {
 
 impl Cns {
     /// CNS of an Identify command.
-    #[must_use]
     pub const fn of(command: &Command) -> Self {
         Self(command.0[40])
     }
 
     /// CNTID of an Identify command, CDW10 31:16.
-    #[must_use]
     pub fn controller_id_of(command: &Command) -> u16 {
         (command.cdw10() >> 16) as u16
     }
 
     /// CSI of an Identify command, CDW11 31:24.
-    #[must_use]
     pub fn command_set_of(command: &Command) -> CommandSet {
         CommandSet((command.cdw11() >> 24) as u8)
     }

@@ -102,21 +102,18 @@ impl Status {
 
     /// From the status word of a completion queue entry, phase bit dropped.
     #[inline]
-    #[must_use]
     pub const fn from_word(word: u16) -> Self {
         Self(word >> 1)
     }
 
     /// As the status word of a completion queue entry, phase bit 0 as Fabrics demand.
     #[inline]
-    #[must_use]
     pub const fn to_word(self) -> u16 {
         self.0 << 1
     }
 
     /// SCT and SC as one number, 0x000 to 0x7ff: what the constants hold.
     #[inline]
-    #[must_use]
     pub const fn code(self) -> u16 {
         self.0 & Self::CODE
     }
@@ -130,35 +127,30 @@ impl Status {
 
     /// CRD, command retry delay: which of the controller's CRDTs to wait, 0 for none.
     #[inline]
-    #[must_use]
     pub const fn crd(self) -> u8 {
         (self.0 >> 11 & 3) as u8
     }
 
     /// M: the error information log says more.
     #[inline]
-    #[must_use]
     pub const fn more(self) -> bool {
         self.0 & Self::MORE != 0
     }
 
     /// DNR: the same command would fail again.
     #[inline]
-    #[must_use]
     pub const fn dnr(self) -> bool {
         self.0 & Self::DNR != 0
     }
 
     /// True for success.
     #[inline]
-    #[must_use]
     pub const fn is_success(self) -> bool {
         self.code() == 0
     }
 
     /// True if the medium lost data: a write fault, an unrecovered read or a failed check of
     /// protection information.
-    #[must_use]
     pub const fn is_media_error(self) -> bool {
         matches!(self.code(), 0x280..=0x284)
     }

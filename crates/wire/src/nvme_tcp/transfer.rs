@@ -22,7 +22,6 @@ layout! {
 impl CapsuleCommand {
     /// A capsule with `data_length` bytes of in-capsule data.
     #[inline]
-    #[must_use]
     pub const fn new(command: Command, digests: Digests, data_length: u32) -> Self {
         let kind = PduType::CAPSULE_COMMAND;
         Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, data_length), command }
@@ -48,7 +47,6 @@ layout! {
 impl CapsuleResponse {
     /// The response that carries `completion`.
     #[inline]
-    #[must_use]
     pub const fn new(completion: Completion, digests: Digests) -> Self {
         let kind = PduType::CAPSULE_RESPONSE;
         Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, 0), completion }
@@ -80,7 +78,6 @@ layout! {
 impl R2T {
     /// A grant of `length` bytes at `offset` of the command's data.
     #[inline]
-    #[must_use]
     pub const fn new(
         command_id: u16,
         transfer_tag: u16,
@@ -127,7 +124,6 @@ layout! {
 impl DataHeader {
     /// Data from the host, an answer to the R2T with `transfer_tag`; `last` ends that R2T.
     #[inline]
-    #[must_use]
     pub const fn h2c(
         command_id: u16,
         transfer_tag: u16,
@@ -149,7 +145,6 @@ impl DataHeader {
     /// Data to the host. `flags` takes [`PduFlags::LAST`] and, with it, [`PduFlags::SUCCESS`];
     /// digest flags are added as negotiated.
     #[inline]
-    #[must_use]
     pub const fn c2h(
         command_id: u16,
         offset: u32,
@@ -168,14 +163,12 @@ impl DataHeader {
 
     /// True on the last data PDU of the command (C2HData) or the R2T (H2CData).
     #[inline]
-    #[must_use]
     pub const fn is_last(&self) -> bool {
         self.common.flags.contains(PduFlags::LAST)
     }
 
     /// True if this C2HData also completes its command.
     #[inline]
-    #[must_use]
     pub const fn is_success(&self) -> bool {
         self.common.flags.contains(PduFlags::SUCCESS)
     }

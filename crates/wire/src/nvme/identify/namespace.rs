@@ -62,7 +62,6 @@ layout! {
 
 impl IdentifyNamespace {
     /// Bytes of a logical block in the format in use; `None` for a shift no namespace has.
-    #[must_use]
     pub fn block_bytes(&self) -> Option<u32> {
         let format = self.lbaf[usize::from(self.flbas & 0xf)];
         (9..32).contains(&format.lbads).then(|| 1 << format.lbads)

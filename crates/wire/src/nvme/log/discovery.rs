@@ -93,7 +93,6 @@ impl DiscoveryEntry {
     pub const DISABLE_SQ_FLOW: u8 = 4;
 
     /// A way over TCP to `subsystem`, dynamic controllers, admin queue of 32, no secure channel.
-    #[must_use]
     pub fn tcp(
         subtype: DiscoverySubtype,
         family: AddressFamily,
@@ -124,13 +123,11 @@ impl DiscoveryEntry {
     }
 
     /// TRADDR without its padding.
-    #[must_use]
     pub fn address_text(&self) -> String {
         ascii_text(&self.address)
     }
 
     /// TRSVCID without its padding.
-    #[must_use]
     pub fn service_text(&self) -> String {
         ascii_text(&self.service)
     }

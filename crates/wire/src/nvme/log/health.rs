@@ -27,7 +27,6 @@ layout! {
 
 impl ErrorEntry {
     /// The status the command got.
-    #[must_use]
     pub const fn status(&self) -> Status {
         Status::from_word(self.status_word)
     }
@@ -86,7 +85,6 @@ impl ChangedNamespaces {
     pub const OVERFLOW: u32 = 0xffff_ffff;
 
     /// The list of `nsids`, ascending; an overflow when they are more than 1024.
-    #[must_use]
     pub fn emit(nsids: &[u32]) -> [u8; Self::SIZE] {
         use crate::nvme::identify::ActiveNamespaces;
         if nsids.len() > ActiveNamespaces::COUNT_MAX {
