@@ -140,14 +140,8 @@ bits! {
     pub struct Status(u8) {
         fields {}
         flags {
-            /// BSY.
-            busy / with_busy: 7;
-            /// DRDY.
-            ready / with_ready: 6;
             /// DF.
             device_fault / with_device_fault: 5;
-            /// ERR: the error register says why.
-            error / with_error: 0;
         }
     }
 }
