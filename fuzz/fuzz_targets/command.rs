@@ -27,8 +27,6 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Some(completion) = contract!(Completion, input) {
         one_line(&completion);
-        let status = completion.status;
-        one_line(&status);
-        assert_eq!(wire::nvme::Status::new(status.sct(), status.sc()).code(), status.code());
+        one_line(&completion.status);
     }
 });

@@ -10,7 +10,7 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(command) = Command::parse(input) {
         let connect = Connect::from_command(&command);
         one_line(&connect);
-        assert_eq!(Connect::from_command(&connect.to_command()), connect);
+        assert_eq!(Connect::from_command(&Command::connect(&connect)), connect);
         let property = Property::from_command(&command);
         one_line(&property);
         let _ = property.is_wide();

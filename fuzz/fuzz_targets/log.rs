@@ -12,18 +12,15 @@ use wire::nvme::log::{
 fuzz_target!(|input: &[u8]| {
     let mut page = input.to_vec();
     page.resize(4096, 0);
-    if let Some(header) = contract!(DiscoveryHeader, &page) {
-        one_line(&header);
-    }
+    contract!(DiscoveryHeader, &page);
     for entry in input.chunks(DiscoveryEntry::SIZE) {
         if let Some(entry) = contract!(DiscoveryEntry, entry) {
-            one_line(&entry);
-            let _ = (entry.subsystem(), entry.address_text(), entry.service_text());
+            let _ = entry.subsystem();
+            one_line(&entry.address_text());
+            one_line(&entry.service_text());
         }
     }
-    if let Some(smart) = contract!(Smart, &page) {
-        one_line(&smart);
-    }
+    contract!(Smart, &page);
     if let Some(entry) = contract!(ErrorEntry, &page) {
         let _ = entry.status();
     }

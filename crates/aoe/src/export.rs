@@ -7,6 +7,7 @@
 use block::{ByteCount, VolumeId};
 use contract::LinkId;
 use wire::aoe::{Address, SECTOR};
+use wire::ascii_field;
 use wire::ata::IdentifyDevice;
 use wire::ata::identify::SECTORS_48_MAX;
 use wire::ethernet::MacAddress;
@@ -90,8 +91,8 @@ impl Export {
         let physical = self.physical_block.max(SECTOR as u32) / SECTOR as u32;
         IdentifyDevice {
             serial,
-            firmware: IdentifyDevice::text(env!("CARGO_PKG_VERSION")),
-            model: IdentifyDevice::text(MODEL),
+            firmware: ascii_field(env!("CARGO_PKG_VERSION")),
+            model: ascii_field(MODEL),
             sectors: self.sectors,
             lba48: true,
             flush: true,

@@ -26,7 +26,7 @@ mod opened;
 use core::fmt;
 
 use block::ShardId;
-use wire::ethernet::{EthernetHeader, VlanTag};
+use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 
 pub use wire::ethernet::{EtherType, MacAddress};
 
@@ -69,7 +69,7 @@ impl LinkFacts {
     #[inline]
     #[must_use]
     pub fn header_length(&self) -> usize {
-        EthernetHeader::SIZE + if self.vlan.is_some() { VlanTag::SIZE } else { 0 }
+        HEADER_SIZE + if self.vlan.is_some() { VLAN_TAG_SIZE } else { 0 }
     }
 }
 

@@ -6,11 +6,12 @@
 //! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so.
 //! Spec: NVMe base and NVM command set, "Identify command".
 
+use wire::ascii_field;
 use wire::nvme::command::NSID_ALL;
 use wire::nvme::identify::{
     ActiveNamespaces, Cns, CommandSet, DescriptorList, IDENTIFY_SIZE, IdentifyController,
     IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNvmController, LbaFormat,
-    NamespaceDescriptor, ascii_field,
+    NamespaceDescriptor,
 };
 use wire::nvme::{Command, Nqn, Status};
 

@@ -9,9 +9,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use block::limits::TRANSFER_MAX;
+use wire::ascii_field;
 use wire::nvme::command::{AdminOpcode, IoOpcode, NSID_ALL};
 use wire::nvme::feature::FeatureId;
-use wire::nvme::identify::ascii_field;
 use wire::nvme::log::{
     ChangedNamespaces, CommandEffects, ErrorEntry, FirmwareSlots, GetLog, LogId, Smart,
 };

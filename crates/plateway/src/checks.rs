@@ -1,11 +1,12 @@
-//! What has to hold of any configuration and of any word of one, whoever wrote it. The fuzz targets
-//! ask for it; it is here because it looks inside. A breach is a panic.
+//! What has to hold of any configuration, of any word of one and of any capture, whoever wrote it.
+//! The fuzz targets ask for it; it is here because it looks inside. A breach is a panic.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
+use crate::commands::dissect::shown;
 use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
 use crate::config::mistake::Mistakes;
@@ -66,6 +67,18 @@ pub fn words(text: &str) {
             }
         }
     }
+}
+
+/// A capture: `dissect` says the same of it whether it comes whole or in pieces of so many bytes,
+/// and to people as much as in JSON, a line for each: nothing in a packet begins a line.
+pub fn capture(capture: &[u8], piece: usize) {
+    let whole = shown(capture, capture.len(), false);
+    assert_eq!(whole, shown(capture, piece.max(1), false), "in pieces of {piece} bytes");
+    let (lines, ended) = whole;
+    let (objects, ended_too) = shown(capture, capture.len(), true);
+    assert_eq!(ended, ended_too);
+    let mut totals = lines.lines().skip(objects.lines().count());
+    assert!(totals.all(|line| line.contains(" packets")), "{lines}\n{objects}");
 }
 
 /// Reads a text and checks what was made of it.
@@ -214,6 +227,18 @@ mod tests {
         let mut things: Vec<Thing> = args.things().collect();
         let last = things.pop().expect("a volume");
         are(&[things.clone(), things.clone()].concat(), &[things, vec![last]].concat());
+    }
+
+    #[test]
+    fn a_capture_holds_in_pieces() {
+        // Little-endian, microseconds, raw IP: a packet too short to be anything.
+        let words: [u32; 12] =
+            [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 1 << 18, 101, 1, 2, 4, 4, 0x45, 0xa1b2_c3d4];
+        let bytes = words.map(u32::to_le_bytes).concat();
+        capture(&bytes, 7);
+        let (lines, ended) = shown(&bytes, 3, false);
+        assert_eq!(lines, "1 packets, 0 connections, 0 PDUs\n");
+        assert!(ended.unwrap_err().contains("seen 4 bytes of it"));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 #[allow(unreachable_pub)]
 mod common;
 
-use std::net::Ipv4Addr;
 use std::path::Path;
 
 use common::{flat, plateway, text};
@@ -12,65 +11,68 @@ use wire::aoe::{
     Address, AtaArgument, Command as AoeCommand, ConfigArgument, ConfigCommand, Header,
 };
 use wire::ata::Opcode;
-use wire::ethernet::LinkType;
 use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
 use wire::nvme::{Command, Completion, Nqn, Status};
 use wire::nvme_tcp::{
     CapsuleCommand, CapsuleResponse, DataHeader, Digests, ICReq, ICResp, PduFlags,
 };
-use wire::pcap::{emit_file_header, emit_record_header};
-use wire::tcp::{TcpFlags, TcpHeader};
 
 const HOST: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
 const TARGET: ([u8; 4], u16) = ([10, 0, 0, 2], 4420);
 
-/// A capture of one connection; time goes on by 100 microseconds a packet.
-struct Capture {
+const ETHERNET: u32 = 1;
+const RAW: u32 = 101;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+/// A classic capture, little-endian with nanoseconds; time goes on by 100 microseconds a packet.
+struct File {
     bytes: Vec<u8>,
-    time_ns: u64,
+    time_us: u32,
+}
+
+impl File {
+    fn new(link: u32) -> File {
+        let words = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 1 << 18, link];
+        File { bytes: words.into_iter().flat_map(u32::to_le_bytes).collect(), time_us: 0 }
+    }
+
+    fn packet(&mut self, parts: &[&[u8]]) {
+        let packet = parts.concat();
+        let length = packet.len() as u32;
+        let words = [1_700_000_000, self.time_us * 1000, length, length];
+        self.bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
+        self.bytes.extend(packet);
+        self.time_us += 100;
+    }
+}
+
+/// A capture of one connection.
+struct Capture {
+    file: File,
     next: [u32; 2],
 }
 
 impl Capture {
     fn new() -> Capture {
-        Capture {
-            bytes: emit_file_header(LinkType::RAW).to_vec(),
-            time_ns: 1_700_000_000_000_000_000,
-            next: [1_000, u32::MAX - 200],
-        }
+        Capture { file: File::new(RAW), next: [1_000, u32::MAX - 200] }
     }
 
     /// Sends bytes in order.
     fn send(&mut self, from_host: bool, payload: &[u8]) {
         let sequence = self.next[usize::from(from_host)];
         self.next[usize::from(from_host)] = sequence.wrapping_add(payload.len() as u32);
-        self.segment(from_host, sequence, TcpFlags::ACK, payload);
+        self.segment(from_host, sequence, ACK, payload);
     }
 
-    fn segment(&mut self, from_host: bool, sequence: u32, flags: TcpFlags, payload: &[u8]) {
+    fn segment(&mut self, from_host: bool, sequence: u32, flags: u8, payload: &[u8]) {
         let (source, destination) = if from_host { (HOST, TARGET) } else { (TARGET, HOST) };
-        let tcp = TcpHeader {
-            source_port: source.1,
-            destination_port: destination.1,
-            sequence,
-            acknowledgement: 0,
-            header_length: 20,
-            flags,
-            window: 65_535,
-            checksum: 0,
-            urgent: 0,
-        };
-        let length = 40 + payload.len();
-        let mut ip = vec![0x45, 0];
-        ip.extend((length as u16).to_be_bytes());
-        ip.extend([0, 0, 0, 0, 64, 6, 0, 0]);
-        ip.extend(Ipv4Addr::from(source.0).octets());
-        ip.extend(Ipv4Addr::from(destination.0).octets());
-        self.bytes.extend(emit_record_header(self.time_ns, length as u32));
-        self.bytes.extend(ip);
-        self.bytes.extend(tcp.emit());
-        self.bytes.extend(payload);
-        self.time_ns += 100_000;
+        let length = (40 + payload.len()) as u16;
+        let ip = [&[0x45, 0][..], &length.to_be_bytes(), &[0, 0, 0, 0, 64, 6, 0, 0]].concat();
+        let ports = [source.1.to_be_bytes(), destination.1.to_be_bytes()].concat();
+        let tcp = [&ports, &sequence.to_be_bytes()[..], &[0; 4], &[0x50, flags, 0xff, 0xff]];
+        let tcp = [&tcp.concat()[..], &[0; 4]].concat();
+        self.file.packet(&[&ip, &source.0, &destination.0, &tcp, payload]);
     }
 }
 
@@ -83,8 +85,8 @@ fn response(command_id: u16) -> [u8; 24] {
 fn capture() -> Vec<u8> {
     let mut capture = Capture::new();
     let start = capture.next;
-    capture.segment(true, start[1].wrapping_sub(1), TcpFlags::SYN, &[]);
-    capture.segment(false, start[0].wrapping_sub(1), TcpFlags::SYN | TcpFlags::ACK, &[]);
+    capture.segment(true, start[1].wrapping_sub(1), SYN, &[]);
+    capture.segment(false, start[0].wrapping_sub(1), SYN | ACK, &[]);
     capture.send(true, &ICReq::new(Digests::NONE, 0).emit());
     capture.send(false, &ICResp::new(Digests::NONE, 131_072).emit());
     let connect = Connect {
@@ -106,9 +108,9 @@ fn capture() -> Vec<u8> {
     // In three segments, the last two the wrong way round and one of them twice.
     let at = capture.next[1];
     capture.send(true, &pdu[..50]);
-    capture.segment(true, at.wrapping_add(600), TcpFlags::ACK, &pdu[600..]);
-    capture.segment(true, at.wrapping_add(50), TcpFlags::ACK, &pdu[50..600]);
-    capture.segment(true, at.wrapping_add(50), TcpFlags::ACK, &pdu[50..600]);
+    capture.segment(true, at.wrapping_add(600), ACK, &pdu[600..]);
+    capture.segment(true, at.wrapping_add(50), ACK, &pdu[50..600]);
+    capture.segment(true, at.wrapping_add(50), ACK, &pdu[50..600]);
     capture.next[1] = at.wrapping_add(pdu.len() as u32);
     capture.send(false, &response(0));
     for (command_id, lba) in [(5, 8), (6, 16)] {
@@ -123,7 +125,7 @@ fn capture() -> Vec<u8> {
     answer.extend(DataHeader::c2h(6, 0, 4096, flags, Digests::NONE).emit());
     answer.extend(payload);
     answer.chunks(1448).for_each(|part| capture.send(false, part));
-    capture.bytes
+    capture.file.bytes
 }
 
 fn dissect(directory: &Path, bytes: &[u8], args: &[&str]) -> (bool, String, String) {
@@ -190,7 +192,7 @@ fn a_capture_with_a_hole_goes_on_behind_it() {
     capture.send(true, &command(1)[30..]);
     capture.send(true, &command(2));
     capture.send(false, &response(2));
-    let (good, lines, errors) = dissect(directory.path(), &capture.bytes, &[]);
+    let (good, lines, errors) = dissect(directory.path(), &capture.file.bytes, &[]);
     assert!(good, "{errors}");
     assert!(lines.contains("expected a PDU"), "{lines}");
     assert!(lines.contains("cid 2 nsid 1 lba 2") && lines.contains("2 PDUs"), "{lines}");
@@ -199,14 +201,10 @@ fn a_capture_with_a_hole_goes_on_behind_it() {
 #[test]
 fn aoe_messages_are_lines_and_answers_name_their_latency() {
     let (host, target) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
-    let mut bytes = emit_file_header(LinkType::ETHERNET).to_vec();
-    let mut time_ns = 1_700_000_000_000_000_000;
+    let mut file = File::new(ETHERNET);
     let mut frame = |to: [u8; 6], from: [u8; 6], tagged: bool, message: &[u8]| {
         let vlan: &[u8] = if tagged { &[0x81, 0, 0, 5] } else { &[] };
-        let frame = [&to[..], &from, vlan, &[0x88, 0xa2], message].concat();
-        bytes.extend(emit_record_header(time_ns, frame.len() as u32));
-        bytes.extend(frame);
-        time_ns += 100_000;
+        file.packet(&[&to, &from, vlan, &[0x88, 0xa2], message]);
     };
     let any = Header::request(Address::ANY, AoeCommand::CONFIG, 0);
     let query = ConfigArgument::request(ConfigCommand::READ, 0);
@@ -222,7 +220,7 @@ fn aoe_messages_are_lines_and_answers_name_their_latency() {
     frame(host, target, false, &[0x18, 0, 0]);
 
     let directory = tempfile::tempdir().unwrap();
-    let (good, lines, errors) = dissect(directory.path(), &bytes, &[]);
+    let (good, lines, errors) = dissect(directory.path(), &file.bytes, &[]);
     assert!(good, "{errors}");
     for part in [
         "AoE of 02:00:00:00:00:01 to *.*",
@@ -235,7 +233,7 @@ fn aoe_messages_are_lines_and_answers_name_their_latency() {
     ] {
         assert!(lines.contains(part), "{part}: {lines}");
     }
-    let (good, lines, errors) = dissect(directory.path(), &bytes, &["--json"]);
+    let (good, lines, errors) = dissect(directory.path(), &file.bytes, &["--json"]);
     assert!(good, "{errors}");
     let lines: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -43,7 +43,6 @@ pub const ATA_OVERHEAD: usize = 36;
 
 /// The sectors that a frame on an interface of this MTU carries: 2 of 1500, 17 of 9000. At most
 /// 255, since a byte counts them.
-#[must_use]
 pub const fn sectors_for_mtu(mtu: u32) -> u8 {
     let sectors = (mtu as usize).saturating_sub(ATA_OVERHEAD) / SECTOR;
     if sectors > 255 { 255 } else { sectors as u8 }
@@ -106,21 +105,18 @@ impl Address {
     pub const ANY: Self = Self { shelf: Self::ANY_SHELF, slot: Self::ANY_SLOT };
 
     /// A target's address, or a wildcard.
-    #[must_use]
     pub const fn new(shelf: u16, slot: u8) -> Self {
         Self { shelf, slot }
     }
 
     /// Whether more than one target may be meant.
     #[inline]
-    #[must_use]
     pub const fn is_wildcard(self) -> bool {
         self.shelf == Self::ANY_SHELF || self.slot == Self::ANY_SLOT
     }
 
     /// Whether a frame to this address concerns the target at `own`.
     #[inline]
-    #[must_use]
     pub const fn matches(self, own: Self) -> bool {
         (self.shelf == own.shelf || self.shelf == Self::ANY_SHELF)
             && (self.slot == own.slot || self.slot == Self::ANY_SLOT)
@@ -186,7 +182,6 @@ impl Header {
     pub const SIZE: usize = 10;
 
     /// A request.
-    #[must_use]
     pub const fn request(address: Address, command: Command, tag: u32) -> Self {
         let flags = Flags(0);
         Self { version: VERSION, flags, error: ErrorCode::NONE, address, command, tag }
@@ -232,7 +227,6 @@ impl Header {
 
     /// The header as bytes; version and flags are cut to their width.
     #[inline]
-    #[must_use]
     pub fn emit(&self) -> [u8; Self::SIZE] {
         let [shelf_high, shelf_low] = self.address.shelf.to_be_bytes();
         let [a, b, c, d] = self.tag.to_be_bytes();
@@ -334,7 +328,6 @@ impl<'a> Message<'a> {
     }
 
     /// The bytes of sectors that the message carries, padding left out.
-    #[must_use]
     pub fn data_length(&self) -> usize {
         let Body::Ata(argument, data) = self.body else { return 0 };
         let carries = match Opcode(argument.command_status).direction() {

@@ -50,7 +50,6 @@ pub enum Direction {
 impl Opcode {
     /// Whether its LBA has 48 bits.
     #[inline]
-    #[must_use]
     pub const fn is_extended(self) -> bool {
         matches!(
             self,
@@ -68,7 +67,6 @@ impl Opcode {
 
     /// Which way it moves data; SMART, where a feature decides, counts as none.
     #[inline]
-    #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
             Self::READ_SECTORS
@@ -126,14 +124,12 @@ impl TrimRange {
     pub const SIZE: usize = 8;
 
     /// Reads the range.
-    #[must_use]
     pub const fn parse(bytes: [u8; Self::SIZE]) -> Self {
         let word = u64::from_le_bytes(bytes);
         Self { lba: word & 0xffff_ffff_ffff, count: (word >> 48) as u16 }
     }
 
     /// The range as bytes; the address is cut to 48 bits.
-    #[must_use]
     pub const fn emit(self) -> [u8; Self::SIZE] {
         (self.lba & 0xffff_ffff_ffff | (self.count as u64) << 48).to_le_bytes()
     }
@@ -144,16 +140,8 @@ bits! {
     pub struct Status(u8) {
         fields {}
         flags {
-            /// BSY.
-            busy / with_busy: 7;
-            /// DRDY.
-            ready / with_ready: 6;
             /// DF.
             device_fault / with_device_fault: 5;
-            /// DRQ.
-            data_request / with_data_request: 3;
-            /// ERR: the error register says why.
-            error / with_error: 0;
         }
     }
 }
@@ -169,7 +157,6 @@ impl Status {
     /// Whether the command was carried out, as the Linux driver sees it: neither BSY nor DF nor DRQ
     /// nor ERR.
     #[inline]
-    #[must_use]
     pub const fn is_good(self) -> bool {
         self.0 & 0xa9 == 0
     }
@@ -180,8 +167,6 @@ bits! {
     pub struct ErrorBits(u8) {
         fields {}
         flags {
-            /// ICRC.
-            interface_crc / with_interface_crc: 7;
             /// UNC: the media cannot be read there.
             uncorrectable / with_uncorrectable: 6;
             /// IDNF: there is no such sector.

@@ -1,10 +1,9 @@
-//! Codes and flags as newtypes: what is a number on the wire, has names in the standard, and must
+//! Codes as newtypes: what is a number on the wire, has names in the standard, and must
 //! survive when nobody knows it.
 //!
 //! [`codes!`] declares a code (PDU types, opcodes, feature and log identifiers, FES ...),
 //! [`names!`] gives names to a newtype whose code is only a part of it (a
-//! [`Status`](crate::nvme::Status)), [`flags!`] declares a set of bits that is printed as letters.
-//! The value itself is always the public field: `Code(7)` in, `code.0` out; parsing and emitting go
+//! [`Status`](crate::nvme::Status)). The value itself is always the public field: `Code(7)` in, `code.0` out; parsing and emitting go
 //! by [`Field`](crate::field::Field), so that all of them may stand in a `layout!`.
 
 /// Named constants of a newtype, and the way back from a value to its name. `by` says which part of
@@ -15,7 +14,6 @@ macro_rules! names {
             $(#[doc = $text] pub const $konst: Self = Self($value);)*
 
             /// The standard's name, if this crate knows the value.
-            #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 let $it = self;
                 match $code {
@@ -74,50 +72,5 @@ macro_rules! codes {
                 write!(f, concat!(stringify!($name), "({:#04x} {})"), self.0, self.name().unwrap_or("?"))
             }
         }
-    };
-}
-
-/// A set of bits: a newtype over an integer, a constant and a letter for each bit. `letters` prints
-/// those that are set, in this order.
-macro_rules! flags {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident($int:ty) {
-            $($(#[$flag_meta:meta])* $konst:ident = $value:literal $letter:literal,)*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-        pub struct $name(pub $int);
-
-        impl $name {
-            $($(#[$flag_meta])* pub const $konst: Self = Self($value);)*
-
-            /// True if all bits of `other` are set.
-            #[inline]
-            #[must_use]
-            pub const fn contains(self, other: Self) -> bool {
-                self.0 & other.0 == other.0
-            }
-
-            fn letters(self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                for (flag, letter) in [$((Self::$konst, $letter),)*] {
-                    if self.contains(flag) {
-                        f.write_str(letter)?;
-                    }
-                }
-                Ok(())
-            }
-        }
-
-        impl core::ops::BitOr for $name {
-            type Output = Self;
-            #[inline]
-            fn bitor(self, other: Self) -> Self {
-                Self(self.0 | other.0)
-            }
-        }
-
-        stands_as!($name($int));
     };
 }

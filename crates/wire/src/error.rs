@@ -44,13 +44,11 @@ pub struct ParseError {
 
 impl ParseError {
     /// An error at `field`, `offset` bytes into the structure.
-    #[must_use]
     pub const fn new(field: &'static str, offset: usize, expected: Expected, seen: u64) -> Self {
         Self { field, offset, expected, seen }
     }
 
     /// An input of `seen` bytes where a structure of `expected` bytes was announced.
-    #[must_use]
     #[cold]
     pub const fn short(expected: usize, seen: usize) -> Self {
         Self::new("length", seen, Expected::AtLeast(expected as u64), seen as u64)

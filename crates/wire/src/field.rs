@@ -1,5 +1,5 @@
-//! How a field lies in bytes, and the macros that make tables of fields and of bits; codes and
-//! flags are declared by those of [`codes`](crate::codes).
+//! How a field lies in bytes, and the macros that make tables of fields and of bits; codes are
+//! declared by those of [`codes`](crate::codes).
 //!
 //! [`Field`] is little-endian: NVMe is; the big-endian network headers read their few fields by
 //! hand. Everything is inlined, and on an array of known size the bounds checks fold away, so the
@@ -96,7 +96,6 @@ macro_rules! layout {
 
             /// The structure as bytes, reserved ones zero.
             #[inline]
-            #[must_use]
             pub fn emit(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];
                 $(<$type as $crate::field::Field>::put(&self.$field, &mut bytes, $offset);)*
@@ -144,7 +143,6 @@ macro_rules! bits {
             $(
                 $(#[$field_meta])*
                 #[inline]
-                #[must_use]
                 pub const fn $get(self) -> $int {
                     (self.0 >> $first) & (<$int>::MAX >> (<$int>::BITS - $width))
                 }
@@ -160,7 +158,6 @@ macro_rules! bits {
             $(
                 $(#[$flag_meta])*
                 #[inline]
-                #[must_use]
                 pub const fn $flag(self) -> bool {
                     self.0 >> $bit & 1 == 1
                 }
@@ -188,10 +185,4 @@ pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
 #[inline(always)]
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-/// `bytes` from `at` on, or the error that they end before byte `at`.
-#[inline]
-pub(crate) fn need(bytes: &[u8], at: usize) -> Result<&[u8], crate::ParseError> {
-    bytes.get(at..).ok_or_else(|| crate::ParseError::short(at, bytes.len()))
 }

@@ -1,34 +1,32 @@
-//! Bytes to values and back, for every wire Plateway speaks or listens to.
+//! Bytes to values and back, for every wire Plateway speaks.
 //!
 //! Here: [`nvme_tcp`] (the PDUs of the TCP transport), [`nvme`] (commands, completions and the data
 //! structures they carry), [`aoe`] (what follows the Ethernet header of an AoE frame) with [`ata`]
-//! (the registers and IDENTIFY DEVICE), and what a capture needs to be read: [`pcap`],
-//! [`ethernet`], [`ip`], [`tcp`]. Read `nvme_tcp.rs` first: it is the outermost layer and the
-//! pattern of all others.
+//! (the registers and IDENTIFY DEVICE) and [`ethernet`]. Read `nvme_tcp.rs` first: it is the
+//! outermost layer and the pattern of all others.
 //!
-//! Deliberately not here: state (a parser never remembers the previous PDU, except that a
-//! [`pcap::Stream`] keeps the bytes of an unfinished packet), I/O, digests (whoever owns the bytes
-//! computes CRC32C), policy (which field value is acceptable *now*), `unsafe`, dependencies.
+//! Deliberately not here: state (a parser never remembers the previous PDU), I/O, digests (whoever
+//! owns the bytes computes CRC32C), policy (which field value is acceptable *now*), captures (the
+//! program reads them with libraries), `unsafe`, dependencies.
 //!
 //! Three rules hold everywhere. A code nobody knows survives as a number: codes are newtypes with
 //! named constants, so they can be logged and refused properly. A [`ParseError`] names the field,
 //! its offset, what was expected and what was seen. A header is one table of offsets
 //! (`field::layout!`), checked at compile time to be ascending, disjoint and inside its size.
-//! NVMe and ATA are little-endian, Ethernet, AoE, IP and TCP are big-endian.
+//! NVMe and ATA are little-endian, Ethernet and AoE are big-endian.
 
 #[macro_use]
 mod codes;
 mod error;
 #[macro_use]
 mod field;
+mod text;
 
 pub mod aoe;
 pub mod ata;
 pub mod ethernet;
-pub mod ip;
 pub mod nvme;
 pub mod nvme_tcp;
-pub mod pcap;
-pub mod tcp;
 
 pub use error::{Expected, ParseError};
+pub use text::{ascii_field, ascii_text};

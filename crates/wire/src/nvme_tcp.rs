@@ -33,7 +33,6 @@ codes! {
 
 /// HLEN that a PDU of this type must announce; `None` for a type nobody knows.
 #[inline]
-#[must_use]
 pub const fn expected_header_length(kind: PduType) -> Option<u8> {
     match kind {
         PduType::IC_REQ | PduType::IC_RESP => Some(128),
@@ -51,14 +50,12 @@ pub const fn expected_header_length(kind: PduType) -> Option<u8> {
 impl PduType {
     /// True for the types a host sends.
     #[inline]
-    #[must_use]
     pub const fn is_from_host(self) -> bool {
         matches!(self, Self::IC_REQ | Self::H2C_TERM_REQ | Self::CAPSULE_COMMAND | Self::H2C_DATA)
     }
 
     /// True for the types whose header can be followed by data.
     #[inline]
-    #[must_use]
     pub const fn carries_data(self) -> bool {
         matches!(
             self,
@@ -73,35 +70,48 @@ impl PduType {
     /// True for the types that carry digests once they are negotiated: all but connection set-up
     /// and termination.
     #[inline]
-    #[must_use]
     pub const fn carries_digests(self) -> bool {
         !matches!(self, Self::IC_REQ | Self::IC_RESP | Self::H2C_TERM_REQ | Self::C2H_TERM_REQ)
     }
 }
 
-flags! {
-    /// FLAGS, byte 1 of every PDU; a set of bits.
-    pub struct PduFlags(u8) {
-        /// A header digest follows the header.
-        HDGST = 0x01 "h",
-        /// A data digest follows the data.
-        DDGST = 0x02 "d",
-        /// The last data PDU of a command (C2HData) or of an R2T (H2CData).
-        LAST = 0x04 "L",
-        /// C2HData only, with LAST: the command succeeded and no CapsuleResp follows.
-        SUCCESS = 0x08 "S",
-    }
-}
+/// FLAGS, byte 1 of every PDU; a set of bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PduFlags(pub u8);
+
+stands_as!(PduFlags(u8));
 
 impl PduFlags {
     /// No flag.
     pub const NONE: Self = Self(0);
+    /// A header digest follows the header.
+    pub const HDGST: Self = Self(0x01);
+    /// A data digest follows the data.
+    pub const DDGST: Self = Self(0x02);
+    /// The last data PDU of a command (C2HData) or of an R2T (H2CData).
+    pub const LAST: Self = Self(0x04);
+    /// C2HData only, with LAST: the command succeeded and no CapsuleResp follows.
+    pub const SUCCESS: Self = Self(0x08);
+
+    /// True if all bits of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
 
     /// These flags and, if `condition`, those of `other`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, condition: bool) -> Self {
         Self(if condition { self.0 | other.0 } else { self.0 })
+    }
+}
+
+impl core::ops::BitOr for PduFlags {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 
@@ -117,7 +127,11 @@ impl fmt::Display for PduFlags {
         if self.0 == 0 {
             return f.write_str(".");
         }
-        self.letters(f)?;
+        for (bit, letter) in ["h", "d", "L", "S"].iter().enumerate() {
+            if self.0 >> bit & 1 == 1 {
+                f.write_str(letter)?;
+            }
+        }
         match self.0 & 0xf0 {
             0 => Ok(()),
             rest => write!(f, "+{rest:#x}"),
@@ -142,28 +156,24 @@ impl Digests {
 
     /// From the DGST byte of ICReq or ICResp.
     #[inline]
-    #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self { header: bits & 1 != 0, data: bits & 2 != 0 }
     }
 
     /// As the DGST byte of ICReq or ICResp, and as FLAGS: the bits are the same.
     #[inline]
-    #[must_use]
     pub const fn bits(self) -> u8 {
         self.header as u8 | (self.data as u8) << 1
     }
 
     /// Bytes of a header digest: 4 or 0.
     #[inline]
-    #[must_use]
     pub const fn header_bytes(self) -> u32 {
         if self.header { 4 } else { 0 }
     }
 
     /// Bytes of a data digest behind `data_length` bytes of data: 4 or 0, 0 without data.
     #[inline]
-    #[must_use]
     pub const fn data_bytes(self, data_length: u32) -> u32 {
         if self.data && data_length != 0 { 4 } else { 0 }
     }
@@ -199,7 +209,6 @@ impl CommonHeader {
     /// The header of a PDU of `kind` with `data_length` bytes of data placed right behind header
     /// and digest. Digest flags are set as the kind carries them; DDGST only with data.
     #[inline]
-    #[must_use]
     pub const fn for_pdu(
         kind: PduType,
         flags: PduFlags,

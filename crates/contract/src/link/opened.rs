@@ -2,7 +2,7 @@
 //! link that the frame came on, before any protocol sees it.
 
 use block::IdMap;
-use wire::ethernet::{EtherType, EthernetHeader, MacAddress, VlanTag};
+use wire::ethernet::{EtherType, HEADER_SIZE, MacAddress, VLAN_TAG_SIZE};
 
 use super::{InFrame, LinkFacts, LinkId, Station};
 use crate::counters;
@@ -42,12 +42,12 @@ fn word_at(bytes: &[u8], at: usize) -> u16 {
 #[inline]
 pub fn open<'a>(facts: &LinkFacts, frame: &InFrame<'a>) -> Result<OpenedFrame<'a>, Misfit> {
     let InFrame { link, mut tag, bytes } = *frame;
-    let Some((header, mut payload)) = bytes.split_first_chunk::<{ EthernetHeader::SIZE }>() else {
+    let Some((header, mut payload)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(Misfit::Runt);
     };
     let mut ether_type = EtherType(word_at(header, 12));
     if ether_type == EtherType::VLAN {
-        let Some((inside, behind)) = payload.split_first_chunk::<{ VlanTag::SIZE }>() else {
+        let Some((inside, behind)) = payload.split_first_chunk::<VLAN_TAG_SIZE>() else {
             return Err(Misfit::Runt);
         };
         if tag.is_some() {

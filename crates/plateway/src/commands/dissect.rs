@@ -1,28 +1,30 @@
 //! `plateway dissect`: the NVMe/TCP PDUs and AoE messages of a capture, one a line, with what each
 //! command came to and how long that took.
 //!
-//! The file is read in pieces; each direction of a TCP connection is put in order ([`reassembly`])
-//! and cut into PDUs ([`StreamTalk`]), of which only headers and what is decoded of their data are
-//! kept, so memory is bounded whatever the capture holds. AoE messages ([`FrameTalk`]) are frames,
-//! each whole. Both pcap and pcapng are read. Times are seconds since the first packet. What is
-//! missing from the capture is said in a line, and reading goes on at the next segment that begins
-//! with a PDU.
+//! The file is read in pieces ([`capture`]), and of each packet what it carries is found
+//! ([`layers`]); each direction of a TCP connection is put in order ([`reassembly`]) and cut into
+//! PDUs ([`StreamTalk`]), of which only headers and what is decoded of their data are kept, so
+//! memory is bounded whatever the capture holds. AoE messages ([`FrameTalk`]) are frames, each
+//! whole. Times are seconds since the first packet. What is missing from the capture is said in a
+//! line, and reading goes on at the next segment that begins with a PDU.
 
+mod capture;
+mod layers;
 mod reassembly;
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
 use serde::Serialize;
-use wire::ethernet;
-use wire::ip::{Packet, Protocol};
-use wire::pcap::{CapturedPacket, Stream};
-use wire::tcp::{TcpFlags, TcpHeader};
 
 use crate::cli::DissectArgs;
 use crate::protocols::{FrameTalk, StreamTalk};
+use capture::{CapturedPacket, Decoder};
+pub(crate) use layers::Frame;
+use layers::Segment;
 use reassembly::{Direction, Given};
 
 /// Bytes read from the file at once.
@@ -57,41 +59,64 @@ pub(crate) struct Said {
 
 pub(crate) fn run(args: &DissectArgs) -> miette::Result<()> {
     let path = args.file.display();
-    let mut file = File::open(&args.file).map_err(|error| {
+    let file = File::open(&args.file).map_err(|error| {
         miette::miette!(
             help = "a capture is made with: tcpdump -i lo -w nvme.pcap port 4420",
             "cannot open the capture {path}: {error}"
         )
     })?;
-    let mut capture = Capture::new(args);
-    let mut stream = Stream::new();
+    read(&path, file, Capture::new(args.port, args.json, BufWriter::new(std::io::stdout())))
+}
+
+/// Shows what the capture at `path` holds, which `source` gives.
+fn read(
+    path: &dyn Display,
+    mut source: impl Read,
+    mut capture: Capture<impl Write>,
+) -> miette::Result<()> {
+    let mut decoder = Decoder::default();
     let mut piece = vec![0; PIECE];
+    // What came and is no whole packet yet.
+    let mut buffer = Vec::new();
     loop {
-        let count = match file.read(&mut piece) {
+        let count = match source.read(&mut piece) {
+            Ok(0) => break,
             Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(miette::miette!("cannot read {path}: {error}")),
         };
-        if count == 0 {
-            break;
-        }
-        stream.feed(&piece[..count]);
-        loop {
-            let packet = stream.poll_packet().map_err(|error| {
-                miette::miette!("{path} after packet {}: {error}", capture.packets)
-            })?;
-            let Some(packet) = packet else { break };
+        buffer.extend_from_slice(&piece[..count]);
+        let mut rest = &buffer[..];
+        while let Some(packet) = decoder.next(&mut rest).map_err(|error| {
+            miette::miette!("{path} after packet {}: {error:#}", capture.packets)
+        })? {
             if capture.packet(&packet).is_err() {
                 // Whoever reads has seen enough.
                 return Ok(());
             }
         }
+        let taken = buffer.len() - rest.len();
+        buffer.drain(..taken);
     }
-    let ended = stream.finish();
     if capture.end().is_err() {
         return Ok(());
     }
-    ended.map_err(|error| miette::miette!("{path} ends within a packet: {error}"))
+    decoder.finish(&buffer).map_err(|error| miette::miette!("{path} ends within a packet: {error}"))
+}
+
+/// What is shown of a capture, and how that ends, where at most `piece` bytes come at once.
+pub(crate) fn shown(capture: &[u8], piece: usize, json: bool) -> (String, Result<(), String>) {
+    struct Pieces<'a>(&'a [u8], usize);
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let size = buffer.len().min(self.1);
+            self.0.read(&mut buffer[..size])
+        }
+    }
+    let mut out = Vec::new();
+    let shown = Capture::new(StreamTalk::TCP_PORT, json, &mut out);
+    let ended = read(&"the capture", Pieces(capture, piece), shown);
+    (String::from_utf8_lossy(&out).into_owned(), ended.map_err(|error| error.to_string()))
 }
 
 /// The connections of a capture.
@@ -116,12 +141,12 @@ struct Connection {
     talk: StreamTalk,
 }
 
-impl Capture<BufWriter<std::io::Stdout>> {
-    fn new(args: &DissectArgs) -> Self {
+impl<W: Write> Capture<W> {
+    fn new(port: u16, json: bool, out: W) -> Self {
         Capture {
-            port: args.port,
-            json: args.json,
-            out: BufWriter::new(std::io::stdout()),
+            port,
+            json,
+            out,
             first_ns: None,
             packets: 0,
             pdus: 0,
@@ -131,45 +156,32 @@ impl Capture<BufWriter<std::io::Stdout>> {
             frames: FrameTalk::default(),
         }
     }
-}
 
-impl<W: Write> Capture<W> {
     /// Takes a packet in; what is neither TCP of the port nor AoE is passed over.
     fn packet(&mut self, packet: &CapturedPacket<'_>) -> std::io::Result<()> {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);
         let time_ns = packet.time_ns.saturating_sub(first);
-        let Ok((ether_type, bytes)) = ethernet::network(packet.link, packet.bytes) else {
-            return Ok(());
-        };
-        if ether_type == FrameTalk::ETHER_TYPE {
-            return self.message(time_ns, packet, bytes);
+        let Some(sliced) = layers::slice(packet) else { return Ok(()) };
+        if let Some(frame) = layers::frame(&sliced)
+            && frame.ether_type == FrameTalk::ETHER_TYPE.0
+        {
+            return self.message(time_ns, &frame);
         }
-        let Ok(ip) = Packet::parse(ether_type, bytes) else { return Ok(()) };
-        if ip.protocol != Protocol::TCP || ip.fragment.is_some() {
-            return Ok(());
+        match layers::segment(&sliced) {
+            Some(segment) if segment.destination.port() == self.port => {
+                self.segment(time_ns, true, &segment)
+            }
+            Some(segment) if segment.source.port() == self.port => {
+                self.segment(time_ns, false, &segment)
+            }
+            _ => Ok(()),
         }
-        let Ok((header, payload)) = TcpHeader::parse(ip.payload) else { return Ok(()) };
-        let from_host = match self.port {
-            port if header.destination_port == port => true,
-            port if header.source_port == port => false,
-            _ => return Ok(()),
-        };
-        let source = SocketAddr::new(ip.source, header.source_port);
-        let destination = SocketAddr::new(ip.destination, header.destination_port);
-        let key = if from_host { (source, destination) } else { (destination, source) };
-        let whole = ip.payload_length.saturating_sub(header.header_length.into());
-        self.segment(time_ns, key, from_host, &header, payload, whole)
     }
 
     /// Takes an AoE message in.
-    fn message(
-        &mut self,
-        time_ns: u64,
-        packet: &CapturedPacket<'_>,
-        bytes: &[u8],
-    ) -> std::io::Result<()> {
-        let Some(line) = self.frames.message(time_ns, packet, bytes) else { return Ok(()) };
+    fn message(&mut self, time_ns: u64, frame: &Frame<'_>) -> std::io::Result<()> {
+        let line = self.frames.message(time_ns, frame);
         let number = match line.connection {
             Some(number) => number,
             None if self.frames.len() >= CONNECTIONS_MAX => {
@@ -188,19 +200,16 @@ impl<W: Write> Capture<W> {
         self.print(time_ns, number, line.from_host, &line.said)
     }
 
-    /// Takes a segment in, of which `whole` bytes were sent and `payload` was captured.
+    /// Takes a segment of the port in.
     fn segment(
         &mut self,
         time_ns: u64,
-        key: (SocketAddr, SocketAddr),
         from_host: bool,
-        header: &TcpHeader,
-        payload: &[u8],
-        whole: usize,
+        segment: &Segment<'_>,
     ) -> std::io::Result<()> {
-        let begins = header.flags.contains(TcpFlags::SYN) && from_host;
-        let ends = header.flags.contains(TcpFlags::RST);
-        if begins {
+        let (from, to) = (segment.source, segment.destination);
+        let key = if from_host { (from, to) } else { (to, from) };
+        if segment.syn && from_host {
             // The ports are used again.
             self.connections.remove(&key);
         }
@@ -221,7 +230,7 @@ impl<W: Write> Capture<W> {
         let number = connection.number;
         let direction = if from_host { &mut connection.host } else { &mut connection.target };
         let mut said = Vec::new();
-        for given in direction.segment(header, payload, whole) {
+        for given in direction.segment(segment) {
             let talk = &mut connection.talk;
             match given {
                 Given::Bytes(bytes, missing) => {
@@ -230,7 +239,7 @@ impl<W: Write> Capture<W> {
                 Given::Gap(bytes) => talk.gap(from_host, bytes, &mut said),
             }
         }
-        if ends {
+        if segment.rst {
             self.connections.remove(&key);
             let text = "reset".to_owned();
             said.push(Said { text, ..Said::default() });

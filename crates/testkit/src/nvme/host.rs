@@ -140,7 +140,7 @@ impl<T: Debug> Host<T> {
     /// Connect as a command with this identifier.
     pub fn connect(&mut self, id: u16, connect: &Connect, data: &ConnectData, what: T) -> Vec<u8> {
         self.flow_control_off = connect.attributes.disable_sq_flow_control();
-        self.ask(id, connect.to_command(), what, Data::None, &data.emit())
+        self.ask(id, Command::connect(connect), what, Data::None, &data.emit())
     }
 
     /// The capsule of a command with this identifier; `inside` lies in it, and its descriptor says

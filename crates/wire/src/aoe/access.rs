@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use crate::ParseError;
 use crate::ethernet::MacAddress;
 
 codes! {
@@ -32,37 +31,15 @@ codes! {
     }
 }
 
-/// The argument of MAC mask. Directives follow it.
-///
-/// ```text
-///   0  0   1  command   2  error   3  directive count
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaskArgument {
-    /// Read or edit.
-    pub command: MaskCommand,
-    /// Of a response: why the edit stopped.
-    pub error: MaskError,
-    /// Directives that follow; of a failed edit: those that were carried out.
-    pub count: u8,
-}
-
-impl MaskArgument {
-    /// Size in bytes.
-    pub const SIZE: usize = 4;
-
-    /// Reads the argument; the only error is an input that ends before it does.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        Ok(Self { command: MaskCommand(bytes[1]), error: MaskError(bytes[2]), count: bytes[3] })
-    }
-
-    /// The argument as bytes.
-    #[must_use]
-    pub const fn emit(&self) -> [u8; Self::SIZE] {
-        [0, self.command.0, self.error.0, self.count]
+layout! {
+    /// The argument of MAC mask. Directives follow it.
+    pub struct MaskArgument[4] {
+        /// Read or edit.
+        1 => command: MaskCommand,
+        /// Of a response: why the edit stopped.
+        2 => error: MaskError,
+        /// Directives that follow; of a failed edit: those that were carried out.
+        3 => count: u8,
     }
 }
 
@@ -76,32 +53,13 @@ impl fmt::Display for MaskArgument {
     }
 }
 
-/// One change of the mask, or one address of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Directive {
-    /// What is to be done.
-    pub command: DirectiveCommand,
-    /// The address.
-    pub mac: MacAddress,
-}
-
-impl Directive {
-    /// Size in bytes.
-    pub const SIZE: usize = 8;
-
-    /// Reads the directive; the only error is an input that ends before it does.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some([_, command, mac @ ..]) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        Ok(Self { command: DirectiveCommand(*command), mac: MacAddress(*mac) })
-    }
-
-    /// The directive as bytes.
-    #[must_use]
-    pub const fn emit(&self) -> [u8; Self::SIZE] {
-        let [a, b, c, d, e, f] = self.mac.0;
-        [0, self.command.0, a, b, c, d, e, f]
+layout! {
+    /// One change of the mask, or one address of it.
+    pub struct Directive[8] {
+        /// What is to be done.
+        1 => command: DirectiveCommand,
+        /// The address.
+        2 => mac: MacAddress,
     }
 }
 
@@ -123,31 +81,13 @@ codes! {
     }
 }
 
-/// The argument of reserve and release. MAC addresses of 6 bytes follow it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReserveArgument {
-    /// What is asked.
-    pub command: ReserveCommand,
-    /// Addresses that follow.
-    pub count: u8,
-}
-
-impl ReserveArgument {
-    /// Size in bytes.
-    pub const SIZE: usize = 2;
-
-    /// Reads the argument; the only error is an input that ends before it does.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(&[command, count]) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        Ok(Self { command: ReserveCommand(command), count })
-    }
-
-    /// The argument as bytes.
-    #[must_use]
-    pub const fn emit(&self) -> [u8; Self::SIZE] {
-        [self.command.0, self.count]
+layout! {
+    /// The argument of reserve and release. MAC addresses of 6 bytes follow it.
+    pub struct ReserveArgument[2] {
+        /// What is asked.
+        0 => command: ReserveCommand,
+        /// Addresses that follow.
+        1 => count: u8,
     }
 }
 

@@ -24,33 +24,27 @@ bits! {
     }
 }
 
-/// The argument of an ATA command, as request or as response. Data follow it.
-///
-/// ```text
-///   0  flags   1  error or feature   2  sector count   3  command or status   4  lba0 to lba5   10  0
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct AtaArgument {
-    /// Which way data go, and how the LBA is to be read.
-    pub flags: AtaFlags,
-    /// Features of a request, the error register of a response.
-    pub error_feature: u8,
-    /// Sectors of a request; of a response, those that were not transferred.
-    pub count: u8,
-    /// The command of a request, the status register of a response.
-    pub command_status: u8,
-    /// The address, lowest byte first.
-    pub lba: [u8; 6],
+layout! {
+    /// The argument of an ATA command, as request or as response. Data follow it.
+    pub struct AtaArgument[12] {
+        /// Which way data go, and how the LBA is to be read.
+        0 => flags: AtaFlags,
+        /// Features of a request, the error register of a response.
+        1 => error_feature: u8,
+        /// Sectors of a request; of a response, those that were not transferred.
+        2 => count: u8,
+        /// The command of a request, the status register of a response.
+        3 => command_status: u8,
+        /// The address, lowest byte first.
+        4 => lba: [u8; 6],
+    }
 }
 
 impl AtaArgument {
-    /// Size in bytes.
-    pub const SIZE: usize = 12;
     /// What stands above the 28 bits of a short address: LBA mode, device 0.
     pub const LBA_MODE: u8 = 0xe0;
 
     /// A request for `count` sectors from `lba` on: short where the command is.
-    #[must_use]
     pub const fn request(opcode: Opcode, lba: u64, count: u8, is_write: bool) -> Self {
         let [a, b, c, d, e, f, _, _] = lba.to_le_bytes();
         let extended = opcode.is_extended();
@@ -62,7 +56,6 @@ impl AtaArgument {
 
     /// All 48 bits of the address.
     #[inline]
-    #[must_use]
     pub const fn lba48(&self) -> u64 {
         let [a, b, c, d, e, f] = self.lba;
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
@@ -70,37 +63,11 @@ impl AtaArgument {
 
     /// The lowest 28 bits: above them stands the Device/Head register.
     #[inline]
-    #[must_use]
     pub const fn lba28(&self) -> u64 {
         self.lba48() & 0x0fff_ffff
     }
 
-    /// Reads the argument; the only error is an input that ends before it does.
-    #[inline]
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        Ok(Self {
-            flags: AtaFlags(bytes[0]),
-            error_feature: bytes[1],
-            count: bytes[2],
-            command_status: bytes[3],
-            lba: [bytes[4], bytes[5], bytes[6], bytes[7], bytes[8], bytes[9]],
-        })
-    }
-
-    /// The argument as bytes.
-    #[inline]
-    #[must_use]
-    pub const fn emit(&self) -> [u8; Self::SIZE] {
-        let [a, b, c, d, e, f] = self.lba;
-        let Self { flags, error_feature, count, command_status, .. } = *self;
-        [flags.0, error_feature, count, command_status, a, b, c, d, e, f, 0, 0]
-    }
-
     /// The argument of a response, to be shown.
-    #[must_use]
     pub const fn as_result(self) -> AtaResult {
         AtaResult(self)
     }
@@ -157,7 +124,6 @@ codes! {
 impl ConfigCommand {
     /// Whether it asks for a change, so that a wildcard does not mean it.
     #[inline]
-    #[must_use]
     pub const fn changes(self) -> bool {
         matches!(self, Self::SET | Self::FORCE)
     }
@@ -189,7 +155,6 @@ impl ConfigArgument {
     pub const SIZE: usize = 8;
 
     /// A request with a string of `length` bytes.
-    #[must_use]
     pub const fn request(command: ConfigCommand, length: u16) -> Self {
         Self { buffer_count: 0, firmware: 0, sector_count: 0, version: VERSION, command, length }
     }
@@ -211,7 +176,6 @@ impl ConfigArgument {
     }
 
     /// The argument as bytes; version and command are cut to their width.
-    #[must_use]
     pub const fn emit(&self) -> [u8; Self::SIZE] {
         let [buffers_high, buffers_low] = self.buffer_count.to_be_bytes();
         let [firmware_high, firmware_low] = self.firmware.to_be_bytes();

@@ -80,17 +80,6 @@ impl IdentifyDevice {
     /// Size in bytes.
     pub const SIZE: usize = SECTOR;
 
-    /// A field of characters, padded with spaces; what is too long or not printable ASCII is cut or
-    /// becomes a question mark.
-    #[must_use]
-    pub fn text<const N: usize>(text: &str) -> [u8; N] {
-        let mut field = [b' '; N];
-        for (at, character) in field.iter_mut().zip(text.chars()) {
-            *at = if matches!(character, ' '..='~') { character as u8 } else { b'?' };
-        }
-        field
-    }
-
     /// Reads the words; the only error is an input that ends before them.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
@@ -129,7 +118,6 @@ impl IdentifyDevice {
     }
 
     /// The words as bytes, with a checksum at their end.
-    #[must_use]
     pub fn emit(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         let mut put = |at: usize, value: u16| {
@@ -204,12 +192,13 @@ impl fmt::Display for IdentifyDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ascii_field;
 
     fn device(sectors: u64) -> IdentifyDevice {
         IdentifyDevice {
-            serial: IdentifyDevice::text("0123456789abcdef"),
-            firmware: IdentifyDevice::text("1.0"),
-            model: IdentifyDevice::text("Plateway"),
+            serial: ascii_field("0123456789abcdef"),
+            firmware: ascii_field("1.0"),
+            model: ascii_field("Plateway"),
             sectors,
             lba48: true,
             flush: true,
@@ -302,11 +291,5 @@ mod tests {
         assert_eq!((seen.sectors, seen.lba48, seen.flush), (0x2000, true, true));
         assert!(!seen.flush_ext && !seen.write_cache && !seen.smart && !seen.trim);
         assert_eq!(seen.physical_exponent, 0);
-    }
-
-    #[test]
-    fn text_that_does_not_fit_is_cut() {
-        assert_eq!(&IdentifyDevice::text::<4>("abcdef"), b"abcd");
-        assert_eq!(&IdentifyDevice::text::<4>("aé"), b"a?  ");
     }
 }

@@ -3,8 +3,6 @@
 //! Bits 2:0 type, 15:8 information, 23:16 the log page to read. Spec: NVMe base, "Asynchronous Event
 //! Request command".
 
-use core::fmt;
-
 use super::log::LogId;
 
 codes! {
@@ -32,42 +30,26 @@ pub struct AsyncEvent {
 impl AsyncEvent {
     /// Namespaces were added, removed or changed.
     pub const NAMESPACE_CHANGED: Self = Self::notice(0x00, LogId::CHANGED_NAMESPACES);
-    /// A firmware activation begins.
-    pub const FIRMWARE_ACTIVATION: Self = Self::notice(0x01, LogId::FIRMWARE_SLOT);
-    /// The state of an ANA group changed.
-    pub const ANA_CHANGED: Self = Self::notice(0x03, LogId::ANA);
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self = Self::notice(0xf0, LogId::DISCOVERY);
-    /// A reservation notification is waiting.
-    pub const RESERVATION: Self =
-        Self { kind: EventType::IO_COMMAND_SET, info: 0, log: LogId::RESERVATION_NOTIFICATION };
 
     /// A notice.
-    #[must_use]
     pub const fn notice(info: u8, log: LogId) -> Self {
         Self { kind: EventType::NOTICE, info, log }
     }
 
     /// DW0 of the completion.
-    #[must_use]
     pub const fn to_result(self) -> u32 {
         (self.kind.0 as u32 & 7) | (self.info as u32) << 8 | (self.log.0 as u32) << 16
     }
 
     /// From DW0 of the completion.
-    #[must_use]
     pub const fn from_result(result: u32) -> Self {
         Self {
             kind: EventType(result as u8 & 7),
             info: (result >> 8) as u8,
             log: LogId((result >> 16) as u8),
         }
-    }
-}
-
-impl fmt::Display for AsyncEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:#04x}, read log {}", self.kind, self.info, self.log)
     }
 }
 
@@ -80,16 +62,10 @@ mod tests {
     fn results_as_linux_computes_them() {
         for (event, result) in [
             (AsyncEvent::NAMESPACE_CHANGED, 0x04_00_02),
-            (AsyncEvent::ANA_CHANGED, 0x0c_03_02),
             (AsyncEvent::DISCOVERY_CHANGED, 0x70_f0_02),
-            (AsyncEvent::RESERVATION, 0x80_00_06),
         ] {
             assert_eq!(event.to_result(), result);
             assert_eq!(AsyncEvent::from_result(result), event);
         }
-        assert_eq!(
-            AsyncEvent::ANA_CHANGED.to_string(),
-            "notice 0x03, read log asymmetric namespace access"
-        );
     }
 }

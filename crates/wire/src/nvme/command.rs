@@ -99,14 +99,12 @@ pub struct SglDescriptor {
 impl SglDescriptor {
     /// Data stay with the host until the transport moves them; length 0 for no data at all.
     #[inline]
-    #[must_use]
     pub const fn transport(length: u32) -> Self {
         Self { address: 0, length, kind: SglKind::TRANSPORT }
     }
 
     /// Data follow the command in its capsule.
     #[inline]
-    #[must_use]
     pub const fn in_capsule(length: u32) -> Self {
         Self { address: 0, length, kind: SglKind::IN_CAPSULE }
     }
@@ -135,7 +133,6 @@ impl Command {
 
     /// A command with `opcode`, the SGL flag, no data and everything else zero.
     #[inline]
-    #[must_use]
     pub const fn new(opcode: u8) -> Self {
         let mut bytes = [0; Self::SIZE];
         bytes[0] = opcode;
@@ -155,70 +152,60 @@ impl Command {
 
     /// The bytes of the wire.
     #[inline]
-    #[must_use]
     pub const fn emit(&self) -> [u8; Self::SIZE] {
         self.0
     }
 
     /// OPC; an [`AdminOpcode`] or an [`IoOpcode`], as the queue decides.
     #[inline]
-    #[must_use]
     pub const fn opcode(&self) -> u8 {
         self.0[0]
     }
 
     /// OPC on an admin queue.
     #[inline]
-    #[must_use]
     pub const fn admin_opcode(&self) -> AdminOpcode {
         AdminOpcode(self.0[0])
     }
 
     /// OPC on an I/O queue.
     #[inline]
-    #[must_use]
     pub const fn io_opcode(&self) -> IoOpcode {
         IoOpcode(self.0[0])
     }
 
     /// True for a Fabrics command (Connect, Property Get, ...), on either kind of queue.
     #[inline]
-    #[must_use]
     pub const fn is_fabrics(&self) -> bool {
         self.0[0] == AdminOpcode::FABRICS.0
     }
 
     /// FUSE.
     #[inline]
-    #[must_use]
     pub const fn fuse(&self) -> Fuse {
         Fuse(self.0[1] & 3)
     }
 
     /// PSDT: 1 over fabrics (an SGL), 0 would be PRPs.
     #[inline]
-    #[must_use]
     pub const fn psdt(&self) -> u8 {
         self.0[1] >> 6
     }
 
     /// CID: names the command among those in flight on its queue.
     #[inline]
-    #[must_use]
     pub fn command_id(&self) -> u16 {
         u16::get(&self.0, 2)
     }
 
     /// NSID.
     #[inline]
-    #[must_use]
     pub fn nsid(&self) -> u32 {
         u32::get(&self.0, 4)
     }
 
     /// SGL1: where the data are.
     #[inline]
-    #[must_use]
     pub fn sgl(&self) -> SglDescriptor {
         SglDescriptor {
             address: u64::get(&self.0, 24),
@@ -230,70 +217,60 @@ impl Command {
     /// CDW10 to CDW15: `cdw(10)` to `cdw(15)`; also 0 to 9, though those have names of their own.
     /// Panics above 15.
     #[inline]
-    #[must_use]
     pub fn cdw(&self, index: usize) -> u32 {
         u32::get(&self.0, index * 4)
     }
 
     /// CDW10.
     #[inline]
-    #[must_use]
     pub fn cdw10(&self) -> u32 {
         self.cdw(10)
     }
 
     /// CDW11.
     #[inline]
-    #[must_use]
     pub fn cdw11(&self) -> u32 {
         self.cdw(11)
     }
 
     /// CDW12.
     #[inline]
-    #[must_use]
     pub fn cdw12(&self) -> u32 {
         self.cdw(12)
     }
 
     /// CDW13.
     #[inline]
-    #[must_use]
     pub fn cdw13(&self) -> u32 {
         self.cdw(13)
     }
 
     /// CDW14.
     #[inline]
-    #[must_use]
     pub fn cdw14(&self) -> u32 {
         self.cdw(14)
     }
 
     /// SLBA, CDW10-11: first logical block.
     #[inline]
-    #[must_use]
     pub fn lba(&self) -> u64 {
         u64::get(&self.0, 40)
     }
 
     /// NLB + 1: number of logical blocks, 1 to 65536.
     #[inline]
-    #[must_use]
     pub fn blocks(&self) -> u32 {
         u32::from(u16::get(&self.0, 48)) + 1
     }
 
     /// FUA, CDW12 bit 30: on stable media before completion.
     #[inline]
-    #[must_use]
     pub const fn force_unit_access(&self) -> bool {
         self.0[51] & 0x40 != 0
     }
 
     /// DEAC, CDW12 bit 25 of Write Zeroes: blocks may be deallocated.
     #[inline]
-    #[must_use]
     pub const fn deallocate(&self) -> bool {
         self.0[51] & 0x02 != 0
     }

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use super::command::{Command, SglDescriptor};
+use super::command::Command;
 use super::nqn::Nqn;
 use crate::ParseError;
 use crate::field::Field;
@@ -26,7 +26,6 @@ codes! {
 impl FabricsType {
     /// FCTYPE of a Fabrics command.
     #[inline]
-    #[must_use]
     pub const fn of(command: &Command) -> Self {
         Self(command.0[4])
     }
@@ -42,64 +41,35 @@ bits! {
         flags {
             /// SQ flow control is disabled: SQHD is 0xffff, C2HData may say SUCCESS.
             disable_sq_flow_control / with_disable_sq_flow_control: 2;
-            /// The host may delete this I/O queue with Disconnect.
-            individual_queue_deletion / with_individual_queue_deletion: 3;
         }
     }
 }
 
-/// The Connect command's own fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connect {
-    /// RECFMT: 0.
-    pub record_format: u16,
-    /// QID: 0 for the admin queue.
-    pub queue_id: u16,
-    /// SQSIZE: entries of the queue, less one.
-    pub sq_size: u16,
-    /// CATTR.
-    pub attributes: ConnectAttributes,
-    /// KATO in milliseconds, 0 for none; admin queue only.
-    pub keep_alive_ms: u32,
+layout! {
+    /// The Connect command's own fields, CDW10 to CDW15; any bits are values, which of them are
+    /// accepted is the target's to say.
+    pub struct Connect[24] {
+        /// RECFMT: 0.
+        0 => record_format: u16,
+        /// QID: 0 for the admin queue.
+        2 => queue_id: u16,
+        /// SQSIZE: entries of the queue, less one.
+        4 => sq_size: u16,
+        /// CATTR.
+        6 => attributes: ConnectAttributes,
+        /// KATO in milliseconds, 0 for none; admin queue only.
+        8 => keep_alive_ms: u32,
+    }
 }
 
 impl Connect {
-    /// Offset of RECFMT in the command.
-    pub const OFFSET_RECORD_FORMAT: u16 = 40;
     /// Offset of QID in the command.
     pub const OFFSET_QUEUE_ID: u16 = 42;
     /// Offset of SQSIZE in the command.
     pub const OFFSET_SQ_SIZE: u16 = 44;
-    /// Offset of CATTR in the command.
-    pub const OFFSET_ATTRIBUTES: u16 = 46;
-    /// Offset of KATO in the command.
-    pub const OFFSET_KEEP_ALIVE: u16 = 48;
 
-    /// Reads the fields; any bits are values, which of them are accepted is the target's to say.
-    #[must_use]
     pub fn from_command(command: &Command) -> Self {
-        let bytes = &command.0;
-        Self {
-            record_format: u16::get(bytes, 40),
-            queue_id: u16::get(bytes, 42),
-            sq_size: u16::get(bytes, 44),
-            attributes: ConnectAttributes(bytes[46]),
-            keep_alive_ms: u32::get(bytes, 48),
-        }
-    }
-
-    /// The command, its data in the capsule.
-    #[must_use]
-    pub fn to_command(&self) -> Command {
-        let mut command = Command::fabrics(FabricsType::CONNECT)
-            .with_sgl(SglDescriptor::in_capsule(ConnectData::SIZE as u32));
-        let bytes = &mut command.0;
-        self.record_format.put(bytes, 40);
-        self.queue_id.put(bytes, 42);
-        self.sq_size.put(bytes, 44);
-        self.attributes.put(bytes, 46);
-        self.keep_alive_ms.put(bytes, 48);
-        command
+        Self::get(&command.0, 40)
     }
 }
 
@@ -152,7 +122,6 @@ impl ConnectData {
     }
 
     /// The data as bytes.
-    #[must_use]
     pub fn emit(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         self.host_id.put(&mut bytes, 0);
@@ -201,13 +170,11 @@ bits! {
 
 impl ConnectInvalid {
     /// The parameter at `offset` of the command is bad.
-    #[must_use]
     pub const fn in_command_at(offset: u16) -> Self {
         Self(offset as u32)
     }
 
     /// The parameter at `offset` of the data is bad.
-    #[must_use]
     pub const fn in_data_at(offset: u16) -> Self {
         Self(offset as u32 | 1 << 16)
     }
@@ -227,7 +194,6 @@ codes! {
 
 impl Register {
     /// True for a property of 8 bytes.
-    #[must_use]
     pub const fn is_wide(self) -> bool {
         self.0 == Self::CAP.0
     }
@@ -246,7 +212,6 @@ pub struct Property {
 
 impl Property {
     /// Reads the fields of a Property Get or Set.
-    #[must_use]
     pub fn from_command(command: &Command) -> Self {
         Self {
             register: Register(command.cdw11()),
@@ -256,7 +221,6 @@ impl Property {
     }
 
     /// True for an access of 8 bytes.
-    #[must_use]
     pub const fn is_wide(&self) -> bool {
         self.size_code == 1
     }
@@ -276,8 +240,6 @@ bits! {
             mqes / with_mqes: 0, 16;
             /// TO: longest wait for RDY, in units of 500 ms.
             timeout / with_timeout: 24, 8;
-            /// DSTRD: doorbell stride, 0 over fabrics.
-            dstrd / with_dstrd: 32, 4;
             /// CSS: command sets; see the flags `css_nvm` and `css_io_sets`.
             css / with_css: 37, 8;
             /// MPSMIN: smallest page is 4096 << MPSMIN.
@@ -290,14 +252,10 @@ bits! {
         flags {
             /// CQR: queues must be contiguous, always set over fabrics.
             cqr / with_cqr: 16;
-            /// NSSRS: NVM subsystem reset is supported.
-            nssrs / with_nssrs: 36;
             /// CSS bit 0: the NVM command set.
             css_nvm / with_css_nvm: 37;
             /// CSS bit 6: one or more I/O command sets, chosen by CC.CSS 110b.
             css_io_sets / with_css_io_sets: 43;
-            /// CSS bit 7: no I/O command set.
-            css_admin_only / with_css_admin_only: 44;
         }
     }
 }
@@ -340,8 +298,6 @@ bits! {
             ready / with_ready: 0;
             /// CFS: fatal.
             fatal / with_fatal: 1;
-            /// NSSRO: an NVM subsystem reset occurred.
-            nssro / with_nssro: 4;
             /// PP: processing paused.
             paused / with_paused: 5;
         }
@@ -364,63 +320,8 @@ bits! {
 }
 
 impl Version {
-    /// 1.3.0.
-    pub const V1_3: Self = Self(0x0001_0300);
-    /// 1.4.0.
-    pub const V1_4: Self = Self(0x0001_0400);
     /// 2.0.0.
     pub const V2_0: Self = Self(0x0002_0000);
-    /// 2.1.0.
-    pub const V2_1: Self = Self(0x0002_0100);
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major(), self.minor())?;
-        match self.tertiary() {
-            0 => Ok(()),
-            tertiary => write!(f, ".{tertiary}"),
-        }
-    }
-}
-
-impl fmt::Display for Capabilities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "mqes {} to {} ms css {:#x} crms {}",
-            self.mqes(),
-            self.timeout() * 500,
-            self.css(),
-            self.crms()
-        )
-    }
-}
-
-impl fmt::Display for Configuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "en {} css {} shn {} iosqes {} iocqes {}",
-            u8::from(self.enable()),
-            self.css(),
-            self.shn(),
-            self.iosqes(),
-            self.iocqes()
-        )
-    }
-}
-
-impl fmt::Display for ControllerStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "rdy {} cfs {} shst {}",
-            u8::from(self.ready()),
-            u8::from(self.fatal()),
-            self.shst()
-        )
-    }
 }
 
 #[cfg(test)]

@@ -36,19 +36,16 @@ codes! {
 
 impl FeatureId {
     /// FID of a Get Features or Set Features command.
-    #[must_use]
     pub const fn of(command: &Command) -> Self {
         Self(command.0[40])
     }
 
     /// SEL of a Get Features command, CDW10 10:8.
-    #[must_use]
     pub const fn select_of(command: &Command) -> Select {
         Select(command.0[41] & 7)
     }
 
     /// SV of a Set Features command, CDW10 bit 31: keep the value across resets.
-    #[must_use]
     pub const fn save_of(command: &Command) -> bool {
         command.0[43] & 0x80 != 0
     }
@@ -102,12 +99,6 @@ bits! {
         flags {
             /// Namespace attribute changed.
             namespace_changed / with_namespace_changed: 8;
-            /// Firmware activation starting.
-            firmware_activation / with_firmware_activation: 9;
-            /// Telemetry log.
-            telemetry / with_telemetry: 10;
-            /// ANA state changed.
-            ana_changed / with_ana_changed: 11;
             /// Discovery log changed.
             discovery_changed / with_discovery_changed: 31;
         }
@@ -129,8 +120,6 @@ bits! {
     /// Error recovery.
     pub struct ErrorRecovery(u32) {
         fields {
-            /// TLER: limit for recovery, 100 ms, 0 for none.
-            time_limit / with_time_limit: 0, 16;
         }
         flags {
             /// DULBE: reading a deallocated block is an error.
@@ -153,13 +142,11 @@ layout! {
 
 impl Timestamp {
     /// Milliseconds since 1970-01-01 UTC.
-    #[must_use]
     pub const fn milliseconds(&self) -> u64 {
         self.low as u64 | (self.high as u64) << 32
     }
 
     /// A time set by the host; bits above 48 are cut.
-    #[must_use]
     pub const fn new(milliseconds: u64, set_by_host: bool) -> Self {
         Self {
             low: milliseconds as u32,
@@ -178,13 +165,11 @@ mod tests {
         let queues = NumberOfQueues::default().with_submission(3).with_completion(7);
         assert_eq!(queues.0, 0x0007_0003);
         assert_eq!((queues.submission(), queues.completion()), (3, 7));
-        let mask = AsyncEventMask::default()
-            .with_namespace_changed(true)
-            .with_ana_changed(true)
-            .with_discovery_changed(true);
-        assert_eq!(mask.0, 1 << 8 | 1 << 11 | 1 << 31);
+        let mask =
+            AsyncEventMask::default().with_namespace_changed(true).with_discovery_changed(true);
+        assert_eq!(mask.0, 1 << 8 | 1 << 31);
         assert!(VolatileWriteCache(1).enabled());
-        assert_eq!(ErrorRecovery(0x1_0009).time_limit(), 9);
+        assert!(ErrorRecovery(0x1_0009).deallocated_error());
         assert_eq!(FeatureCapabilities::default().with_changeable(true).0, 0b100);
     }
 

@@ -1,11 +1,10 @@
 //! Identify: what a controller and its namespaces are.
 //!
 //! Each structure is a plain value that the target emits and the initiator parses; fields carry the
-//! specification's names. All are 4096 bytes but the lists' elements. Sizes of transfers are in the
-//! units the field names: MDTS a power of two of 4 KiB, IOCCSZ and IORCSZ in 16 bytes, NSZE in
-//! logical blocks. Spec: NVMe base, "Identify command"; NVM command set, "Identify Namespace".
-
-use core::fmt;
+//! specification's names, and those that neither end uses are left out. All are 4096 bytes but the
+//! lists' elements. Sizes of transfers are in the units the field names: MDTS a power of two of 4
+//! KiB, IOCCSZ and IORCSZ in 16 bytes, NSZE in logical blocks. Spec: NVMe base, "Identify command";
+//! NVM command set, "Identify Namespace".
 
 use super::command::Command;
 use super::nqn::Nqn;
@@ -63,66 +62,25 @@ codes! {
 
 impl Cns {
     /// CNS of an Identify command.
-    #[must_use]
     pub const fn of(command: &Command) -> Self {
         Self(command.0[40])
     }
 
     /// CNTID of an Identify command, CDW10 31:16.
-    #[must_use]
     pub fn controller_id_of(command: &Command) -> u16 {
         (command.cdw10() >> 16) as u16
     }
 
     /// CSI of an Identify command, CDW11 31:24.
-    #[must_use]
     pub fn command_set_of(command: &Command) -> CommandSet {
         CommandSet((command.cdw11() >> 24) as u8)
     }
-}
-
-/// `text` as an ASCII field of `N` bytes: cut when too long, padded with spaces, and what is not
-/// printable ASCII replaced by `?`, as the specification demands of SN, MN and FR.
-#[must_use]
-pub fn ascii_field<const N: usize>(text: &str) -> [u8; N] {
-    let mut field = [b' '; N];
-    for (slot, char) in field.iter_mut().zip(text.chars()) {
-        *slot = match char {
-            ' '..='~' => char as u8,
-            _ => b'?',
-        };
-    }
-    field
-}
-
-/// An ASCII field without its trailing spaces and NULs. Bytes that are not UTF-8 and control
-/// characters become U+FFFD: the text may be printed, and a peer must not forge lines of a log.
-#[must_use]
-pub fn ascii_text(field: &[u8]) -> String {
-    let text = String::from_utf8_lossy(field);
-    text.trim_end_matches([' ', '\0']).replace(|char: char| char.is_control(), "\u{fffd}")
 }
 
 impl IdentifyController {
     /// SUBNQN as a name.
     pub fn subsystem(&self) -> Result<Nqn, ParseError> {
         Nqn::parse("SUBNQN", 768, &self.subnqn)
-    }
-}
-
-impl fmt::Display for IdentifyController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "controller {} sn {} mn {} fr {} nvme {} mdts {} nn {}",
-            self.cntlid,
-            ascii_text(&self.sn),
-            ascii_text(&self.mn),
-            ascii_text(&self.fr),
-            self.ver,
-            self.mdts,
-            self.nn
-        )
     }
 }
 

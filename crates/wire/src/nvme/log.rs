@@ -54,7 +54,6 @@ pub struct GetLog {
 
 impl GetLog {
     /// Reads CDW10 to CDW13.
-    #[must_use]
     pub fn from_command(command: &Command) -> Self {
         let (cdw10, cdw11) = (command.cdw10(), command.cdw11());
         let dwords = u64::from(cdw11 & 0xffff) << 16 | u64::from(cdw10 >> 16);
@@ -68,7 +67,6 @@ impl GetLog {
     }
 
     /// The command; the SGL asks for as many bytes as a transport descriptor can say.
-    #[must_use]
     pub fn to_command(&self, nsid: u32) -> Command {
         debug_assert!(self.bytes >= 4 && self.bytes.is_multiple_of(4));
         let dwords = (self.bytes / 4).wrapping_sub(1);

@@ -25,19 +25,16 @@ impl Nqn {
     }
 
     /// [`Self::DISCOVERY`] as a name.
-    #[must_use]
     pub fn discovery() -> Self {
         Self(Self::DISCOVERY.into())
     }
 
     /// True for the well-known discovery name.
-    #[must_use]
     pub fn is_discovery(&self) -> bool {
         &*self.0 == Self::DISCOVERY
     }
 
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,7 +58,6 @@ impl Nqn {
     }
 
     /// The field of 256 bytes, padded with NUL.
-    #[must_use]
     pub fn emit(&self) -> [u8; Self::FIELD] {
         let mut bytes = [0; Self::FIELD];
         bytes[..self.0.len()].copy_from_slice(self.0.as_bytes());

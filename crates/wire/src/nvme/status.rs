@@ -6,6 +6,8 @@
 
 use core::fmt;
 
+use crate::field::Field;
+
 /// Status code type, status code and retry hints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u16);
@@ -98,30 +100,20 @@ impl Status {
     const MORE: u16 = 1 << 13;
     const DNR: u16 = 1 << 14;
 
-    /// The status with this type and code, no DNR, no M.
-    #[inline]
-    #[must_use]
-    pub const fn new(sct: u8, sc: u8) -> Self {
-        Self((sct as u16 & 7) << 8 | sc as u16)
-    }
-
     /// From the status word of a completion queue entry, phase bit dropped.
     #[inline]
-    #[must_use]
     pub const fn from_word(word: u16) -> Self {
         Self(word >> 1)
     }
 
     /// As the status word of a completion queue entry, phase bit 0 as Fabrics demand.
     #[inline]
-    #[must_use]
     pub const fn to_word(self) -> u16 {
         self.0 << 1
     }
 
     /// SCT and SC as one number, 0x000 to 0x7ff: what the constants hold.
     #[inline]
-    #[must_use]
     pub const fn code(self) -> u16 {
         self.0 & Self::CODE
     }
@@ -133,51 +125,32 @@ impl Status {
         Self(self.code())
     }
 
-    /// SCT, status code type.
-    #[inline]
-    #[must_use]
-    pub const fn sct(self) -> u8 {
-        (self.0 >> 8 & 7) as u8
-    }
-
-    /// SC, status code.
-    #[inline]
-    #[must_use]
-    pub const fn sc(self) -> u8 {
-        self.0 as u8
-    }
-
     /// CRD, command retry delay: which of the controller's CRDTs to wait, 0 for none.
     #[inline]
-    #[must_use]
     pub const fn crd(self) -> u8 {
         (self.0 >> 11 & 3) as u8
     }
 
     /// M: the error information log says more.
     #[inline]
-    #[must_use]
     pub const fn more(self) -> bool {
         self.0 & Self::MORE != 0
     }
 
     /// DNR: the same command would fail again.
     #[inline]
-    #[must_use]
     pub const fn dnr(self) -> bool {
         self.0 & Self::DNR != 0
     }
 
     /// True for success.
     #[inline]
-    #[must_use]
     pub const fn is_success(self) -> bool {
         self.code() == 0
     }
 
     /// True if the medium lost data: a write fault, an unrecovered read or a failed check of
     /// protection information.
-    #[must_use]
     pub const fn is_media_error(self) -> bool {
         matches!(self.code(), 0x280..=0x284)
     }
@@ -188,19 +161,18 @@ impl Status {
     pub const fn with_dnr(self) -> Self {
         Self(self.0 | Self::DNR)
     }
+}
 
-    /// The same status with M.
-    #[inline]
-    #[must_use]
-    pub const fn with_more(self) -> Self {
-        Self(self.0 | Self::MORE)
+/// As its word stands in a completion.
+impl Field for Status {
+    const SIZE: usize = 2;
+    #[inline(always)]
+    fn get(bytes: &[u8], at: usize) -> Self {
+        Self::from_word(u16::get(bytes, at))
     }
-
-    /// The same status with this CRD, 0 to 3.
-    #[inline]
-    #[must_use]
-    pub const fn with_crd(self, crd: u8) -> Self {
-        Self(self.0 & !(3 << 11) | (crd as u16 & 3) << 11)
+    #[inline(always)]
+    fn put(&self, bytes: &mut [u8], at: usize) {
+        self.to_word().put(bytes, at);
     }
 }
 
@@ -239,12 +211,10 @@ mod tests {
         let status = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
         assert_eq!(status.to_word(), 0x8304);
         assert_eq!(Status::from_word(0x8305), status, "the phase bit is dropped");
-        assert_eq!((status.sct(), status.sc()), (1, 0x82));
-        assert_eq!(Status::new(1, 0x82), status.without_hints());
-        let hinted = Status::NAMESPACE_NOT_READY.with_crd(2).with_more();
+        assert_eq!(status.without_hints(), Status(0x182));
+        let hinted = Status::from_word(0x82 << 1 | 2 << 12 | 1 << 14);
+        assert_eq!(hinted.without_hints(), Status::NAMESPACE_NOT_READY);
         assert_eq!((hinted.crd(), hinted.more(), hinted.dnr()), (2, true, false));
-        assert_eq!(hinted.to_word(), 0x82 << 1 | 2 << 12 | 1 << 14);
-        assert_eq!(hinted.with_crd(0).crd(), 0);
         assert!(Status::SUCCESS.is_success() && !hinted.is_success());
         for word in 0..=u16::MAX {
             assert_eq!(Status::from_word(word).to_word(), word & !1);
@@ -254,7 +224,7 @@ mod tests {
     #[test]
     fn names_and_numbers() {
         assert_eq!(Status::AUTHENTICATION_REQUIRED.to_string(), "authentication required (0x191)");
-        assert_eq!(Status(0x7c1).with_more().to_string(), "status 0x7c1 more");
+        assert_eq!(Status(0x7c1 | 1 << 13).to_string(), "status 0x7c1 more");
         assert_eq!(format!("{:?}", Status::SUCCESS), "Status(successful completion (0x000))");
     }
 }

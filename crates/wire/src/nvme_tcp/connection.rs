@@ -45,7 +45,6 @@ const DATA_ALIGNMENT_MAX: u8 = 31;
 
 impl ICReq {
     /// A request for `digests`, unaligned data and `max_r2t` + 1 outstanding R2Ts per command.
-    #[must_use]
     pub fn new(digests: Digests, max_r2t: u32) -> Self {
         Self {
             common: CommonHeader::for_pdu(PduType::IC_REQ, PduFlags::NONE, Digests::NONE, 0),
@@ -57,7 +56,6 @@ impl ICReq {
     }
 
     /// The digests the host asks for.
-    #[must_use]
     pub const fn digests(&self) -> Digests {
         Digests::from_bits(self.digest_bits)
     }
@@ -81,7 +79,6 @@ impl ICResp {
 
     /// A response that agrees to `digests`, wants unaligned data and takes H2CData PDUs of up to
     /// `max_h2c_data` bytes.
-    #[must_use]
     pub fn new(digests: Digests, max_h2c_data: u32) -> Self {
         Self {
             common: CommonHeader::for_pdu(PduType::IC_RESP, PduFlags::NONE, Digests::NONE, 0),
@@ -93,7 +90,6 @@ impl ICResp {
     }
 
     /// The digests in use from the next PDU on.
-    #[must_use]
     pub const fn digests(&self) -> Digests {
         Digests::from_bits(self.digest_bits)
     }
@@ -198,7 +194,6 @@ impl TermReq {
     pub const SIZE_MAX: usize = 24 + Self::OFFENDING_HEADER_MAX;
 
     /// A request of `kind` about `offending_header`, cut to 128 bytes.
-    #[must_use]
     pub fn new(kind: PduType, fes: FatalErrorStatus, fei: u32, offending_header: &[u8]) -> Self {
         let length = offending_header.len().min(Self::OFFENDING_HEADER_MAX);
         let mut header = [0; Self::OFFENDING_HEADER_MAX];
@@ -207,7 +202,6 @@ impl TermReq {
     }
 
     /// The header that was sent back, up to 128 bytes.
-    #[must_use]
     pub fn offending_header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_length)]
     }

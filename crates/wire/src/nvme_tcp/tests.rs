@@ -220,15 +220,12 @@ fn termreq_sends_back_at_most_128_bytes() {
 }
 
 #[test]
-fn parsers_refuse_short_input_and_another_type() {
+fn parsers_refuse_short_input() {
     assert!(CommonHeader::parse(&[0; 7]).is_err());
     assert!(CapsuleCommand::parse(&[4; 71]).is_err());
     assert!(CapsuleResponse::parse(&[5; 23]).is_err());
     assert!(R2T::parse(&[9; 23]).is_err());
     assert!(DataHeader::parse(&[6; 23]).is_err());
-    let error = CapsuleCommand::parse(&[5; 72]).unwrap_err();
-    assert_eq!((error.field, error.seen), ("PDU-Type", 5));
-    assert_eq!(CapsuleResponse::parse(&[4; 24]).unwrap_err().offset, 0);
 }
 
 /// Any 8 bytes either fail or describe a payload inside the PDU; no input panics.

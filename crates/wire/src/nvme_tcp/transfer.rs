@@ -1,56 +1,30 @@
 //! The PDUs of the data path: command and response capsules, R2T, H2CData and C2HData.
 //!
-//! `parse` reads a header already checked by [`CommonHeader::check`] and repeats only the type;
-//! `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data transfer".
+//! `parse` reads a header of which [`CommonHeader::check`] already said that it is one, and of this
+//! type; `emit` gives an array that is ready to be sent. Nothing allocates. Spec: "Command data transfer".
 
 use core::fmt;
 
 use super::{CommonHeader, Digests, PduFlags, PduType};
 use crate::ParseError;
-use crate::field::Field;
 use crate::nvme::{Command, Completion};
 
-/// Command capsule: a submission queue entry, perhaps with data behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapsuleCommand {
-    /// Type CapsuleCmd, HLEN 72.
-    pub common: CommonHeader,
-    /// The submission queue entry.
-    pub command: Command,
+layout! {
+    /// Command capsule: a submission queue entry, perhaps with data behind it.
+    pub struct CapsuleCommand[72] {
+        /// Type CapsuleCmd, HLEN 72.
+        0 => common: CommonHeader,
+        /// The submission queue entry.
+        8 => command: Command,
+    }
 }
 
 impl CapsuleCommand {
-    /// Size of the header in bytes.
-    pub const SIZE: usize = 72;
-
     /// A capsule with `data_length` bytes of in-capsule data.
     #[inline]
-    #[must_use]
     pub const fn new(command: Command, digests: Digests, data_length: u32) -> Self {
         let kind = PduType::CAPSULE_COMMAND;
         Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, data_length), command }
-    }
-
-    /// Reads the 72-byte header; errors are a short input and another type.
-    #[inline]
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        let common = CommonHeader::get(bytes, 0);
-        common.require(PduType::CAPSULE_COMMAND)?;
-        let command = Command::get(bytes, 8);
-        Ok(Self { common, command })
-    }
-
-    /// The header as bytes.
-    #[inline]
-    #[must_use]
-    pub fn emit(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        self.common.put(&mut bytes, 0);
-        self.command.put(&mut bytes, 8);
-        bytes
     }
 }
 
@@ -60,47 +34,22 @@ impl fmt::Display for CapsuleCommand {
     }
 }
 
-/// Response capsule: a completion queue entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapsuleResponse {
-    /// Type CapsuleResp, HLEN 24.
-    pub common: CommonHeader,
-    /// The completion queue entry.
-    pub completion: Completion,
+layout! {
+    /// Response capsule: a completion queue entry.
+    pub struct CapsuleResponse[24] {
+        /// Type CapsuleResp, HLEN 24.
+        0 => common: CommonHeader,
+        /// The completion queue entry.
+        8 => completion: Completion,
+    }
 }
 
 impl CapsuleResponse {
-    /// Size of the header in bytes.
-    pub const SIZE: usize = 24;
-
     /// The response that carries `completion`.
     #[inline]
-    #[must_use]
     pub const fn new(completion: Completion, digests: Digests) -> Self {
         let kind = PduType::CAPSULE_RESPONSE;
         Self { common: CommonHeader::for_pdu(kind, PduFlags::NONE, digests, 0), completion }
-    }
-
-    /// Reads the 24-byte header; errors are a short input and another type.
-    #[inline]
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let Some(bytes) = bytes.first_chunk::<{ Self::SIZE }>() else {
-            return Err(ParseError::short(Self::SIZE, bytes.len()));
-        };
-        let common = CommonHeader::get(bytes, 0);
-        common.require(PduType::CAPSULE_RESPONSE)?;
-        let completion = Completion::get(bytes, 8);
-        Ok(Self { common, completion })
-    }
-
-    /// The header as bytes.
-    #[inline]
-    #[must_use]
-    pub fn emit(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        self.common.put(&mut bytes, 0);
-        self.completion.put(&mut bytes, 8);
-        bytes
     }
 }
 
@@ -129,7 +78,6 @@ layout! {
 impl R2T {
     /// A grant of `length` bytes at `offset` of the command's data.
     #[inline]
-    #[must_use]
     pub const fn new(
         command_id: u16,
         transfer_tag: u16,
@@ -176,7 +124,6 @@ layout! {
 impl DataHeader {
     /// Data from the host, an answer to the R2T with `transfer_tag`; `last` ends that R2T.
     #[inline]
-    #[must_use]
     pub const fn h2c(
         command_id: u16,
         transfer_tag: u16,
@@ -198,7 +145,6 @@ impl DataHeader {
     /// Data to the host. `flags` takes [`PduFlags::LAST`] and, with it, [`PduFlags::SUCCESS`];
     /// digest flags are added as negotiated.
     #[inline]
-    #[must_use]
     pub const fn c2h(
         command_id: u16,
         offset: u32,
@@ -217,14 +163,12 @@ impl DataHeader {
 
     /// True on the last data PDU of the command (C2HData) or the R2T (H2CData).
     #[inline]
-    #[must_use]
     pub const fn is_last(&self) -> bool {
         self.common.flags.contains(PduFlags::LAST)
     }
 
     /// True if this C2HData also completes its command.
     #[inline]
-    #[must_use]
     pub const fn is_success(&self) -> bool {
         self.common.flags.contains(PduFlags::SUCCESS)
     }

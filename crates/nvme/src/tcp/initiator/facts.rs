@@ -151,7 +151,7 @@ mod tests {
 
     fn namespace(lbads: u8) -> IdentifyNamespace {
         let mut namespace = IdentifyNamespace { nsze: 2048, ..IdentifyNamespace::default() };
-        namespace.lbaf[0] = LbaFormat { ms: 0, lbads, rp: 0 };
+        namespace.lbaf[0] = LbaFormat { ms: 0, lbads };
         namespace
     }
 

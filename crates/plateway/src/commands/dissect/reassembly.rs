@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use wire::tcp::{TcpFlags, TcpHeader};
+use super::layers::Segment;
 
 /// Bytes that may wait for earlier ones.
 const EARLY_MAX: usize = 4 << 20;
@@ -33,30 +33,24 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// Takes a segment of which `whole` bytes were sent.
-    pub(super) fn segment(
-        &mut self,
-        header: &TcpHeader,
-        payload: &[u8],
-        whole: usize,
-    ) -> Vec<Given> {
+    pub(super) fn segment(&mut self, segment: &Segment<'_>) -> Vec<Given> {
+        let &Segment { sequence, payload, missing, .. } = segment;
         let mut given = Vec::new();
-        if header.flags.contains(TcpFlags::SYN) {
-            self.next = Some(header.sequence.wrapping_add(1));
+        if segment.syn {
+            self.next = Some(sequence.wrapping_add(1));
             self.early.clear();
             self.early_bytes = 0;
             return given;
         }
-        if whole == 0 {
+        if payload.len() + missing == 0 {
             return given;
         }
-        let payload = &payload[..payload.len().min(whole)];
-        let next = *self.next.get_or_insert(header.sequence);
-        if ahead(header.sequence, next) > 0 {
+        let next = *self.next.get_or_insert(sequence);
+        if ahead(sequence, next) > 0 {
             self.early_bytes += payload.len();
-            self.early.push_back((header.sequence, payload.to_vec(), whole - payload.len()));
+            self.early.push_back((sequence, payload.to_vec(), missing));
         } else {
-            self.take(header.sequence, payload, whole - payload.len(), &mut given);
+            self.take(sequence, payload, missing, &mut given);
         }
         self.catch_up(&mut given);
         while self.early_bytes > EARLY_MAX || self.early.len() > EARLY_SEGMENTS_MAX {
@@ -110,27 +104,20 @@ fn ahead(sequence: u32, next: u32) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
-    fn header(sequence: u32, flags: TcpFlags) -> TcpHeader {
-        TcpHeader {
-            source_port: 1,
-            destination_port: 2,
-            sequence,
-            acknowledgement: 0,
-            header_length: 20,
-            flags,
-            window: 0,
-            checksum: 0,
-            urgent: 0,
-        }
+    fn segment(sequence: u32, payload: &[u8], missing: usize) -> Segment<'_> {
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let (source, destination) = (nobody, nobody);
+        Segment { source, destination, sequence, syn: false, rst: false, payload, missing }
     }
 
     fn stream(direction: &mut Direction, segments: &[(u32, &[u8])]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (sequence, payload) in segments {
-            let header = header(*sequence, TcpFlags::ACK);
-            for given in direction.segment(&header, payload, payload.len()) {
+            for given in direction.segment(&segment(*sequence, payload, 0)) {
                 match given {
                     Given::Bytes(more, 0) => bytes.extend(more),
                     other => panic!("{other:?}"),
@@ -142,7 +129,8 @@ mod tests {
 
     fn begun(sequence: u32) -> Direction {
         let mut direction = Direction::default();
-        assert!(direction.segment(&header(sequence, TcpFlags::SYN), &[], 0).is_empty());
+        let begins = Segment { syn: true, ..segment(sequence, &[], 0) };
+        assert!(direction.segment(&begins).is_empty());
         direction
     }
 
@@ -164,7 +152,7 @@ mod tests {
     #[test]
     fn what_was_cut_off_by_the_capture_is_counted() {
         let mut direction = begun(0);
-        let given = direction.segment(&header(1, TcpFlags::ACK), b"abc", 10);
+        let given = direction.segment(&segment(1, b"abc", 7));
         assert_eq!(given, [Given::Bytes(b"abc".to_vec(), 7)]);
         assert_eq!(stream(&mut direction, &[(11, b"x")]), b"x");
     }
@@ -175,8 +163,7 @@ mod tests {
         let piece = vec![7; 1 << 20];
         let mut seen = Vec::new();
         for index in 0..5u32 {
-            let header = header(1001 + (index << 20), TcpFlags::ACK);
-            seen.extend(direction.segment(&header, &piece, piece.len()));
+            seen.extend(direction.segment(&segment(1001 + (index << 20), &piece, 0)));
         }
         assert_eq!(seen[0], Given::Gap(1000));
         assert_eq!(seen.len(), 6);

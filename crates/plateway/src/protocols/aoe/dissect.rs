@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 
 use wire::aoe::{Address, Command, Message};
-use wire::ethernet::{EtherType, EthernetHeader, LinkType, MacAddress};
-use wire::pcap::CapturedPacket;
+use wire::ethernet::{EtherType, MacAddress};
 
-use crate::commands::dissect::Said;
+use crate::commands::dissect::{Frame, Said};
 
 /// Requests that are remembered until they are answered; of more, latencies are not told.
 const UNDER_WAY_MAX: usize = 65_536;
@@ -39,31 +38,23 @@ pub(crate) struct Line {
 impl Talk {
     pub(crate) const ETHER_TYPE: EtherType = EtherType::AOE;
 
-    /// Reads a message; `None` if it is none, or its addresses were not captured.
-    pub(crate) fn message(
-        &mut self,
-        time_ns: u64,
-        packet: &CapturedPacket<'_>,
-        bytes: &[u8],
-    ) -> Option<Line> {
-        if packet.link != LinkType::ETHERNET {
-            return None;
-        }
-        let ethernet = EthernetHeader::parse(packet.bytes).ok()?;
-        let (from_host, initiator, pdu, mut text, header) = match Message::parse(bytes) {
+    /// Reads a message.
+    pub(crate) fn message(&mut self, time_ns: u64, frame: &Frame<'_>) -> Line {
+        let [source, destination] = [frame.source, frame.destination].map(MacAddress);
+        let (from_host, initiator, pdu, mut text, header) = match Message::parse(frame.payload) {
             Ok(message) => {
                 let header = message.header;
                 let from_host = !header.flags.is_response();
-                let initiator = if from_host { ethernet.source } else { ethernet.destination };
+                let initiator = if from_host { source } else { destination };
                 let name = header.command.name();
                 let pdu = name.map_or_else(|| header.command.to_string(), str::to_owned);
                 (from_host, initiator, pdu, message.to_string(), Some(header))
             }
-            Err(error) => (true, ethernet.source, String::new(), error.to_string(), None),
+            Err(error) => (true, source, String::new(), error.to_string(), None),
         };
         // An announcement is said to all, by a target.
         if !from_host && initiator == MacAddress::BROADCAST {
-            text = format!("{text} from {}", ethernet.source);
+            text = format!("{text} from {source}");
         }
         let mut latency_ns = None;
         if let Some(header) = header {
@@ -80,13 +71,13 @@ impl Talk {
         }
         let address = header.map_or(Address::ANY, |header| header.address);
         let key = (initiator, address);
-        Some(Line {
+        Line {
             connection: self.numbers.get(&key).copied(),
             name: format!("AoE of {initiator} to {address}"),
             key,
             from_host,
             said: Said { pdu, text, latency_ns },
-        })
+        }
     }
 
     /// Numbers a new connection.

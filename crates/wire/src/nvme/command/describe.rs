@@ -17,7 +17,6 @@ pub struct Describe<'a> {
 
 impl Command {
     /// The command as one line, its opcode read as the queue demands.
-    #[must_use]
     pub const fn describe(&self, admin: bool) -> Describe<'_> {
         Describe { command: self, admin }
     }

@@ -22,20 +22,12 @@ impl DsmRange {
     }
 
     /// NR + 1 of a Dataset Management command: how many ranges its data hold, 1 to 256.
-    #[must_use]
     pub fn count(command: &super::Command) -> usize {
         (command.cdw10() & 0xff) as usize + 1
     }
 
     /// AD of a Dataset Management command: the ranges are to be deallocated.
-    #[must_use]
     pub fn is_deallocate(command: &super::Command) -> bool {
         command.cdw11() & 4 != 0
-    }
-}
-
-impl core::fmt::Display for DsmRange {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "lba {} blocks {}", self.lba, self.blocks)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Expected;
+use crate::nvme::command::SglDescriptor;
 
 #[test]
 fn connect_command_vector() {
@@ -97,7 +98,6 @@ fn properties_both_ways() {
     let cc = Configuration(Property::from_command(&set).value as u32);
     assert!(cc.enable());
     assert_eq!((cc.iosqes(), cc.iocqes(), cc.shn(), cc.css()), (6, 4, 0, 0));
-    assert_eq!(cc.to_string(), "en 1 css 0 shn 0 iosqes 6 iocqes 4");
     assert!(Register::CAP.is_wide() && !Register::CC.is_wide());
 }
 
@@ -115,9 +115,6 @@ fn registers_lie_where_linux_reads_them() {
     assert_eq!((cap.mqes(), cap.timeout(), cap.css()), (127, 15, 0x41));
     let csts = ControllerStatus::default().with_ready(true).with_shst(2);
     assert_eq!(csts.0, 0b1001);
-    assert_eq!(csts.to_string(), "rdy 1 cfs 0 shst 2");
-    assert_eq!(Version::V1_4.to_string(), "1.4");
-    assert_eq!(Version(0x0001_0201).to_string(), "1.2.1");
     // A value too wide for its field leaves its neighbours alone.
     assert_eq!(Capabilities::default().with_timeout(u64::MAX).0, 0xff << 24);
 }

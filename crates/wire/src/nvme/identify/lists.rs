@@ -16,7 +16,6 @@ impl ActiveNamespaces {
 
     /// The list of the first 1024 of `nsids`, which the caller gives in ascending order and already
     /// above the command's NSID.
-    #[must_use]
     pub fn emit(nsids: impl IntoIterator<Item = u32>) -> [u8; IDENTIFY_SIZE] {
         let mut bytes = [0; IDENTIFY_SIZE];
         for (slot, nsid) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(nsids) {
@@ -78,7 +77,6 @@ pub struct DescriptorList;
 impl DescriptorList {
     /// The list of `descriptors`; panics when they are more than 4096 bytes hold (200 of the
     /// largest), since a namespace has at most one of each kind.
-    #[must_use]
     pub fn emit(descriptors: &[NamespaceDescriptor]) -> [u8; IDENTIFY_SIZE] {
         let mut bytes = [0; IDENTIFY_SIZE];
         let mut at = 0;
@@ -115,29 +113,26 @@ impl DescriptorList {
                 let expected = Expected::AtMost(bytes.len().saturating_sub(start) as u64);
                 return Err(ParseError::new("NIDL", at + 1, expected, length.into()));
             };
-            let wanted = match NamespaceIdType(kind) {
-                NamespaceIdType::EUI64 => 8,
-                NamespaceIdType::NGUID | NamespaceIdType::UUID => 16,
-                NamespaceIdType::CSI => 1,
-                _ => length,
+            let wrong = |wanted| {
+                let expected = Expected::Exactly(wanted);
+                Err(ParseError::new("NIDL", at + 1, expected, length.into()))
             };
-            if wanted != length {
-                let expected = Expected::Exactly(wanted.into());
-                return Err(ParseError::new("NIDL", at + 1, expected, length.into()));
-            }
-            match NamespaceIdType(kind) {
-                NamespaceIdType::EUI64 => {
+            match (NamespaceIdType(kind), length) {
+                (NamespaceIdType::EUI64, 8) => {
                     names.push(NamespaceDescriptor::Eui64(Field::get(value, 0)));
                 }
-                NamespaceIdType::NGUID => {
+                (NamespaceIdType::NGUID, 16) => {
                     names.push(NamespaceDescriptor::Nguid(Field::get(value, 0)));
                 }
-                NamespaceIdType::UUID => {
+                (NamespaceIdType::UUID, 16) => {
                     names.push(NamespaceDescriptor::Uuid(Field::get(value, 0)));
                 }
-                NamespaceIdType::CSI => {
+                (NamespaceIdType::CSI, 1) => {
                     names.push(NamespaceDescriptor::CommandSet(CommandSet(value[0])));
                 }
+                (NamespaceIdType::EUI64, _) => return wrong(8),
+                (NamespaceIdType::NGUID | NamespaceIdType::UUID, _) => return wrong(16),
+                (NamespaceIdType::CSI, _) => return wrong(1),
                 _ => {}
             }
             at = start + usize::from(length);

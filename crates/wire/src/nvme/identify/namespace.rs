@@ -1,7 +1,5 @@
 //! Identify Namespace: CNS 00h, 05h, 06h and 08h.
 
-use core::fmt;
-
 layout! {
     /// One LBA format.
     pub struct LbaFormat[4] {
@@ -9,8 +7,6 @@ layout! {
         0 => ms: u16,
         /// Data bytes of a block: 1 << LBADS.
         2 => lbads: u8,
-        /// Relative performance, 0 the best.
-        3 => rp: u8,
     }
 }
 
@@ -25,16 +21,8 @@ layout! {
         16 => nuse: u64,
         /// Features; bit 0: thin, bit 4: the NPWG..NOWS hints are set.
         24 => nsfeat: u8,
-        /// LBA formats, less one.
-        25 => nlbaf: u8,
         /// Format in use, bits 3:0.
         26 => flbas: u8,
-        /// Metadata capabilities.
-        27 => mc: u8,
-        /// Protection capabilities.
-        28 => dpc: u8,
-        /// Protection in use.
-        29 => dps: u8,
         /// Bit 0: may be attached to more than one controller.
         30 => nmic: u8,
         /// Reservation capabilities.
@@ -43,22 +31,10 @@ layout! {
         32 => fpi: u8,
         /// Deallocated blocks read as: bits 2:0 = 1 zeroes; bit 3: Write Zeroes may deallocate.
         33 => dlfeat: u8,
-        /// Atomic write unit of this namespace, logical blocks less one.
-        34 => nawun: u16,
         /// The same across a power failure.
         36 => nawupf: u16,
-        /// Atomic compare and write unit, logical blocks less one.
-        38 => nacwu: u16,
-        /// Atomic boundary size.
-        40 => nabsn: u16,
-        /// Atomic boundary offset.
-        42 => nabo: u16,
         /// Atomic boundary across a power failure.
         44 => nabspf: u16,
-        /// Optimal I/O boundary, logical blocks.
-        46 => noiob: u16,
-        /// Capacity, bytes.
-        48 => nvmcap: u128,
         /// Preferred write granularity, logical blocks less one.
         64 => npwg: u16,
         /// Preferred write alignment, logical blocks less one.
@@ -67,14 +43,6 @@ layout! {
         68 => npdg: u16,
         /// Preferred deallocate alignment, logical blocks less one.
         70 => npda: u16,
-        /// Optimal write size, logical blocks less one.
-        72 => nows: u16,
-        /// Copy: most blocks of one source range.
-        74 => mssrl: u16,
-        /// Copy: most blocks of one command.
-        76 => mcl: u32,
-        /// Copy: source ranges, less one.
-        80 => msrc: u8,
         /// ANA group.
         92 => anagrpid: u32,
         /// Bit 0: write protected.
@@ -94,17 +62,9 @@ layout! {
 
 impl IdentifyNamespace {
     /// Bytes of a logical block in the format in use; `None` for a shift no namespace has.
-    #[must_use]
     pub fn block_bytes(&self) -> Option<u32> {
         let format = self.lbaf[usize::from(self.flbas & 0xf)];
         (9..32).contains(&format.lbads).then(|| 1 << format.lbads)
-    }
-}
-
-impl fmt::Display for IdentifyNamespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.block_bytes().unwrap_or(0);
-        write!(f, "namespace {} blocks of {bytes} bytes", self.nsze)
     }
 }
 
@@ -140,8 +100,6 @@ layout! {
         0 => vsl: u8,
         /// Write Zeroes size limit.
         1 => wzsl: u8,
-        /// Write Uncorrectable size limit.
-        2 => wusl: u8,
         /// Dataset Management ranges limit, 0 for none.
         3 => dmrl: u8,
         /// Dataset Management blocks in one range, 0 for no limit.

@@ -1,7 +1,7 @@
 //! Round trips of the Identify structures, and offsets where Linux include/linux/nvme.h has them.
 
 use super::*;
-use crate::Expected;
+use crate::{Expected, ascii_field};
 
 #[test]
 fn controller_both_ways_with_linux_offsets() {
@@ -28,7 +28,6 @@ fn controller_both_ways_with_linux_offsets() {
         ioccsz: 4 + 8192 / 16,
         iorcsz: 1,
         msdbd: 1,
-        tnvmcap: 1 << 100,
         ..IdentifyController::default()
     };
     controller.subnqn = Nqn::new("nqn.2024-01.org.example:vol").unwrap().emit();
@@ -52,10 +51,6 @@ fn controller_both_ways_with_linux_offsets() {
     assert_eq!(IdentifyController::parse(&bytes), Ok(controller));
     let name = controller.subsystem().unwrap();
     assert_eq!(name.as_str(), "nqn.2024-01.org.example:vol");
-    assert_eq!(
-        controller.to_string(),
-        "controller 4660 sn PW0001 mn Plateway fr 0.1 nvme 2.0 mdts 8 nn 1024"
-    );
     assert_eq!(IdentifyController::parse(&bytes[..4095]), Err(ParseError::short(4096, 4095)));
 }
 
@@ -83,7 +78,6 @@ fn namespace_both_ways_with_linux_offsets() {
     assert_eq!(bytes[128..132], [0, 0, 12, 0]);
     assert_eq!(IdentifyNamespace::parse(&bytes), Ok(namespace));
     assert_eq!(namespace.block_bytes(), Some(4096));
-    assert_eq!(namespace.to_string(), "namespace 1099511627776 blocks of 4096 bytes");
     assert_eq!(IdentifyNamespace::default().block_bytes(), None);
     namespace.lbaf[0].lbads = 255;
     assert_eq!(namespace.block_bytes(), None);
@@ -139,12 +133,4 @@ fn descriptor_refusals_and_unknown_kinds() {
     let csi = NamespaceDescriptor::CommandSet(CommandSet::ZONED);
     assert_eq!(DescriptorList::parse(&skipped), Ok(vec![csi]));
     assert_eq!(DescriptorList::parse(&[]), Ok(vec![]));
-}
-
-#[test]
-fn ascii_fields_are_padded_cut_and_printable() {
-    assert_eq!(&ascii_field::<4>("ab"), b"ab  ");
-    assert_eq!(&ascii_field::<4>("abcdef"), b"abcd");
-    assert_eq!(&ascii_field::<4>("a\u{e9}\n"), b"a?? ");
-    assert_eq!(ascii_text(b"ab \0\0"), "ab");
 }

@@ -2,11 +2,8 @@
 //!
 //! A host reads the header, the entries and the header again, and starts over if GENCTR changed.
 
-use core::fmt;
-
-use crate::ParseError;
-use crate::nvme::identify::{ascii_field, ascii_text};
 use crate::nvme::nqn::Nqn;
+use crate::{ParseError, ascii_field, ascii_text};
 
 layout! {
     /// The header.
@@ -90,19 +87,12 @@ layout! {
 }
 
 impl DiscoveryEntry {
-    /// TREQ 1:0: a secure channel is required.
-    pub const SECURE_REQUIRED: u8 = 1;
     /// TREQ 1:0: a secure channel is not required.
     pub const SECURE_NOT_REQUIRED: u8 = 2;
     /// TREQ bit 2: SQ flow control may be disabled.
     pub const DISABLE_SQ_FLOW: u8 = 4;
-    /// EFLAGS bit 0: all ports of this subsystem give the same log.
-    pub const DUPLICATE_INFORMATION: u16 = 1;
-    /// EFLAGS bit 1: explicit persistent connections are supported.
-    pub const PERSISTENT: u16 = 2;
 
     /// A way over TCP to `subsystem`, dynamic controllers, admin queue of 32, no secure channel.
-    #[must_use]
     pub fn tcp(
         subtype: DiscoverySubtype,
         family: AddressFamily,
@@ -133,35 +123,12 @@ impl DiscoveryEntry {
     }
 
     /// TRADDR without its padding.
-    #[must_use]
     pub fn address_text(&self) -> String {
         ascii_text(&self.address)
     }
 
     /// TRSVCID without its padding.
-    #[must_use]
     pub fn service_text(&self) -> String {
         ascii_text(&self.service)
-    }
-}
-
-impl fmt::Display for DiscoveryEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} {} port {} {} {}",
-            self.subtype,
-            self.transport,
-            self.address_text(),
-            self.service_text(),
-            self.family,
-            ascii_text(&self.subnqn)
-        )
-    }
-}
-
-impl fmt::Display for DiscoveryHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "discovery log generation {} records {}", self.generation, self.records)
     }
 }

@@ -1,8 +1,6 @@
 //! Logs about the controller: errors 01h, health 02h, firmware 03h, changed namespaces 04h and
 //! command effects 05h.
 
-use core::fmt;
-
 use crate::nvme::Status;
 
 layout! {
@@ -22,20 +20,13 @@ layout! {
         16 => lba: u64,
         /// NSID.
         24 => nsid: u32,
-        /// Vendor log page, 0 for none.
-        28 => vendor_log: u8,
         /// Transport type.
         29 => transport_type: u8,
-        /// By command.
-        32 => command_info: u64,
-        /// By transport.
-        40 => transport_info: u16,
     }
 }
 
 impl ErrorEntry {
     /// The status the command got.
-    #[must_use]
     pub const fn status(&self) -> Status {
         Status::from_word(self.status_word)
     }
@@ -54,8 +45,6 @@ layout! {
         4 => available_spare_threshold: u8,
         /// Percent, may pass 100.
         5 => percentage_used: u8,
-        /// Endurance group critical warnings.
-        6 => endurance_group_warning: u8,
         /// Thousands of 512 bytes, rounded up.
         32 => data_units_read: u128,
         /// Thousands of 512 bytes, rounded up.
@@ -64,39 +53,14 @@ layout! {
         64 => host_reads: u128,
         /// Write commands completed.
         80 => host_writes: u128,
-        /// Minutes with I/O in flight.
-        96 => busy_minutes: u128,
         /// Power cycles.
         112 => power_cycles: u128,
         /// Power on hours.
         128 => power_on_hours: u128,
-        /// Power losses without shutdown.
-        144 => unsafe_shutdowns: u128,
         /// Unrecovered data integrity errors.
         160 => media_errors: u128,
         /// Error information entries ever made.
         176 => error_entries: u128,
-        /// Minutes above the warning temperature.
-        192 => warning_temperature_minutes: u32,
-        /// Minutes above the critical temperature.
-        196 => critical_temperature_minutes: u32,
-        /// Sensors 1 to 8, kelvin, 0 for none.
-        200 => temperature_sensors: [u16; 8],
-    }
-}
-
-impl fmt::Display for Smart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "health warning {:#x} temperature {} K spare {}% used {}% reads {} writes {}",
-            self.critical_warning,
-            self.composite_temperature,
-            self.available_spare,
-            self.percentage_used,
-            self.host_reads,
-            self.host_writes
-        )
     }
 }
 
@@ -121,7 +85,6 @@ impl ChangedNamespaces {
     pub const OVERFLOW: u32 = 0xffff_ffff;
 
     /// The list of `nsids`, ascending; an overflow when they are more than 1024.
-    #[must_use]
     pub fn emit(nsids: &[u32]) -> [u8; Self::SIZE] {
         use crate::nvme::identify::ActiveNamespaces;
         if nsids.len() > ActiveNamespaces::COUNT_MAX {
@@ -151,10 +114,4 @@ impl CommandEffects {
     pub const SUPPORTED: u32 = 1 << 0;
     /// LBCC: the command may change logical block content.
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
-    /// NCC: the command may change namespace capability.
-    pub const CHANGES_NAMESPACE: u32 = 1 << 2;
-    /// NIC: the command may change the namespace inventory.
-    pub const CHANGES_INVENTORY: u32 = 1 << 3;
-    /// CCC: the command may change controller capability.
-    pub const CHANGES_CONTROLLER: u32 = 1 << 4;
 }

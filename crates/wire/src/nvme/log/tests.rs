@@ -27,7 +27,6 @@ fn get_log_both_ways() {
 fn discovery_log_both_ways() {
     let header = DiscoveryHeader { generation: 3, records: 2, record_format: 0 };
     assert_eq!(DiscoveryHeader::parse(&header.emit()), Ok(header));
-    assert_eq!(header.to_string(), "discovery log generation 3 records 2");
     let name = Nqn::new("nqn.2024-01.org.example:vol").unwrap();
     let entry = DiscoveryEntry::tcp(
         DiscoverySubtype::NVM,
@@ -43,10 +42,6 @@ fn discovery_log_both_ways() {
     assert_eq!(&bytes[512..523], b"192.0.2.1  ");
     assert_eq!(DiscoveryEntry::parse(&bytes), Ok(entry));
     assert_eq!(entry.subsystem(), Ok(name));
-    assert_eq!(
-        entry.to_string(),
-        "nvm subsystem tcp 192.0.2.1 port 4420 ipv4 nqn.2024-01.org.example:vol"
-    );
     assert!(DiscoveryEntry::default().subsystem().is_err());
 }
 

@@ -360,7 +360,7 @@ impl World {
             subsystem: nqn(subsystem),
             host: nqn(HOST),
         };
-        self.ask_with(link, connect.to_command(), &data.emit()).response()
+        self.ask_with(link, Command::connect(&connect), &data.emit()).response()
     }
 
     /// A world with an admin queue (link 0) and an I/O queue (link 1).
