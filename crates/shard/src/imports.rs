@@ -23,14 +23,11 @@ use crate::remote::{Answered, FrameInitiator, ImportSettings, Remote, StreamInit
 use crate::report::ImportReport;
 use crate::shard::Settings;
 
-/// A serial number that no import has.
-pub(crate) const NO_SERIAL: u32 = 0;
-
 /// A remote disk and the initiator that stands in for it.
 #[derive(Debug)]
 pub(crate) struct Import {
     disk: DiskId,
-    /// Which import of this shard it is: the upper half of its tokens.
+    /// Which import of this shard it is, from 1 on: the upper half of its tokens.
     serial: u32,
     remote: Remote,
     /// The order that added it, until it is answered, and when it is answered at the latest.
@@ -40,27 +37,6 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// An import that begins to connect at once; order `number` is answered once it is connected or
-    /// has given up.
-    pub(crate) fn new(
-        now: Instant,
-        disk: DiskId,
-        number: u64,
-        settings: ImportSettings,
-        shard: Settings,
-    ) -> Import {
-        let connect_by = now + settings.connect_deadline();
-        // The seed differs by shard and disk, so that back-offs do not march in step.
-        let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
-        Import {
-            disk,
-            serial: NO_SERIAL,
-            remote: Remote::new(settings, shard, seed),
-            order: Some((number, connect_by)),
-            renewed: false,
-        }
-    }
-
     /// A request of a volume; answered by [`Imports::poll_completion`].
     #[inline]
     pub(crate) fn handle_request(&mut self, now: Instant, request: Request) {
@@ -135,11 +111,23 @@ impl Imports {
         self.unsettled && !self.is_empty()
     }
 
-    /// Adds an import. One that had its number is retired.
-    pub(crate) fn insert(&mut self, disk: DiskId, mut import: Import) {
+    /// Adds an import, which begins to connect at once; order `number` is answered once it is
+    /// connected or has given up. One that stood in for the disk is retired.
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        disk: DiskId,
+        number: u64,
+        settings: ImportSettings,
+        shard: Settings,
+    ) {
         self.last_serial += 1;
-        import.serial = self.last_serial;
         self.unsettled = true;
+        let order = Some((number, now + settings.connect_deadline()));
+        // The seed differs by shard and disk, so that back-offs do not march in step.
+        let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
+        let remote = Remote::new(settings, shard, seed);
+        let import = Import { disk, serial: self.last_serial, remote, order, renewed: false };
         if let Some(old) = self.live.insert(disk, import) {
             self.retired.push(old);
         }
@@ -222,18 +210,10 @@ impl Imports {
         }
     }
 
-    /// A link is up, or is not what it was.
-    pub(crate) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
+    /// A link is up or not what it was; `None`: it is down.
+    pub(crate) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         for initiator in self.live.values_mut().filter_map(Import::frame) {
-            initiator.link_up(now, link, facts);
-        }
-        self.unsettled = true;
-    }
-
-    /// A link is down.
-    pub(crate) fn link_down(&mut self, now: Instant, link: LinkId) {
-        for initiator in self.live.values_mut().filter_map(Import::frame) {
-            initiator.link_down(now, link);
+            initiator.handle_link(now, link, facts);
         }
         self.unsettled = true;
     }

@@ -16,6 +16,7 @@ use nvme::tcp::initiator as nvme_tcp;
 use wire::aoe::Address;
 
 use crate::mail::Mail;
+use crate::protocols::FrameProtocol;
 use crate::shard::Settings;
 
 /// How long a disk behind AoE is looked for before its order is refused: many queries.
@@ -69,9 +70,13 @@ pub(crate) enum Answered {
 impl Answered {
     /// Of a frame that imports may want.
     #[inline]
-    pub(crate) fn of(frame: &OpenedFrame<'_>) -> Option<Answered> {
-        let (address, tag) = aoe::answer_of(frame)?;
-        Some(Answered::Aoe(address, tag))
+    pub(crate) fn of(protocol: FrameProtocol, frame: &OpenedFrame<'_>) -> Option<Answered> {
+        match protocol {
+            FrameProtocol::Aoe => {
+                let (address, tag) = aoe::answer_of(frame)?;
+                Some(Answered::Aoe(address, tag))
+            }
+        }
     }
 }
 
@@ -275,14 +280,12 @@ impl StreamInitiator {
 }
 
 impl FrameInitiator {
-    pub(crate) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
+    pub(crate) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         let FrameInitiator::Aoe(initiator) = self;
-        initiator.link_up(now, link, facts);
-    }
-
-    pub(crate) fn link_down(&mut self, now: Instant, link: LinkId) {
-        let FrameInitiator::Aoe(initiator) = self;
-        initiator.link_down(now, link);
+        match facts {
+            Some(facts) => initiator.link_up(now, link, facts),
+            None => initiator.link_down(now, link),
+        }
     }
 
     #[inline]

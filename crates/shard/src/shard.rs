@@ -20,9 +20,7 @@ mod routing;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{
-    Completion, DiskId, Instant, MachineId, Memory, Pool, Request, ShardId, Slot, Table, VolumeId,
-};
+use block::{Completion, DiskId, Instant, MachineId, Memory, Pool, ShardId, Slot, Table};
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
     Receive, SessionEnd, SessionIdentity,
@@ -99,7 +97,7 @@ pub struct Shard {
     reservations: Reservations,
     effects: VecDeque<Effect<Mail>>,
     clients: InternalClients,
-    /// Completions of requests that internal clients made, or somebody outside.
+    /// Completions of requests that internal clients made.
     answers: VecDeque<Completion>,
     members: BTreeMap<u32, Layout>,
     pending: Vec<Pending>,
@@ -138,38 +136,10 @@ impl Shard {
         }
     }
 
-    /// A request from outside, whose machine is `machine::client(0)`; answered by
-    /// [`poll_answer`](Self::poll_answer).
-    pub fn ask(&mut self, now: Instant, volume: VolumeId, request: Request) {
-        debug_assert_eq!(request.ticket.machine, machine::client(0));
-        self.volumes.handle_request(now, volume, request, &mut self.outbox);
-    }
-
-    /// The answer to [`ask`](Self::ask).
-    pub fn poll_answer(&mut self) -> Option<Completion> {
-        self.answers.pop_front()
-    }
-
-    /// Where buffers for requests from outside come from.
-    pub fn pool(&mut self) -> &mut Pool {
-        &mut self.pool
-    }
-
-    /// Bytes of a volume.
-    pub fn volume_size(&self, volume: VolumeId) -> Option<block::ByteCount> {
-        self.volumes.size(volume)
-    }
-
     /// Pages of the pool, those lent out, and requests in flight: all lent pages must be back when
     /// nothing is connected.
     pub fn pages_used(&self) -> u32 {
         self.pool.used()
-    }
-
-    /// Of each session the commands that its peer may have outstanding, and the bytes that it holds
-    /// outside the pool for answers that were not given to the driver.
-    pub fn unsent(&self) -> impl Iterator<Item = (u16, usize)> {
-        self.places.iter().map(|(_, place)| place.session.unsent())
     }
 
     /// Requests and pieces that are below.
@@ -182,7 +152,7 @@ impl Shard {
     fn machines_timeout(&self) -> Option<Instant> {
         let hosts = Instant::earliest(self.timers.next(), self.protocols.poll_timeout());
         let below = Instant::earliest(self.volumes.poll_timeout(), self.imports.poll_timeout());
-        Instant::earliest(hosts, below)
+        Instant::earliest(Instant::earliest(hosts, below), self.frames.poll_timeout())
     }
 
     fn settle_machines(&mut self, now: Instant, memory: &mut dyn Memory) {
@@ -197,7 +167,7 @@ impl Shard {
             let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
             let is_settled = self.touched.is_empty()
                 && !self.imports.needs_settle()
-                && !self.frames.needs_settle()
+                && !self.protocols.needs_settle()
                 && !self.reservations.needs_settle();
             if is_settled && served {
                 return;
@@ -362,9 +332,7 @@ impl Shard {
                     self.volumes.handle_message(now, from, message, &mut self.outbox);
                     self.route_outbox(now, memory);
                 }
-                Mail::Protocol(message) => self.with_protocols(now, memory, |protocols, _| {
-                    protocols.handle_message(now, from, message);
-                }),
+                Mail::Protocol(message) => self.protocols.handle_message(now, from, message),
                 Mail::Reservation(message) => self.reservations.handle_mail(from, message),
                 Mail::Stored { key, version, stored } => self.handle_stored(key, version, stored),
                 Mail::Order { number, order } => {
@@ -465,9 +433,8 @@ impl Machine for Shard {
             }
         }
         self.volumes.handle_timeout(now, &mut self.outbox);
-        if self.protocols.poll_timeout().is_some_and(|deadline| deadline <= now) {
-            self.with_protocols(now, memory, |protocols, _| protocols.handle_timeout(now));
-        }
+        self.protocols.handle_timeout(now);
+        self.frames.handle_timeout(now);
         self.imports.handle_timeout(now);
         self.route_outbox(now, memory);
     }

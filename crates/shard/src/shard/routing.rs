@@ -83,7 +83,7 @@ impl Shard {
         Some(work(&mut place.session, &mut context))
     }
 
-    /// Runs `work` on what is no session's of the protocols, and marks it as touched.
+    /// Runs `work` on what is no session's of the protocols.
     #[inline]
     pub(super) fn with_protocols<R>(
         &mut self,
@@ -91,7 +91,6 @@ impl Shard {
         memory: &mut dyn Memory,
         work: impl FnOnce(&mut Protocols, &mut TargetContext<'_, ()>) -> R,
     ) -> R {
-        self.frames.touched = true;
         let mut below = Below { now, volumes: &mut self.volumes, outbox: &mut self.outbox };
         let pool = &mut self.pool;
         let reservations = &self.reservations.in_force;
