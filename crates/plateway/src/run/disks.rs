@@ -78,7 +78,8 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     };
     if let DiskUri::Remote(uri) = &config.uri {
         // A server that answers may see other interfaces.
-        for ethernet in uri.links().iter().filter(|_| served.is_none()) {
+        let links = uri.links().filter(|_| served.is_none());
+        for ethernet in links.into_iter().flat_map(|(links, _)| links) {
             look_at_interface(&ethernet.interface)
                 .map_err(|error| RunError::new(error.to_string()).within(&described(config)))?;
         }
@@ -278,7 +279,7 @@ impl Running {
             let opened = Disk::open(&open::spec_of(config)?, &self.arena);
             opened.map(|disk| (disk, fresh)).map_err(|error| open::refused(config, &error))
         };
-        let (disk, fresh) = retry_in_use(look_and_open, RunError::is_in_use)?;
+        let (disk, fresh) = retry_in_use(look_and_open)?;
         let disk = Arc::new(disk);
         let facts = disk.facts();
         self.shards.handle().add_disk(id, &disk);

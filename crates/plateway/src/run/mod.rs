@@ -13,7 +13,7 @@ mod apply;
 pub(crate) mod disks;
 mod error;
 mod event_log;
-mod exports;
+pub(crate) mod exports;
 mod follow;
 pub(crate) mod identity;
 mod inspect;
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use ::volume::Layout;
 use ::volume::assemble::Found;
 use block::{Extent, PAGE_SIZE, ShardId, VolumeId, limits};
-use contract::{DiskFacts, DiskId, LinkId, ListenerId};
+use contract::{DiskFacts, DiskId, EtherType, LinkId, ListenerId};
 use indexmap::IndexMap;
 use reactor::disk::Disk;
 use reactor::disk::probe::Identity;
@@ -93,8 +93,8 @@ pub(crate) struct Running {
     links: IndexMap<String, OpenLink>,
     /// By title.
     exports: IndexMap<String, OpenExport>,
-    /// Those that remote disks are reached on.
-    import_links: BTreeMap<Ethernet, ImportLink>,
+    /// Those that remote disks are reached on, by what is taken there.
+    import_links: BTreeMap<(Ethernet, EtherType), ImportLink>,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for
     /// which somebody said so.
@@ -366,6 +366,10 @@ impl Inventory for Running {
     fn volume_with(&self, uuid: Uuid) -> Option<&str> {
         let mut volumes = self.volumes.iter();
         volumes.find(|(_, volume)| volume.uuid == uuid).map(|(name, _)| &**name)
+    }
+
+    fn identity_of(&self, volume: &str) -> Option<Uuid> {
+        self.volumes.get(volume).map(|volume| volume.uuid)
     }
 
     fn overwrites(&self, volume: &str) -> bool {

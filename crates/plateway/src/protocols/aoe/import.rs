@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use ::aoe::filter;
 use ::aoe::initiator::Settings;
 use ::aoe::limits::WINDOW_MAX;
-use contract::LinkId;
+use contract::{Intake, LinkId};
 use shard::ImportSettings;
 
 use super::uri::{TargetOptions, TargetUri};
@@ -29,9 +30,9 @@ impl Remote for TargetUri {
         Self { interfaces, options, ..self.clone() }.to_string()
     }
 
-    fn links(&self) -> Vec<Ethernet> {
+    fn links(&self) -> Option<(Vec<Ethernet>, fn(u16) -> Intake)> {
         let vlan = (self.options.vlan > 0).then_some(self.options.vlan);
-        Ethernet::each(&self.interfaces, vlan).collect()
+        Some((Ethernet::each(&self.interfaces, vlan).collect(), filter::importing))
     }
 
     fn settings(&self, _: &StateDirectory, links: &[LinkId]) -> Result<ImportSettings, RunError> {
