@@ -7,6 +7,7 @@
 //! line in each list of this file.
 
 pub(crate) mod aoe;
+mod asking;
 pub(crate) mod nvme_tcp;
 
 use std::collections::BTreeMap;
