@@ -11,6 +11,7 @@
 //! docs/decisions/0006-imports-per-shard.md. An import that was removed lives on among the
 //! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
+use core::iter::from_fn;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::{Completion, Instant, Memory, Request};
@@ -87,9 +88,13 @@ pub(crate) struct Imports {
     /// Those that are removed, but not yet closed by the driver.
     retired: Vec<Import>,
     last_serial: u32,
-    effects: VecDeque<Effect<Mail>>,
-    ready: Vec<(u64, DiskId, Result<DiskFacts, String>)>,
-    news: Vec<(DiskId, String)>,
+    /// What the driver should do.
+    pub(crate) effects: VecDeque<Effect<Mail>>,
+    /// Answers to the orders that added imports: the order's number, the disk, its facts or why
+    /// there are none.
+    pub(crate) ready: Vec<(u64, DiskId, Result<DiskFacts, String>)>,
+    /// What people should know.
+    pub(crate) news: Vec<(DiskId, String)>,
     unsettled: bool,
 }
 
@@ -264,9 +269,7 @@ impl Imports {
         }
         for import in self.live.values_mut().chain(&mut self.retired) {
             import.remote.settle(now, memory);
-            while let Some(effect) = import.remote.poll_effect(import.serial) {
-                self.effects.push_back(effect);
-            }
+            self.effects.extend(from_fn(|| import.remote.poll_effect(import.serial)));
             while let Some((news, changed)) = import.remote.poll_news() {
                 import.renewed |= changed;
                 self.news.push((import.disk, news));
@@ -282,35 +285,11 @@ impl Imports {
 
     /// Moves what gave up to the retired, and forgets the retired that are gone.
     fn retire(&mut self) {
-        let gave_up = |import: &Import| import.remote.is_closing();
-        if self.live.values().any(gave_up) {
-            for (disk, import) in core::mem::take(&mut self.live) {
-                if gave_up(&import) {
-                    self.retired.push(import);
-                } else {
-                    self.live.insert(disk, import);
-                }
-            }
-            self.retired.iter_mut().for_each(|import| import.remote.close());
+        for (_, mut import) in self.live.extract_if(.., |_, import| import.remote.is_closing()) {
+            import.remote.close();
+            self.retired.push(import);
         }
         self.retired.retain(|import| !import.remote.is_gone());
-    }
-
-    /// What the driver should do.
-    #[inline]
-    pub(crate) fn take_effects(&mut self) -> impl Iterator<Item = Effect<Mail>> {
-        self.effects.drain(..)
-    }
-
-    /// Answers to the orders that added imports: the order's number, the disk, its facts or why
-    /// there are none.
-    pub(crate) fn take_ready(&mut self) -> Vec<(u64, DiskId, Result<DiskFacts, String>)> {
-        core::mem::take(&mut self.ready)
-    }
-
-    /// What people should know.
-    pub(crate) fn take_news(&mut self) -> Vec<(DiskId, String)> {
-        core::mem::take(&mut self.news)
     }
 
     /// Facts of imports whose remote disk changed since they were last told.

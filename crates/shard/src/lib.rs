@@ -8,6 +8,7 @@
 //! in [`protocols`] and, for disks that are reached by one, in `remote`.
 
 pub mod client;
+mod dispatch;
 mod imports;
 pub mod mail;
 pub mod protocols;

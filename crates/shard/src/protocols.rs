@@ -14,8 +14,8 @@ use ::aoe::server::TargetEffect;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, MachineId, ShardId, Slot, Ticket, VolumeId};
 use contract::{
-    ConnectionId, Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame,
-    Receive, SendBatch, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
+    ConnectionId, Direct, Endpoint, Event, FrameBatch, LinkFacts, LinkId, Next, OpenedFrame,
+    Receive, SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
 use nvme::controllers::{self, ControllerReport, Controllers};
 use nvme::subsystem::Subsystem;
@@ -25,7 +25,9 @@ use wire::ethernet::EtherType;
 use wire::nvme::Nqn;
 
 use self::aoe::{AoeReport, AoeTarget};
+use crate::dispatch::dispatch;
 use crate::machine;
+use crate::mail::Mail;
 use crate::shard::Settings;
 
 /// What the connections of a listener speak.
@@ -132,50 +134,46 @@ impl Session {
         }
     }
 
+    dispatch! { each:
+        fn handle_received(&mut self, bytes: &[u8]; context) -> Receive;
+        fn handle_direct(&mut self, direct: Direct; context) -> Next;
+        fn handle_completion(&mut self, done: Completion; context);
+        fn handle_timeout(&mut self; context);
+        /// There may be memory again. Returns whether it still waits.
+        fn handle_memory(&mut self; context) -> bool;
+        /// What is below is finished, then it closes.
+        fn close(&mut self, end: SessionEnd; context);
+        fn settle(&mut self; context);
+        fn poll_effect(&mut self) -> Option<SessionEffect>;
+        fn poll_timeout(&self) -> Option<Instant>;
+        fn waits_for_memory(&self) -> bool;
+        /// Whether nothing of it is below and its connection is closed.
+        fn is_gone(&self) -> bool;
+        /// Its host, as reservations know it.
+        fn registrant(&self) -> Option<Registrant>;
+        /// Pages of the pool that it holds.
+        fn pages(&self) -> u32;
+        /// Commands that its peer may have outstanding.
+        fn entries(&self) -> u16;
+        /// Bytes that it holds outside the pool for answers that were not given to the driver.
+        fn bytes_gathered(&self) -> usize;
+    }
+
+    /// What happened to its connection, but for what it received.
     #[inline]
-    pub(crate) fn handle_received(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Receive {
-        each!(self, context, machine => machine.handle_received(bytes, context))
-    }
-
-    #[inline]
-    pub(crate) fn handle_direct(&mut self, direct: Direct, context: &mut Context<'_>) -> Next {
-        each!(self, context, machine => machine.handle_direct(direct, context))
-    }
-
-    #[inline]
-    pub(crate) fn handle_completion(&mut self, done: Completion, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_completion(done, context));
-    }
-
-    #[inline]
-    pub(crate) fn handle_sent(&mut self, batch: SendBatch, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_sent(batch, context));
-    }
-
-    pub(crate) fn handle_progress(&mut self, now: Instant) {
-        each!(self, machine => machine.handle_progress(now));
-    }
-
-    pub(crate) fn handle_lost(&mut self, loss: Loss, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_lost(loss, context));
-    }
-
-    pub(crate) fn handle_closed(
+    pub(crate) fn handle_connection(
         &mut self,
-        direct: Option<Direct>,
-        batch: Option<SendBatch>,
+        now: Instant,
+        event: Event<Mail>,
         context: &mut Context<'_>,
     ) {
-        each!(self, context, machine => machine.handle_closed(direct, batch, context));
-    }
-
-    pub(crate) fn handle_timeout(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_timeout(context));
-    }
-
-    /// There may be memory again.
-    pub(crate) fn handle_memory(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_memory(context));
+        each!(self, context, machine => match event {
+            Event::Sent { batch, .. } => machine.handle_sent(batch, context),
+            Event::SendProgress { .. } => machine.handle_progress(now),
+            Event::Lost { loss, .. } => machine.handle_lost(loss, context),
+            Event::Closed { direct, batch, .. } => machine.handle_closed(direct, batch, context),
+            other => unreachable!("no session is told of {other:?}"),
+        });
     }
 
     pub(crate) fn handle_event(&mut self, event: SessionEvent, context: &mut Context<'_>) {
@@ -183,60 +181,9 @@ impl Session {
         machine.handle_event(event, &mut context.of(|protocols| &mut protocols.nvme));
     }
 
-    /// What is below is finished, then it closes.
-    pub(crate) fn close(&mut self, end: SessionEnd, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.close(end, context));
-    }
-
-    #[inline]
-    pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.settle(context));
-    }
-
-    #[inline]
-    pub(crate) fn poll_effect(&mut self) -> Option<SessionEffect> {
-        each!(self, machine => machine.poll_effect())
-    }
-
-    #[inline]
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        each!(self, machine => machine.poll_timeout())
-    }
-
-    #[inline]
-    pub(crate) fn waits_for_memory(&self) -> bool {
-        each!(self, machine => machine.waits_for_memory())
-    }
-
-    /// Whether nothing of it is below and its connection is closed.
-    #[inline]
-    pub(crate) fn is_gone(&self) -> bool {
-        each!(self, machine => machine.is_gone())
-    }
-
     /// What its peer did wrong.
     pub(crate) fn misconduct(&self) -> Option<String> {
         each!(self, machine => machine.misconduct().map(ToString::to_string))
-    }
-
-    /// Its host, as reservations know it.
-    pub(crate) fn registrant(&self) -> Option<Registrant> {
-        each!(self, machine => machine.registrant())
-    }
-
-    /// Pages of the pool that it holds.
-    pub(crate) fn pages(&self) -> u32 {
-        each!(self, machine => machine.pages())
-    }
-
-    /// Commands that its peer may have outstanding.
-    pub(crate) fn queue_depth(&self) -> u16 {
-        each!(self, machine => machine.entries())
-    }
-
-    /// Bytes that it holds outside the pool for answers that were not given to the driver.
-    pub(crate) fn unsent_bytes(&self) -> usize {
-        each!(self, machine => machine.bytes_gathered())
     }
 }
 

@@ -256,64 +256,54 @@ impl Shard {
         self.tell(news);
     }
 
+    /// Something happened to a connection, but for what it received.
+    #[inline]
+    fn handle_connection(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        event: Event<Mail>,
+        memory: &mut dyn Memory,
+    ) {
+        let owner = self.owner_of(connection);
+        let is_closed = matches!(event, Event::Closed { .. });
+        if is_closed {
+            self.sockets[connection.slot as usize] = None;
+        }
+        match owner {
+            Some(Owner::Session(slot)) => {
+                self.with_session(now, slot, memory, |session, context| {
+                    session.handle_connection(now, event, context);
+                });
+                if is_closed {
+                    self.note_end(slot);
+                }
+            }
+            Some(Owner::Import(disk)) => {
+                self.imports.stream(disk, connection).handle_connection(now, event, memory);
+            }
+            Some(Owner::Nobody) | None => match event {
+                Event::Sent { .. } => unreachable!("{connection} has nothing to send"),
+                Event::Closed { .. } if owner.is_none() => {
+                    unreachable!("{connection} was closed twice")
+                }
+                _ => {}
+            },
+        }
+    }
+
     /// Whatever happens that is no answer of a disk.
     fn handle_happening(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
         match event {
             Event::Completed(_) => unreachable!("handle_completion takes those"),
-            Event::Sent { connection, batch } => match self.owner_of(connection) {
-                Some(Owner::Session(slot)) => {
-                    self.with_session(now, slot, memory, |session, context| {
-                        session.handle_sent(batch, context);
-                    });
-                }
-                Some(Owner::Import(disk)) => {
-                    let initiator = self.imports.stream(disk, connection);
-                    initiator.handle_sent(now, connection, batch, memory);
-                }
-                Some(Owner::Nobody) | None => unreachable!("{connection} has nothing to send"),
-            },
-            Event::SendProgress { connection } => match self.owner_of(connection) {
-                Some(Owner::Session(slot)) => {
-                    self.with_session(now, slot, memory, |session, _| {
-                        session.handle_progress(now);
-                    });
-                }
-                Some(Owner::Import(disk)) => {
-                    self.imports.stream(disk, connection).handle_progress(now, connection);
-                }
-                Some(Owner::Nobody) | None => {}
-            },
+            Event::Sent { connection, .. }
+            | Event::SendProgress { connection }
+            | Event::Lost { connection, .. }
+            | Event::Closed { connection, .. } => {
+                self.handle_connection(now, connection, event, memory);
+            }
             Event::Accepted { connection, endpoint } => {
                 self.accept(now, connection, endpoint, memory);
-            }
-            Event::Lost { connection, loss } => match self.owner_of(connection) {
-                Some(Owner::Session(slot)) => {
-                    self.with_session(now, slot, memory, |session, context| {
-                        session.handle_lost(loss, context);
-                    });
-                }
-                Some(Owner::Import(disk)) => {
-                    self.imports.stream(disk, connection).handle_lost(now, connection, loss);
-                }
-                Some(Owner::Nobody) | None => {}
-            },
-            Event::Closed { connection, direct, batch } => {
-                let owner = self.owner_of(connection);
-                self.sockets[connection.slot as usize] = None;
-                match owner {
-                    Some(Owner::Session(slot)) => {
-                        self.with_session(now, slot, memory, |session, context| {
-                            session.handle_closed(direct, batch, context);
-                        });
-                        self.note_end(slot);
-                    }
-                    Some(Owner::Import(disk)) => {
-                        let initiator = self.imports.stream(disk, connection);
-                        initiator.handle_closed(now, connection, direct, batch);
-                    }
-                    Some(Owner::Nobody) => {}
-                    None => unreachable!("{connection} was closed twice"),
-                }
             }
             Event::Connected { token, connection, local: _ } => {
                 match self.imports.connected(now, token, connection) {

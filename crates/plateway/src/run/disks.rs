@@ -258,7 +258,7 @@ impl Running {
 
     /// Opens a disk and makes it known to all shards.
     fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
-        let id = self.numbers.disk();
+        let id = DiskId(self.numbers.disk.next());
         let name = &config.name;
         self.shards.name_disk(id, name);
         if let DiskUri::Remote(uri) = &config.uri {

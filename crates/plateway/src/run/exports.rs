@@ -33,7 +33,7 @@ impl Running {
             self.resume_volume(config.volume())?;
         }
         look(config, self)?;
-        let number = self.numbers.export();
+        let number = self.numbers.export.next();
         config.show(self, number, true).inspect_err(|_| drop(config.hide(self, number)))?;
         let open = OpenExport { number, config: config.clone() };
         self.exports.insert(config.title(), open);
@@ -57,7 +57,7 @@ impl Running {
         if let Err(error) = config.hide(self, number) {
             let _ = config.hide(self, number);
             // Under another number: what is late for this one finds nothing.
-            let number = self.numbers.export();
+            let number = self.numbers.export.next();
             self.exports[&config.title()].number = number;
             let _ = config.show(self, number, true);
             return Err(error);

@@ -185,7 +185,7 @@ impl Running {
         access: LinkAccess,
         intake: Intake,
     ) -> Result<LinkId, RunError> {
-        let id = self.numbers.link();
+        let id = LinkId(self.numbers.link.next());
         self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),

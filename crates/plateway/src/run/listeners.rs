@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use contract::ListenerId;
 use reactor::ListenOptions;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use shard::Order;
@@ -91,7 +92,7 @@ impl Running {
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
         let (protocol, what) = (config.protocol, format!("add {}", config.title()));
         let listen = |address: SocketAddr| {
-            let listener = self.numbers.listener();
+            let listener = ListenerId(self.numbers.listener.next());
             open.ids.push(listener);
             self.order(&what, || Order::AddListener { listener, protocol })
                 .map_err(|error| io::Error::other(error.line()))?;

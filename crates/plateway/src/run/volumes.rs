@@ -154,7 +154,7 @@ impl Running {
             (None, None) => self.new_identity(config)?,
         };
         let labelled = sight.set.map(|set| self.label(&parts, uuid, set)).transpose()?;
-        let id = self.numbers.volume();
+        let id = VolumeId(self.numbers.volume.next());
         let key = StoreKey::Reservation(id);
         let place = Place::of_reservation(self.state.clone(), &config.name, uuid);
         let reservation: Reservation = self.stored(config, key, place)?;
@@ -211,7 +211,7 @@ impl Running {
     /// A volume over the whole of a disk, for the control thread's own use.
     pub(super) fn whole(&self, part: &Part) -> Result<VolumeId, RunError> {
         let Part { name, disk, facts } = part;
-        let volume = self.numbers.volume();
+        let volume = VolumeId(self.numbers.volume.next());
         let layout = Layout::single(Member { disk: *disk, base: 0, length: facts.size.0 });
         self.order(&format!("examine disk {name}"), || Order::AddVolume {
             volume,

@@ -29,7 +29,7 @@ fn asked(imports: &mut Imports) -> Vec<u64> {
         Effect::Connect { token, .. } => token,
         other => panic!("{other:?}"),
     };
-    imports.take_effects().map(token).collect()
+    imports.effects.drain(..).map(token).collect()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
             imports.connect_failed(now, token, 111);
         }
         imports.settle(now, &mut Pages::new());
-        if let [(number, disk, Err(why))] = &imports.take_ready()[..] {
+        if let [(number, disk, Err(why))] = &imports.ready[..] {
             assert_eq!((*number, *disk), (17, DISK));
             assert!(why.contains("127.0.0.1:4420") && why.contains("refused"), "{why}");
             break;
@@ -66,7 +66,7 @@ fn a_connection_that_comes_for_a_removed_import_is_closed_and_not_given_to_its_s
     imports.settle(START, &mut Pages::new());
     let old = asked(&mut imports)[0];
     imports.close(DISK);
-    assert!(imports.take_ready()[0].2.is_err(), "its order is answered");
+    assert!(imports.ready[0].2.is_err(), "its order is answered");
     add(&mut imports, 2);
     imports.settle(START, &mut Pages::new());
     let new = asked(&mut imports)[0];
@@ -74,9 +74,10 @@ fn a_connection_that_comes_for_a_removed_import_is_closed_and_not_given_to_its_s
     let connection = ConnectionId { slot: 5, generation: 0 };
     assert_eq!(imports.connected(START, old, connection), Some(DISK));
     imports.settle(START, &mut Pages::new());
-    let close = imports.take_effects().next();
+    let close = imports.effects.pop_front();
     assert!(matches!(close, Some(Effect::Close { connection: c, .. }) if c == connection));
-    imports.stream(DISK, connection).handle_closed(START, connection, None, None);
+    let closed = contract::Event::Closed { connection, direct: None, batch: None };
+    imports.stream(DISK, connection).handle_connection(START, closed, &mut Pages::new());
     imports.settle(START, &mut Pages::new());
     assert_eq!(imports.connected(START, old, connection), None, "the old one is gone");
     assert_eq!(imports.connected(START, new, connection), Some(DISK));

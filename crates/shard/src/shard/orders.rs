@@ -184,8 +184,8 @@ impl Shard {
                 listener: place.endpoint.listener,
                 peer: place.endpoint.peer,
                 pages: place.session.pages(),
-                queue_depth: place.session.queue_depth(),
-                unsent_bytes: place.session.unsent_bytes() as u64,
+                queue_depth: place.session.entries(),
+                unsent_bytes: place.session.bytes_gathered() as u64,
             })
         };
         self.places.iter().filter_map(report)

@@ -273,12 +273,10 @@ impl Shard {
             let Some(slot) = self.line.pop_front() else { break };
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.in_line = false;
-            self.with_session(now, slot, memory, |session, context| {
-                session.handle_memory(context);
-            });
-            let place = self.places.get_mut(slot).expect("it was there");
-            if place.session.waits_for_memory() {
-                place.in_line = true;
+            let waits = self
+                .with_session(now, slot, memory, |session, context| session.handle_memory(context));
+            if waits == Some(true) {
+                self.places.get_mut(slot).expect("it was there").in_line = true;
                 self.line.push_back(slot);
             }
         }
@@ -291,12 +289,12 @@ impl Shard {
             return;
         }
         self.imports.settle(now, memory);
-        self.effects.extend(self.imports.take_effects());
+        self.effects.append(&mut self.imports.effects);
         while let Some(completion) = self.imports.poll_completion() {
             let told = self.volumes.handle_completion(now, completion, &mut self.outbox);
             self.outbox.complete.extend(told);
         }
-        for (number, disk, result) in self.imports.take_ready() {
+        for (number, disk, result) in core::mem::take(&mut self.imports.ready) {
             if let Ok(facts) = &result {
                 self.volumes.add_disk(disk, facts.clone());
             }
@@ -306,7 +304,7 @@ impl Shard {
             self.volumes.follow_disk(disk, facts.clone());
             self.tell(News::DiskChanged(disk, facts));
         }
-        for (disk, news) in self.imports.take_news() {
+        for (disk, news) in core::mem::take(&mut self.imports.news) {
             self.tell(News::Import(disk, news));
         }
     }
