@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 
 use aoe::{Control, ExportId};
 use block::{
@@ -542,26 +542,29 @@ impl Host {
     }
 
     /// Has an internal client ask the volume; what it is answered comes here.
-    fn visit(&mut self, operation: Operation) -> Receiver<Completion> {
-        let (answer, answered) = mpsc::channel();
-        let visit = Visit { operation: Some(operation), answer, is_over: false };
+    fn visit(&mut self, operation: Operation) -> Answered {
+        let answered = Answered::default();
+        let visit = Visit { operation: Some(operation), answer: answered.clone(), is_over: false };
         self.order_one(0, 78, Order::AddClient(Box::new(visit)));
         answered
     }
 }
 
+/// Where an answer comes.
+type Answered = Arc<Mutex<Option<Completion>>>;
+
 /// Asks the volume once.
 #[derive(Debug)]
 struct Visit {
     operation: Option<Operation>,
-    answer: Sender<Completion>,
+    answer: Answered,
     is_over: bool,
 }
 
 impl InternalClient for Visit {
     fn handle_completion(&mut self, completion: Completion, _: &mut ClientContext<'_>) {
         self.is_over = true;
-        self.answer.send(completion).expect("somebody waits for it");
+        *self.answer.lock().unwrap() = Some(completion);
     }
 
     fn handle_turn(&mut self, context: &mut ClientContext<'_>) {
@@ -576,8 +579,8 @@ impl InternalClient for Visit {
 }
 
 /// What was answered, if it is done.
-fn done(answered: &Receiver<Completion>) -> Buffer {
-    let completion = answered.try_recv().expect("it is answered");
+fn done(answered: &Answered) -> Buffer {
+    let completion = answered.lock().unwrap().take().expect("it is answered");
     assert_eq!(completion.outcome, Outcome::Done);
     completion.buffer
 }
@@ -627,7 +630,7 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     target.tell(0, Event::LinkDown { link: LINK });
     let reading = client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
     meet(&mut client, &mut target);
-    assert!(reading.try_recv().is_err());
+    assert!(reading.lock().unwrap().is_none());
     target.raise(TARGET);
     meet(&mut client, &mut target);
     while client.shards[0].0.in_flight() > 0 {

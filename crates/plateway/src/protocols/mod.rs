@@ -208,6 +208,9 @@ pub(crate) enum RemoteUri {
     Aoe(aoe::uri::TargetUri),
 }
 
+/// Which frames so many shards take.
+pub(crate) type IntakeOf = fn(u16) -> Intake;
+
 /// What the rest of the program knows of a remote disk.
 pub(crate) trait Remote: fmt::Display {
     /// Whether both lead to the same blocks.
@@ -216,9 +219,9 @@ pub(crate) trait Remote: fmt::Display {
     /// What names its blocks for good.
     fn backing(&self) -> String;
 
-    /// The links on which it is, and which frames so many shards take there; none of one that is
-    /// reached by connections.
-    fn links(&self) -> Option<(Vec<Ethernet>, fn(u16) -> Intake)> {
+    /// The links on which it is, and what it takes there; none of one that is reached by
+    /// connections.
+    fn links(&self) -> Option<(Vec<Ethernet>, IntakeOf)> {
         None
     }
 

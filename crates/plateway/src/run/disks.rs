@@ -231,7 +231,7 @@ impl DiskSight {
 }
 
 /// What a kind of access is called.
-fn access_name(access: Access) -> &'static str {
+pub(super) fn access_name(access: Access) -> &'static str {
     match access {
         Access::Direct => "direct",
         Access::Cached => "cached",
@@ -260,7 +260,7 @@ impl Running {
     fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
         let id = DiskId(self.numbers.disk.next());
         let name = &config.name;
-        self.shards.name_disk(id, name);
+        self.shards.event_log().name(id, name);
         if let DiskUri::Remote(uri) = &config.uri {
             look(config, self)?;
             let links = self
@@ -452,17 +452,6 @@ impl Running {
         let id = disk.id;
         let follow = || Order::FollowDisk { disk: id, facts: facts.clone() };
         self.order(&format!("follow disk {name}"), follow).map(|()| true)
-    }
-
-    /// Tells all shards what a reopened disk is like; it takes writes again.
-    pub(super) fn renew_disk(
-        &self,
-        disk: DiskId,
-        name: &str,
-        facts: &DiskFacts,
-    ) -> Result<(), RunError> {
-        let what = format!("renew disk {name}");
-        self.order(&what, || Order::RenewDisk { disk, facts: facts.clone() })
     }
 
     /// A null disk of another size is another disk, which its volume takes over between two

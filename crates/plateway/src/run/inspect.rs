@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use block::PAGE_SIZE;
 use contract::{Cache, Counters, LinkId, ListenerId};
-use reactor::disk::Access;
 use reactor::look_at_interface;
 use shard::{Protocol, Report};
 use volume::gate::Health;
 use wire::ethernet::MacAddress;
 
+use super::disks::access_name;
 use super::error::RunError;
 use super::exports::OpenExport;
 use super::reservations::reservation_of;
@@ -168,8 +168,7 @@ impl Running {
         });
         let remote: Vec<_> = remote.collect();
         let access = match disk.local.as_ref().map(|local| local.access()) {
-            Some(Some(Access::Direct)) => "direct",
-            Some(Some(Access::Cached)) => "cached",
+            Some(Some(access)) => access_name(access),
             Some(None) => "memory",
             None if disk.is_remote() => "remote",
             None => "closed",

@@ -5,12 +5,12 @@ use std::time::Duration;
 use ::aoe::filter;
 use ::aoe::initiator::Settings;
 use ::aoe::limits::WINDOW_MAX;
-use contract::{Intake, LinkId};
+use contract::LinkId;
 use shard::ImportSettings;
 
 use super::uri::{TargetOptions, TargetUri};
 use crate::config::link::Ethernet;
-use crate::protocols::{Remote, RemoteUri};
+use crate::protocols::{IntakeOf, Remote, RemoteUri};
 use crate::run::RunError;
 use crate::run::state::StateDirectory;
 
@@ -30,7 +30,7 @@ impl Remote for TargetUri {
         Self { interfaces, options, ..self.clone() }.to_string()
     }
 
-    fn links(&self) -> Option<(Vec<Ethernet>, fn(u16) -> Intake)> {
+    fn links(&self) -> Option<(Vec<Ethernet>, IntakeOf)> {
         let vlan = (self.options.vlan > 0).then_some(self.options.vlan);
         Some((Ethernet::each(&self.interfaces, vlan).collect(), filter::importing))
     }
