@@ -9,7 +9,6 @@ use block::{Instant, MachineId, Memory};
 use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
 
 use super::Shard;
-use super::reservations::Proposer;
 use crate::machine;
 use crate::protocols::FrameProtocol;
 use crate::remote::Answered;
@@ -148,7 +147,7 @@ impl Shard {
         }
     }
 
-    /// The end of a turn for the targets: frames leave, and what is proposed goes its way.
+    /// The end of a turn for the targets: what they ask their like goes its way, and frames leave.
     #[inline]
     pub(super) fn settle_frames(&mut self, now: Instant, memory: &mut dyn Memory) {
         self.settle_virtual_links(now);
@@ -156,9 +155,6 @@ impl Shard {
             return;
         }
         self.protocols.propose();
-        while let Some((volume, proposal, change)) = self.protocols.poll_reservation_change() {
-            self.reservations.propose(volume, Proposer::Protocol(proposal), change);
-        }
         self.with_protocols(now, memory, |protocols, context| protocols.settle(context));
         while let Some((MachineId(token), batch)) = self.protocols.poll_frames() {
             self.effects.push_back(Effect::SendFrames { token, batch });

@@ -13,6 +13,7 @@ use volume::gate::Health;
 use volume::{Layout, Notice, Outbox, Volumes};
 
 use super::Shard;
+use super::reservations::Proposer;
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
 use crate::protocols::{Context, Protocols, Session};
@@ -204,8 +205,8 @@ impl Shard {
         volumes.map(|(volume, _)| VolumeId(*volume)).collect()
     }
 
-    /// Carries what the protocols want: messages, what sessions are to hear, what is to be stored
-    /// and told.
+    /// Carries what the protocols want: messages, what sessions are to hear, changes of
+    /// reservations, what is to be stored and told.
     pub(super) fn route_protocols(&mut self, now: Instant, memory: &mut dyn Memory) {
         while let Some((to, message)) = self.protocols.poll_message() {
             self.effects.push_back(Effect::Mail { to, mail: Mail::Protocol(message) });
@@ -214,6 +215,9 @@ impl Shard {
             self.with_session(now, slot, memory, |session, context| {
                 session.handle_event(event, context);
             });
+        }
+        while let Some((volume, proposal, change)) = self.protocols.poll_reservation_change() {
+            self.reservations.propose(volume, Proposer::Protocol(proposal), change);
         }
         while let Some((key, version, value)) = self.protocols.poll_store() {
             self.tell(News::Store { key, version, value });
