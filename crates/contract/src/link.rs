@@ -25,7 +25,7 @@ mod opened;
 
 use core::fmt;
 
-use block::ShardId;
+use block::{Instant, ShardId};
 use wire::ethernet::{HEADER_SIZE, VLAN_TAG_SIZE};
 
 pub use wire::ethernet::{EtherType, MacAddress};
@@ -165,10 +165,26 @@ pub trait VirtualLinks: fmt::Debug + Send {
 
     /// The frame inside a frame, and the virtual link on which it came; lent as long as the one
     /// around it. `None`: there is none for us, which the machine has counted.
-    fn decapsulate<'a>(&mut self, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>>;
+    fn decapsulate<'a>(&mut self, now: Instant, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>>;
 
     /// Of the frames of a batch those for virtual links have what goes around them put in front
     /// ([`FrameBatch::put_in_front`]), and leave by real links. One that cannot is left as it is:
     /// the driver, who does not know its link, drops it.
     fn encapsulate(&mut self, batch: &mut FrameBatch);
+
+    /// The next frames of its own, for real links, at the end of a turn.
+    fn poll_batch(&mut self) -> Option<FrameBatch> {
+        None
+    }
+
+    /// Frames of its own have left.
+    fn handle_sent(&mut self, _batch: FrameBatch) {}
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
+    fn handle_timeout(&mut self, _now: Instant) {}
 }

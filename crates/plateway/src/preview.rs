@@ -22,13 +22,13 @@ use crate::config::listener::ListenerConfig;
 use crate::config::mistake::{Mistake, Mistakes};
 use crate::config::thing::{Configured, Thing};
 use crate::config::volume::VolumeConfig;
-use crate::protocols::{LINK_KEY, stream_key};
+use crate::protocols::{ExportConfig, LINK_KEY, stream_key};
 use crate::run::RunError;
 use crate::run::disks::{self, DiskSight};
 use crate::run::look::{Inventory, Member, Served};
 use crate::run::state::StateDirectory;
 use crate::run::volumes::VolumeSight;
-use crate::run::{links, listeners, shape};
+use crate::run::{exports, links, listeners, shape};
 
 /// What a start would find, each kind in the order of the configuration.
 #[derive(Debug, Default, Serialize)]
@@ -140,8 +140,7 @@ pub(crate) fn preview(checked: &Checked, served: Option<&Served>, overwrite: &[S
             Thing::Volume(config) => preview.volumes.push(walk.volume(&config)),
             Thing::Listener(config) => preview.listeners.push(walk.listener(&config)),
             Thing::Link(config) => preview.links.push(walk.link(&config)),
-            // What it stands on is all that could be missing.
-            Thing::Export(_) => {}
+            Thing::Export(config) => walk.export(&config),
         }
     }
     preview.mistakes = checked.places.locate(walk.mistakes);
@@ -226,8 +225,18 @@ impl Walk<'_> {
         }
     }
 
+    /// Nothing is to be told of it but what is wrong.
+    fn export(&mut self, config: &ExportConfig) {
+        let looked = exports::look(config, self);
+        self.finding(&**config, looked.map(|()| String::new()));
+    }
+
     /// Notes what is wrong with a thing.
-    fn finding(&mut self, thing: &impl Configured, found: Result<String, RunError>) -> Finding {
+    fn finding(
+        &mut self,
+        thing: &(impl Configured + ?Sized),
+        found: Result<String, RunError>,
+    ) -> Finding {
         let error = match found {
             Ok(finding) => return Finding { finding, refused: false },
             Err(error) => error,
@@ -263,6 +272,10 @@ impl Inventory for Walk<'_> {
 
     fn volume_with(&self, uuid: Uuid) -> Option<&str> {
         self.volumes.get(&uuid).map(|name| &**name)
+    }
+
+    fn identity_of(&self, volume: &str) -> Option<Uuid> {
+        self.volumes.iter().find(|(_, name)| *name == volume).map(|(uuid, _)| *uuid)
     }
 
     fn overwrites(&self, volume: &str) -> bool {

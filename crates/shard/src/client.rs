@@ -85,8 +85,7 @@ pub(crate) struct InternalClients {
 
 impl InternalClients {
     pub(crate) fn push(&mut self, client: Box<dyn InternalClient>) {
-        // 0 is whoever asks the shard from outside.
-        self.last = self.last % (machine::CLIENTS_MAX - 1) + 1;
+        self.last = self.last.wrapping_add(1);
         self.all.push((self.last, client));
     }
 

@@ -11,6 +11,7 @@
 //! docs/decisions/0006-imports-per-shard.md. An import that was removed lives on among the
 //! *retired* until the driver has closed its connections, so that no event comes too late for it.
 
+use core::iter::from_fn;
 use std::collections::{BTreeMap, VecDeque};
 
 use block::{Completion, Instant, Memory, Request};
@@ -23,14 +24,11 @@ use crate::remote::{Answered, FrameInitiator, ImportSettings, Remote, StreamInit
 use crate::report::ImportReport;
 use crate::shard::Settings;
 
-/// A serial number that no import has.
-pub(crate) const NO_SERIAL: u32 = 0;
-
 /// A remote disk and the initiator that stands in for it.
 #[derive(Debug)]
 pub(crate) struct Import {
     disk: DiskId,
-    /// Which import of this shard it is: the upper half of its tokens.
+    /// Which import of this shard it is, from 1 on: the upper half of its tokens.
     serial: u32,
     remote: Remote,
     /// The order that added it, until it is answered, and when it is answered at the latest.
@@ -40,27 +38,6 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// An import that begins to connect at once; order `number` is answered once it is connected or
-    /// has given up.
-    pub(crate) fn new(
-        now: Instant,
-        disk: DiskId,
-        number: u64,
-        settings: ImportSettings,
-        shard: Settings,
-    ) -> Import {
-        let connect_by = now + settings.connect_deadline();
-        // The seed differs by shard and disk, so that back-offs do not march in step.
-        let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
-        Import {
-            disk,
-            serial: NO_SERIAL,
-            remote: Remote::new(settings, shard, seed),
-            order: Some((number, connect_by)),
-            renewed: false,
-        }
-    }
-
     /// A request of a volume; answered by [`Imports::poll_completion`].
     #[inline]
     pub(crate) fn handle_request(&mut self, now: Instant, request: Request) {
@@ -111,9 +88,13 @@ pub(crate) struct Imports {
     /// Those that are removed, but not yet closed by the driver.
     retired: Vec<Import>,
     last_serial: u32,
-    effects: VecDeque<Effect<Mail>>,
-    ready: Vec<(u64, DiskId, Result<DiskFacts, String>)>,
-    news: Vec<(DiskId, String)>,
+    /// What the driver should do.
+    pub(crate) effects: VecDeque<Effect<Mail>>,
+    /// Answers to the orders that added imports: the order's number, the disk, its facts or why
+    /// there are none.
+    pub(crate) ready: Vec<(u64, DiskId, Result<DiskFacts, String>)>,
+    /// What people should know.
+    pub(crate) news: Vec<(DiskId, String)>,
     unsettled: bool,
 }
 
@@ -135,11 +116,23 @@ impl Imports {
         self.unsettled && !self.is_empty()
     }
 
-    /// Adds an import. One that had its number is retired.
-    pub(crate) fn insert(&mut self, disk: DiskId, mut import: Import) {
+    /// Adds an import, which begins to connect at once; order `number` is answered once it is
+    /// connected or has given up. One that stood in for the disk is retired.
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        disk: DiskId,
+        number: u64,
+        settings: ImportSettings,
+        shard: Settings,
+    ) {
         self.last_serial += 1;
-        import.serial = self.last_serial;
         self.unsettled = true;
+        let order = Some((number, now + settings.connect_deadline()));
+        // The seed differs by shard and disk, so that back-offs do not march in step.
+        let seed = shard.seed ^ u64::from(disk.0) << 32 ^ u64::from(shard.shard.0);
+        let remote = Remote::new(settings, shard, seed);
+        let import = Import { disk, serial: self.last_serial, remote, order, renewed: false };
         if let Some(old) = self.live.insert(disk, import) {
             self.retired.push(old);
         }
@@ -222,18 +215,10 @@ impl Imports {
         }
     }
 
-    /// A link is up, or is not what it was.
-    pub(crate) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
+    /// A link is up or not what it was; `None`: it is down.
+    pub(crate) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
         for initiator in self.live.values_mut().filter_map(Import::frame) {
-            initiator.link_up(now, link, facts);
-        }
-        self.unsettled = true;
-    }
-
-    /// A link is down.
-    pub(crate) fn link_down(&mut self, now: Instant, link: LinkId) {
-        for initiator in self.live.values_mut().filter_map(Import::frame) {
-            initiator.link_down(now, link);
+            initiator.handle_link(now, link, facts);
         }
         self.unsettled = true;
     }
@@ -284,9 +269,7 @@ impl Imports {
         }
         for import in self.live.values_mut().chain(&mut self.retired) {
             import.remote.settle(now, memory);
-            while let Some(effect) = import.remote.poll_effect(import.serial) {
-                self.effects.push_back(effect);
-            }
+            self.effects.extend(from_fn(|| import.remote.poll_effect(import.serial)));
             while let Some((news, changed)) = import.remote.poll_news() {
                 import.renewed |= changed;
                 self.news.push((import.disk, news));
@@ -302,35 +285,11 @@ impl Imports {
 
     /// Moves what gave up to the retired, and forgets the retired that are gone.
     fn retire(&mut self) {
-        let gave_up = |import: &Import| import.remote.is_closing();
-        if self.live.values().any(gave_up) {
-            for (disk, import) in core::mem::take(&mut self.live) {
-                if gave_up(&import) {
-                    self.retired.push(import);
-                } else {
-                    self.live.insert(disk, import);
-                }
-            }
-            self.retired.iter_mut().for_each(|import| import.remote.close());
+        for (_, mut import) in self.live.extract_if(.., |_, import| import.remote.is_closing()) {
+            import.remote.close();
+            self.retired.push(import);
         }
         self.retired.retain(|import| !import.remote.is_gone());
-    }
-
-    /// What the driver should do.
-    #[inline]
-    pub(crate) fn take_effects(&mut self) -> impl Iterator<Item = Effect<Mail>> {
-        self.effects.drain(..)
-    }
-
-    /// Answers to the orders that added imports: the order's number, the disk, its facts or why
-    /// there are none.
-    pub(crate) fn take_ready(&mut self) -> Vec<(u64, DiskId, Result<DiskFacts, String>)> {
-        core::mem::take(&mut self.ready)
-    }
-
-    /// What people should know.
-    pub(crate) fn take_news(&mut self) -> Vec<(DiskId, String)> {
-        core::mem::take(&mut self.news)
     }
 
     /// Facts of imports whose remote disk changed since they were last told.

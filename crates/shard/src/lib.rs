@@ -8,6 +8,7 @@
 //! in [`protocols`] and, for disks that are reached by one, in `remote`.
 
 pub mod client;
+mod dispatch;
 mod imports;
 pub mod mail;
 pub mod protocols;
@@ -23,36 +24,43 @@ pub use remote::ImportSettings;
 pub use report::Report;
 pub use shard::{Settings, Shard};
 
-/// The kinds of machines on a shard: the top four bits of a [`block::MachineId`].
-pub mod machine {
+/// The kinds of machines on a shard: the top four bits of a [`block::MachineId`]. The rest is its
+/// number among those of its kind.
+mod machine {
     use block::MachineId;
 
-    /// A session; the rest of the number is its place on the shard.
-    pub const SESSION: u32 = 0;
+    const NUMBER_BITS: u32 = 28;
+
+    /// A session, by its place on the shard.
+    pub(crate) const SESSION: u32 = 0;
     /// Requests that volumes have in flight.
-    pub const FLIGHTS: MachineId = MachineId(1 << 28);
+    pub(crate) const FLIGHTS: MachineId = MachineId(1 << NUMBER_BITS);
     /// Flushes of the gates.
-    pub const GATES: MachineId = MachineId(2 << 28);
-    /// Requests of internal clients; the rest of the number is the client's, or 0 for whoever asks
-    /// the shard from outside.
-    pub const CLIENT: u32 = 3;
-    /// So many numbers of clients there are.
-    pub(crate) const CLIENTS_MAX: u32 = 1 << 28;
+    pub(crate) const GATES: MachineId = MachineId(2 << NUMBER_BITS);
+    /// An internal client.
+    pub(crate) const CLIENT: u32 = 3;
+    /// A target without sessions, which answers frames.
+    pub(crate) const TARGET: u32 = 4;
+    /// Whoever carries virtual links.
+    pub(crate) const VIRTUAL_LINKS: MachineId = MachineId(5 << NUMBER_BITS);
 
-    /// The kind of targets without sessions, which answer frames.
-    pub const TARGET: u32 = 4;
-    /// The only one of them.
-    pub const FRAMES: MachineId = MachineId(TARGET << 28);
-
-    /// Which kind a machine is of.
     #[inline]
-    pub fn kind(machine: MachineId) -> u32 {
-        machine.0 >> 28
+    pub(crate) fn kind(machine: MachineId) -> u32 {
+        machine.0 >> NUMBER_BITS
     }
 
-    /// A client's machine.
-    pub fn client(number: u32) -> MachineId {
-        assert!(number < CLIENTS_MAX, "client {number}");
-        MachineId(CLIENT << 28 | number)
+    #[inline]
+    pub(crate) fn number(machine: MachineId) -> u32 {
+        machine.0 & ((1 << NUMBER_BITS) - 1)
+    }
+
+    #[inline]
+    pub(crate) fn client(number: u32) -> MachineId {
+        MachineId(CLIENT << NUMBER_BITS | self::number(MachineId(number)))
+    }
+
+    #[inline]
+    pub(crate) const fn target(number: u32) -> MachineId {
+        MachineId(TARGET << NUMBER_BITS | number)
     }
 }

@@ -7,7 +7,7 @@
 //! that was under way, which every room tolerates.
 
 use block::VolumeId;
-use contract::{DiskFacts, DiskId, ListenerId};
+use contract::{DiskFacts, DiskId, ListenerId, VirtualLinks};
 use reservation::{Reservation, replica};
 use volume::Layout;
 use volume::gate::Health;
@@ -116,6 +116,9 @@ pub enum Order {
     AddListener { listener: ListenerId, protocol: Protocol },
     /// A listener is gone: its connections close, too.
     RemoveListener(ListenerId),
+    /// From now on this machine carries virtual links over those of the driver. There is one, given
+    /// before anybody uses its links.
+    SetVirtualLinks(Box<dyn VirtualLinks>),
     /// Finish what is below, then close all connections; answered when all are gone.
     Drain,
     /// Somebody asks volumes from here on until it is over.

@@ -11,9 +11,9 @@
 mod aoe;
 
 use ::aoe::{Control, ExportId};
-use block::{Completion, Instant, ShardId, Slot, Ticket, VolumeId};
+use block::{Completion, Instant, MachineId, ShardId, Slot, Ticket, VolumeId};
 use contract::{
-    Direct, Endpoint, FrameBatch, LinkFacts, LinkId, Loss, Next, OpenedFrame, Receive, SendBatch,
+    Direct, Endpoint, Event, FrameBatch, LinkFacts, LinkId, Next, OpenedFrame, Receive,
     SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
 use nvme::controllers::{self, ControllerReport, Controllers};
@@ -24,6 +24,9 @@ use wire::ethernet::EtherType;
 use wire::nvme::Nqn;
 
 use self::aoe::{AoeReport, AoeTarget};
+use crate::dispatch::dispatch;
+use crate::machine;
+use crate::mail::Mail;
 use crate::shard::Settings;
 
 /// What the connections of a listener speak.
@@ -128,50 +131,46 @@ impl Session {
         }
     }
 
+    dispatch! { each:
+        fn handle_received(&mut self, bytes: &[u8]; context) -> Receive;
+        fn handle_direct(&mut self, direct: Direct; context) -> Next;
+        fn handle_completion(&mut self, done: Completion; context);
+        fn handle_timeout(&mut self; context);
+        /// There may be memory again.
+        fn handle_memory(&mut self; context);
+        /// What is below is finished, then it closes.
+        fn close(&mut self, end: SessionEnd; context);
+        fn settle(&mut self; context);
+        fn poll_effect(&mut self) -> Option<SessionEffect>;
+        fn poll_timeout(&self) -> Option<Instant>;
+        fn waits_for_memory(&self) -> bool;
+        /// Whether nothing of it is below and its connection is closed.
+        fn is_gone(&self) -> bool;
+        /// Its host, as reservations know it.
+        fn registrant(&self) -> Option<Registrant>;
+        /// Pages of the pool that it holds.
+        fn pages(&self) -> u32;
+        /// Commands that its peer may have outstanding.
+        fn entries(&self) -> u16;
+        /// Bytes that it holds outside the pool for answers that were not given to the driver.
+        fn bytes_gathered(&self) -> usize;
+    }
+
+    /// What happened to its connection, but for what it received.
     #[inline]
-    pub(crate) fn handle_received(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Receive {
-        each!(self, context, machine => machine.handle_received(bytes, context))
-    }
-
-    #[inline]
-    pub(crate) fn handle_direct(&mut self, direct: Direct, context: &mut Context<'_>) -> Next {
-        each!(self, context, machine => machine.handle_direct(direct, context))
-    }
-
-    #[inline]
-    pub(crate) fn handle_completion(&mut self, done: Completion, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_completion(done, context));
-    }
-
-    #[inline]
-    pub(crate) fn handle_sent(&mut self, batch: SendBatch, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_sent(batch, context));
-    }
-
-    pub(crate) fn handle_progress(&mut self, now: Instant) {
-        each!(self, machine => machine.handle_progress(now));
-    }
-
-    pub(crate) fn handle_lost(&mut self, loss: Loss, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_lost(loss, context));
-    }
-
-    pub(crate) fn handle_closed(
+    pub(crate) fn handle_connection(
         &mut self,
-        direct: Option<Direct>,
-        batch: Option<SendBatch>,
+        now: Instant,
+        event: Event<Mail>,
         context: &mut Context<'_>,
     ) {
-        each!(self, context, machine => machine.handle_closed(direct, batch, context));
-    }
-
-    pub(crate) fn handle_timeout(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_timeout(context));
-    }
-
-    /// There may be memory again.
-    pub(crate) fn handle_memory(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.handle_memory(context));
+        each!(self, context, machine => match event {
+            Event::Sent { batch, .. } => machine.handle_sent(batch, context),
+            Event::SendProgress { .. } => machine.handle_progress(now),
+            Event::Lost { loss, .. } => machine.handle_lost(loss, context),
+            Event::Closed { direct, batch, .. } => machine.handle_closed(direct, batch, context),
+            other => unreachable!("no session is told of {other:?}"),
+        });
     }
 
     pub(crate) fn handle_event(&mut self, event: SessionEvent, context: &mut Context<'_>) {
@@ -179,65 +178,66 @@ impl Session {
         machine.handle_event(event, &mut context.of(|protocols| &mut protocols.nvme));
     }
 
-    /// What is below is finished, then it closes.
-    pub(crate) fn close(&mut self, end: SessionEnd, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.close(end, context));
-    }
-
-    #[inline]
-    pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
-        each!(self, context, machine => machine.settle(context));
-    }
-
-    #[inline]
-    pub(crate) fn poll_effect(&mut self) -> Option<SessionEffect> {
-        each!(self, machine => machine.poll_effect())
-    }
-
-    #[inline]
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        each!(self, machine => machine.poll_timeout())
-    }
-
-    #[inline]
-    pub(crate) fn waits_for_memory(&self) -> bool {
-        each!(self, machine => machine.waits_for_memory())
-    }
-
-    /// Whether nothing of it is below and its connection is closed.
-    #[inline]
-    pub(crate) fn is_gone(&self) -> bool {
-        each!(self, machine => machine.is_gone())
-    }
-
     /// What its peer did wrong.
     pub(crate) fn misconduct(&self) -> Option<String> {
         each!(self, machine => machine.misconduct().map(ToString::to_string))
     }
+}
 
-    /// Its host, as reservations know it.
-    pub(crate) fn registrant(&self) -> Option<Registrant> {
-        each!(self, machine => machine.registrant())
+/// A protocol that is spoken in frames. It has one target a shard, whose machine bears its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameProtocol {
+    Aoe,
+}
+
+impl FrameProtocol {
+    const ALL: [FrameProtocol; 1] = [FrameProtocol::Aoe];
+
+    /// The one that takes frames of this type.
+    #[inline]
+    pub(crate) fn of(ether_type: EtherType) -> Option<FrameProtocol> {
+        match ether_type {
+            EtherType::AOE => Some(FrameProtocol::Aoe),
+            _ => None,
+        }
     }
 
-    /// Pages of the pool that it holds.
-    pub(crate) fn pages(&self) -> u32 {
-        each!(self, machine => machine.pages())
+    /// The one whose target a machine is.
+    #[inline]
+    fn of_machine(machine: MachineId) -> FrameProtocol {
+        FrameProtocol::ALL[machine::number(machine) as usize]
     }
 
-    /// Commands that its peer may have outstanding, and bytes that it holds outside the pool for
-    /// answers that were not given to the driver.
-    pub(crate) fn unsent(&self) -> (u16, usize) {
-        each!(self, machine => {
-            (machine.entries(), machine.bytes_gathered())
-        })
+    #[inline]
+    fn machine(self) -> MachineId {
+        machine::target(self as u32)
     }
 }
 
-/// Whether a protocol here takes frames of this type.
-#[inline]
-pub(crate) fn takes(ether_type: EtherType) -> bool {
-    matches!(ether_type, EtherType::AOE)
+/// The same call to the target of a protocol on frames, whichever it is.
+macro_rules! target {
+    ($protocol:expr, &mut $protocols:ident, $target:ident => $call:expr) => {
+        match $protocol {
+            FrameProtocol::Aoe => {
+                let $target = &mut $protocols.aoe.target;
+                $call
+            }
+        }
+    };
+    ($protocol:expr, &$protocols:ident, $target:ident => $call:expr) => {
+        match $protocol {
+            FrameProtocol::Aoe => {
+                let $target = &$protocols.aoe.target;
+                $call
+            }
+        }
+    };
+}
+
+/// A change of a reservation that a protocol proposed in a host's name, by a number of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Proposal {
+    Aoe(u64),
 }
 
 /// What a shard has of its protocols beside their sessions.
@@ -247,6 +247,8 @@ pub(crate) struct Protocols {
     /// What sessions did that are gone.
     nvme_ended: SessionCounters,
     aoe: AoeTarget,
+    /// Whether something happened to the targets of frames since they were settled.
+    unsettled: bool,
 }
 
 /// How the protocols are on a shard.
@@ -271,8 +273,14 @@ impl Protocols {
         Protocols {
             nvme: Controllers::new(now, shard, shards),
             nvme_ended: SessionCounters::default(),
-            aoe: AoeTarget::new(shard, shards),
+            aoe: AoeTarget::new(FrameProtocol::Aoe.machine(), shard, shards),
+            unsettled: false,
         }
+    }
+
+    fn aoe(&mut self) -> &mut AoeTarget {
+        self.unsettled = true;
+        &mut self.aoe
     }
 
     /// Shows hosts something, or shows it differently. Fails, in words, where its name is taken;
@@ -280,7 +288,7 @@ impl Protocols {
     pub(crate) fn set_export(&mut self, now: Instant, export: Export) -> Result<(), String> {
         match export {
             Export::Nvme(subsystem) => self.nvme.set_subsystem(now, *subsystem),
-            Export::Aoe(export) => self.aoe.set_export(*export)?,
+            Export::Aoe(export) => self.aoe().set_export(*export)?,
         }
         Ok(())
     }
@@ -289,7 +297,7 @@ impl Protocols {
     pub(crate) fn remove_export(&mut self, key: &ExportKey, context: &mut TargetContext<'_, ()>) {
         match key {
             ExportKey::Nvme(name) => self.nvme.remove_subsystem(context.now, name),
-            ExportKey::Aoe(id) => self.aoe.remove_export(*id, context),
+            ExportKey::Aoe(id) => self.aoe().remove_export(*id, context),
         }
     }
 
@@ -315,7 +323,7 @@ impl Protocols {
     pub(crate) fn handle_message(&mut self, now: Instant, from: ShardId, message: ProtocolMessage) {
         match message {
             ProtocolMessage::Nvme(message) => self.nvme.handle_message(now, from, message),
-            ProtocolMessage::Aoe(message) => self.aoe.handle_message(from, message),
+            ProtocolMessage::Aoe(message) => self.aoe().handle_message(from, message),
         }
     }
 
@@ -354,73 +362,88 @@ impl Protocols {
     /// A value was stored, or could not be. Reservations are not the protocols'.
     pub(crate) fn handle_stored(&mut self, key: StoreKey, version: u64, stored: bool) {
         match key {
-            StoreKey::AoeControl(export) => self.aoe.handle_stored(export, version, stored),
-            StoreKey::Reservation(volume) => unreachable!("the reservation of {volume:?}"),
+            StoreKey::AoeControl(export) => self.aoe().handle_stored(export, version, stored),
+            StoreKey::Reservation(_) => unreachable!("reservations are the shard's"),
         }
     }
 
-    /// Proposes what initiators want changed to whoever decides about it.
+    /// Carries what targets ask of their like on all shards, and its answers.
+    #[inline]
     pub(crate) fn propose(&mut self) {
         self.aoe.propose();
     }
 
-    /// A change of a reservation, and its number; answered by
+    /// A change of a reservation; answered by
     /// [`handle_reservation_answer`](Self::handle_reservation_answer).
     pub(crate) fn poll_reservation_change(
         &mut self,
-    ) -> Option<(VolumeId, u64, reservation::Change)> {
-        self.aoe.changes.pop_front()
+    ) -> Option<(VolumeId, Proposal, reservation::Change)> {
+        let (volume, number, change) = self.aoe.changes.pop_front()?;
+        Some((volume, Proposal::Aoe(number), change))
     }
 
     pub(crate) fn handle_reservation_answer(
         &mut self,
-        number: u64,
+        proposal: Proposal,
         answer: replica::Answer<reservation::Verdict, Reservation>,
     ) {
-        self.aoe.target.handle_reservation_answer(number, answer);
+        match proposal {
+            Proposal::Aoe(number) => {
+                self.aoe().target.handle_reservation_answer(number, answer);
+            }
+        }
     }
 
     /// A reservation is about to be in force: what was read before, and not yet told, is told.
     /// Whoever waits asks for himself when he starts.
     pub(crate) fn handle_reservation(&mut self, context: &mut TargetContext<'_, ()>) {
-        self.aoe.target.take_loans(context);
+        self.unsettled = true;
+        for protocol in FrameProtocol::ALL {
+            target!(protocol, &mut self, target => target.take_loans(context));
+        }
     }
 
     /// In whose name a volume was asked, of a request of a target without connections; nobody's is
     /// its own.
     pub(crate) fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
-        self.aoe.target.registrant(ticket)
+        let protocol = FrameProtocol::of_machine(ticket.machine);
+        target!(protocol, &self, target => target.registrant(ticket))
     }
 
-    pub(crate) fn link_up(&mut self, link: LinkId, facts: LinkFacts) {
-        self.aoe.target.link_up(link, facts);
-    }
-
-    pub(crate) fn link_down(&mut self, link: LinkId) {
-        self.aoe.target.link_down(link);
+    /// A link is up or not what it was; `None`: it is down.
+    pub(crate) fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
+        self.unsettled = true;
+        for protocol in FrameProtocol::ALL {
+            target!(protocol, &mut self, target => match facts {
+                Some(facts) => target.link_up(link, facts),
+                None => target.link_down(link),
+            });
+        }
     }
 
     /// A frame came that no import wanted.
     #[inline]
     pub(crate) fn handle_frame(
         &mut self,
+        protocol: FrameProtocol,
         frame: &OpenedFrame<'_>,
         context: &mut TargetContext<'_, ()>,
     ) {
-        match frame.ether_type {
-            EtherType::AOE => self.aoe.target.handle_frame(frame, context),
-            _ => debug_assert!(!takes(frame.ether_type), "who takes {:?}?", frame.ether_type),
-        }
+        self.unsettled = true;
+        target!(protocol, &mut self, target => target.handle_frame(frame, context));
     }
 
-    /// Frames have left.
+    /// Frames that this machine sent have left.
     #[inline]
     pub(crate) fn handle_frames_sent(
         &mut self,
+        machine: MachineId,
         batch: FrameBatch,
         context: &mut TargetContext<'_, ()>,
     ) {
-        self.aoe.target.handle_sent(batch, context);
+        self.unsettled = true;
+        let protocol = FrameProtocol::of_machine(machine);
+        target!(protocol, &mut self, target => target.handle_sent(batch, context));
     }
 
     /// A request of a target without connections is done.
@@ -430,28 +453,47 @@ impl Protocols {
         completion: Completion,
         context: &mut TargetContext<'_, ()>,
     ) {
-        self.aoe.target.handle_completion(completion, context);
+        self.unsettled = true;
+        let protocol = FrameProtocol::of_machine(completion.ticket.machine);
+        target!(protocol, &mut self, target => target.handle_completion(completion, context));
+    }
+
+    /// Whether something happened to the targets without connections since they were settled.
+    #[inline]
+    pub(crate) fn needs_settle(&self) -> bool {
+        self.unsettled
     }
 
     /// The end of a turn for the targets without connections.
     #[inline]
     pub(crate) fn settle(&mut self, context: &mut TargetContext<'_, ()>) {
-        self.aoe.target.settle(context);
+        for protocol in FrameProtocol::ALL {
+            target!(protocol, &mut self, target => target.settle(context));
+        }
+        self.unsettled = false;
     }
 
-    /// Frames that are to be sent.
+    /// Frames that are to be sent, and whose they are.
     #[inline]
-    pub(crate) fn poll_frames(&mut self) -> Option<FrameBatch> {
-        self.aoe.target.poll_batch()
+    pub(crate) fn poll_frames(&mut self) -> Option<(MachineId, FrameBatch)> {
+        FrameProtocol::ALL.into_iter().find_map(|protocol| {
+            let batch = target!(protocol, &mut self, target => target.poll_batch())?;
+            Some((protocol.machine(), batch))
+        })
     }
 
     /// Whether nothing of any frame is below.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.aoe.target.in_flight() == 0
+        let in_flight = |protocol| target!(protocol, &self, target => target.in_flight());
+        FrameProtocol::ALL.into_iter().all(|protocol| in_flight(protocol) == 0)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        Instant::earliest(self.nvme.poll_timeout(), self.aoe.target.poll_timeout())
+        let timeout = |protocol| target!(protocol, &self, target => target.poll_timeout());
+        FrameProtocol::ALL
+            .into_iter()
+            .map(timeout)
+            .fold(self.nvme.poll_timeout(), Instant::earliest)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
@@ -459,8 +501,11 @@ impl Protocols {
         if is_due(self.nvme.poll_timeout()) {
             self.nvme.handle_timeout(now);
         }
-        if is_due(self.aoe.target.poll_timeout()) {
-            self.aoe.target.handle_timeout(now);
+        for protocol in FrameProtocol::ALL {
+            target!(protocol, &mut self, target => if is_due(target.poll_timeout()) {
+                self.unsettled = true;
+                target.handle_timeout(now);
+            });
         }
     }
 

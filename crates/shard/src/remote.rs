@@ -9,13 +9,15 @@ use core::time::Duration;
 use block::{Completion, Instant, Memory, Request};
 use contract::counters::Counter;
 use contract::{
-    ConnectionId, Counters, Direct, DiskFacts, Effect, FrameBatch, LinkFacts, LinkId, Loss, Next,
-    OpenedFrame, Receive, SendBatch,
+    ConnectionId, Counters, Direct, DiskFacts, Effect, Event, FrameBatch, LinkFacts, LinkId, Next,
+    OpenedFrame, Receive,
 };
 use nvme::tcp::initiator as nvme_tcp;
 use wire::aoe::Address;
 
+use crate::dispatch::dispatch;
 use crate::mail::Mail;
+use crate::protocols::FrameProtocol;
 use crate::shard::Settings;
 
 /// Where a remote disk is.
@@ -66,9 +68,13 @@ pub(crate) enum Answered {
 impl Answered {
     /// Of a frame that imports may want.
     #[inline]
-    pub(crate) fn of(frame: &OpenedFrame<'_>) -> Option<Answered> {
-        let (address, tag) = aoe::answer_of(frame)?;
-        Some(Answered::Aoe(address, tag))
+    pub(crate) fn of(protocol: FrameProtocol, frame: &OpenedFrame<'_>) -> Option<Answered> {
+        match protocol {
+            FrameProtocol::Aoe => {
+                let (address, tag) = aoe::answer_of(frame)?;
+                Some(Answered::Aoe(address, tag))
+            }
+        }
     }
 }
 
@@ -76,8 +82,24 @@ impl Answered {
 macro_rules! each {
     ($remote:expr, $initiator:ident => $call:expr) => {
         match $remote {
-            Remote::Stream(StreamInitiator::NvmeTcp($initiator)) => $call,
-            Remote::Frame(FrameInitiator::Aoe($initiator)) => $call,
+            Remote::Stream(stream) => each_stream!(stream, $initiator => $call),
+            Remote::Frame(frame) => each_frame!(frame, $initiator => $call),
+        }
+    };
+}
+
+macro_rules! each_stream {
+    ($remote:expr, $initiator:ident => $call:expr) => {
+        match $remote {
+            StreamInitiator::NvmeTcp($initiator) => $call,
+        }
+    };
+}
+
+macro_rules! each_frame {
+    ($remote:expr, $initiator:ident => $call:expr) => {
+        match $remote {
+            FrameInitiator::Aoe($initiator) => $call,
         }
     };
 }
@@ -98,23 +120,18 @@ impl Remote {
         }
     }
 
-    #[inline]
-    pub(crate) fn handle_request(&mut self, now: Instant, request: Request) {
-        each!(self, initiator => initiator.handle_request(now, request));
-    }
-
-    #[inline]
-    pub(crate) fn poll_completion(&mut self) -> Option<Completion> {
-        each!(self, initiator => initiator.poll_completion())
-    }
-
-    #[inline]
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        each!(self, initiator => initiator.poll_timeout())
-    }
-
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        each!(self, initiator => initiator.handle_timeout(now));
+    dispatch! { each:
+        fn handle_request(&mut self, now: Instant, request: Request);
+        fn poll_completion(&mut self) -> Option<Completion>;
+        fn poll_timeout(&self) -> Option<Instant>;
+        fn handle_timeout(&mut self, now: Instant);
+        fn explain(&self) -> String;
+        fn state(&self) -> String;
+        fn in_flight(&self) -> usize;
+        fn close(&mut self);
+        fn drain(&mut self);
+        fn is_closing(&self) -> bool;
+        fn is_gone(&self) -> bool;
     }
 
     #[inline]
@@ -160,146 +177,64 @@ impl Remote {
         }
     }
 
-    pub(crate) fn explain(&self) -> String {
-        each!(self, initiator => initiator.explain())
-    }
-
-    pub(crate) fn state(&self) -> String {
-        each!(self, initiator => initiator.state())
-    }
-
     pub(crate) fn counters(&self) -> Vec<(&'static Counter, u64)> {
         match self {
             Remote::Stream(StreamInitiator::NvmeTcp(_)) => Vec::new(),
             Remote::Frame(FrameInitiator::Aoe(initiator)) => initiator.counters().each().collect(),
         }
     }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        each!(self, initiator => initiator.in_flight())
-    }
-
-    pub(crate) fn close(&mut self) {
-        each!(self, initiator => initiator.close());
-    }
-
-    pub(crate) fn drain(&mut self) {
-        each!(self, initiator => initiator.drain());
-    }
-
-    pub(crate) fn is_closing(&self) -> bool {
-        each!(self, initiator => initiator.is_closing())
-    }
-
-    pub(crate) fn is_gone(&self) -> bool {
-        each!(self, initiator => initiator.is_gone())
-    }
 }
 
 impl StreamInitiator {
-    pub(crate) fn owns(&self, connection: ConnectionId) -> bool {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.owns(connection)
+    dispatch! { each_stream:
+        fn owns(&self, connection: ConnectionId) -> bool;
+        fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId);
+        fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32);
+        fn handle_received(
+            &mut self, now: Instant, connection: ConnectionId, bytes: &[u8], memory: &mut dyn Memory
+        ) -> Receive;
+        fn handle_direct(
+            &mut self, now: Instant, connection: ConnectionId, direct: Direct, memory: &mut dyn Memory
+        ) -> Next;
     }
 
-    pub(crate) fn handle_connected(&mut self, now: Instant, token: u32, connection: ConnectionId) {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_connected(now, token, connection);
-    }
-
-    pub(crate) fn handle_connect_failed(&mut self, now: Instant, token: u32, error: i32) {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_connect_failed(now, token, error);
-    }
-
-    #[inline]
-    pub(crate) fn handle_received(
+    /// What happened to a connection of it, but for what it received.
+    pub(crate) fn handle_connection(
         &mut self,
         now: Instant,
-        connection: ConnectionId,
-        bytes: &[u8],
-        memory: &mut dyn Memory,
-    ) -> Receive {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_received(now, connection, bytes, memory)
-    }
-
-    #[inline]
-    pub(crate) fn handle_direct(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        direct: Direct,
-        memory: &mut dyn Memory,
-    ) -> Next {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_direct(now, connection, direct, memory)
-    }
-
-    #[inline]
-    pub(crate) fn handle_sent(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        batch: SendBatch,
+        event: Event<Mail>,
         memory: &mut dyn Memory,
     ) {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_sent(now, connection, batch, memory);
-    }
-
-    pub(crate) fn handle_progress(&mut self, now: Instant, connection: ConnectionId) {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_progress(now, connection);
-    }
-
-    pub(crate) fn handle_lost(&mut self, now: Instant, connection: ConnectionId, loss: Loss) {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_lost(now, connection, loss);
-    }
-
-    pub(crate) fn handle_closed(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        direct: Option<Direct>,
-        batch: Option<SendBatch>,
-    ) {
-        let StreamInitiator::NvmeTcp(initiator) = self;
-        initiator.handle_closed(now, connection, direct, batch);
+        each_stream!(self, initiator => match event {
+            Event::Sent { connection, batch } => {
+                initiator.handle_sent(now, connection, batch, memory);
+            }
+            Event::SendProgress { connection } => initiator.handle_progress(now, connection),
+            Event::Lost { connection, loss } => initiator.handle_lost(now, connection, loss),
+            Event::Closed { connection, direct, batch } => {
+                initiator.handle_closed(now, connection, direct, batch);
+            }
+            other => unreachable!("no initiator is told of {other:?}"),
+        });
     }
 }
 
 impl FrameInitiator {
-    pub(crate) fn link_up(&mut self, now: Instant, link: LinkId, facts: LinkFacts) {
-        let FrameInitiator::Aoe(initiator) = self;
-        initiator.link_up(now, link, facts);
+    dispatch! { each_frame:
+        fn handle_frame(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory);
+        fn handle_sent(&mut self, now: Instant, batch: FrameBatch);
     }
 
-    pub(crate) fn link_down(&mut self, now: Instant, link: LinkId) {
-        let FrameInitiator::Aoe(initiator) = self;
-        initiator.link_down(now, link);
+    pub(crate) fn handle_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
+        each_frame!(self, initiator => match facts {
+            Some(facts) => initiator.link_up(now, link, facts),
+            None => initiator.link_down(now, link),
+        });
     }
 
     #[inline]
     pub(crate) fn wants(&self, answered: Answered) -> bool {
         let (FrameInitiator::Aoe(initiator), Answered::Aoe(address, tag)) = (self, answered);
         initiator.wants(address, tag)
-    }
-
-    #[inline]
-    pub(crate) fn handle_frame(
-        &mut self,
-        now: Instant,
-        frame: &OpenedFrame<'_>,
-        memory: &mut dyn Memory,
-    ) {
-        let FrameInitiator::Aoe(initiator) = self;
-        initiator.handle_frame(now, frame, memory);
-    }
-
-    pub(crate) fn handle_sent(&mut self, now: Instant, batch: FrameBatch) {
-        let FrameInitiator::Aoe(initiator) = self;
-        initiator.handle_sent(now, batch);
     }
 }

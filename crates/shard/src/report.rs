@@ -35,6 +35,10 @@ pub struct ConnectionReport {
     pub peer: std::net::SocketAddr,
     /// Pages of the pool that it holds.
     pub pages: u32,
+    /// Commands that its peer may have outstanding.
+    pub queue_depth: u16,
+    /// Bytes that it holds outside the pool for answers that were not given to the driver.
+    pub unsent_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

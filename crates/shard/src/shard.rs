@@ -20,9 +20,7 @@ mod routing;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{
-    Completion, DiskId, Instant, MachineId, Memory, Pool, Request, ShardId, Slot, Table, VolumeId,
-};
+use block::{Completion, DiskId, Instant, MachineId, Memory, Pool, ShardId, Slot, Table};
 use contract::{
     Ask, ConnectionId, Direct, Effect, Endpoint, Event, InFrame, ListenerId, Machine, Next,
     Receive, SessionEnd, SessionIdentity,
@@ -98,7 +96,7 @@ pub struct Shard {
     reservations: Reservations,
     effects: VecDeque<Effect<Mail>>,
     clients: InternalClients,
-    /// Completions of requests that internal clients made, or somebody outside.
+    /// Completions of requests that internal clients made.
     answers: VecDeque<Completion>,
     members: BTreeMap<u32, Layout>,
     pending: Vec<Pending>,
@@ -136,38 +134,10 @@ impl Shard {
         }
     }
 
-    /// A request from outside, whose machine is `machine::client(0)`; answered by
-    /// [`poll_answer`](Self::poll_answer).
-    pub fn ask(&mut self, now: Instant, volume: VolumeId, request: Request) {
-        debug_assert_eq!(request.ticket.machine, machine::client(0));
-        self.volumes.handle_request(now, volume, request);
-    }
-
-    /// The answer to [`ask`](Self::ask).
-    pub fn poll_answer(&mut self) -> Option<Completion> {
-        self.answers.pop_front()
-    }
-
-    /// Where buffers for requests from outside come from.
-    pub fn pool(&mut self) -> &mut Pool {
-        &mut self.pool
-    }
-
-    /// Bytes of a volume.
-    pub fn volume_size(&self, volume: VolumeId) -> Option<block::ByteCount> {
-        self.volumes.size(volume)
-    }
-
     /// Pages of the pool, those lent out, and requests in flight: all lent pages must be back when
     /// nothing is connected.
     pub fn pages_used(&self) -> u32 {
         self.pool.used()
-    }
-
-    /// Of each session the commands that its peer may have outstanding, and the bytes that it holds
-    /// outside the pool for answers that were not given to the driver.
-    pub fn unsent(&self) -> impl Iterator<Item = (u16, usize)> {
-        self.places.iter().map(|(_, place)| place.session.unsent())
     }
 
     /// Requests and pieces that are below.
@@ -180,7 +150,7 @@ impl Shard {
     fn machines_timeout(&self) -> Option<Instant> {
         let hosts = Instant::earliest(self.timers.next(), self.protocols.poll_timeout());
         let below = Instant::earliest(self.volumes.poll_timeout(), self.imports.poll_timeout());
-        Instant::earliest(hosts, below)
+        Instant::earliest(Instant::earliest(hosts, below), self.frames.poll_timeout())
     }
 
     fn settle_machines(&mut self, now: Instant, memory: &mut dyn Memory) {
@@ -195,7 +165,7 @@ impl Shard {
             let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
             let is_settled = self.touched.is_empty()
                 && !self.imports.needs_settle()
-                && !self.frames.needs_settle()
+                && !self.protocols.needs_settle()
                 && !self.reservations.needs_settle();
             if is_settled && served {
                 return;
@@ -283,64 +253,54 @@ impl Shard {
         self.tell(news);
     }
 
+    /// Something happened to a connection, but for what it received.
+    #[inline]
+    fn handle_connection(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        event: Event<Mail>,
+        memory: &mut dyn Memory,
+    ) {
+        let owner = self.owner_of(connection);
+        let is_closed = matches!(event, Event::Closed { .. });
+        if is_closed {
+            self.sockets[connection.slot as usize] = None;
+        }
+        match owner {
+            Some(Owner::Session(slot)) => {
+                self.with_session(now, slot, memory, |session, context| {
+                    session.handle_connection(now, event, context);
+                });
+                if is_closed {
+                    self.note_end(slot);
+                }
+            }
+            Some(Owner::Import(disk)) => {
+                self.imports.stream(disk, connection).handle_connection(now, event, memory);
+            }
+            Some(Owner::Nobody) | None => match event {
+                Event::Sent { .. } => unreachable!("{connection} has nothing to send"),
+                Event::Closed { .. } if owner.is_none() => {
+                    unreachable!("{connection} was closed twice")
+                }
+                _ => {}
+            },
+        }
+    }
+
     /// Whatever happens that is no answer of a disk.
     fn handle_happening(&mut self, now: Instant, event: Event<Mail>, memory: &mut dyn Memory) {
         match event {
             Event::Completed(_) => unreachable!("handle_completion takes those"),
-            Event::Sent { connection, batch } => match self.owner_of(connection) {
-                Some(Owner::Session(slot)) => {
-                    self.with_session(now, slot, memory, |session, context| {
-                        session.handle_sent(batch, context);
-                    });
-                }
-                Some(Owner::Import(disk)) => {
-                    let initiator = self.imports.stream(disk, connection);
-                    initiator.handle_sent(now, connection, batch, memory);
-                }
-                Some(Owner::Nobody) | None => unreachable!("{connection} has nothing to send"),
-            },
-            Event::SendProgress { connection } => match self.owner_of(connection) {
-                Some(Owner::Session(slot)) => {
-                    self.with_session(now, slot, memory, |session, _| {
-                        session.handle_progress(now);
-                    });
-                }
-                Some(Owner::Import(disk)) => {
-                    self.imports.stream(disk, connection).handle_progress(now, connection);
-                }
-                Some(Owner::Nobody) | None => {}
-            },
+            Event::Sent { connection, .. }
+            | Event::SendProgress { connection }
+            | Event::Lost { connection, .. }
+            | Event::Closed { connection, .. } => {
+                self.handle_connection(now, connection, event, memory);
+            }
             Event::Accepted { connection, endpoint } => {
                 self.accept(now, connection, endpoint, memory);
-            }
-            Event::Lost { connection, loss } => match self.owner_of(connection) {
-                Some(Owner::Session(slot)) => {
-                    self.with_session(now, slot, memory, |session, context| {
-                        session.handle_lost(loss, context);
-                    });
-                }
-                Some(Owner::Import(disk)) => {
-                    self.imports.stream(disk, connection).handle_lost(now, connection, loss);
-                }
-                Some(Owner::Nobody) | None => {}
-            },
-            Event::Closed { connection, direct, batch } => {
-                let owner = self.owner_of(connection);
-                self.sockets[connection.slot as usize] = None;
-                match owner {
-                    Some(Owner::Session(slot)) => {
-                        self.with_session(now, slot, memory, |session, context| {
-                            session.handle_closed(direct, batch, context);
-                        });
-                        self.note_end(slot);
-                    }
-                    Some(Owner::Import(disk)) => {
-                        let initiator = self.imports.stream(disk, connection);
-                        initiator.handle_closed(now, connection, direct, batch);
-                    }
-                    Some(Owner::Nobody) => {}
-                    None => unreachable!("{connection} was closed twice"),
-                }
             }
             Event::Connected { token, connection, local: _ } => {
                 match self.imports.connected(now, token, connection) {
@@ -359,9 +319,7 @@ impl Shard {
                     self.volumes.handle_message(now, from, message);
                     self.route_outbox(now, memory);
                 }
-                Mail::Protocol(message) => self.with_protocols(now, memory, |protocols, _| {
-                    protocols.handle_message(now, from, message);
-                }),
+                Mail::Protocol(message) => self.protocols.handle_message(now, from, message),
                 Mail::Reservation(message) => self.reservations.handle_mail(from, message),
                 Mail::Stored { key, version, stored } => self.handle_stored(key, version, stored),
                 Mail::Order { number, order } => {
@@ -462,9 +420,8 @@ impl Machine for Shard {
             }
         }
         self.volumes.handle_timeout(now);
-        if self.protocols.poll_timeout().is_some_and(|deadline| deadline <= now) {
-            self.with_protocols(now, memory, |protocols, _| protocols.handle_timeout(now));
-        }
+        self.protocols.handle_timeout(now);
+        self.frames.handle_timeout(now);
         self.imports.handle_timeout(now);
         self.route_outbox(now, memory);
     }

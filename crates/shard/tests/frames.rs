@@ -4,20 +4,23 @@
 //! Each test is a small world: shards with one disk in memory that answers at once, mail that is
 //! carried in order, one Ethernet segment.
 
+use core::time::Duration;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
 use aoe::{Control, ExportId};
 use block::{
-    Buffer, ByteCount, Extent, Instant, Memory, Operation, Outcome, Request, ShardId, Ticket,
+    Buffer, ByteCount, Completion, Extent, Instant, Memory, Operation, Outcome, Request, ShardId,
     VolumeId,
 };
 use contract::{
-    Ask, DiskFacts, DiskId, Effect, Event, InFrame, LinkFacts, LinkId, Machine, Misfits, OutFrame,
+    Ask, DiskFacts, DiskId, Effect, EtherType, Event, FrameBatch, InFrame, LinkFacts, LinkId,
+    Machine, Misfits, OpenedFrame, OutFrame, Station, VirtualLinks,
 };
 use reservation::{Change, Registrant, Reservation, Value};
 use shard::{
-    Answer, AoeExport, Export, ExportKey, ImportSettings, Mail, News, Order, Settings, Shard,
-    StoreKey, machine,
+    Answer, AoeExport, ClientContext, Export, ExportKey, ImportSettings, InternalClient, Mail,
+    News, Order, Settings, Shard, StoreKey,
 };
 use testkit::{Pages, Pseudowire, perform};
 use volume::{Layout, Member};
@@ -98,7 +101,7 @@ impl Host {
     }
 
     fn add_volume(&mut self, reservation: Reservation) {
-        let layout = Host::layout();
+        let layout = layout();
         self.order(|| Order::AddVolume {
             volume: VOLUME,
             layout: layout.clone(),
@@ -107,16 +110,12 @@ impl Host {
     }
 
     fn resume_volume(&mut self, reservation: Reservation) {
-        let layout = Host::layout();
+        let layout = layout();
         self.order(|| Order::ResumeVolume {
             volume: VOLUME,
             layout: layout.clone(),
             reservation: reservation.clone(),
         });
-    }
-
-    fn layout() -> Layout {
-        Layout::single(Member { disk: DISK, base: 0, length: SIZE })
     }
 
     fn export(&mut self, link: LinkId, control: Control) {
@@ -129,12 +128,13 @@ impl Host {
     /// Orders all shards, which answer when they can.
     fn begin(&mut self, order: impl Fn() -> Order) {
         self.orders += 1;
-        let number = self.orders;
-        for shard in 0..self.shards.len() {
-            let mail = Mail::Order { number, order: Box::new(order()) };
-            self.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
-        }
+        (0..self.shards.len()).for_each(|shard| self.order_one(shard, self.orders, order()));
         self.carry();
+    }
+
+    fn order_one(&mut self, shard: usize, number: u64, order: Order) {
+        let mail = Mail::Order { number, order: Box::new(order) };
+        self.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
     }
 
     /// Orders all shards, which must all carry it out.
@@ -206,9 +206,7 @@ impl Host {
         let settings = ImportSettings::Aoe(aoe::initiator::Settings::new(&[link], ADDRESS));
         for shard in 0..self.shards.len() {
             let settings = Box::new(settings.clone());
-            let order = Box::new(Order::AddImport { disk: DISK, settings });
-            let mail = Mail::Order { number: 77, order };
-            self.tell(shard, Event::Mail { from: ShardId::CONTROL, mail });
+            self.order_one(shard, 77, Order::AddImport { disk: DISK, settings });
         }
     }
 
@@ -264,6 +262,10 @@ impl Host {
         self.tell(to.index(), Event::Mail { from: ShardId::CONTROL, mail });
         self.carry();
     }
+}
+
+fn layout() -> Layout {
+    Layout::single(Member { disk: DISK, base: 0, length: SIZE })
 }
 
 fn facts(mac: [u8; 6]) -> LinkFacts {
@@ -513,7 +515,7 @@ impl Host {
     /// two sectors, and one less inside.
     fn with_pipe(mac: [u8; 6]) -> Host {
         let mut host = Host::new(mac, 1);
-        host.shards[0].0.set_virtual_links(host.now, Box::<Pseudowire>::default());
+        host.order(|| Order::SetVirtualLinks(Box::<Pseudowire>::default()));
         host.raise(mac);
         host
     }
@@ -531,20 +533,48 @@ impl Host {
         self.turn(0);
     }
 
-    /// A request from outside.
-    fn visit(&mut self, operation: Operation) {
-        let ticket = Ticket { machine: machine::client(0), ..Ticket::default() };
-        let (shard, _) = &mut self.shards[0];
-        shard.ask(self.now, VOLUME, Request { ticket, operation });
-        self.turn(0);
+    /// Has an internal client ask the volume; what it is answered comes here.
+    fn visit(&mut self, operation: Operation) -> Answered {
+        let answered = Answered::default();
+        let visit = Visit { operation: Some(operation), answer: answered.clone(), is_over: false };
+        self.order_one(0, 78, Order::AddClient(Box::new(visit)));
+        answered
+    }
+}
+
+/// Where an answer comes.
+type Answered = Arc<Mutex<Option<Completion>>>;
+
+/// Asks the volume once.
+#[derive(Debug)]
+struct Visit {
+    operation: Option<Operation>,
+    answer: Answered,
+    is_over: bool,
+}
+
+impl InternalClient for Visit {
+    fn handle_completion(&mut self, completion: Completion, _: &mut ClientContext<'_>) {
+        self.is_over = true;
+        *self.answer.lock().unwrap() = Some(completion);
     }
 
-    /// Its answer.
-    fn visited(&mut self) -> Buffer {
-        let completion = self.shards[0].0.poll_answer().expect("it is answered");
-        assert_eq!(completion.outcome, Outcome::Done);
-        completion.buffer
+    fn handle_turn(&mut self, context: &mut ClientContext<'_>) {
+        if let Some(operation) = self.operation.take() {
+            context.submit(VOLUME, 0, operation);
+        }
     }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+/// What was answered, if it is done.
+fn done(answered: &Answered) -> Buffer {
+    let completion = answered.lock().unwrap().take().expect("it is answered");
+    assert_eq!(completion.outcome, Outcome::Done);
+    completion.buffer
 }
 
 #[test]
@@ -561,19 +591,18 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     let bytes: Vec<u8> = (0..8192_u32).map(|at| (at / 5) as u8).collect();
     let mut buffer = Buffer::reserved(8192, 512);
     client.shards[0].1.write(&mut buffer, 0, &bytes);
-    client.visit(Operation::Write { extent, buffer, durable: false });
+    let writing = client.visit(Operation::Write { extent, buffer, durable: false });
     // All that is on the wire is in the real link's VLAN, and labelled.
     let is_labelled = |frame: &Vec<u8>| {
         frame[12..18] == [0x81, 0, 0, 7, 0x88, 0xb5] && frame[18..22] == Pseudowire::LABEL
     };
     assert!(!client.sent.is_empty() && client.sent.iter().all(is_labelled));
     meet(&mut client, &mut target);
-    let written = client.visited();
-    client.shards[0].1.release(written);
+    client.shards[0].1.release(done(&writing));
     assert_eq!(target.disk[512..512 + 8192], bytes);
-    client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
+    let reading = client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
     meet(&mut client, &mut target);
-    let read = client.visited();
+    let read = done(&reading);
     assert_eq!(client.shards[0].1.bytes(&read), bytes);
     client.shards[0].1.release(read);
     // A sector a frame, which is what the virtual link carries; from where it lies, behind what was
@@ -591,16 +620,79 @@ fn a_target_and_an_initiator_live_on_a_virtual_link_and_do_not_know() {
     }
     // Without the real link there is no virtual one, and with it there is again.
     target.tell(0, Event::LinkDown { link: LINK });
-    client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
+    let reading = client.visit(Operation::Read { extent, buffer: Buffer::reserved(8192, 512) });
     meet(&mut client, &mut target);
-    assert!(client.shards[0].0.poll_answer().is_none());
+    assert!(reading.lock().unwrap().is_none());
     target.raise(TARGET);
     meet(&mut client, &mut target);
     while client.shards[0].0.in_flight() > 0 {
         client.pass();
         meet(&mut client, &mut target);
     }
-    let read = client.visited();
+    let read = done(&reading);
     assert_eq!(client.shards[0].1.bytes(&read), bytes);
     client.shards[0].1.release(read);
+}
+
+/// Carries nothing, and says hello on a link every second, by one batch.
+#[derive(Debug)]
+struct Hello {
+    link: Option<(LinkId, LinkFacts)>,
+    next_at: Instant,
+    batch: Option<FrameBatch>,
+    is_due: bool,
+}
+
+impl VirtualLinks for Hello {
+    fn handle_link(&mut self, link: LinkId, facts: Option<LinkFacts>) {
+        self.link = facts.map(|facts| (link, facts));
+    }
+
+    fn poll_link(&mut self) -> Option<(LinkId, Option<LinkFacts>)> {
+        None
+    }
+
+    fn takes(&self, _: EtherType) -> bool {
+        false
+    }
+
+    fn decapsulate<'a>(&mut self, _: Instant, _: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
+        None
+    }
+
+    fn encapsulate(&mut self, _: &mut FrameBatch) {}
+
+    fn poll_batch(&mut self) -> Option<FrameBatch> {
+        let (link, facts) = self.link.filter(|_| core::mem::take(&mut self.is_due))?;
+        let mut batch = self.batch.take().expect("the last one came back");
+        batch.clear();
+        batch.push(&facts, &Station::all(link), Pseudowire::ETHER_TYPE, b"hello");
+        Some(batch)
+    }
+
+    fn handle_sent(&mut self, batch: FrameBatch) {
+        self.batch = Some(batch);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.next_at)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        (self.next_at, self.is_due) = (now + Duration::from_secs(1), true);
+    }
+}
+
+#[test]
+fn who_carries_virtual_links_has_timers_and_frames_of_its_own() {
+    let mut host = Host::new(ONE, 1);
+    let (next_at, batch) = (host.now + Duration::from_secs(1), Some(FrameBatch::default()));
+    let hello = Hello { link: None, next_at, batch, is_due: false };
+    host.order_one(0, 1, Order::SetVirtualLinks(Box::new(hello)));
+    assert_eq!((host.answers(), host.sent.len()), (vec!["Done".to_owned()], 0));
+    for second in 1..4 {
+        host.pass();
+        assert_eq!(host.now, Instant(1_000_000) + Duration::from_secs(second));
+        assert_eq!(answer(&mut host)[12..19], *b"\x88\xb5hello");
+    }
 }

@@ -1,21 +1,21 @@
-//! A client: a shard whose one disk is imported over the virtual network, and a visitor that works
-//! on the volume over it and writes down what it saw.
+//! A client: what works, inside a shard whose one disk is imported over the virtual network, on the
+//! volume over it and writes down what it saw.
 //!
-//! The shard and the initiator in it are the real ones. The visitor draws its work from a seed of
-//! its own and keeps up to `depth` requests under way.
+//! The shard and the initiator in it are the real ones, and the client is an internal client of it.
+//! It draws its work from a seed of its own and keeps up to `depth` requests under way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use block::{
-    Account, Buffer, Class, Completion, Extent, Failure, Instant, Memory, Operation, Outcome,
-    Random, Request, ShardId, Ticket, VolumeId,
+    Account, Buffer, Completion, Extent, Failure, Instant, Memory, Operation, Outcome, Random,
+    ShardId, VolumeId,
 };
 use contract::{
     Ask, ConnectionId, Direct, Effect, Event, FrameBatch, InFrame, Machine, Next, Receive,
 };
 use reservation::replica;
-use shard::{Mail, Shard, machine};
-use testkit::Pseudowire;
+use shard::{ClientContext, InternalClient, Mail, Shard};
 use testkit::oracle::{Content, Oracle, WriteId};
 
 use crate::disk::SECTOR;
@@ -26,7 +26,8 @@ pub const VOLUME: VolumeId = VolumeId(0);
 /// A simulated shard: a target's, or a client's.
 #[derive(Debug)]
 pub struct Simulated {
-    role: Role,
+    shard: Shard,
+    client: Option<SharedClient>,
     /// Payloads that were received straight into their buffers.
     pub direct: u64,
     /// A planted error: the shard says that it holds, and does not.
@@ -110,13 +111,7 @@ impl Disguise {
     }
 }
 
-#[derive(Debug)]
-enum Role {
-    Target(Box<Shard>),
-    Client(Box<Client>),
-}
-
-/// How a visitor works.
+/// How a client works.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// Blocks of the volume that it works on.
@@ -133,7 +128,7 @@ pub struct Work {
     pub interval_us: u64,
 }
 
-/// What the visitor did, to be told to the oracle in order.
+/// What a client did, to be told to the oracle in order.
 #[derive(Debug)]
 pub(crate) enum Log {
     /// A write begins.
@@ -174,10 +169,9 @@ enum Kind {
     Verify,
 }
 
-/// A shard with a visitor.
+/// Who works on the volume of a shard.
 #[derive(Debug)]
 pub struct Client {
-    shard: Shard,
     random: Random,
     work: Option<Work>,
     visits: BTreeMap<u32, Visit>,
@@ -187,6 +181,8 @@ pub struct Client {
     id_step: u64,
     next_at: Instant,
     stopping: bool,
+    /// What is to be read, whatever else is under way.
+    wanted: Option<(u64, u64)>,
     /// What each block was last seen to hold, to compare with.
     seen: BTreeMap<u64, Vec<u8>>,
     /// Whether what is answered is durable, and a flush says nothing.
@@ -205,9 +201,8 @@ pub struct Client {
 
 impl Client {
     /// A client whose writes are numbered `first_id`, `first_id + id_step` and so on.
-    pub fn new(shard: Shard, random: Random, first_id: WriteId, id_step: u64) -> Client {
+    pub fn new(random: Random, first_id: WriteId, id_step: u64) -> Client {
         Client {
-            shard,
             random,
             work: None,
             visits: BTreeMap::new(),
@@ -217,6 +212,7 @@ impl Client {
             id_step,
             next_at: Instant::ZERO,
             stopping: false,
+            wanted: None,
             seen: BTreeMap::new(),
             is_durable: false,
             log: Vec::new(),
@@ -239,7 +235,7 @@ impl Client {
 
     /// Whether nothing is under way.
     pub fn is_quiet(&self) -> bool {
-        self.visits.is_empty()
+        self.visits.is_empty() && self.wanted.is_none()
     }
 
     /// Writes that are under way, for when the client dies.
@@ -262,27 +258,18 @@ impl Client {
         self.visits.values().map(visit).collect::<Vec<_>>().join(", ")
     }
 
-    /// Blocks of the volume as it is now.
-    pub fn blocks(&self) -> u64 {
-        self.shard.volume_size(VOLUME).map_or(0, |size| size.0 / SECTOR as u64)
-    }
-
     /// The number that the next write would get.
     pub fn next_id(&self) -> WriteId {
         self.next_id
     }
 
-    /// The shard.
-    pub fn shard(&self) -> &Shard {
-        &self.shard
+    /// Has blocks read at its next turn, whatever else is under way.
+    pub fn read(&mut self, first: u64, count: u64) {
+        self.wanted = Some((first, count));
     }
 
-    /// Reads blocks, whatever else is under way.
-    pub fn read_now(&mut self, now: Instant, first: u64, count: u64) -> bool {
-        self.ask(now, Kind::Read, first, count, None)
-    }
-
-    fn draw(&mut self, now: Instant, memory: &mut dyn Memory) {
+    fn draw(&mut self, context: &mut ClientContext<'_>) {
+        let now = context.now;
         let Some(work) = self.work else { return };
         while !self.stopping && self.visits.len() < work.depth && self.next_at <= now {
             let (first, count) = self.draw_extent(work);
@@ -299,7 +286,7 @@ impl Client {
             };
             let few = 4 * work.unit;
             let count = if kind == Kind::CompareAndWrite { count.min(few) } else { count };
-            if !self.ask(now, kind, first, count, Some(memory)) {
+            if !self.ask(kind, first, count, context) {
                 break;
             }
             // They come in bursts of about `depth`.
@@ -323,26 +310,24 @@ impl Client {
         (first * work.unit, count * work.unit)
     }
 
-    fn take_buffer(&mut self, first: u64, count: u64) -> Option<Buffer> {
+    fn take_buffer(
+        &mut self,
+        first: u64,
+        count: u64,
+        context: &mut ClientContext<'_>,
+    ) -> Option<Buffer> {
         let phase = (first * SECTOR as u64 % 4096) as u32;
-        let length = (count * SECTOR as u64) as u32;
-        self.shard.pool().take(&mut self.account, Class::Transfer, length, phase)
+        context.take(&mut self.account, (count * SECTOR as u64) as u32, phase)
     }
 
     /// Sends one request. Returns false when there is no memory for it.
-    fn ask(
-        &mut self,
-        now: Instant,
-        kind: Kind,
-        first: u64,
-        count: u64,
-        memory: Option<&mut dyn Memory>,
-    ) -> bool {
+    fn ask(&mut self, kind: Kind, first: u64, count: u64, context: &mut ClientContext<'_>) -> bool {
+        let now = context.now;
         let extent = Extent::new(first * SECTOR as u64, count * SECTOR as u64);
         let mut id = 0;
         let operation = match kind {
             Kind::Read => {
-                let Some(buffer) = self.take_buffer(first, count) else { return false };
+                let Some(buffer) = self.take_buffer(first, count, context) else { return false };
                 Operation::Read { extent, buffer }
             }
             Kind::Flush => Operation::Flush,
@@ -357,29 +342,33 @@ impl Client {
                 Operation::WriteZeroes { extent, deallocate, durable }
             }
             Kind::Write { durable } => {
-                let Some(mut buffer) = self.take_buffer(first, count) else { return false };
+                let Some(mut buffer) = self.take_buffer(first, count, context) else {
+                    return false;
+                };
                 id = self.begin_write(now, Content::Pattern, first, count);
-                let memory = memory.expect("writes come with memory");
-                fill(memory, &mut buffer, id, first);
+                fill(context.memory, &mut buffer, id, first);
                 Operation::Write { extent, buffer, durable }
             }
             Kind::Compare => {
-                let Some(mut buffer) = self.take_buffer(first, count) else { return false };
+                let Some(mut buffer) = self.take_buffer(first, count, context) else {
+                    return false;
+                };
                 let expected = self.expectation(first, count);
-                memory.expect("compares come with memory").write(&mut buffer, 0, &expected);
+                context.memory.write(&mut buffer, 0, &expected);
                 Operation::Compare { extent, buffer }
             }
             Kind::CompareAndWrite => {
-                let Some(mut expected) = self.take_buffer(first, count) else { return false };
-                let memory = memory.expect("writes come with memory");
-                let Some(mut replacement) = self.take_buffer(first, count) else {
-                    self.shard.pool().give(&mut self.account, memory, expected);
+                let Some(mut expected) = self.take_buffer(first, count, context) else {
+                    return false;
+                };
+                let Some(mut replacement) = self.take_buffer(first, count, context) else {
+                    context.give(&mut self.account, expected);
                     return false;
                 };
                 let bytes = self.expectation(first, count);
-                memory.write(&mut expected, 0, &bytes);
+                context.memory.write(&mut expected, 0, &bytes);
                 id = self.begin_write(now, Content::Pattern, first, count);
-                fill(memory, &mut replacement, id, first);
+                fill(context.memory, &mut replacement, id, first);
                 let durable = false;
                 let expected = Box::new(expected);
                 Operation::CompareAndWrite { extent, expected, replacement, durable }
@@ -388,8 +377,7 @@ impl Client {
         let slot = self.next_slot;
         self.next_slot += 1;
         self.visits.insert(slot, Visit { start: now.0, first, count, id, kind });
-        let ticket = Ticket { machine: machine::client(0), slot, ..Ticket::default() };
-        self.shard.ask(now, VOLUME, Request { ticket, operation });
+        context.submit(VOLUME, slot, operation);
         true
     }
 
@@ -407,7 +395,56 @@ impl Client {
         (first..first + count).flat_map(block).collect()
     }
 
-    fn handle_visit(&mut self, now: Instant, completion: Completion, memory: &mut dyn Memory) {
+    /// What it wrote itself is what it expects to find.
+    fn remember(&mut self, kind: Kind, id: WriteId, first: u64, count: u64) {
+        for block in first..first + count {
+            let mut bytes = vec![0; SECTOR];
+            if !matches!(kind, Kind::Zeroes { .. }) {
+                Oracle::pattern(id, block, &mut bytes);
+            }
+            self.seen.insert(block, bytes);
+        }
+    }
+}
+
+/// A client, of which the world knows as well.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedClient(Arc<Mutex<Client>>);
+
+impl SharedClient {
+    fn lock(&self) -> MutexGuard<'_, Client> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InternalClient for SharedClient {
+    fn handle_completion(&mut self, completion: Completion, context: &mut ClientContext<'_>) {
+        self.lock().handle_completion(completion, context);
+    }
+
+    fn handle_turn(&mut self, context: &mut ClientContext<'_>) {
+        let mut client = self.lock();
+        if let Some((first, count)) = client.wanted
+            && client.ask(Kind::Read, first, count, context)
+        {
+            client.wanted = None;
+        }
+        client.draw(context);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let client = self.lock();
+        let work = client.work.filter(|_| !client.stopping)?;
+        (client.visits.len() < work.depth).then_some(client.next_at)
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+impl Client {
+    fn handle_completion(&mut self, completion: Completion, context: &mut ClientContext<'_>) {
         let visit =
             self.visits.remove(&completion.ticket.slot).expect("a request is answered once");
         let Visit { start, first, count, id, kind } = visit;
@@ -422,7 +459,7 @@ impl Client {
                 self.last_failure = Some(completion.outcome);
             }
         }
-        let at = now.0;
+        let at = context.now.0;
         let is_write =
             matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. } | Kind::CompareAndWrite);
         if done && is_write {
@@ -431,7 +468,7 @@ impl Client {
         match kind {
             Kind::Read if done => {
                 let mut bytes = vec![0; completion.buffer.len() as usize];
-                memory.read(&completion.buffer, 0, &mut bytes);
+                context.memory.read(&completion.buffer, 0, &mut bytes);
                 for (index, block) in bytes.chunks(SECTOR).enumerate() {
                     self.seen.insert(first + index as u64, block.to_vec());
                 }
@@ -440,7 +477,7 @@ impl Client {
             Kind::Compare if done => {
                 // What it was compared with is what it holds: as good as a read.
                 let mut bytes = vec![0; completion.buffer.len() as usize];
-                memory.read(&completion.buffer, 0, &mut bytes);
+                context.memory.read(&completion.buffer, 0, &mut bytes);
                 self.log.push(Log::Read { start, end: at, first, bytes });
             }
             Kind::Read | Kind::Compare | Kind::Verify => {}
@@ -468,22 +505,9 @@ impl Client {
             Kind::Flush if done && !self.is_durable => self.log.push(Log::Flushed { start }),
             Kind::Flush => {}
         }
-        self.shard.pool().give(&mut self.account, memory, completion.buffer);
+        context.give(&mut self.account, completion.buffer);
         if let Some(expected) = completion.expected {
-            self.shard.pool().give(&mut self.account, memory, *expected);
-        }
-    }
-}
-
-impl Client {
-    /// What it wrote itself is what it expects to find.
-    fn remember(&mut self, kind: Kind, id: WriteId, first: u64, count: u64) {
-        for block in first..first + count {
-            let mut bytes = vec![0; SECTOR];
-            if !matches!(kind, Kind::Zeroes { .. }) {
-                Oracle::pattern(id, block, &mut bytes);
-            }
-            self.seen.insert(block, bytes);
+            context.give(&mut self.account, *expected);
         }
     }
 }
@@ -495,19 +519,10 @@ fn fill(memory: &mut dyn Memory, buffer: &mut Buffer, id: WriteId, first: u64) {
 }
 
 impl Simulated {
-    /// A shard of a target.
-    pub fn target(shard: Shard) -> Simulated {
-        Simulated::new(Role::Target(Box::new(shard)))
-    }
-
-    /// A client's shard.
-    pub fn visited(client: Client) -> Simulated {
-        Simulated::new(Role::Client(Box::new(client)))
-    }
-
-    fn new(role: Role) -> Simulated {
+    pub(crate) fn new(shard: Shard) -> Simulated {
         Simulated {
-            role,
+            shard,
+            client: None,
             direct: 0,
             forgets_holds: false,
             forgets_fences: false,
@@ -516,32 +531,20 @@ impl Simulated {
         }
     }
 
-    /// The shard.
+    /// The world looks after this client of the shard. Returns what the shard is to be given.
+    pub(crate) fn look_after(&mut self, client: Client) -> Box<SharedClient> {
+        let client = SharedClient(Arc::new(Mutex::new(client)));
+        self.client = Some(client.clone());
+        Box::new(client)
+    }
+
     pub fn shard(&self) -> &Shard {
-        match &self.role {
-            Role::Target(shard) => shard,
-            Role::Client(client) => &client.shard,
-        }
+        &self.shard
     }
 
-    fn shard_mut(&mut self) -> &mut Shard {
-        match &mut self.role {
-            Role::Target(shard) => shard,
-            Role::Client(client) => &mut client.shard,
-        }
-    }
-
-    /// Has virtual links over its real ones.
-    pub(crate) fn carry_virtual_links(&mut self, now: Instant) {
-        self.shard_mut().set_virtual_links(now, Box::<Pseudowire>::default());
-    }
-
-    /// The client, if it is one.
-    pub fn client(&mut self) -> Option<&mut Client> {
-        match &mut self.role {
-            Role::Target(_) => None,
-            Role::Client(client) => Some(client),
-        }
+    /// The client, if it has one.
+    pub fn client(&self) -> Option<MutexGuard<'_, Client>> {
+        self.client.as_ref().map(SharedClient::lock)
     }
 }
 
@@ -569,7 +572,7 @@ impl Machine for Simulated {
             self.planted.push((*from, Mail::Reservation(installed)));
             return;
         }
-        self.shard_mut().handle_event(now, event, memory);
+        self.shard.handle_event(now, event, memory);
     }
 
     fn handle_received(
@@ -579,16 +582,16 @@ impl Machine for Simulated {
         bytes: &[u8],
         memory: &mut dyn Memory,
     ) -> Receive {
-        self.shard_mut().handle_received(now, connection, bytes, memory)
+        self.shard.handle_received(now, connection, bytes, memory)
     }
 
     fn handle_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
         match &mut self.disguise {
             Some(disguise) => {
                 let bytes = disguise.put_on(frame.bytes);
-                self.shard_mut().handle_frame(now, InFrame { bytes: &bytes, ..frame }, memory);
+                self.shard.handle_frame(now, InFrame { bytes: &bytes, ..frame }, memory);
             }
-            None => self.shard_mut().handle_frame(now, frame, memory),
+            None => self.shard.handle_frame(now, frame, memory),
         }
     }
 
@@ -600,44 +603,26 @@ impl Machine for Simulated {
         memory: &mut dyn Memory,
     ) -> Next {
         self.direct += 1;
-        self.shard_mut().handle_direct(now, connection, direct, memory)
+        self.shard.handle_direct(now, connection, direct, memory)
     }
 
     fn handle_timeout(&mut self, now: Instant, memory: &mut dyn Memory) {
-        let shard = self.shard_mut();
-        if shard.poll_timeout().is_some_and(|at| at <= now) {
-            shard.handle_timeout(now, memory);
-        }
+        self.shard.handle_timeout(now, memory);
     }
 
     fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
-        self.shard_mut().settle(now, memory);
-        if let Role::Client(client) = &mut self.role {
-            loop {
-                let mut moved = false;
-                while let Some(completion) = client.shard.poll_answer() {
-                    moved = true;
-                    client.handle_visit(now, completion, memory);
-                }
-                let before = client.next_slot;
-                client.draw(now, memory);
-                if !moved && client.next_slot == before {
-                    break;
-                }
-                client.shard.settle(now, memory);
-            }
-        }
+        self.shard.settle(now, memory);
     }
 
     fn take_requests(&mut self, asks: &mut Vec<Ask>) {
-        self.shard_mut().take_requests(asks);
+        self.shard.take_requests(asks);
     }
 
     fn poll_effect(&mut self) -> Option<Effect<Mail>> {
         if let Some((to, mail)) = self.planted.pop() {
             return Some(Effect::Mail { to, mail });
         }
-        let mut effect = self.shard_mut().poll_effect();
+        let mut effect = self.shard.poll_effect();
         if let (Some(disguise), Some(Effect::SendFrames { batch, .. })) =
             (&self.disguise, &mut effect)
         {
@@ -647,15 +632,6 @@ impl Machine for Simulated {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let own = match &self.role {
-            Role::Client(client)
-                if client.work.is_some_and(|work| client.visits.len() < work.depth)
-                    && !client.stopping =>
-            {
-                Some(client.next_at)
-            }
-            _ => None,
-        };
-        self.shard().poll_timeout().into_iter().chain(own).min()
+        self.shard.poll_timeout()
     }
 }

@@ -1,8 +1,10 @@
 //! What a control thread does on a client: every shard imports the target's namespace, a volume
-//! lies over the imports, and a visitor works on each shard's.
+//! lies over the imports, and a client of each shard works on it.
 //!
 //! A client dies and begins anew with the write numbers that it has not used. Units: bytes of the
 //! volume.
+
+use std::sync::MutexGuard;
 
 use contract::{DiskFacts, DiskId};
 use reservation::Reservation;
@@ -11,10 +13,14 @@ use shard::{Answer, Mail, News, Order, Shard};
 use volume::{Layout, Member};
 
 use crate::client::{Client, Simulated, VOLUME};
+use crate::disk::SECTOR;
 use crate::run::Run;
 use crate::scenario::Setup;
 use crate::world::World;
 use crate::{over_aoe, over_nvme};
+
+/// The number of orders that prepare a shard.
+pub(crate) const PREPARES: u64 = 0;
 
 /// What the run knows of a client.
 pub(crate) struct ClientState {
@@ -35,6 +41,12 @@ impl ClientState {
         let next_ids = (first..first + u64::from(shards)).collect();
         ClientState { host, working: false, facts: Vec::new(), ready: 0, next_ids }
     }
+
+    /// Bytes of its volume, once all shards found the disk. It may have grown between two answers.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let sizes = self.facts.iter().map(|facts| Some(facts.as_ref()?.size.0));
+        sizes.collect::<Option<Vec<u64>>>()?.into_iter().min()
+    }
 }
 
 impl Run {
@@ -42,10 +54,10 @@ impl Run {
         let now = self.world.instant();
         let shards = self.setup.client_shards;
         let host = self.clients[index].host;
-        let visitors = self.clients.len() * usize::from(shards);
-        let step = (visitors + self.raw_hosts.len()) as u64;
+        let writers = self.clients.len() * usize::from(shards) + self.raw_hosts.len();
         let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
         let is_aoe = self.setup.is_aoe(index);
+        let mut workers = Vec::new();
         let machine = |shard: u16| {
             let mut settings =
                 self.shard_settings(shard, shards, 4 * block::limits::POOL_PAGES_MIN);
@@ -54,14 +66,19 @@ impl Run {
             }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            let mut client = Client::new(Shard::new(now, settings), random, first, step);
+            let mut client = Client::new(random, first, writers as u64);
             client.is_durable = is_aoe;
-            let mut made = Simulated::visited(client);
+            let mut made = Simulated::new(Shard::new(now, settings));
+            workers.push(made.look_after(client));
             self.prepare_lan(&mut made, host);
             made
         };
         let machines = (0..shards).map(machine).collect();
         self.world.start(host, machines);
+        self.carry_virtual_links(host);
+        for (shard, client) in workers.into_iter().enumerate() {
+            self.prepare(host, shard, Order::AddClient(client));
+        }
         let state = &mut self.clients[index];
         (state.working, state.ready) = (false, 0);
         state.facts = vec![None; usize::from(shards)];
@@ -76,6 +93,12 @@ impl Run {
         let order = Order::AddImport { disk: import_disk(index), settings: Box::new(settings) };
         let mail = Mail::Order { number: self.orders, order: Box::new(order) };
         self.world.order(self.clients[index].host, shard, mail);
+    }
+
+    /// Orders something before anybody can reach the shard; its answer is nobody's concern.
+    pub(crate) fn prepare(&mut self, host: usize, shard: usize, order: Order) {
+        let mail = Mail::Order { number: PREPARES, order: Box::new(order) };
+        self.world.order_first(host, shard, mail);
     }
 
     /// Orders the same of every shard of a client.
@@ -93,6 +116,7 @@ impl Run {
             let host = self.clients[index].host;
             while let Some((from, mail)) = self.world.hosts[host].control.pop_front() {
                 let answer = match mail {
+                    Mail::Answer { number: PREPARES, .. } => continue,
                     Mail::Answer { answer, .. } => answer,
                     Mail::News(news) => {
                         if matches!(*news, News::DiskProtected(..)) {
@@ -105,11 +129,7 @@ impl Run {
                 match *answer {
                     Answer::Import(Ok(facts)) => {
                         self.clients[index].facts[from.index()] = Some(facts);
-                        // It may have grown between two answers.
-                        let facts = self.clients[index].facts.iter().map(Option::as_ref);
-                        let sizes: Option<Vec<u64>> =
-                            facts.map(|facts| Some(facts?.size.0)).collect();
-                        if let Some(length) = sizes.and_then(|sizes| sizes.into_iter().min()) {
+                        if let Some(length) = self.clients[index].size() {
                             let member = Member { disk: import_disk(index), base: 0, length };
                             let layout = Layout::single(member);
                             self.order_client(index, || Order::AddVolume {
@@ -132,13 +152,13 @@ impl Run {
         }
     }
 
-    /// Every shard of a client has the volume: its visitors begin.
+    /// Every shard of a client has the volume: they begin.
     fn begin_work(&mut self, index: usize) {
         let host = self.clients[index].host;
         for shard in 0..self.clients[index].next_ids.len() {
             let mut work = self.setup.work;
-            let client = client_of(&mut self.world, host, shard);
-            work.blocks = client.blocks();
+            work.blocks = self.clients[index].size().map_or(0, |size| size / SECTOR as u64);
+            let mut client = client_of(&self.world, host, shard);
             work.request_max = work.request_max.min(work.blocks);
             client.begin(work);
             if self.healed {
@@ -158,7 +178,11 @@ impl Run {
     }
 }
 
-pub(crate) fn client_of(world: &mut World<Simulated>, host: usize, shard: usize) -> &mut Client {
+pub(crate) fn client_of(
+    world: &World<Simulated>,
+    host: usize,
+    shard: usize,
+) -> MutexGuard<'_, Client> {
     world.hosts[host].nodes[shard].machine.client().expect("the host is a client")
 }
 

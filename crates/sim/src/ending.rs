@@ -4,6 +4,7 @@
 use shard::{Mail, Order};
 
 use crate::clients::client_of;
+use crate::disk::SECTOR;
 use crate::over_aoe::ControlHost;
 use crate::over_nvme::raw_host::RawHost;
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
@@ -15,7 +16,7 @@ impl Run {
             let quiet = (0..self.clients.len()).all(|index| {
                 let host = self.clients[index].host;
                 let shards = 0..self.clients[index].next_ids.len();
-                let world = &mut self.world;
+                let world = &self.world;
                 self.clients[index].working
                     && shards.into_iter().all(|shard| client_of(world, host, shard).is_quiet())
             });
@@ -47,9 +48,8 @@ impl Run {
         for index in 0..self.clients.len() {
             let (host, working) = (self.clients[index].host, self.clients[index].working);
             for shard in 0..self.world.hosts[host].nodes.len() {
-                let client = client_of(&mut self.world, host, shard);
-                let imports = client.shard().report().imports;
-                let under_way = client.under_way();
+                let imports = self.world.hosts[host].nodes[shard].machine.shard().report().imports;
+                let under_way = client_of(&self.world, host, shard).under_way();
                 text += &format!(
                     " client {index}.{shard} (working: {working}) waits for {under_way}; {imports:?};"
                 );
@@ -73,25 +73,23 @@ impl Run {
     /// Reads every block once more.
     pub(crate) fn look_at_everything(&mut self) -> Result<(), String> {
         let host = self.clients[0].host;
-        let blocks = client_of(&mut self.world, host, 0).blocks();
+        let blocks = self.clients[0].size().map_or(0, |size| size / SECTOR as u64);
         let unit = self.setup.work.unit;
         let per_request = (8 * unit).max((blocks / 64).next_multiple_of(unit)).min(2048);
         let mut first = 0;
-        let failed_before = client_of(&mut self.world, host, 0).failed;
+        let failed_before = client_of(&self.world, host, 0).failed;
         while first < blocks {
             let count = per_request.min(blocks - first);
-            let now = self.world.instant();
-            let client = client_of(&mut self.world, host, 0);
+            let mut client = client_of(&self.world, host, 0);
             let (done, failed) = (client.done, client.failed);
             // A connection that went silent before is noticed only now, by a request that is not
             // answered until its deadline.
             let again = failed < failed_before + 3;
-            if !client.read_now(now, first, count) {
-                return Err("there is no memory for the last look".to_owned());
-            }
+            client.read(first, count);
+            drop(client);
             self.world.nudge(host);
             self.finish(self.world.now + PATIENCE)?;
-            let client = client_of(&mut self.world, host, 0);
+            let client = client_of(&self.world, host, 0);
             if client.done == done && again {
                 continue;
             }

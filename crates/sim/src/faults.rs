@@ -125,7 +125,7 @@ impl Run {
         let now = self.world.now;
         let mut under_way = Vec::new();
         for shard in 0..self.clients[index].next_ids.len() {
-            let client = client_of(&mut self.world, host, shard);
+            let client = client_of(&self.world, host, shard);
             self.clients[index].next_ids[shard] = client.next_id();
             // What was under way may still happen: on its way, in the target, or below it.
             under_way.extend(client.writes_under_way());
@@ -217,7 +217,7 @@ impl Run {
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
             for shard in 0..self.world.hosts[host].nodes.len() {
-                client_of(&mut self.world, host, shard).stop();
+                client_of(&self.world, host, shard).stop();
             }
         }
         self.watchers.iter_mut().for_each(Watcher::stop);

@@ -14,6 +14,7 @@ use block::{Failure, Outcome, Random, ShardId};
 use contract::{DiskId, ListenerId, SessionCounters, counters};
 use nvme::limits::REPLY_DATA_MAX;
 use nvme::subsystem::{Hosts, Subsystem};
+use shard::report::ConnectionReport;
 use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
 use testkit::oracle::Oracle;
 use volume::{Layout, Member};
@@ -21,7 +22,7 @@ use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::client::{Log, Simulated, VOLUME};
-use crate::clients::ClientState;
+use crate::clients::{ClientState, PREPARES};
 use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
 use crate::faults::FAULTS;
@@ -447,11 +448,12 @@ impl Run {
     /// whoever does not read.
     fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
         let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
-        for (depth, held) in node.into_iter().flat_map(|node| node.machine.shard().unsent()) {
-            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(depth) * ANSWER;
-            if held > most as usize {
+        for one in node.into_iter().flat_map(|node| node.machine.shard().connections()) {
+            let ConnectionReport { queue_depth, unsent_bytes, .. } = one;
+            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(queue_depth) * ANSWER;
+            if unsent_bytes > u64::from(most) {
                 return Err(format!(
-                    "a queue of {depth} entries holds {held} bytes for a peer that does not read"
+                    "a queue of {queue_depth} entries holds {unsent_bytes} bytes for a peer that does not read"
                 ));
             }
         }
@@ -506,7 +508,7 @@ impl Run {
         let machines = (0..shards)
             .map(|shard| {
                 let settings = self.shard_settings(shard, shards, self.setup.pages);
-                let mut made = Simulated::target(Shard::new(now, settings));
+                let mut made = Simulated::new(Shard::new(now, settings));
                 made.forgets_holds = self.plant == Some(Plant::ForgetsHold);
                 made.forgets_fences = self.plant == Some(Plant::ForgetsFence);
                 self.prepare_lan(&mut made, TARGET);
@@ -514,6 +516,7 @@ impl Run {
             })
             .collect();
         self.world.start(TARGET, machines);
+        self.carry_virtual_links(TARGET);
         self.unanswered = 0;
         self.replug = None;
         self.exports.restart(self.world.now);
@@ -586,7 +589,9 @@ impl Run {
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }
-            if let Mail::Answer { number, answer } = mail {
+            if let Mail::Answer { number, answer } = mail
+                && number != PREPARES
+            {
                 assert!(!matches!(*answer, Answer::Refused(_)), "the target refused an order");
                 self.unanswered -= 1;
                 if self.unanswered == 0 {
@@ -616,10 +621,11 @@ impl Run {
     /// Tells the oracle what a client did in its turn.
     pub(crate) fn tell_oracle(&mut self, host: usize, shard: usize) -> Result<(), String> {
         let node = self.world.hosts[host].nodes.get_mut(shard);
-        let Some(client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
+        let Some(mut client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
         let index = self.clients.iter().position(|client| client.host == host);
         let index = index.expect("a client");
         let (logs, last_failure) = (core::mem::take(&mut client.log), client.last_failure);
+        drop(client);
         let name = client_name(index);
         for log in logs {
             match log {

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use block::Instant;
 use contract::{
     EtherType, FrameBatch, InFrame, Instruction, Intake, LinkFacts, LinkId, MacAddress,
     OpenedFrame, Spread, Station, VirtualLinks,
@@ -73,7 +74,7 @@ impl VirtualLinks for Pseudowire {
         ether_type == Pseudowire::ETHER_TYPE
     }
 
-    fn decapsulate<'a>(&mut self, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
+    fn decapsulate<'a>(&mut self, _: Instant, frame: &OpenedFrame<'a>) -> Option<InFrame<'a>> {
         let bytes = frame.payload.strip_prefix(&Pseudowire::LABEL)?;
         self.carried += 1;
         Some(InFrame { link: Pseudowire::over(frame.from.link), tag: None, bytes })

@@ -51,8 +51,9 @@ fn text(status: &Status) -> String {
             parts.push(format!("{title}\n{table}\n"));
         }
     }
-    let dropped = [("frames for nobody", &status.misfits), status.protocols.dropped()];
-    for (what, counts) in dropped.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+    let dropped = [("frames for nobody", &status.misfits)].into_iter();
+    let dropped = dropped.chain(status.protocols.dropped());
+    for (what, counts) in dropped.filter(|(_, counts)| !counts.is_empty()) {
         let each: Vec<String> =
             counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
         parts.push(format!("{what}: {}\n", each.join(", ")));

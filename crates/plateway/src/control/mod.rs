@@ -27,4 +27,4 @@ pub(crate) use client::{Client, ClientError};
 pub(crate) use server::{Answering, Ask, Reply};
 pub(crate) use socket::ControlSocket;
 pub(crate) use status::{Changes, Keyed, Status, counted};
-pub(crate) use table::{table, table_of};
+pub(crate) use table::{Column, table, table_of};

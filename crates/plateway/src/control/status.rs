@@ -123,6 +123,12 @@ pub(crate) struct Connection {
     /// The shard that it is on.
     pub(crate) shard: u16,
     pub(crate) pool_bytes: u64,
+    /// Commands that its peer may have outstanding.
+    #[serde(default)]
+    pub(crate) queue_depth: u16,
+    /// Bytes of answers that wait in it to be sent, beside those of the pool.
+    #[serde(default)]
+    pub(crate) unsent_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

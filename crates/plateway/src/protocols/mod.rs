@@ -7,6 +7,7 @@
 //! line in each list of this file.
 
 pub(crate) mod aoe;
+mod asking;
 pub(crate) mod nvme_tcp;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 
-use ::aoe::filter;
 use comfy_table::Table;
 use contract::{Intake, LinkId};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,7 @@ use crate::config::resolve::Resolver;
 use crate::config::thing::Configured;
 use crate::config::uri::{Parser, UriError};
 use crate::config::volume::VolumeConfig;
+use crate::run::look::Inventory;
 use crate::run::state::StateDirectory;
 use crate::run::{RunError, Running};
 
@@ -109,6 +110,11 @@ pub(crate) trait Exported: Configured {
     /// For a table: what it is in, where it is there, and who may use it.
     fn shown(&self) -> [String; 3];
 
+    /// Looks at what it takes beside its volume, which was looked at, and its links.
+    fn look(&self, _inventory: &dyn Inventory) -> Result<(), RunError> {
+        Ok(())
+    }
+
     /// Shows it to hosts, or once more, as it is now, where it `is_new` no longer. After an error
     /// some shards may show it.
     fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError>;
@@ -153,14 +159,9 @@ pub(crate) fn hints(exports: &[ExportConfig], addresses: &[(Protocol, SocketAddr
     connect.into_iter().chain(target.map(|one| one.hint())).collect()
 }
 
-/// Which frames of a link exports take.
-pub(crate) fn intake_of_exports(access: LinkAccess, shards: u16) -> Intake {
-    aoe::serve::intake_of_exports(access, shards)
-}
-
-/// Which frames of a link remote disks take.
-pub(crate) fn intake_of_imports(shards: u16) -> Intake {
-    filter::importing(shards)
+/// Which frames of a link exports take, by each protocol that is spoken in frames.
+pub(crate) fn intakes_of_exports(access: LinkAccess, shards: u16) -> [Intake; 1] {
+    [aoe::serve::intake_of_exports(access, shards)]
 }
 
 /// The exports, protocol by protocol; links that only they name are added to the others.
@@ -211,6 +212,9 @@ pub(crate) enum RemoteUri {
     Aoe(aoe::uri::TargetUri),
 }
 
+/// Which frames so many shards take.
+pub(crate) type IntakeOf = fn(u16) -> Intake;
+
 /// What the rest of the program knows of a remote disk.
 pub(crate) trait Remote: fmt::Display {
     /// Whether both lead to the same blocks.
@@ -219,9 +223,10 @@ pub(crate) trait Remote: fmt::Display {
     /// What names its blocks for good.
     fn backing(&self) -> String;
 
-    /// The links on which it is; none of one that is reached by connections.
-    fn links(&self) -> Vec<Ethernet> {
-        Vec::new()
+    /// The links on which it is, and what it takes there; none of one that is reached by
+    /// connections.
+    fn links(&self) -> Option<(Vec<Ethernet>, IntakeOf)> {
+        None
     }
 
     /// Where its target listens, if it does.
@@ -361,8 +366,8 @@ impl ProtocolStatus {
     }
 
     /// What was dropped, and why.
-    pub(crate) fn dropped(&self) -> (&'static str, &BTreeMap<String, u64>) {
-        ("aoe frames dropped", &self.aoe.aoe_drops)
+    pub(crate) fn dropped(&self) -> [(&'static str, &BTreeMap<String, u64>); 1] {
+        [("aoe frames dropped", &self.aoe.aoe_drops)]
     }
 }
 

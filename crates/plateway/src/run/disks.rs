@@ -78,7 +78,8 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     };
     if let DiskUri::Remote(uri) = &config.uri {
         // A server that answers may see other interfaces.
-        for ethernet in uri.links().iter().filter(|_| served.is_none()) {
+        let links = uri.links().filter(|_| served.is_none());
+        for ethernet in links.into_iter().flat_map(|(links, _)| links) {
             look_at_interface(&ethernet.interface)
                 .map_err(|error| RunError::new(error.to_string()).within(&described(config)))?;
         }
@@ -230,7 +231,7 @@ impl DiskSight {
 }
 
 /// What a kind of access is called.
-fn access_name(access: Access) -> &'static str {
+pub(super) fn access_name(access: Access) -> &'static str {
     match access {
         Access::Direct => "direct",
         Access::Cached => "cached",
@@ -257,9 +258,9 @@ impl Running {
 
     /// Opens a disk and makes it known to all shards.
     fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
-        let id = self.numbers.disk();
+        let id = DiskId(self.numbers.disk.next());
         let name = &config.name;
-        self.shards.name_disk(id, name);
+        self.shards.event_log().name(id, name);
         if let DiskUri::Remote(uri) = &config.uri {
             look(config, self)?;
             let links = self
@@ -278,7 +279,7 @@ impl Running {
             let opened = Disk::open(&open::spec_of(config)?, &self.arena);
             opened.map(|disk| (disk, fresh)).map_err(|error| open::refused(config, &error))
         };
-        let (disk, fresh) = retry_in_use(look_and_open, RunError::is_in_use)?;
+        let (disk, fresh) = retry_in_use(look_and_open)?;
         let disk = Arc::new(disk);
         let facts = disk.facts();
         self.shards.handle().add_disk(id, &disk);
@@ -451,17 +452,6 @@ impl Running {
         let id = disk.id;
         let follow = || Order::FollowDisk { disk: id, facts: facts.clone() };
         self.order(&format!("follow disk {name}"), follow).map(|()| true)
-    }
-
-    /// Tells all shards what a reopened disk is like; it takes writes again.
-    pub(super) fn renew_disk(
-        &self,
-        disk: DiskId,
-        name: &str,
-        facts: &DiskFacts,
-    ) -> Result<(), RunError> {
-        let what = format!("renew disk {name}");
-        self.order(&what, || Order::RenewDisk { disk, facts: facts.clone() })
     }
 
     /// A null disk of another size is another disk, which its volume takes over between two

@@ -5,9 +5,18 @@
 //! all shards have answered. If not all do, all are told again what is in the book.
 
 use super::error::RunError;
+use super::look::Inventory;
 use super::shape::{self, VolumeFacts};
 use super::{OpenVolume, Running};
 use crate::protocols::ExportConfig;
+
+/// Looks at what an export takes beside its volume, which was looked at, and its links.
+pub(crate) fn look(config: &ExportConfig, inventory: &impl Inventory) -> Result<(), RunError> {
+    match inventory.served() {
+        Some(served) if served.args.exports.contains(config) => Ok(()),
+        _ => config.look(inventory),
+    }
+}
 
 /// An export that hosts are shown.
 #[derive(Debug)]
@@ -23,7 +32,8 @@ impl Running {
             // Its removal was begun and is being undone.
             self.resume_volume(config.volume())?;
         }
-        let number = self.numbers.export();
+        look(config, self)?;
+        let number = self.numbers.export.next();
         config.show(self, number, true).inspect_err(|_| drop(config.hide(self, number)))?;
         let open = OpenExport { number, config: config.clone() };
         self.exports.insert(config.title(), open);
@@ -47,7 +57,7 @@ impl Running {
         if let Err(error) = config.hide(self, number) {
             let _ = config.hide(self, number);
             // Under another number: what is late for this one finds nothing.
-            let number = self.numbers.export();
+            let number = self.numbers.export.next();
             self.exports[&config.title()].number = number;
             let _ = config.show(self, number, true);
             return Err(error);

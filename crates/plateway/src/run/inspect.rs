@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use block::PAGE_SIZE;
 use contract::{Cache, Counters, LinkId, ListenerId};
-use reactor::disk::Access;
 use reactor::look_at_interface;
 use shard::{Protocol, Report};
 use volume::gate::Health;
 use wire::ethernet::MacAddress;
 
+use super::disks::access_name;
 use super::error::RunError;
 use super::exports::OpenExport;
 use super::reservations::reservation_of;
@@ -82,27 +82,30 @@ impl Running {
             let on = self.exports().filter(|open| open.config.stands_on().contains(&title));
             let promises = on.map(|open| open.config.promises());
             let (uses, promised) = promises.fold((0, 0), |(uses, sum), one| (uses + 1, sum + one));
-            (&link.config.ethernet, link.id, "exports", uses, promised)
+            let ids: Vec<LinkId> = link.ids.iter().map(|(_, id)| *id).collect();
+            (&link.config.ethernet, ids, "exports", uses, promised)
         });
         let imports = self.import_links.iter();
-        let imports = imports
-            .map(|(ethernet, link)| (ethernet, link.id, "imports", link.disks.len() as u64, 0));
-        let one = |(name, id, used_for, uses, promised): (&Ethernet, LinkId, &str, u64, u64)| {
-            let mine = || stats.iter().filter(|one| one.link == id);
-            let facts = look_at_interface(&name.interface).ok();
-            status::Link {
-                interface: name.interface.clone(),
-                vlan: name.vlan,
-                used_for: used_for.to_owned(),
-                up: mine().any(|one| one.up),
-                mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
-                mtu: facts.map(|facts| facts.mtu),
-                method: mine().next().map_or("-", |one| one.method).to_owned(),
-                promised,
-                uses,
-                counters: Keyed::sum(mine().map(|one| one.counters)),
-            }
-        };
+        let imports = imports.map(|((ethernet, _), link)| {
+            (ethernet, vec![link.id], "imports", link.disks.len() as u64, 0)
+        });
+        let one =
+            |(name, ids, used_for, uses, promised): (&Ethernet, Vec<LinkId>, &str, u64, u64)| {
+                let mine = || stats.iter().filter(|one| ids.contains(&one.link));
+                let facts = look_at_interface(&name.interface).ok();
+                status::Link {
+                    interface: name.interface.clone(),
+                    vlan: name.vlan,
+                    used_for: used_for.to_owned(),
+                    up: mine().any(|one| one.up),
+                    mac: facts.map(|facts| MacAddress(facts.mac).to_string()),
+                    mtu: facts.map(|facts| facts.mtu),
+                    method: mine().next().map_or("-", |one| one.method).to_owned(),
+                    promised,
+                    uses,
+                    counters: Keyed::sum(mine().map(|one| one.counters)),
+                }
+            };
         exports.chain(imports).map(one).collect()
     }
 
@@ -124,6 +127,8 @@ impl Running {
                 listener: name(one.listener),
                 shard: shard as u16,
                 pool_bytes: u64::from(one.pages) * u64::from(PAGE_SIZE),
+                queue_depth: one.queue_depth,
+                unsent_bytes: one.unsent_bytes,
             }));
         }
         connections
@@ -163,8 +168,7 @@ impl Running {
         });
         let remote: Vec<_> = remote.collect();
         let access = match disk.local.as_ref().map(|local| local.access()) {
-            Some(Some(Access::Direct)) => "direct",
-            Some(Some(Access::Cached)) => "cached",
+            Some(Some(access)) => access_name(access),
             Some(None) => "memory",
             None if disk.is_remote() => "remote",
             None => "closed",

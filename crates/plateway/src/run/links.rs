@@ -2,14 +2,14 @@
 //!
 //! The first are things of the configuration: a link is there before exports on it and closed after
 //! them. One of the second is opened by the first remote disk that names its interface, and closed
-//! with the last. They are two also on one interface, since each takes other frames: which, and
-//! which shard gets them, the protocol says. Links of remote disks are always packet sockets. A
+//! with the last. They are two also on one interface, and one for each protocol, since each takes
+//! other frames: which, and which shard gets them, the protocol says. Links of remote disks are always packet sockets. A
 //! look binds, receives and sends nothing. Units: bytes. Errors name the interface, what was
 //! expected there, and who may grant what is missing.
 
 use std::fs;
 
-use contract::{Intake, LinkId};
+use contract::{EtherType, Intake, LinkId};
 use reactor::{InterfaceFacts, LinkOptions, look_at_interface, may_open_links};
 
 use super::Running;
@@ -76,7 +76,8 @@ fn bridge_of(interface: &str) -> Option<String> {
 /// A link that exports are on.
 #[derive(Debug)]
 pub(super) struct OpenLink {
-    pub(super) id: LinkId,
+    /// One for each protocol that is spoken in frames, by its type.
+    pub(super) ids: Vec<(EtherType, LinkId)>,
     pub(super) config: LinkConfig,
 }
 
@@ -93,11 +94,16 @@ impl Running {
     pub(super) fn add_link(&mut self, config: &LinkConfig) -> Result<Option<String>, RunError> {
         let title = config.title();
         let facts = look(config, self)?.facts;
-        let intake = protocols::intake_of_exports(config.access, self.shards.handle().shards());
-        let id = self
-            .open_link(&config.name, &config.ethernet, config.access, intake)
-            .map_err(|error| error.within(&title))?;
-        self.links.insert(config.name.clone(), OpenLink { id, config: config.clone() });
+        let mut open = OpenLink { ids: Vec::new(), config: config.clone() };
+        for intake in protocols::intakes_of_exports(config.access, self.shards.handle().shards()) {
+            let ether_type = intake.ether_type;
+            let id = self
+                .open_link(&config.name, &config.ethernet, config.access, intake)
+                .inspect_err(|_| self.close_link(&open))
+                .map_err(|error| error.within(&title))?;
+            open.ids.push((ether_type, id));
+        }
+        self.links.insert(config.name.clone(), open);
         Ok(facts.filter(|facts| !facts.up).map(|_| {
             let interface = &config.ethernet.interface;
             format!("{title}: the interface is down; it is answered on once it is up: ip link set {interface} up")
@@ -107,15 +113,24 @@ impl Running {
     /// Closes a link that no export is on.
     pub(super) fn remove_link(&mut self, config: &LinkConfig) {
         if let Some(link) = self.links.shift_remove(&config.name) {
-            self.shards.handle().remove_link(link.id);
+            self.close_link(&link);
         }
     }
 
-    /// The links of exports, which are open.
-    pub(crate) fn link_ids(&self, names: &[String]) -> Result<Vec<LinkId>, RunError> {
-        let find = |name: &String| match self.links.get(name) {
-            Some(link) => Ok(link.id),
-            None => Err(RunError::new(format!("link {name} is not open"))),
+    fn close_link(&self, link: &OpenLink) {
+        link.ids.iter().for_each(|(_, id)| self.shards.handle().remove_link(*id));
+    }
+
+    /// The links of exports by a protocol, which are open.
+    pub(crate) fn link_ids(
+        &self,
+        names: &[String],
+        ether_type: EtherType,
+    ) -> Result<Vec<LinkId>, RunError> {
+        let find = |name: &String| {
+            let mut ids = self.links.get(name).into_iter().flat_map(|link| &link.ids);
+            let found = ids.find(|(of, _)| *of == ether_type).map(|(_, id)| *id);
+            found.ok_or_else(|| RunError::new(format!("link {name} is not open")))
         };
         names.iter().map(find).collect()
     }
@@ -127,17 +142,20 @@ impl Running {
         uri: &RemoteUri,
     ) -> Result<Vec<LinkId>, RunError> {
         let mut ids = Vec::new();
-        for ethernet in uri.links() {
-            if let Some(link) = self.import_links.get_mut(&ethernet) {
+        let Some((ethernets, intake)) = uri.links() else { return Ok(ids) };
+        let intake = intake(self.shards.handle().shards());
+        for ethernet in ethernets {
+            let key = (ethernet, intake.ether_type);
+            if let Some(link) = self.import_links.get_mut(&key) {
                 link.disks.push(disk.to_owned());
                 ids.push(link.id);
                 continue;
             }
-            let intake = protocols::intake_of_imports(self.shards.handle().shards());
-            match self.open_link(&ethernet.to_string(), &ethernet, LinkAccess::Packet, intake) {
+            let (name, intake) = (key.0.to_string(), intake.clone());
+            match self.open_link(&name, &key.0, LinkAccess::Packet, intake) {
                 Ok(id) => {
                     let link = ImportLink { id, disks: vec![disk.to_owned()] };
-                    self.import_links.insert(ethernet, link);
+                    self.import_links.insert(key, link);
                     ids.push(id);
                 }
                 Err(error) => {
@@ -154,7 +172,7 @@ impl Running {
         for link in self.import_links.values_mut() {
             link.disks.retain(|other| other != disk);
         }
-        let unused = |_: &Ethernet, link: &mut ImportLink| link.disks.is_empty();
+        let unused = |_: &(Ethernet, EtherType), link: &mut ImportLink| link.disks.is_empty();
         for (_, link) in self.import_links.extract_if(.., unused) {
             self.shards.handle().remove_link(link.id);
         }
@@ -167,7 +185,7 @@ impl Running {
         access: LinkAccess,
         intake: Intake,
     ) -> Result<LinkId, RunError> {
-        let id = self.numbers.link();
+        let id = LinkId(self.numbers.link.next());
         self.shards.event_log().name_link(id, name);
         let options = LinkOptions {
             interface: ethernet.interface.clone(),

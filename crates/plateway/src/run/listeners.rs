@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use contract::ListenerId;
 use reactor::ListenOptions;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use shard::Order;
@@ -74,28 +75,28 @@ fn take_each(
 }
 
 fn cannot_listen(address: &HostPort, one: SocketAddr, error: &io::Error) -> RunError {
-    RunError::new(format!("listener {address}: cannot listen at {one}: {error}")).help(
+    let failed = RunError::new(format!("listener {address}: cannot listen at {one}: {error}"));
+    let failed = failed.help(
         "`ss -ltnp` shows who listens where, `ip -br address` which addresses this machine has; ports below 1024 are root's; \
          port 0 lets the system choose",
-    )
+    );
+    if error.kind() == io::ErrorKind::AddrInUse { failed.in_use() } else { failed }
 }
 
 impl Running {
     /// Listens at the first address of the host that can be bound.
     pub(super) fn add_listener(&mut self, config: &ListenerConfig) -> Result<(), RunError> {
+        retry_in_use(|| look(config, self))?;
         let options = options(config);
         let mut open =
             OpenListener { config: config.clone(), addresses: Vec::new(), ids: Vec::new() };
         let (protocol, what) = (config.protocol, format!("add {}", config.title()));
         let listen = |address: SocketAddr| {
-            let listener = self.numbers.listener();
+            let listener = ListenerId(self.numbers.listener.next());
             open.ids.push(listener);
             self.order(&what, || Order::AddListener { listener, protocol })
                 .map_err(|error| io::Error::other(error.line()))?;
-            let bound = retry_in_use(
-                || self.shards.handle().listen(address, listener, options),
-                |error| error.kind() == io::ErrorKind::AddrInUse,
-            )?;
+            let bound = self.shards.handle().listen(address, listener, options)?;
             open.addresses.push(bound);
             Ok(bound)
         };

@@ -1,7 +1,7 @@
 //! Looking before doing: one walk over the things of a configuration, for a start and for `check`.
 //!
-//! Each kind of thing has a look (in `disks`, `volumes`, `listeners`, `links`): it finds what the
-//! thing is like, refuses what cannot be served, and changes nothing. A start looks and then does
+//! Each kind of thing has a look (in `disks`, `volumes`, `listeners`, `links`, `exports`): it finds
+//! what the thing is like, refuses what cannot be served, and changes nothing. A start looks and then does
 //! what the look found to be due; `check` only looks, and so prints what a start would refuse. What
 //! a look has to know of the things beside it says an [`Inventory`]: a running server's is what
 //! runs there, that of `check` is what it has looked at so far.
@@ -42,6 +42,9 @@ pub(crate) trait Inventory {
 
     /// The volume that has this identity already.
     fn volume_with(&self, uuid: Uuid) -> Option<&str>;
+
+    /// The identity of a volume, if it is known.
+    fn identity_of(&self, volume: &str) -> Option<Uuid>;
 
     /// Whether the disks of a volume may be labelled whatever they hold.
     fn overwrites(&self, volume: &str) -> bool;

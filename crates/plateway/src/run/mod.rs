@@ -13,7 +13,7 @@ mod apply;
 pub(crate) mod disks;
 mod error;
 mod event_log;
-mod exports;
+pub(crate) mod exports;
 mod follow;
 pub(crate) mod identity;
 mod inspect;
@@ -32,16 +32,16 @@ pub(crate) mod store;
 mod unmade;
 pub(crate) mod volumes;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use ::volume::Layout;
 use ::volume::assemble::Found;
 use block::{Extent, PAGE_SIZE, ShardId, VolumeId, limits};
-use contract::{DiskFacts, DiskId, LinkId, ListenerId};
+use contract::{DiskFacts, DiskId, EtherType, ListenerId};
 use indexmap::IndexMap;
 use reactor::disk::Disk;
 use reactor::disk::probe::Identity;
@@ -93,8 +93,8 @@ pub(crate) struct Running {
     links: IndexMap<String, OpenLink>,
     /// By title.
     exports: IndexMap<String, OpenExport>,
-    /// Those that remote disks are reached on.
-    import_links: BTreeMap<Ethernet, ImportLink>,
+    /// Those that remote disks are reached on, by what is taken there.
+    import_links: BTreeMap<(Ethernet, EtherType), ImportLink>,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for
     /// which somebody said so.
@@ -152,39 +152,24 @@ struct OpenListener {
     ids: Vec<ListenerId>,
 }
 
-/// The next numbers.
+/// The next number of each kind.
 #[derive(Debug, Default)]
 struct Numbers {
-    disk: AtomicU64,
-    volume: AtomicU64,
-    listener: AtomicU64,
-    link: AtomicU64,
-    export: AtomicU64,
+    disk: Counter,
+    volume: Counter,
+    listener: Counter,
+    link: Counter,
+    export: Counter,
 }
 
-impl Numbers {
-    fn next(counter: &AtomicU64) -> u32 {
-        u32::try_from(counter.fetch_add(1, Relaxed)).expect("fewer than 2^32 changes in a process")
-    }
+#[derive(Debug, Default)]
+struct Counter(Cell<u32>);
 
-    fn disk(&self) -> DiskId {
-        DiskId(Self::next(&self.disk))
-    }
-
-    fn volume(&self) -> VolumeId {
-        VolumeId(Self::next(&self.volume))
-    }
-
-    fn listener(&self) -> ListenerId {
-        ListenerId(Self::next(&self.listener))
-    }
-
-    fn link(&self) -> LinkId {
-        LinkId(Self::next(&self.link))
-    }
-
-    fn export(&self) -> u32 {
-        Self::next(&self.export)
+impl Counter {
+    fn next(&self) -> u32 {
+        let next = self.0.get();
+        self.0.set(next.checked_add(1).expect("fewer than 2^32 changes in a process"));
+        next
     }
 }
 
@@ -366,6 +351,10 @@ impl Inventory for Running {
     fn volume_with(&self, uuid: Uuid) -> Option<&str> {
         let mut volumes = self.volumes.iter();
         volumes.find(|(_, volume)| volume.uuid == uuid).map(|(name, _)| &**name)
+    }
+
+    fn identity_of(&self, volume: &str) -> Option<Uuid> {
+        self.volumes.get(volume).map(|volume| volume.uuid)
     }
 
     fn overwrites(&self, volume: &str) -> bool {

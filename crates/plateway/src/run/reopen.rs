@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::disk::Disk;
+use shard::Order;
 
 use super::Running;
 use super::error::RunError;
@@ -31,7 +32,7 @@ impl Running {
         let id = disk.id;
         if disk.is_remote() {
             let facts = disk.facts.clone();
-            self.renew_disk(id, name, &facts)?;
+            self.renewed(name, facts)?;
             self.shards.event_log().forget(id);
             return Ok(format!(
                 "disk {name} takes requests again; its connection is kept by itself"
@@ -77,10 +78,12 @@ impl Running {
         self.renewed(name, facts)
     }
 
+    /// Tells all shards what a reopened disk is like; it takes writes again.
     fn renewed(&mut self, name: &str, facts: contract::DiskFacts) -> Result<(), RunError> {
         let Some(disk) = self.disks.get_mut(name) else { return Ok(()) };
         disk.facts = facts.clone();
         let id = disk.id;
-        self.renew_disk(id, name, &facts)
+        let renew = || Order::RenewDisk { disk: id, facts: facts.clone() };
+        self.order(&format!("renew disk {name}"), renew)
     }
 }

@@ -6,21 +6,22 @@
 
 use std::time::{Duration, Instant};
 
+use super::error::RunError;
+
 /// For how long something in use is tried again.
 const RETRIED_FOR: Duration = Duration::from_secs(3);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Attempts something until it succeeds, fails otherwise than `is_in_use` names, or has been in use
-/// for [`RETRIED_FOR`].
-pub(super) fn retry_in_use<T, E>(
-    mut attempt: impl FnMut() -> Result<T, E>,
-    is_in_use: impl Fn(&E) -> bool,
-) -> Result<T, E> {
+/// Attempts something until it succeeds, fails since something else is wrong, or has been in use for
+/// [`RETRIED_FOR`].
+pub(super) fn retry_in_use<T>(
+    mut attempt: impl FnMut() -> Result<T, RunError>,
+) -> Result<T, RunError> {
     let begun = Instant::now();
     loop {
         match attempt() {
-            Err(error) if is_in_use(&error) && begun.elapsed() < RETRIED_FOR => {
+            Err(error) if error.is_in_use() && begun.elapsed() < RETRIED_FOR => {
                 std::thread::sleep(PAUSE);
             }
             result => return result,
@@ -35,22 +36,17 @@ mod tests {
     #[test]
     fn what_is_let_go_is_taken_and_another_error_is_told_at_once() {
         let mut held = 2;
-        let taken = retry_in_use(
-            || {
-                held -= 1;
-                if held > 0 { Err("in use") } else { Ok(7) }
-            },
-            |error| *error == "in use",
-        );
+        let taken = retry_in_use(|| {
+            held -= 1;
+            if held > 0 { Err(RunError::new("in use").in_use()) } else { Ok(7) }
+        });
         assert_eq!(taken, Ok(7));
         let mut attempts = 0;
-        let refused: Result<(), _> = retry_in_use(
-            || {
-                attempts += 1;
-                Err("not permitted")
-            },
-            |error| *error == "in use",
-        );
-        assert_eq!((refused, attempts), (Err("not permitted"), 1));
+        let refused: Result<(), _> = retry_in_use(|| {
+            attempts += 1;
+            Err(RunError::new("not permitted"))
+        });
+        assert!(refused.is_err_and(|error| error.line() == "not permitted"));
+        assert_eq!(attempts, 1);
     }
 }

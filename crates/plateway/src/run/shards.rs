@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use block::{Extent, Outcome, ShardId, VolumeId};
-use contract::DiskId;
 use reactor::Handle;
 use shard::{Answer, InternalClient, Mail, News, Order, Report};
 
@@ -151,10 +150,9 @@ impl Shards {
                 // Of an order that was given up before.
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    let silent: Vec<String> = (0..answers.len())
-                        .filter(|shard| answers[*shard].is_none())
-                        .map(|shard| shard.to_string())
-                        .collect();
+                    let silent = (0..).zip(&answers).filter(|(_, answer)| answer.is_none());
+                    let silent: Vec<String> =
+                        silent.map(|(shard, _): (u16, _)| shard.to_string()).collect();
                     return Err(RunError::new(format!(
                         "{what}: expected an answer within {} s, seen none of shard {}",
                         limit.as_secs(),
@@ -163,26 +161,21 @@ impl Shards {
                 }
             }
         }
-        let answers: Vec<Answer> = answers.into_iter().flatten().collect();
-        match answers.iter().find_map(|answer| match answer {
-            Answer::Refused(why) => Some(why),
-            _ => None,
-        }) {
-            Some(why) => Err(RunError::new(format!("{what}: {why}"))),
-            None => Ok(answers),
-        }
+        let answers = answers.into_iter().flatten().map(|answer| match answer {
+            Answer::Refused(why) => Err(RunError::new(format!("{what}: {why}"))),
+            answer => Ok(answer),
+        });
+        answers.collect()
     }
 
     /// How things are on each shard.
     pub(super) fn reports(&self) -> Result<Vec<Report>, RunError> {
         let answers = self.order("report", ORDER_LIMIT, || Order::Report)?;
-        Ok(answers
-            .into_iter()
-            .map(|answer| match answer {
-                Answer::Report(report) => *report,
-                _ => Report::default(),
-            })
-            .collect())
+        let reports = answers.into_iter().filter_map(|answer| match answer {
+            Answer::Report(report) => Some(*report),
+            _ => None,
+        });
+        Ok(reports.collect())
     }
 
     /// Bytes of a volume.
@@ -220,11 +213,6 @@ impl Shards {
             Ok((outcome, _)) => Err(outcome.to_string()),
             Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
         }
-    }
-
-    /// Makes a disk known under a name in news.
-    pub(super) fn name_disk(&self, disk: DiskId, name: &str) {
-        self.event_log().name(disk, name);
     }
 
     /// Ends the threads of the shards.

@@ -26,9 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::{fs, io};
 
-use block::{ShardId, VolumeId};
+use block::ShardId;
 use reactor::Handle;
-use reservation::Reservation;
 use shard::{Mail, StoreKey, StoredValue};
 use uuid::Uuid;
 
@@ -59,26 +58,29 @@ impl Running {
         self.shards.store()
     }
 
-    /// Where a value of a volume's export is stored: in a file of the state directory, if the
-    /// volume is the same after a restart.
-    pub(crate) fn place(&self, volume: &str, file: PathBuf, what: String) -> Place {
-        let is_lasting = self.volumes.get(volume).is_some_and(|open| self.is_lasting(&open.config));
-        self.store().place(file, &self.state, what, !is_lasting)
+    /// What was stored of an export of a volume, and is stored there under this key from now on.
+    pub(crate) fn stored_of_export<T: FromStr<Err: Display> + Default>(
+        &self,
+        volume: &str,
+        key: StoreKey,
+        place: Place,
+    ) -> Result<T, RunError> {
+        self.stored(&self.volume(volume)?.config, key, place)
     }
 
-    /// What was stored of a volume that is about to be added under this number, and is stored there
-    /// from now on.
-    pub(super) fn stored_reservation(
+    /// The same of a volume that is about to be added. What has another identity after a restart is
+    /// kept in memory.
+    pub(super) fn stored<T: FromStr<Err: Display> + Default>(
         &self,
-        config: &VolumeConfig,
-        uuid: Uuid,
-        volume: VolumeId,
-    ) -> Result<Reservation, RunError> {
-        let (file, what) =
-            (format!("reservations/{uuid}"), format!("reservation of volume {}", config.name));
-        let place = self.store().place(file.into(), &self.state, what, !self.is_lasting(config));
+        volume: &VolumeConfig,
+        key: StoreKey,
+        mut place: Place,
+    ) -> Result<T, RunError> {
+        if !self.is_lasting(volume) {
+            self.store().keep_in_memory(&mut place);
+        }
         let stored = place.load()?;
-        self.store().put(StoreKey::Reservation(volume), place);
+        self.store().put(key, place);
         Ok(stored)
     }
 
@@ -93,6 +95,17 @@ impl Running {
 }
 
 impl Place {
+    /// In a file of the state directory; `what` is that of which volume.
+    pub(crate) fn new(state: StateDirectory, file: String, what: String) -> Place {
+        Place { at: At::File(state, file.into()), what }
+    }
+
+    /// That of the reservation of a volume.
+    pub(super) fn of_reservation(state: StateDirectory, volume: &str, uuid: Uuid) -> Place {
+        let what = format!("reservation of volume {volume}");
+        Place::new(state, format!("reservations/{uuid}"), what)
+    }
+
     /// What is stored; the default, where there is nothing.
     pub(crate) fn load<T: FromStr<Err: Display> + Default>(&self) -> Result<T, RunError> {
         let fail = |doing: &str, seen: String| {
@@ -179,17 +192,16 @@ impl Store {
         Ok((Store { places, thread: Some(thread) }, jobs))
     }
 
-    /// Where a value is stored: in a file, or where `in_memory` only as long as the process.
-    fn place(&self, file: PathBuf, state: &StateDirectory, what: String, in_memory: bool) -> Place {
-        let at = match in_memory {
-            true => At::Memory(lock(&self.places).memory.entry(file).or_default().clone()),
-            false => At::File(state.clone(), file),
-        };
-        Place { at, what }
+    /// What would be in a file lasts only as long as the process.
+    fn keep_in_memory(&self, place: &mut Place) {
+        if let At::File(_, file) = &place.at {
+            let kept = lock(&self.places).memory.entry(file.clone()).or_default().clone();
+            place.at = At::Memory(kept);
+        }
     }
 
     /// From now on this value is stored there.
-    pub(crate) fn put(&self, key: StoreKey, place: Place) {
+    fn put(&self, key: StoreKey, place: Place) {
         let mut places = lock(&self.places);
         places.known.retain(|(other, _)| *other != key);
         places.known.push((key, place));
@@ -242,6 +254,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use ::aoe::Control;
+    use reservation::Reservation;
     use wire::ethernet::MacAddress;
 
     use super::*;
@@ -250,12 +263,9 @@ mod tests {
         Control::with(b"hello", &[MacAddress([2, 0, 0, 0, 0, 1])]).unwrap()
     }
 
-    fn file(state: &StateDirectory, name: &str, what: &str) -> Place {
-        Place { at: At::File(state.clone(), name.into()), what: what.to_owned() }
-    }
-
     fn place(state: &StateDirectory) -> Place {
-        file(state, "aoe/7-7.0", "config string and MAC mask of volume v0 at 7.0")
+        let what = "config string and MAC mask of volume v0 at 7.0";
+        Place::new(state.clone(), "aoe/7-7.0".to_owned(), what.to_owned())
     }
 
     #[test]
@@ -271,7 +281,7 @@ mod tests {
         assert_eq!(fs::read_dir(state.path().join("aoe")).unwrap().count(), 0);
         // Twice is once.
         place.store(None).unwrap();
-        let reservation = file(&state, "reservations/7", "reservation of volume v0");
+        let reservation = Place::of_reservation(state, "v0", Uuid::nil());
         assert!(reservation.load::<Reservation>().unwrap().is_free());
     }
 
@@ -302,7 +312,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store { places: Arc::default(), thread: None };
         let state = StateDirectory::new(directory.path());
-        let kept = || store.place("aoe/7-7.0".into(), &state, "mask".to_owned(), true);
+        let kept = || {
+            let mut place = place(&state);
+            store.keep_in_memory(&mut place);
+            place
+        };
         kept().store(stored_text(&StoredValue::AoeControl(control()))).unwrap();
         assert_eq!(kept().load::<Control>().unwrap(), control());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);

@@ -20,6 +20,7 @@ use super::identity::{self, Identities};
 use super::labels::{self, Due, Set};
 use super::look::{self, Inventory};
 use super::shape::{self, Part};
+use super::store::Place;
 use super::{OpenDisk, OpenVolume, Running};
 use crate::config::volume::VolumeConfig;
 
@@ -81,6 +82,10 @@ impl VolumeSight {
         if parts.len() == members.len() {
             let lengths = self.set.as_ref().map(|set| &*set.lengths);
             self.layout = Some(shape::layout(config, &parts, lengths)?);
+        }
+        if let Some(uuid) = self.uuid.filter(|_| !is_served) {
+            let place = Place::of_reservation(inventory.state(), &config.name, uuid);
+            place.load::<Reservation>()?;
         }
         match self.uuid.and_then(|uuid| inventory.volume_with(uuid)) {
             Some(twin) => Err(shape::same_identity(config, twin)),
@@ -149,8 +154,10 @@ impl Running {
             (None, None) => self.new_identity(config)?,
         };
         let labelled = sight.set.map(|set| self.label(&parts, uuid, set)).transpose()?;
-        let id = self.numbers.volume();
-        let reservation = self.stored_reservation(config, uuid, id)?;
+        let id = VolumeId(self.numbers.volume.next());
+        let key = StoreKey::Reservation(id);
+        let place = Place::of_reservation(self.state.clone(), &config.name, uuid);
+        let reservation: Reservation = self.stored(config, key, place)?;
         let told = self.order(&format!("add volume {}", config.name), || Order::AddVolume {
             volume: id,
             layout: layout.clone(),
@@ -158,7 +165,7 @@ impl Running {
         });
         told.inspect_err(|_| {
             drop(self.drop_volume(id, &config.name));
-            self.store().forget(StoreKey::Reservation(id));
+            self.store().forget(key);
         })?;
         let volume =
             OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
@@ -204,7 +211,7 @@ impl Running {
     /// A volume over the whole of a disk, for the control thread's own use.
     pub(super) fn whole(&self, part: &Part) -> Result<VolumeId, RunError> {
         let Part { name, disk, facts } = part;
-        let volume = self.numbers.volume();
+        let volume = VolumeId(self.numbers.volume.next());
         let layout = Layout::single(Member { disk: *disk, base: 0, length: facts.size.0 });
         self.order(&format!("examine disk {name}"), || Order::AddVolume {
             volume,
@@ -247,7 +254,8 @@ impl Running {
     pub(super) fn resume_volume(&mut self, name: &str) -> Result<(), RunError> {
         let OpenVolume { config, id, uuid, layout, .. } = self.volume(name)?;
         let (volume, layout) = (*id, layout.clone());
-        let reservation = self.stored_reservation(config, *uuid, volume)?;
+        let place = Place::of_reservation(self.state.clone(), name, *uuid);
+        let reservation: Reservation = self.stored(config, StoreKey::Reservation(volume), place)?;
         self.order(&format!("resume volume {name}"), || Order::ResumeVolume {
             volume,
             layout: layout.clone(),

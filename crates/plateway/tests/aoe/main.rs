@@ -217,10 +217,16 @@ fn what_initiators_set_survives_kill_9_and_a_damaged_file_is_left_alone() {
     let command = lan.plateway(&lan.target);
     let refused = common::Server::try_start_by(command, home.path(), "aoe", &BOTH);
     let refused = refused.err().expect("it cannot be understood");
-    assert!(
-        refused.contains("cannot understand the config string and MAC mask of volume v0 at 7.0"),
-        "{refused}"
+    let disk = file(home.path(), "disk.img?create=16MiB");
+    let state = home.path().join("state").display().to_string();
+    let config = format!(
+        "[server]\ncontrol = \"{state}/none\"\nstate = \"{state}\"\n\
+         [[disk]]\nname = \"d\"\nuri = \"{disk}\"\n[[volume]]\nname = \"v0\"\ndisks = [\"d\"]\n\
+         [[export]]\nvolume = \"v0\"\naoe = {{ interface = \"{INTERFACE}\", shelf = 7, slot = 0, hosts = \"any\" }}\n"
     );
+    let checked = lan.refuse(&lan.target, &["check", &write(home.path(), &config)]);
+    let why = "cannot understand the config string and MAC mask of volume v0 at 7.0";
+    assert!(refused.contains(why) && checked.contains(why), "{refused}\n{checked}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "config of another kind\n");
     fs::write(&path, good).unwrap();
     let _server = lan.serve_again(home.path(), &BOTH);

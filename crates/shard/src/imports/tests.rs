@@ -15,13 +15,13 @@ const SHARD: crate::Settings =
 const DISK: DiskId = DiskId(3);
 const START: Instant = Instant(1_000);
 
-fn import(number: u64) -> Import {
+fn add(imports: &mut Imports, number: u64) {
     let nqn = |name: &str| Nqn::new(name).expect("a valid name");
     let address = "127.0.0.1:4420".parse().expect("an address");
     let host = nqn("nqn.2014-08.org.nvmexpress:uuid:1");
     let subsystem = nqn("nqn.2026-11.net.plateway:a");
     let settings = Settings::new(address, subsystem, 1, host, [1; 16]);
-    Import::new(START, DISK, number, ImportSettings::NvmeTcp(settings), SHARD)
+    imports.add(START, DISK, number, ImportSettings::NvmeTcp(settings), SHARD);
 }
 
 fn asked(imports: &mut Imports) -> Vec<u64> {
@@ -29,13 +29,13 @@ fn asked(imports: &mut Imports) -> Vec<u64> {
         Effect::Connect { token, .. } => token,
         other => panic!("{other:?}"),
     };
-    imports.take_effects().map(token).collect()
+    imports.effects.drain(..).map(token).collect()
 }
 
 #[test]
 fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
     let mut imports = Imports::default();
-    imports.insert(DISK, import(17));
+    add(&mut imports, 17);
     imports.settle(START, &mut Pages::new());
     let mut now = START;
     loop {
@@ -43,7 +43,7 @@ fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
             imports.connect_failed(now, token, 111);
         }
         imports.settle(now, &mut Pages::new());
-        if let [(number, disk, Err(why))] = &imports.take_ready()[..] {
+        if let [(number, disk, Err(why))] = &imports.ready[..] {
             assert_eq!((*number, *disk), (17, DISK));
             assert!(why.contains("127.0.0.1:4420") && why.contains("refused"), "{why}");
             break;
@@ -62,21 +62,22 @@ fn an_import_that_cannot_connect_answers_with_address_and_reason_and_is_gone() {
 #[test]
 fn a_connection_that_comes_for_a_removed_import_is_closed_and_not_given_to_its_successor() {
     let mut imports = Imports::default();
-    imports.insert(DISK, import(1));
+    add(&mut imports, 1);
     imports.settle(START, &mut Pages::new());
     let old = asked(&mut imports)[0];
     imports.close(DISK);
-    assert!(imports.take_ready()[0].2.is_err(), "its order is answered");
-    imports.insert(DISK, import(2));
+    assert!(imports.ready[0].2.is_err(), "its order is answered");
+    add(&mut imports, 2);
     imports.settle(START, &mut Pages::new());
     let new = asked(&mut imports)[0];
     assert_ne!(old, new);
     let connection = ConnectionId { slot: 5, generation: 0 };
     assert_eq!(imports.connected(START, old, connection), Some(DISK));
     imports.settle(START, &mut Pages::new());
-    let close = imports.take_effects().next();
+    let close = imports.effects.pop_front();
     assert!(matches!(close, Some(Effect::Close { connection: c, .. }) if c == connection));
-    imports.stream(DISK, connection).handle_closed(START, connection, None, None);
+    let closed = contract::Event::Closed { connection, direct: None, batch: None };
+    imports.stream(DISK, connection).handle_connection(START, closed, &mut Pages::new());
     imports.settle(START, &mut Pages::new());
     assert_eq!(imports.connected(START, old, connection), None, "the old one is gone");
     assert_eq!(imports.connected(START, new, connection), Some(DISK));
@@ -94,7 +95,7 @@ fn a_shard_without_imports_never_asks_to_be_woken_for_them() {
 #[test]
 fn requests_that_came_after_a_settle_are_not_forgotten() {
     let mut imports = Imports::default();
-    imports.insert(DISK, import(1));
+    add(&mut imports, 1);
     imports.settle(START, &mut Pages::new());
     assert!(!imports.needs_settle());
     let ticket = block::Ticket::default();

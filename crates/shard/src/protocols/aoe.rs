@@ -8,11 +8,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use aoe::server::{Ask, Context, Drops, Target, TargetCounters, Traffic};
 use aoe::{Control, ExportId};
-use block::{ShardId, VolumeId};
+use block::{MachineId, ShardId, VolumeId};
 use reservation::replica::{Message, Replicas};
 
 use super::AoeExport;
-use crate::machine;
 
 /// How AoE is on a shard.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +33,9 @@ pub(super) struct AoeTarget {
 }
 
 impl AoeTarget {
-    pub(super) fn new(shard: ShardId, shards: u16) -> AoeTarget {
+    pub(super) fn new(machine: MachineId, shard: ShardId, shards: u16) -> AoeTarget {
         AoeTarget {
-            target: Target::new(machine::FRAMES, shard).among(shards),
+            target: Target::new(machine, shard).among(shards),
             exports: BTreeSet::new(),
             controls: Replicas::new(shard, shards),
             changes: VecDeque::new(),

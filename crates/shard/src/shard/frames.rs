@@ -2,44 +2,33 @@
 //!
 //! A frame is opened once, and goes to those of its EtherType; one that came inside another, on a
 //! virtual link, is taken out before. What is for nobody is counted. An answer goes to the imports
-//! that want it, everything else to the targets. Batches come back by their mark: the targets', or
-//! the serial number of the import that sent them.
+//! that want it, everything else to the target. Batches come back by their mark: the machine that
+//! sent them, or the serial number of an import.
 
-use block::{Instant, Memory};
+use block::{Instant, MachineId, Memory};
 use contract::{Effect, FrameBatch, InFrame, LinkFacts, LinkId, Links, OpenedFrame, VirtualLinks};
 
 use super::Shard;
-use super::reservations::Proposer;
+use crate::machine;
+use crate::protocols::FrameProtocol;
 use crate::remote::Answered;
-use crate::{imports, protocols};
-
-/// The mark of the targets' batches; imports have theirs from 1 on.
-const TARGETS: u32 = imports::NO_SERIAL;
 
 /// Links.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) links: Links,
-    virtual_links: Option<Box<dyn VirtualLinks>>,
-    /// Whether something happened since the targets were settled.
-    pub(super) touched: bool,
+    pub(super) virtual_links: Option<Box<dyn VirtualLinks>>,
 }
 
 impl Frames {
-    /// Whether something happened since it was settled.
-    #[inline]
-    pub(super) fn needs_settle(&self) -> bool {
-        self.touched
-    }
-
     /// Opens a frame, and the one inside it if it is of a virtual link; `None` and counted if it is
     /// not for us.
     #[inline]
-    fn open<'a>(&mut self, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
+    fn open<'a>(&mut self, now: Instant, frame: &InFrame<'a>) -> Option<OpenedFrame<'a>> {
         let opened = self.links.open(frame)?;
         match &mut self.virtual_links {
             Some(carrier) if carrier.takes(opened.ether_type) => {
-                self.links.open(&carrier.decapsulate(&opened)?)
+                self.links.open(&carrier.decapsulate(now, &opened)?)
             }
             _ => Some(opened),
         }
@@ -52,17 +41,30 @@ impl Frames {
             carrier.encapsulate(batch);
         }
     }
+
+    /// When whoever carries virtual links wants to be called.
+    #[inline]
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.virtual_links.as_ref()?.poll_timeout()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|deadline| deadline <= now)
+            && let Some(carrier) = &mut self.virtual_links
+        {
+            carrier.handle_timeout(now);
+        }
+    }
 }
 
 impl Shard {
     /// A frame came.
     #[inline]
     pub(super) fn take_frame(&mut self, now: Instant, frame: InFrame<'_>, memory: &mut dyn Memory) {
-        let Some(frame) = self.frames.open(&frame) else { return };
-        if protocols::takes(frame.ether_type) {
-            self.take_opened(now, &frame, memory);
-        } else {
-            self.frames.links.misfits.other_type += 1;
+        let Some(frame) = self.frames.open(now, &frame) else { return };
+        match FrameProtocol::of(frame.ether_type) {
+            Some(protocol) => self.take_opened(now, protocol, &frame, memory),
+            None => self.frames.links.misfits.other_type += 1,
         }
         if !self.volumes.outbox.has_only_requests() {
             self.route_outbox(now, memory);
@@ -71,13 +73,19 @@ impl Shard {
 
     /// A frame of a protocol came.
     #[inline]
-    fn take_opened(&mut self, now: Instant, frame: &OpenedFrame<'_>, memory: &mut dyn Memory) {
-        match Answered::of(frame) {
+    fn take_opened(
+        &mut self,
+        now: Instant,
+        protocol: FrameProtocol,
+        frame: &OpenedFrame<'_>,
+        memory: &mut dyn Memory,
+    ) {
+        match Answered::of(protocol, frame) {
             Some(answer) if self.imports.frame(now, answer, frame, memory) => {}
             // Nothing new is begun while what is below is finished.
             None if self.draining => {}
             _ => self.with_protocols(now, memory, |protocols, context| {
-                protocols.handle_frame(frame, context);
+                protocols.handle_frame(protocol, frame, context);
             }),
         }
     }
@@ -88,38 +96,34 @@ impl Shard {
         if let Some(carrier) = &mut self.frames.virtual_links {
             carrier.handle_link(link, facts);
         }
-        self.route_virtual_links(now);
     }
 
-    /// From now on this machine carries virtual links over those of the driver. There is one, given
-    /// before anybody uses its links.
-    pub fn set_virtual_links(&mut self, now: Instant, mut carrier: Box<dyn VirtualLinks>) {
+    /// From now on this machine carries virtual links over those of the driver.
+    pub(super) fn set_virtual_links(&mut self, mut carrier: Box<dyn VirtualLinks>) {
         self.frames.links.iter().for_each(|(link, facts)| carrier.handle_link(link, Some(*facts)));
         let before = self.frames.virtual_links.replace(carrier);
         assert!(before.is_none(), "virtual links are carried already, by {before:?}");
-        self.route_virtual_links(now);
     }
 
-    fn route_virtual_links(&mut self, now: Instant) {
-        let poll = |frames: &mut Frames| frames.virtual_links.as_mut()?.poll_link();
-        while let Some((link, facts)) = poll(&mut self.frames) {
-            self.tell_link(now, link, facts);
+    /// Tells of virtual links that are up or down, and sends what belongs to none of them.
+    #[inline]
+    fn settle_virtual_links(&mut self, now: Instant) {
+        while let Some(carrier) = &mut self.frames.virtual_links {
+            if let Some((link, facts)) = carrier.poll_link() {
+                self.tell_link(now, link, facts);
+            } else if let Some(batch) = carrier.poll_batch() {
+                let token = machine::VIRTUAL_LINKS.0;
+                self.effects.push_back(Effect::SendFrames { token, batch });
+            } else {
+                return;
+            }
         }
     }
 
     fn tell_link(&mut self, now: Instant, link: LinkId, facts: Option<LinkFacts>) {
-        self.frames.touched = true;
         self.frames.links.set(link, facts);
-        match facts {
-            Some(facts) => {
-                self.protocols.link_up(link, facts);
-                self.imports.link_up(now, link, facts);
-            }
-            None => {
-                self.protocols.link_down(link);
-                self.imports.link_down(now, link);
-            }
-        }
+        self.protocols.handle_link(link, facts);
+        self.imports.handle_link(now, link, facts);
     }
 
     /// A batch of frames is back.
@@ -131,28 +135,29 @@ impl Shard {
         batch: FrameBatch,
         memory: &mut dyn Memory,
     ) {
-        match token {
-            TARGETS => self.with_protocols(now, memory, |protocols, context| {
-                protocols.handle_frames_sent(batch, context);
-            }),
-            serial => self.imports.frames_sent(now, serial, batch),
+        let machine = MachineId(token);
+        if machine::kind(machine) == machine::TARGET {
+            self.with_protocols(now, memory, |protocols, context| {
+                protocols.handle_frames_sent(machine, batch, context);
+            });
+        } else if machine != machine::VIRTUAL_LINKS {
+            self.imports.frames_sent(now, token, batch);
+        } else if let Some(carrier) = &mut self.frames.virtual_links {
+            carrier.handle_sent(batch);
         }
     }
 
-    /// The end of a turn for the targets: frames leave, and what is proposed goes its way.
+    /// The end of a turn for the targets: what they ask their like goes its way, and frames leave.
     #[inline]
     pub(super) fn settle_frames(&mut self, now: Instant, memory: &mut dyn Memory) {
-        if !core::mem::take(&mut self.frames.touched) {
+        self.settle_virtual_links(now);
+        if !self.protocols.needs_settle() {
             return;
         }
         self.protocols.propose();
-        while let Some((volume, number, change)) = self.protocols.poll_reservation_change() {
-            self.reservations.propose(volume, Proposer::Protocol(number), change);
-        }
         self.with_protocols(now, memory, |protocols, context| protocols.settle(context));
-        self.frames.touched = false;
-        while let Some(batch) = self.protocols.poll_frames() {
-            self.effects.push_back(Effect::SendFrames { token: TARGETS, batch });
+        while let Some((MachineId(token), batch)) = self.protocols.poll_frames() {
+            self.effects.push_back(Effect::SendFrames { token, batch });
         }
     }
 }

@@ -10,7 +10,6 @@ use reservation::Reservation;
 use volume::Layout;
 
 use super::{Place, Shard};
-use crate::imports::Import;
 use crate::mail::{Answer, Mail, News, Order};
 use crate::protocols::ExportKey;
 use crate::report::{ConnectionReport, DiskReport, PoolCounters, Report};
@@ -56,10 +55,9 @@ impl Shard {
         match order {
             Order::AddDisk { disk, facts } => self.volumes.add_disk(disk, facts),
             Order::AddImport { disk, settings } => {
-                let import = Import::new(now, disk, number, *settings, self.settings);
-                self.imports.insert(disk, import);
+                self.imports.add(now, disk, number, *settings, self.settings);
                 for (link, facts) in self.frames.links.iter() {
-                    self.imports.link_up(now, link, *facts);
+                    self.imports.handle_link(now, link, Some(*facts));
                 }
                 return;
             }
@@ -99,7 +97,6 @@ impl Shard {
                 }
             }
             Order::SetExport(export) => {
-                self.frames.touched = true;
                 if let Err(why) = self.protocols.set_export(now, export) {
                     return self.answer(number, Answer::Refused(why));
                 }
@@ -115,6 +112,7 @@ impl Shard {
             Order::AddListener { listener, protocol } => {
                 self.listeners.insert(listener, protocol);
             }
+            Order::SetVirtualLinks(carrier) => self.set_virtual_links(carrier),
             Order::RemoveListener(listener) => {
                 self.listeners.remove(&listener);
                 let end = SessionEnd::ListenerRemoved;
@@ -178,19 +176,26 @@ impl Shard {
         self.places.is_empty() && self.imports.is_quiet() && self.protocols.is_quiet()
     }
 
-    /// How things are.
-    pub fn report(&self) -> Report {
-        let connection = |place: &Place| {
+    /// How connections are, in the order of their places.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionReport> {
+        let report = |(_, place): (Slot, &Place)| {
             Some(ConnectionReport {
                 connection: place.socket?,
                 listener: place.endpoint.listener,
                 peer: place.endpoint.peer,
                 pages: place.session.pages(),
+                queue_depth: place.session.entries(),
+                unsent_bytes: place.session.bytes_gathered() as u64,
             })
         };
+        self.places.iter().filter_map(report)
+    }
+
+    /// How things are.
+    pub fn report(&self) -> Report {
         let page = u64::from(PAGE_SIZE);
         Report {
-            connections: self.places.iter().filter_map(|(_, place)| connection(place)).collect(),
+            connections: self.connections().collect(),
             disks: self.disks(),
             volumes: self
                 .members

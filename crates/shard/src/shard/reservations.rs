@@ -19,7 +19,7 @@ use reservation::{Access, Change, InForce, Registrant, Replicas, Reservation, Ve
 use super::Shard;
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
-use crate::protocols::{StoreKey, StoredValue};
+use crate::protocols::{Proposal, StoreKey, StoredValue};
 
 /// A shard's part of the reservations of all volumes.
 #[derive(Debug)]
@@ -33,12 +33,11 @@ pub(super) struct Reservations {
     proposers: Table<Proposer>,
 }
 
-/// Who proposed a change, and by which number of its own.
+/// Who proposed a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Proposer {
-    /// A protocol, in a host's name.
-    Protocol(u64),
-    /// An order.
+    Protocol(Proposal),
+    /// The order of this number.
     Order(u64),
 }
 
@@ -110,10 +109,7 @@ impl Shard {
             StoreKey::Reservation(volume) => {
                 self.reservations.handle_stored(volume, version, stored);
             }
-            key => {
-                self.frames.touched = true;
-                self.protocols.handle_stored(key, version, stored);
-            }
+            key => self.protocols.handle_stored(key, version, stored),
         }
     }
 
@@ -150,10 +146,8 @@ impl Shard {
         for (number, answer) in answers {
             let slot = Slot { index: number as u32, generation: (number >> 32) as u32 };
             match self.reservations.proposers.remove(slot) {
-                Some(Proposer::Protocol(number)) => {
-                    self.with_protocols(now, memory, |protocols, _| {
-                        protocols.handle_reservation_answer(number, answer);
-                    });
+                Some(Proposer::Protocol(proposal)) => {
+                    self.protocols.handle_reservation_answer(proposal, answer);
                 }
                 Some(Proposer::Order(number)) => self.answer(number, order_answer(answer)),
                 None => unreachable!("a proposal is answered once"),

@@ -13,6 +13,7 @@ use volume::gate::Health;
 use volume::{Layout, Notice, Volumes};
 
 use super::Shard;
+use super::reservations::Proposer;
 use crate::machine;
 use crate::mail::{Answer, Mail, News};
 use crate::protocols::{Context, Protocols, Session};
@@ -82,7 +83,7 @@ impl Shard {
         Some(work(&mut place.session, &mut context))
     }
 
-    /// Runs `work` on what is no session's of the protocols, and marks it as touched.
+    /// Runs `work` on what is no session's of the protocols.
     #[inline]
     pub(super) fn with_protocols<R>(
         &mut self,
@@ -90,7 +91,6 @@ impl Shard {
         memory: &mut dyn Memory,
         work: impl FnOnce(&mut Protocols, &mut TargetContext<'_, ()>) -> R,
     ) -> R {
-        self.frames.touched = true;
         let mut below = Below { now, volumes: &mut self.volumes };
         let pool = &mut self.pool;
         let reservations = &self.reservations.in_force;
@@ -204,8 +204,8 @@ impl Shard {
         volumes.map(|(volume, _)| VolumeId(*volume)).collect()
     }
 
-    /// Carries what the protocols want: messages, what sessions are to hear, what is to be stored
-    /// and told.
+    /// Carries what the protocols want: messages, what sessions are to hear, changes of
+    /// reservations, what is to be stored and told.
     pub(super) fn route_protocols(&mut self, now: Instant, memory: &mut dyn Memory) {
         while let Some((to, message)) = self.protocols.poll_message() {
             self.effects.push_back(Effect::Mail { to, mail: Mail::Protocol(message) });
@@ -214,6 +214,9 @@ impl Shard {
             self.with_session(now, slot, memory, |session, context| {
                 session.handle_event(event, context);
             });
+        }
+        while let Some((volume, proposal, change)) = self.protocols.poll_reservation_change() {
+            self.reservations.propose(volume, Proposer::Protocol(proposal), change);
         }
         while let Some((key, version, value)) = self.protocols.poll_store() {
             self.tell(News::Store { key, version, value });
@@ -273,12 +276,12 @@ impl Shard {
             let Some(slot) = self.line.pop_front() else { break };
             let Some(place) = self.places.get_mut(slot) else { continue };
             place.in_line = false;
-            self.with_session(now, slot, memory, |session, context| {
+            let waits = self.with_session(now, slot, memory, |session, context| {
                 session.handle_memory(context);
+                session.waits_for_memory()
             });
-            let place = self.places.get_mut(slot).expect("it was there");
-            if place.session.waits_for_memory() {
-                place.in_line = true;
+            if waits == Some(true) {
+                self.places.get_mut(slot).expect("it was there").in_line = true;
                 self.line.push_back(slot);
             }
         }
@@ -291,12 +294,12 @@ impl Shard {
             return;
         }
         self.imports.settle(now, memory);
-        self.effects.extend(self.imports.take_effects());
+        self.effects.append(&mut self.imports.effects);
         while let Some(completion) = self.imports.poll_completion() {
             let told = self.volumes.handle_completion(now, completion);
             self.volumes.outbox.complete.extend(told);
         }
-        for (number, disk, result) in self.imports.take_ready() {
+        for (number, disk, result) in core::mem::take(&mut self.imports.ready) {
             if let Ok(facts) = &result {
                 self.volumes.add_disk(disk, facts.clone());
             }
@@ -306,7 +309,7 @@ impl Shard {
             self.volumes.follow_disk(disk, facts.clone());
             self.tell(News::DiskChanged(disk, facts));
         }
-        for (disk, news) in self.imports.take_news() {
+        for (disk, news) in core::mem::take(&mut self.imports.news) {
             self.tell(News::Import(disk, news));
         }
     }

@@ -128,12 +128,19 @@ impl Run {
         }
     }
 
+    /// Has the shards of a host carry virtual links over its real ones.
+    pub(crate) fn carry_virtual_links(&mut self, host: usize) {
+        if self.setup.lan.as_ref().is_some_and(|lan| lan.inside) {
+            for shard in 0..self.world.hosts[host].nodes.len() {
+                let carrier = Box::<Pseudowire>::default();
+                self.prepare(host, shard, Order::SetVirtualLinks(carrier));
+            }
+        }
+    }
+
     /// A shard is about to start.
     pub(crate) fn prepare_lan(&self, made: &mut Simulated, host: usize) {
         let Some(lan) = &self.setup.lan else { return };
-        if lan.inside {
-            made.carry_virtual_links(self.world.instant());
-        }
         if host == TARGET && lan.plain {
             made.disguise = Some(Disguise::all());
         } else if host == TARGET && self.plant == Some(Plant::ForgetsRepeats) {
@@ -221,8 +228,7 @@ impl Run {
         for index in (0..self.clients.len()).filter(|index| !self.setup.is_aoe(*index)) {
             let host = self.clients[index].host;
             for shard in 0..self.world.hosts[host].nodes.len() {
-                for (id, first, count) in client_of(&mut self.world, host, shard).writes_under_way()
-                {
+                for (id, first, count) in client_of(&self.world, host, shard).writes_under_way() {
                     self.oracle.fence(since, id, first, count);
                 }
             }

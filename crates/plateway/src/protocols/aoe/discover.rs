@@ -5,27 +5,23 @@
 //! search ends with its time. Targets are silent to stations that they do not serve. Errors: an
 //! interface that is not there, is no Ethernet, is down, or may not be opened.
 
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ::aoe::filter;
 use ::aoe::initiator::{Discovery, Found};
 use block::Memory;
 use contract::{Effect, EtherType, Event, InFrame, LinkFacts, LinkId, Links, Machine};
 use indicatif::{ProgressBar, ProgressStyle};
-use reactor::memory::Arena;
-use reactor::{Config, LinkAccess, LinkOptions, Reactor};
+use reactor::{Handle, LinkAccess, LinkOptions};
 use serde::Serialize;
 
 use crate::cli::DiscoverArgs;
-use crate::commands;
-use crate::control::table_of;
+use crate::control::Column;
+use crate::protocols::asking;
 
 /// A search that takes longer shows how far it is.
 const SILENT: Duration = Duration::from_secs(2);
-/// How much longer the shard may take than the search.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A target, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -57,29 +53,20 @@ pub(crate) fn run(
     let duration = Duration::from_secs(args.time);
     let found = search(interfaces, vlan, duration)?;
     let entries: Vec<Entry> = found.iter().map(|found| entry(found, interfaces)).collect();
-    if args.json {
-        return commands::print_json(&entries);
-    }
-    let rows = table_of(
-        &entries,
-        &[
-            ("target", |entry| format!("{}.{}", entry.shelf, entry.slot)),
-            ("interface", |entry| entry.interface.clone()),
-            ("mac", |entry| entry.mac.clone()),
-            ("buffers", |entry| entry.buffers.to_string()),
-            ("sectors", |entry| entry.sectors.to_string()),
-            ("firmware", |entry| format!("{:#06x}", entry.firmware)),
-            ("config", |entry| entry.config.clone()),
-        ],
+    let columns: [Column<Entry>; 7] = [
+        ("target", |entry| format!("{}.{}", entry.shelf, entry.slot)),
+        ("interface", |entry| entry.interface.clone()),
+        ("mac", |entry| entry.mac.clone()),
+        ("buffers", |entry| entry.buffers.to_string()),
+        ("sectors", |entry| entry.sectors.to_string()),
+        ("firmware", |entry| format!("{:#06x}", entry.firmware)),
+        ("config", |entry| entry.config.clone()),
+    ];
+    let nothing = format!(
+        "no target answered within {} s; targets are silent to stations that their hosts or MAC masks do not name\n",
+        args.time
     );
-    match entries.is_empty() {
-        true => commands::print(&format!(
-            "no target answered within {} s; targets are silent to stations that their hosts or MAC masks do not name\n",
-            args.time
-        )),
-        false => commands::print(&format!("{rows}\n")),
-    }
-    Ok(())
+    asking::show(args, &entries, &columns, &nothing)
 }
 
 fn entry(found: &Found, interfaces: &[String]) -> Entry {
@@ -100,50 +87,45 @@ fn search(
     vlan: Option<u16>,
     duration: Duration,
 ) -> miette::Result<Vec<Found>> {
-    let failed = |why: &dyn std::fmt::Display| miette::miette!("discovery by AoE: {why}");
-    let arena = Arc::new(Arena::new(1).map_err(|error| failed(&error))?);
-    let (told, found) = mpsc::channel();
-    let told = Mutex::new(told);
     let links: Vec<LinkId> = (0..interfaces.len() as u32).map(LinkId).collect();
-    let handle = Reactor::start(&Config::default(), &arena, move |_| {
-        let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let machine = move |told| {
         let (links, up) = (links.clone(), Links::default());
         Search { links, up, duration, discovery: None, over: false, told }
-    })
-    .map_err(|error| failed(&format!("cannot start a shard: {error}")))?;
-    for (number, interface) in (0..).zip(interfaces) {
-        let options = LinkOptions {
-            interface: interface.clone(),
-            vlan,
-            access: LinkAccess::Packet,
-            intake: filter::searching(),
-        };
-        let id = LinkId(number);
-        let facts = handle
-            .add_link(id, &options)
-            .map_err(|error| failed(&error.to_string().replacen(&format!("{id} on "), "", 1)))?;
-        if facts.ring_frames == 0 {
-            return Err(miette::miette!(
-                help = "ip link set {interface} up",
-                "discovery by AoE: interface {interface} is down"
-            ));
-        }
-    }
+    };
     let bar = bar(duration);
-    let begun = Instant::now();
-    loop {
-        match found.recv_timeout(Duration::from_millis(100)) {
-            Ok(found) => {
-                bar.finish_and_clear();
-                handle.stop();
-                return Ok(found);
-            }
-            Err(RecvTimeoutError::Timeout) if begun.elapsed() < duration + LIMIT => {
-                bar.set_position(begun.elapsed().min(duration).as_millis() as u64);
-            }
-            Err(_) => return Err(failed(&"the shard does not answer")),
-        }
+    let waits = |time: Duration| bar.set_position(time.min(duration).as_millis() as u64);
+    let open_all = |handle: &Handle<()>| {
+        let mut numbered = (0..).map(LinkId).zip(interfaces);
+        numbered.try_for_each(|(link, interface)| open(handle, link, interface, vlan))
+    };
+    let found = asking::ask(duration, machine, open_all, waits)?;
+    bar.finish_and_clear();
+    Ok(found)
+}
+
+fn open(
+    handle: &Handle<()>,
+    link: LinkId,
+    interface: &str,
+    vlan: Option<u16>,
+) -> miette::Result<()> {
+    let options = LinkOptions {
+        interface: interface.to_owned(),
+        vlan,
+        access: LinkAccess::Packet,
+        intake: filter::searching(),
+    };
+    let facts = handle.add_link(link, &options).map_err(|error| {
+        let why = error.to_string().replacen(&format!("{link} on "), "", 1);
+        miette::miette!("discovery by AoE: {why}")
+    })?;
+    if facts.ring_frames == 0 {
+        return Err(miette::miette!(
+            help = "ip link set {interface} up",
+            "discovery by AoE: interface {interface} is down"
+        ));
     }
+    Ok(())
 }
 
 /// The progress line on a terminal, of a search that takes long; nothing elsewhere.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::aoe::filter;
 use ::aoe::initiator::Settings;
 use ::aoe::limits::WINDOW_MAX;
 use contract::LinkId;
@@ -9,7 +10,7 @@ use shard::ImportSettings;
 
 use super::uri::{TargetOptions, TargetUri};
 use crate::config::link::Ethernet;
-use crate::protocols::{Remote, RemoteUri};
+use crate::protocols::{IntakeOf, Remote, RemoteUri};
 use crate::run::RunError;
 use crate::run::state::StateDirectory;
 
@@ -29,9 +30,9 @@ impl Remote for TargetUri {
         Self { interfaces, options, ..self.clone() }.to_string()
     }
 
-    fn links(&self) -> Vec<Ethernet> {
+    fn links(&self) -> Option<(Vec<Ethernet>, IntakeOf)> {
         let vlan = (self.options.vlan > 0).then_some(self.options.vlan);
-        Ethernet::each(&self.interfaces, vlan).collect()
+        Some((Ethernet::each(&self.interfaces, vlan).collect(), filter::importing))
     }
 
     fn settings(&self, _: &StateDirectory, links: &[LinkId]) -> Result<ImportSettings, RunError> {

@@ -4,12 +4,10 @@
 //! size change in place. Its config string and mask are loaded from the state directory when it is
 //! added (`run/store`); the shards have them from then on, and tell what is to be stored.
 
-use std::path::PathBuf;
-
 use ::aoe::filter;
 use ::aoe::{Control, Export, ExportId, Hosts};
 use block::ByteCount;
-use contract::Intake;
+use contract::{EtherType, Intake};
 use shard::{AoeExport, ExportKey, Order, StoreKey};
 use uuid::Uuid;
 use wire::aoe::{Address, sectors_for_mtu};
@@ -18,6 +16,8 @@ use super::config::TargetConfig;
 use crate::config::export;
 use crate::config::link::LinkAccess;
 use crate::protocols::Exported;
+use crate::run::look::Inventory;
+use crate::run::state::StateDirectory;
 use crate::run::store::Place;
 use crate::run::{RunError, Running};
 
@@ -39,14 +39,18 @@ impl Exported for TargetConfig {
         ["aoe".to_owned(), self.address.to_string(), self.hosts.to_string()]
     }
 
+    fn look(&self, inventory: &dyn Inventory) -> Result<(), RunError> {
+        let Some(uuid) = inventory.identity_of(&self.volume) else { return Ok(()) };
+        self.place(inventory.state(), uuid).load::<Control>().map(drop)
+    }
+
     fn show(&self, running: &Running, number: u32, is_new: bool) -> Result<(), RunError> {
         let (id, export) = (ExportId(number), self.export(running)?);
         // What initiators set is in force where it was shown before, and stays.
         let mut control = Control::default();
         if is_new {
-            let place = self.place(running)?;
-            control = place.load()?;
-            running.store().put(StoreKey::AoeControl(id), place);
+            let place = self.place(running.state(), running.volume_facts(&self.volume)?.uuid);
+            control = running.stored_of_export(&self.volume, StoreKey::AoeControl(id), place)?;
         }
         let export = Box::new(AoeExport { id, export, control });
         let what = format!("export {} as aoe {}", self.volume, self.address);
@@ -69,7 +73,7 @@ impl TargetConfig {
 
     /// What the shards are told.
     fn export(&self, running: &Running) -> Result<Export, RunError> {
-        let links = running.link_ids(&self.links)?;
+        let links = running.link_ids(&self.links, EtherType::AOE)?;
         let facts = running.volume_facts(&self.volume)?;
         Ok(Export {
             uuid: facts.uuid.into_bytes(),
@@ -87,16 +91,16 @@ impl TargetConfig {
     }
 
     /// Where its config string and mask are stored, the same on whatever links.
-    fn place(&self, running: &Running) -> Result<Place, RunError> {
+    fn place(&self, state: StateDirectory, uuid: Uuid) -> Place {
         let (volume, address) = (&self.volume, self.address);
         let what = format!("config string and MAC mask of volume {volume} at {address}");
-        Ok(running.place(volume, file(running.volume_facts(volume)?.uuid, address), what))
+        Place::new(state, file(uuid, address), what)
     }
 }
 
 /// The file of a target in the state directory.
-fn file(uuid: Uuid, address: Address) -> PathBuf {
-    format!("aoe/{uuid}-{address}").into()
+fn file(uuid: Uuid, address: Address) -> String {
+    format!("aoe/{uuid}-{address}")
 }
 
 /// Requests, spread over the shards by their source and address.

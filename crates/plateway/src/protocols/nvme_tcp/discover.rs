@@ -1,16 +1,15 @@
 //! `plateway discover nvme+tcp://...`: asks a target's discovery subsystem which subsystems it has
 //! for this host.
 //!
-//! The machine of the initiator (`nvme::tcp::initiator::Discovery`) does the talking; here it is
-//! carried by one blocking socket, since there is one question and one answer. Times: its clock
-//! begins with the command. Errors: the address, the step and what was seen.
+//! The machine of the initiator (`nvme::tcp::initiator::Discovery`) does the talking; here it
+//! stands on a shard of a reactor. Errors: the address, the step and what was seen.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ::nvme::tcp::initiator::Discovery;
-use contract::{ConnectionId, Loss, Next, SendBatch, SendSegment, StreamEffect};
+use block::{Instant, Memory};
+use contract::{ConnectionId, Effect, Event, Machine, Receive};
 use serde::Serialize;
 use wire::nvme::log::DiscoveryEntry;
 use wire::nvme_tcp::Digests;
@@ -18,16 +17,14 @@ use wire::nvme_tcp::Digests;
 use super::import;
 use super::uri::NamespaceUri;
 use crate::cli::DiscoverArgs;
-use crate::commands;
 use crate::config::address::HostPort;
 use crate::config::defaults::Defaults;
-use crate::control::table_of;
+use crate::control::Column;
+use crate::protocols::asking;
 use crate::run::state::StateDirectory;
 
 /// How long the whole may take.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Bytes of one receive.
-const RECEIVE: usize = 16 << 10;
 
 /// An entry, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -63,38 +60,32 @@ pub(crate) fn run(args: &DiscoverArgs, target: &HostPort) -> miette::Result<()> 
         .and_then(|host| import::settings(&uri, host))
         .map_err(|error| error.within("discovery"))?;
     let mut result = Err("no address".to_owned());
-    for address in &settings.addresses {
+    for address in settings.addresses {
         let (host, host_id) = (settings.host.clone(), settings.host_id);
-        let now = block::Instant::ZERO;
-        let machine = Discovery::new(now, *address, host, host_id, Digests::NONE, LIMIT);
-        result = Talk::new().run(machine).map_err(|why| match address.to_string() {
-            named if named == target.to_string() => why,
-            resolved => format!("{resolved}: {why}"),
+        let machine = move |told| {
+            let (now, host) = (Instant::default(), host.clone());
+            let discovery = Discovery::new(now, address, host, host_id, Digests::NONE, LIMIT);
+            Question { discovery, told }
+        };
+        result = asking::ask(LIMIT, machine, |_| Ok(()), |_| {})?.map_err(|why| {
+            match address.to_string() {
+                named if named == target.to_string() => why,
+                resolved => format!("{resolved}: {why}"),
+            }
         });
         if result.is_ok() {
             break;
         }
     }
-    let entries = result.map_err(failed)?;
-    let entries: Vec<Entry> = entries.iter().map(entry).collect();
-    if args.json {
-        return commands::print_json(&entries);
-    }
-    let rows = table_of(
-        &entries,
-        &[
-            ("subsystem", |entry| entry.subsystem.clone()),
-            ("kind", |entry| entry.kind.clone()),
-            ("transport", |entry| entry.transport.clone()),
-            ("address", |entry| entry.address.clone()),
-            ("port", |entry| entry.service.clone()),
-        ],
-    );
-    match entries.is_empty() {
-        true => commands::print("it has no subsystem for this host\n"),
-        false => commands::print(&format!("{rows}\n")),
-    }
-    Ok(())
+    let entries: Vec<Entry> = result.map_err(failed)?.iter().map(entry).collect();
+    let columns: [Column<Entry>; 5] = [
+        ("subsystem", |entry| entry.subsystem.clone()),
+        ("kind", |entry| entry.kind.clone()),
+        ("transport", |entry| entry.transport.clone()),
+        ("address", |entry| entry.address.clone()),
+        ("port", |entry| entry.service.clone()),
+    ];
+    asking::show(args, &entries, &columns, "it has no subsystem for this host\n")
 }
 
 fn entry(entry: &DiscoveryEntry) -> Entry {
@@ -111,137 +102,54 @@ fn entry(entry: &DiscoveryEntry) -> Entry {
     }
 }
 
-/// The one connection of the machine.
-struct Talk {
-    began: Instant,
-    stream: Option<TcpStream>,
-    /// Bytes that the machine has not consumed.
-    shown: Vec<u8>,
-    wants: usize,
-    over: bool,
+/// A shard that does nothing but ask.
+#[derive(Debug)]
+struct Question {
+    discovery: Discovery,
+    told: Sender<Result<Vec<DiscoveryEntry>, String>>,
 }
 
-impl Talk {
-    fn new() -> Talk {
-        let shown = Vec::with_capacity(RECEIVE);
-        Talk { began: Instant::now(), stream: None, shown, wants: 1, over: false }
-    }
+impl Machine for Question {
+    type Mail = ();
 
-    fn now(&self) -> block::Instant {
-        block::Instant(self.began.elapsed().as_nanos() as u64)
-    }
-
-    fn left(&self, machine: &Discovery) -> Duration {
-        let until = machine.poll_timeout().unwrap_or(block::Instant(LIMIT.as_nanos() as u64));
-        // A socket takes no limit of zero.
-        until.since(self.now()).max(Duration::from_millis(1))
-    }
-
-    /// Carries the machine to its end.
-    fn run(&mut self, mut machine: Discovery) -> Result<Vec<DiscoveryEntry>, String> {
-        loop {
-            machine.settle(self.now());
-            if let Some(effect) = machine.poll_effect() {
-                // What follows from it is wanted before anything is waited for.
-                self.perform(&mut machine, effect);
-                continue;
-            }
-            if let Some(result) = machine.poll_result() {
-                return result;
-            }
-            if machine.poll_timeout().is_some_and(|at| at <= self.now()) {
-                machine.handle_timeout(self.now());
-                continue;
-            }
-            self.receive(&mut machine);
+    fn handle_event(&mut self, _: Instant, event: Event<()>, _: &mut dyn Memory) {
+        match event {
+            Event::Connected { connection, .. } => self.discovery.handle_connected(connection),
+            Event::ConnectFailed { error, .. } => self.discovery.handle_connect_failed(error),
+            Event::Sent { batch, .. } => self.discovery.handle_sent(batch),
+            Event::Lost { loss, .. } => self.discovery.handle_lost(loss),
+            Event::Closed { batch, .. } => self.discovery.handle_closed(batch),
+            _ => {}
         }
     }
 
-    fn perform(&mut self, machine: &mut Discovery, effect: StreamEffect) {
-        let connection = ConnectionId::default();
-        match effect {
-            StreamEffect::Connect { address, .. } => match self.connect(machine, address) {
-                Ok(stream) => {
-                    self.stream = Some(stream);
-                    machine.handle_connected(connection);
-                }
-                Err(error) => {
-                    machine.handle_connect_failed(error.raw_os_error().unwrap_or(libc::EIO));
-                }
-            },
-            StreamEffect::Send { batch, .. } => {
-                let sent = self.stream.as_mut().map(|stream| stream.write_all(&bytes_of(&batch)));
-                let failed = sent.and_then(Result::err);
-                machine.handle_sent(batch);
-                if let Some(error) = failed {
-                    machine.handle_lost(Loss::Error(error.raw_os_error().unwrap_or(libc::EIO)));
-                }
-            }
-            StreamEffect::Close { .. } => {
-                self.stream = None;
-                machine.handle_closed(None);
-            }
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        _: ConnectionId,
+        bytes: &[u8],
+        _: &mut dyn Memory,
+    ) -> Receive {
+        self.discovery.handle_received(now, bytes)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, _: &mut dyn Memory) {
+        self.discovery.handle_timeout(now);
+    }
+
+    fn settle(&mut self, now: Instant, _: &mut dyn Memory) {
+        self.discovery.settle(now);
+        if let Some(result) = self.discovery.poll_result() {
+            // Whoever asked may wait no longer.
+            let _ = self.told.send(result);
         }
     }
 
-    fn connect(&self, machine: &Discovery, address: SocketAddr) -> std::io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&address, self.left(machine))?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(LIMIT))?;
-        Ok(stream)
+    fn poll_effect(&mut self) -> Option<Effect<()>> {
+        Some(self.discovery.poll_effect()?.of(0))
     }
 
-    /// Waits for bytes, or for the machine's next moment.
-    fn receive(&mut self, machine: &mut Discovery) {
-        let left = self.left(machine);
-        let Some(stream) = &mut self.stream else { return std::thread::sleep(left) };
-        if self.over {
-            return std::thread::sleep(left);
-        }
-        let mut piece = [0; RECEIVE];
-        let read = stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut piece));
-        match read {
-            Ok(0) => {
-                self.over = true;
-                machine.handle_lost(Loss::EndOfStream);
-            }
-            Ok(count) => self.show(machine, &piece[..count]),
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => {
-                self.over = true;
-                machine.handle_lost(Loss::Error(error.raw_os_error().unwrap_or(libc::EIO)));
-            }
-        }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.discovery.poll_timeout()
     }
-
-    fn show(&mut self, machine: &mut Discovery, piece: &[u8]) {
-        self.shown.extend_from_slice(piece);
-        while !self.shown.is_empty() && self.shown.len() >= self.wants {
-            let receive = machine.handle_received(self.now(), &self.shown);
-            self.shown.drain(..receive.consumed);
-            match receive.next {
-                Next::Stream { at_least, .. } => self.wants = at_least as usize,
-                Next::Yield if receive.consumed > 0 => self.wants = 1,
-                Next::Idle => self.wants = 1,
-                Next::Yield | Next::Pause | Next::Direct(_) => return,
-            }
-        }
-    }
-}
-
-fn is_timeout(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
-}
-
-/// The bytes of a batch that carries no buffers: commands of an admin queue and what they bring in
-/// their capsules.
-fn bytes_of(batch: &SendBatch) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(batch.length as usize);
-    for segment in &batch.segments {
-        if let SendSegment::Head { start, length } = segment {
-            bytes.extend_from_slice(&batch.head[*start as usize..(*start + *length) as usize]);
-        }
-    }
-    bytes
 }
