@@ -9,12 +9,13 @@
 //! instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::{Done, Engine, FileOp, Key, Kind, Op, Socket, Wait};
+use super::{Done, Engine, Key, Kind, Op, Socket, Wait};
+use crate::disk::Call;
 
 /// Entries of the submission queue: a turn that starts more enters the kernel in between.
 const ENTRIES: u32 = 1024;
@@ -175,7 +176,6 @@ impl Uring {
             Op::Acceptable(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
             Op::Frames(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
             Op::Room(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build(),
-            Op::File { fd, op } => file_entry(types::Fd(fd), op),
         }
     }
 
@@ -255,21 +255,6 @@ impl Uring {
     }
 }
 
-fn file_entry(fd: types::Fd, op: FileOp) -> squeue::Entry {
-    match op {
-        FileOp::Read { vectors, count, offset, flags } => {
-            opcode::Readv::new(fd, vectors, count).offset(offset).rw_flags(flags).build()
-        }
-        FileOp::Write { vectors, count, offset, flags } => {
-            opcode::Writev::new(fd, vectors, count).offset(offset).rw_flags(flags).build()
-        }
-        FileOp::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-        FileOp::Allocate { mode, offset, length } => {
-            opcode::Fallocate::new(fd, length).offset(offset).mode(mode).build()
-        }
-    }
-}
-
 impl Engine for Uring {
     const POLLS_FIRST: bool = false;
     const FILES: bool = true;
@@ -296,6 +281,28 @@ impl Engine for Uring {
         let entry = self.entry(op).user_data(key.0);
         // SAFETY: passed on to the caller.
         unsafe { self.push(entry) };
+    }
+
+    unsafe fn start_file(&mut self, key: Key, file: BorrowedFd<'_>, call: Call<'_>) {
+        let fd = types::Fd(file.as_raw_fd());
+        let entry = match call {
+            Call::Read { offset, iovecs } => {
+                opcode::Readv::new(fd, iovecs.as_ptr(), iovecs.len() as u32).offset(offset).build()
+            }
+            Call::Write { offset, iovecs, durable } => {
+                let entry = opcode::Writev::new(fd, iovecs.as_ptr(), iovecs.len() as u32);
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                entry.offset(offset).rw_flags(flags).build()
+            }
+            Call::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Call::Allocate { mode, offset, length } => {
+                let entry = opcode::Fallocate::new(fd, length);
+                entry.offset(offset).mode(mode.bits() as i32).build()
+            }
+            Call::Blocking | Call::Finished => unreachable!("{call:?} is no call"),
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { self.push(entry.user_data(key.0)) };
     }
 
     unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {
