@@ -4,7 +4,7 @@
 //! away. So whoever asks, the shard that sees that frames were lost or the control thread that
 //! wants figures, adds them up here.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
@@ -74,9 +74,9 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Drops {
     /// Since it was last asked.
-    Since(fn(RawFd) -> u64),
+    Since(fn(&OwnedFd) -> u64),
     /// In all.
-    InAll(fn(RawFd) -> u64),
+    InAll(fn(&OwnedFd) -> u64),
 }
 
 impl Counters {
@@ -104,9 +104,9 @@ impl Counters {
         let Some(drops) = source.drops else { return };
         let sockets = source.sockets.iter().filter_map(Weak::upgrade);
         let dropped = match drops {
-            Drops::Since(ask) => sockets.map(|socket| ask(socket.as_raw_fd())).sum(),
+            Drops::Since(ask) => sockets.map(|socket| ask(&socket)).sum(),
             Drops::InAll(ask) => {
-                let all: u64 = sockets.map(|socket| ask(socket.as_raw_fd())).sum();
+                let all: u64 = sockets.map(|socket| ask(&socket)).sum();
                 all.saturating_sub(std::mem::replace(&mut source.seen, all))
             }
         };
