@@ -1,11 +1,10 @@
 //! The runtime on both engines: disks of files, delays, limits, listeners that go, buffers that
 //! come back.
-//!
-//! Waiting is for conditions; it has a limit only so that a hang ends.
+
+mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,12 @@ use block::ShardId;
 use contract::{ConnectionId, DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
-use reactor::{Config, ConnectionLimits, Handle, ListenOptions, Preference, Reactor, ShardStats};
-use testkit::suite::{Command, Note, Part, Report, Scripted, Step, Then};
+use reactor::{Config, ConnectionLimits, Handle, ListenOptions, ShardStats};
+use tempfile::TempDir;
+use testkit::suite::{Command, Note, Part, Report, Step, Then};
 
-/// Nothing takes so long unless it hangs.
-const HANG: Duration = Duration::from_secs(120);
+use common::{HANG, on_each_engine, two_shards, wait_for_rest};
+
 const FIRST: ListenerId = ListenerId(1);
 
 struct Bench {
@@ -27,19 +27,10 @@ struct Bench {
 
 /// Runs a test on each engine that works here.
 fn on_each(config: &Config, test: impl Fn(Bench)) {
-    for driver in [Preference::Epoll, Preference::Uring] {
-        if driver == Preference::Uring
-            && let Err(why) = reactor::probe()
-        {
-            eprintln!("skipped on io_uring: {why}");
-            continue;
-        }
-        eprintln!("{driver:?}");
-        let config = Config { driver, ..config.clone() };
-        let arena = Arc::new(Arena::new(config.cpus.len()).unwrap());
-        let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
+    on_each_engine(|driver| {
+        let (handle, arena) = common::start(&Config { driver, ..config.clone() });
         test(Bench { handle, arena });
-    }
+    });
 }
 
 impl Bench {
@@ -61,10 +52,7 @@ impl Bench {
     }
 
     fn report(&self) -> (ShardId, Report) {
-        match self.handle.receive_mail(HANG) {
-            Some((shard, Note::Report(report))) => (shard, report),
-            other => panic!("expected a report, saw {other:?}: {:#?}", self.handle.stats()),
-        }
+        common::report(&self.handle)
     }
 
     fn command(&self, shard: ShardId, command: Command) {
@@ -93,36 +81,16 @@ impl Bench {
     }
 }
 
-/// A directory of this test's own, removed with it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("plateway-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    fn file(&self) -> OpenSpec {
-        OpenSpec::File { path: self.0.join("disk"), create: Some(1 << 20) }
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn two_shards() -> Config {
-    Config { cpus: vec![None, None], ..Config::default() }
+/// A file of a test's own, in its directory.
+fn file(directory: &TempDir) -> OpenSpec {
+    OpenSpec::File { path: directory.path().join("disk"), create: Some(1 << 20) }
 }
 
 #[test]
 fn files_answer_each_request_once() {
-    let directory = Directory::new("files");
+    let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
-        let _disk = bench.open(1, &directory.file());
+        let _disk = bench.open(1, &file(&directory));
         bench.blocks(ShardId(0), 1, 500);
         bench.blocks(ShardId(1), 1, 100);
         let stats = bench.handle.stats();
@@ -144,9 +112,9 @@ fn a_delay_is_not_cut_short() {
 
 #[test]
 fn a_removed_disk_is_closed_and_refuses() {
-    let directory = Directory::new("removed");
+    let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
-        let disk = bench.open(1, &directory.file());
+        let disk = bench.open(1, &file(&directory));
         bench.blocks(ShardId(0), 1, 50);
         assert!(bench.handle.remove_disk(DiskId(1), HANG));
         assert_eq!(Arc::strong_count(&disk), 1, "no shard holds it any more");
@@ -154,7 +122,7 @@ fn a_removed_disk_is_closed_and_refuses() {
         assert_eq!(bench.report(), (ShardId(0), Report::Blocks(0)));
         drop(disk);
         // Its lock is gone with it.
-        let _again = bench.open(2, &directory.file());
+        let _again = bench.open(2, &file(&directory));
     });
 }
 
@@ -300,28 +268,17 @@ fn an_idle_reactor_sleeps_without_turns() {
         let (shard, id) = bench.accepted();
         peer.write_all(b"x").unwrap();
         assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
-        // After some seconds of giving memory back there are two looks a second apart without a
-        // turn between.
-        let begin = Instant::now();
-        loop {
-            let turns =
-                || -> Vec<u64> { bench.handle.stats().iter().map(|stats| stats.turns).collect() };
-            let before = turns();
-            std::thread::sleep(Duration::from_secs(1));
-            if turns() == before && bench.handle.is_asleep() {
-                break;
-            }
-            assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
-        }
+        // After some seconds of giving memory back.
+        wait_for_rest(&bench.handle);
     });
 }
 
 #[test]
 fn stopping_closes_what_is_open_and_out() {
-    let directory = Directory::new("stop");
+    let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
         let address = bench.listen(ListenOptions::default());
-        let _disk = bench.open(1, &directory.file());
+        let _disk = bench.open(1, &file(&directory));
         let mut peer = bench.connect(address);
         let (shard, id) = bench.accepted();
         let endless = vec![Part::Data(vec![7; 1 << 20], 64)];

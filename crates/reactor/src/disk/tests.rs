@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::{
@@ -11,47 +10,29 @@ use block::{
     Ticket,
 };
 use contract::Cache;
+use tempfile::TempDir;
 
 use super::*;
 use crate::memory::{Arena, ShardMemory};
 
 /// A directory of a test's own, removed with it.
-pub(super) struct Directory(PathBuf);
+pub(super) struct Directory(TempDir);
 
 impl Directory {
-    fn within(parent: &Path) -> Option<Directory> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("plateway-disk-{}-{number}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Some(Directory(path)),
-                // Left over from a process that had our number.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(_) => return None,
-            }
-        }
-    }
-
     /// One on the file system of the build, which mostly allows direct access, and one in memory,
     /// which does not, where there are such.
     pub(super) fn everywhere() -> Vec<Directory> {
         let build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let parents = [Some(std::env::temp_dir()), build, Some("/dev/shm".into())];
+        let parents = parents.into_iter().flatten();
         let directories: Vec<_> =
-            parents.into_iter().flatten().filter_map(|path| Directory::within(&path)).collect();
+            parents.filter_map(|path| TempDir::new_in(path).ok()).map(Directory).collect();
         assert!(!directories.is_empty(), "there is no directory to write to");
         directories
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 
@@ -170,7 +151,7 @@ fn what_is_no_disk_is_refused_with_what_was_seen() {
         let refused = |spec: OpenSpec| Disk::open(&spec, memory.arena()).unwrap_err();
         let absent = refused(file_spec(&directory.file("absent"), None));
         assert!(matches!(absent, OpenError::System { .. }), "{absent}");
-        let itself = refused(file_spec(&directory.0, None));
+        let itself = refused(file_spec(&directory.file(""), None));
         assert!(matches!(itself, OpenError::Kind { seen: "a directory", .. }), "{itself}");
         let device = refused(file_spec(Path::new("/dev/null"), None));
         assert!(matches!(device, OpenError::Kind { .. }), "{device}");
