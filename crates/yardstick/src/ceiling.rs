@@ -76,9 +76,7 @@ struct Responder {
 
 /// Serves until a signal or the time limit; prints JSON then, and on SIGUSR1.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(cpu) = options.cpu {
-        system::pin(cpu)?;
-    }
+    system::pin(options.cpu)?;
     system::raise_descriptor_limit();
     let listener = TcpListener::bind(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;

@@ -16,8 +16,9 @@ use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Pins the calling thread to one CPU.
-pub(crate) fn pin(cpu: usize) -> Result<()> {
+/// Pins the calling thread to one CPU, if one is asked for.
+pub(crate) fn pin(cpu: Option<usize>) -> Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).with_context(|| format!("cannot pin to CPU {cpu}"))

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::pdu::{self, flag, kind, opcode, put};
+use crate::pdu::{self, command, flag, kind, opcode, put};
 
 /// How long a target may take to answer a step of the set-up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -168,15 +168,6 @@ impl Session {
     }
 }
 
-/// A submission queue entry with a transport SGL of length zero.
-fn command(opcode: u8) -> [u8; 64] {
-    let mut entry = [0; 64];
-    entry[0] = opcode;
-    entry[1] = 0x40;
-    entry[39] = pdu::SGL_TRANSPORT;
-    entry
-}
-
 fn connect_queue(
     wire: &mut Wire,
     peer: &Peer,
@@ -237,22 +228,13 @@ impl Wire {
 
     /// Sends one command with its data in the capsule.
     fn send_command(&mut self, entry: &[u8; 64], data: &[u8]) -> Result<()> {
-        let hdgst = if self.header_digest { 4 } else { 0 };
-        let ddgst = if self.data_digest && !data.is_empty() { 4 } else { 0 };
-        let start = pdu::CAPSULE_CMD_LEN + hdgst;
-        let total = start + data.len() + ddgst;
-        let flags =
-            if hdgst > 0 { flag::HDGST } else { 0 } | if ddgst > 0 { flag::DDGST } else { 0 };
-        let pdo = if data.is_empty() { 0 } else { start as u8 };
-        let mut out = vec![0; pdu::CAPSULE_CMD_LEN];
-        pdu::put_common(&mut out, kind::CAPSULE_CMD, flags, 72, pdo, total);
-        put(&mut out, pdu::SQE, entry);
-        if hdgst > 0 {
-            let sum = digest(&out);
-            out.extend_from_slice(&sum);
+        let head = pdu::capsule_cmd(entry, data.len(), self.header_digest, self.data_digest);
+        let mut out = head.to_vec();
+        if self.header_digest {
+            out.extend_from_slice(&digest(&head));
         }
         out.extend_from_slice(data);
-        if ddgst > 0 {
+        if self.data_digest && !data.is_empty() {
             out.extend_from_slice(&digest(data));
         }
         self.socket.write_all(&out)?;
