@@ -19,6 +19,9 @@ pub(crate) mod epoll;
 pub(crate) mod uring;
 pub(crate) mod workers;
 
+/// Vectors of one call at most; the kernel takes no more (IOV_MAX).
+pub(crate) const VECTORS_MAX: usize = 1024;
+
 /// What an operation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -30,15 +30,14 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of descriptors to the hard one; returns what it is then.
-pub(crate) fn raise_descriptor_limit() -> Option<u64> {
+/// Raises the soft limit of descriptors to the hard one.
+pub(crate) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
         // Not enough descriptors shows later, as an accept that pauses.
         let _ = setrlimit(Resource::Nofile, limit);
     }
-    getrlimit(Resource::Nofile).current
 }
 
 /// Processor time of all threads of this process so far: shards, disk threads, and the kernel's

@@ -299,12 +299,6 @@ impl<M: Send + 'static> Handle<M> {
         self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
     }
 
-    /// Processor time of this process so far: shards, disk threads, the kernel's workers of its
-    /// rings, and all others.
-    pub fn processor_time(&self) -> Duration {
-        process::processor_time()
-    }
-
     /// Closes all connections without a word, waits for what is with the kernel (a few seconds at
     /// most), and ends the threads. Whoever wants to drain asks the machines to, before.
     pub fn stop(mut self) {

@@ -60,6 +60,11 @@ pub(super) fn open(memory: &ShardMemory, spec: &OpenSpec) -> Disk {
     Disk::open(spec, memory.arena()).unwrap()
 }
 
+/// Why a disk cannot be opened.
+fn refusal_of(memory: &ShardMemory, spec: &OpenSpec) -> OpenError {
+    Disk::open(spec, memory.arena()).unwrap_err()
+}
+
 #[test]
 fn a_created_file_is_sparse_and_found_again() {
     let memory = memory();
@@ -86,7 +91,7 @@ fn create_makes_a_file_and_changes_none() {
         let path = directory.file("a.img");
         drop(open(&memory, &file_spec(&path, Some(1 << 20))));
         for (other, advice) in [(1 << 19, "leave create out"), (1 << 21, "truncate -s 2097152 /")] {
-            let error = Disk::open(&file_spec(&path, Some(other)), memory.arena()).unwrap_err();
+            let error = refusal_of(&memory, &file_spec(&path, Some(other)));
             assert!(
                 matches!(error, OpenError::OtherSize { expected, seen: 0x10_0000, .. } if expected == other),
                 "{error}"
@@ -96,7 +101,7 @@ fn create_makes_a_file_and_changes_none() {
         }
         // Not even one of which nothing is left.
         fs::write(&path, []).unwrap();
-        let error = Disk::open(&file_spec(&path, Some(1 << 20)), memory.arena()).unwrap_err();
+        let error = refusal_of(&memory, &file_spec(&path, Some(1 << 20)));
         assert!(matches!(error, OpenError::BadSize { bytes: 0, .. }), "{error}");
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
@@ -121,7 +126,7 @@ fn a_file_that_cannot_have_its_size_is_not_left_behind() {
     for directory in Directory::everywhere() {
         let path = directory.file("a.img");
         let huge = file_spec(&path, Some(i64::MAX as u64 / 512 * 512 + 512));
-        let error = Disk::open(&huge, memory.arena()).unwrap_err();
+        let error = refusal_of(&memory, &huge);
         assert!(error.to_string().contains("make it as large as asked"), "{error}");
         assert!(!path.exists());
     }
@@ -133,10 +138,10 @@ fn two_servers_never_share_a_file() {
     for directory in Directory::everywhere() {
         let path = directory.file("a.img");
         let first = open(&memory, &file_spec(&path, Some(1 << 20)));
-        let error = Disk::open(&file_spec(&path, None), memory.arena()).unwrap_err();
+        let error = refusal_of(&memory, &file_spec(&path, None));
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
         // Nor does the second one change it before it notices.
-        let error = Disk::open(&file_spec(&path, Some(1 << 21)), memory.arena()).unwrap_err();
+        let error = refusal_of(&memory, &file_spec(&path, Some(1 << 21)));
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
         assert_eq!(first.refresh().unwrap().size, ByteCount(1 << 20));
         drop(first);
@@ -148,7 +153,7 @@ fn two_servers_never_share_a_file() {
 fn what_is_no_disk_is_refused_with_what_was_seen() {
     let memory = memory();
     for directory in Directory::everywhere() {
-        let refused = |spec: OpenSpec| Disk::open(&spec, memory.arena()).unwrap_err();
+        let refused = |spec: OpenSpec| refusal_of(&memory, &spec);
         let absent = refused(file_spec(&directory.file("absent"), None));
         assert!(matches!(absent, OpenError::System { .. }), "{absent}");
         let itself = refused(file_spec(&directory.file(""), None));
@@ -176,7 +181,7 @@ fn a_file_that_ends_within_a_block_is_refused() {
         let path = directory.file("a.img");
         for size in [100, 3 * 4096 + 100, 3 * 4096 - 1] {
             fs::write(&path, vec![1; size]).unwrap();
-            let error = Disk::open(&file_spec(&path, None), memory.arena()).unwrap_err();
+            let error = refusal_of(&memory, &file_spec(&path, None));
             assert!(
                 matches!(error, OpenError::Ragged { seen, .. } if seen == size as u64),
                 "{error}"

@@ -32,11 +32,10 @@ use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::file::{FileDisk, read_exact};
+use crate::engine::VECTORS_MAX;
 use crate::memory::ShardMemory;
 use crate::memory::shard_memory::difference;
 
-/// iovecs of one call at most (IOV_MAX of Linux).
-const IOVECS_MAX: usize = 1024;
 /// Bytes of scratch memory of a thread that compares, verifies or bounces.
 const SCRATCH: usize = 128 << 10;
 /// Zeros written by one call at most, where the kernel cannot clear a range itself.
@@ -211,7 +210,7 @@ impl Work {
     pub(crate) fn next(&self) -> Call<'_> {
         match self.stage {
             Stage::Transfer(Transfer { write, durable, offset, first }) => {
-                let last = self.iovecs.len().min(first + IOVECS_MAX);
+                let last = self.iovecs.len().min(first + VECTORS_MAX);
                 let iovecs = &self.iovecs[first..last];
                 match write {
                     true => Call::Write { offset, iovecs, durable: durable && !self.sync_after },

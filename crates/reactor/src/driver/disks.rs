@@ -188,8 +188,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             _ => {
                 let work = underway.work.take().expect("the work is here");
                 let number = u64::from(slot.index) << 32 | u64::from(slot.generation);
-                let inbox = self.shared.inboxes[self.shard.index()].clone();
-                self.shared.workers.give(number, work, inbox);
+                self.shared.workers.give(number, work, self.inbox().clone());
             }
         }
     }

@@ -126,55 +126,48 @@ impl Uring {
         }
     }
 
-    /// Addresses a socket by its slot in the table where it has one.
+    /// An entry for a socket, addressed by its slot in the table where it has one.
     #[inline]
-    fn at(&self, socket: Socket) -> (types::Fd, squeue::Flags) {
+    fn on(&self, socket: Socket, entry: impl FnOnce(types::Fd) -> squeue::Entry) -> squeue::Entry {
         if socket.slot < self.table {
-            (types::Fd(socket.slot as RawFd), squeue::Flags::FIXED_FILE)
+            entry(types::Fd(socket.slot as RawFd)).flags(squeue::Flags::FIXED_FILE)
         } else {
-            (types::Fd(socket.fd), squeue::Flags::empty())
+            entry(types::Fd(socket.fd))
         }
     }
 
     fn entry(&self, op: Op) -> squeue::Entry {
         match op {
             Op::Readable(socket) => {
-                let (fd, flags) = self.at(socket);
                 let events = (libc::POLLIN | libc::POLLRDHUP) as u32;
-                opcode::PollAdd::new(fd, events).build().flags(flags)
+                self.on(socket, |fd| opcode::PollAdd::new(fd, events).build())
             }
             Op::Hangup(socket) => {
-                let (fd, flags) = self.at(socket);
-                opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build().flags(flags)
+                self.on(socket, |fd| opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build())
             }
             Op::Receive { socket, into, length, drained } => {
-                let (fd, flags) = self.at(socket);
                 let first = if drained { POLL_FIRST } else { 0 };
-                opcode::Recv::new(fd, into, length).ioprio(first).build().flags(flags)
+                self.on(socket, |fd| opcode::Recv::new(fd, into, length).ioprio(first).build())
             }
             Op::ReceiveMessage { socket, message } => {
-                let (fd, flags) = self.at(socket);
                 // The kernel goes on by itself until all is there, instead of waking us for every
                 // piece.
                 let wait = libc::MSG_WAITALL as u32;
-                opcode::RecvMsg::new(fd, message).flags(wait).build().flags(flags)
+                self.on(socket, |fd| opcode::RecvMsg::new(fd, message).flags(wait).build())
             }
-            Op::Discard { socket, length } => {
-                let (fd, flags) = self.at(socket);
-                let drop = libc::MSG_TRUNC;
-                opcode::Recv::new(fd, std::ptr::null_mut(), length).flags(drop).build().flags(flags)
-            }
+            Op::Discard { socket, length } => self.on(socket, |fd| {
+                opcode::Recv::new(fd, std::ptr::null_mut(), length).flags(libc::MSG_TRUNC).build()
+            }),
             Op::Send { socket, message } => {
-                let (fd, flags) = self.at(socket);
                 let quiet = libc::MSG_NOSIGNAL as u32;
-                opcode::SendMsg::new(fd, message).flags(quiet).build().flags(flags)
+                self.on(socket, |fd| opcode::SendMsg::new(fd, message).flags(quiet).build())
             }
             Op::Connect { socket, address, length } => {
-                let (fd, flags) = self.at(socket);
-                opcode::Connect::new(fd, address, length).build().flags(flags)
+                self.on(socket, |fd| opcode::Connect::new(fd, address, length).build())
             }
-            Op::Acceptable(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
-            Op::Frames(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+            Op::Acceptable(fd) | Op::Frames(fd) => {
+                opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build()
+            }
             Op::Room(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build(),
         }
     }

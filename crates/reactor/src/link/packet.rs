@@ -54,7 +54,7 @@ pub(super) fn open(
         let ring = prepare(&socket, interface.mtu)?;
         bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
-        let source = Source::packet(Arc::downgrade(&socket));
+        let source = Source::Packet(Arc::downgrade(&socket));
         let way = Way::Ring(ring);
         opened.push((*shard, LinkSocket::new(link, socket, way, source, counters.clone())));
         filters.push(filter);

@@ -120,48 +120,18 @@ pub(crate) struct ArenaReport {
     pub(crate) capacity: u32,
 }
 
-/// Why the arena could not be made, or not grow.
-#[derive(Debug)]
+/// Why the arena could not be made, or not grow. All are bytes.
+#[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
-    /// The system refused the address space.
-    Refused {
-        /// Bytes asked for.
-        bytes: u64,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// More was asked for than the reserved address space holds.
-    Full {
-        /// Bytes that were to be added.
-        bytes: u64,
-        /// Bytes that pools and RAM disks use already.
-        used: u64,
-        /// Bytes that the address space holds.
-        capacity: u64,
-    },
-}
-
-impl fmt::Display for ArenaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ArenaError::Refused { bytes, source } => {
-                write!(f, "the system refused {bytes} bytes of address space: {source}")
-            }
-            ArenaError::Full { bytes, used, capacity } => write!(
-                f,
-                "{bytes} bytes do not fit: {used} of the {capacity} bytes of reserved address space are spoken for"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ArenaError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ArenaError::Refused { source, .. } => Some(source),
-            ArenaError::Full { .. } => None,
-        }
-    }
+    #[error("the system refused {bytes} bytes of address space: {source}")]
+    Refused { bytes: u64, source: io::Error },
+    /// More was to be added than the reserved address space holds beside what pools and RAM disks
+    /// use already.
+    #[error(
+        "{bytes} bytes do not fit: {used} of the {capacity} bytes of reserved address space are \
+         spoken for"
+    )]
+    Full { bytes: u64, used: u64, capacity: u64 },
 }
 
 impl Arena {

@@ -91,7 +91,7 @@ fn parse_frame(text: &str) -> Result<FrameSize> {
 pub(crate) fn run(options: &Options) -> Result<Value> {
     system::pin(options.measure.cpu)?;
     let counted = if options.target_core { Counted::Core } else { Counted::Threads };
-    let target = options.measure.target().map(|target| target.counting(counted));
+    let target = options.measure.target().map(|target| Target { counted, ..target });
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
     let mut client = Client::find(options)?;
     if options.overload {

@@ -121,7 +121,7 @@ pub(super) fn open(
         [one] => one.clone(),
         many => Arc::new(watch_all(many)?),
     };
-    let source = Source::xdp(sockets.iter().map(Arc::downgrade).collect());
+    let source = Source::Xdp { sockets: sockets.iter().map(Arc::downgrade).collect(), seen: 0 };
     drop(sockets);
     let way = Way::Xdp(Box::new(xdp));
     Ok(vec![(*shard, LinkSocket::new(link, watched, way, source, counters.clone()))])
@@ -298,17 +298,12 @@ impl Queue {
             }
             let first = self.receive.peek(taken);
             if last == taken {
-                show(self.frame(&first));
+                show(untagged(self.bytes(&first)));
             } else {
                 whole.clear();
                 for at in taken..=last {
                     let piece = self.receive.peek(at);
-                    // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is
-                    // filled again.
-                    let bytes = unsafe {
-                        let base = self.memory.at(piece.addr, piece.len);
-                        std::slice::from_raw_parts(base, piece.len as usize)
-                    };
+                    let bytes = self.bytes(&piece);
                     if whole.len() + bytes.len() <= FRAME_MAX {
                         whole.extend_from_slice(bytes);
                     }
@@ -328,15 +323,15 @@ impl Queue {
         count
     }
 
-    /// A frame of one chunk, where it lies.
-    fn frame(&mut self, piece: &xdp_desc) -> Frame<'_> {
+    /// What was received into a chunk, where it lies.
+    #[inline]
+    fn bytes(&mut self, piece: &xdp_desc) -> &mut [u8] {
         // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled
         // again; `self` is borrowed as long as they are.
-        let bytes = unsafe {
+        unsafe {
             let base = self.memory.at(piece.addr, piece.len);
             std::slice::from_raw_parts_mut(base, piece.len as usize)
-        };
-        untagged(bytes)
+        }
     }
 
     /// Puts a frame's bytes into chunks, for the kernel to send at the next [`kick`](Self::kick);

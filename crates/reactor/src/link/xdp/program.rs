@@ -301,35 +301,12 @@ impl Attached {
         program: &[Instruction],
         pieces: bool,
     ) -> io::Result<Attached> {
-        #[repr(C)]
-        struct Map {
-            kind: u32,
-            key_size: u32,
-            value_size: u32,
-            entries: u32,
-            flags: u32,
-        }
-        let map =
-            Map { kind: MAP_OF_XDP_SOCKETS, key_size: 4, value_size: 4, entries: queues, flags: 0 };
-        let sockets = bpf_descriptor(MAP_CREATE, &map)?;
+        // Its kind, bytes of a key and of a value, entries.
+        let sockets = bpf_descriptor(MAP_CREATE, &[MAP_OF_XDP_SOCKETS, 4, 4, queues])?;
         let ops = translate(station, program, sockets.as_raw_fd())?;
         let program = load_program(&ops, if pieces { HAS_PIECES } else { 0 })?;
-        #[repr(C)]
-        struct Link {
-            program: u32,
-            interface: u32,
-            kind: u32,
-            flags: u32,
-        }
-        let attach = |flags| {
-            let link = Link {
-                program: program.as_raw_fd() as u32,
-                interface: interface as u32,
-                kind: ATTACH_XDP,
-                flags,
-            };
-            bpf_descriptor(LINK_CREATE, &link)
-        };
+        let (program, interface) = (program.as_raw_fd() as u32, interface as u32);
+        let attach = |flags| bpf_descriptor(LINK_CREATE, &[program, interface, ATTACH_XDP, flags]);
         let link = match attach(0) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(taken()),
             // A driver that runs no programs, or none on frames of this size.
