@@ -90,8 +90,12 @@ fn parse_frame(text: &str) -> Result<FrameSize> {
 /// Finds the target, measures, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
     system::pin(options.measure.cpu)?;
-    let counted = if options.target_core { Counted::Core } else { Counted::Threads };
-    let target = options.measure.target().map(|target| Target { counted, ..target });
+    let mut target = options.measure.target();
+    if let Some(target) = &mut target
+        && options.target_core
+    {
+        target.counted = Counted::Core;
+    }
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
     let mut client = Client::find(options)?;
     if options.overload {
