@@ -24,7 +24,7 @@ mod sockets;
 mod stats;
 
 pub use accept::{ConnectionLimits, ListenOptions};
-pub use engine::choice::{Choice, EngineKind, Preference, choose, probe};
+pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
     InterfaceFacts, LinkAccess, LinkCounters, LinkOptions, LinkStats, look_at_interface,
     may_open_links,

@@ -19,6 +19,7 @@ pub mod probe;
 pub(crate) mod ram;
 pub(crate) mod work;
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,6 +187,14 @@ impl Disk {
     pub fn access(&self) -> Option<Access> {
         match &self.backing {
             Backing::File(disk) => Some(disk.access()),
+            Backing::Ram(_) | Backing::Null(_) => None,
+        }
+    }
+
+    /// The descriptor of a file or device.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.backing {
+            Backing::File(disk) => Some(disk.fd()),
             Backing::Ram(_) | Backing::Null(_) => None,
         }
     }

@@ -77,7 +77,7 @@ fn a_created_file_is_sparse_and_found_again() {
         assert_eq!(facts.cache, Cache::Volatile);
         assert!(!facts.read_only && facts.physical_block >= facts.logical_block);
         assert!([512, 4096].contains(&facts.logical_block), "{facts:?}");
-        assert!(disk.access().is_some());
+        assert_eq!(disk.fd().is_some(), disk.access().is_some());
         drop(disk);
         assert_eq!(open(&memory, &file_spec(&path, Some(size))).facts(), facts);
         assert_eq!(open(&memory, &file_spec(&path, None)).facts(), facts);
@@ -238,7 +238,7 @@ fn memory_answers_at_once_and_refuses_odd_sizes() {
     let mut memory = memory();
     for spec in [OpenSpec::Ram { bytes: 1 << 20 }, OpenSpec::Null { bytes: 1 << 20 }] {
         let disk = open(&memory, &spec);
-        assert!(disk.access().is_none());
+        assert!(disk.access().is_none() && disk.fd().is_none());
         assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(1 << 20), Cache::None));
         assert!(ask(&disk, &mut memory, Operation::Flush).outcome.is_done());
     }
