@@ -264,7 +264,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Kind::Input => self.input_ended(slot, done.result),
             Kind::Output => self.output_ended(slot, done.result),
             Kind::Hangup => self.hangup_ended(slot),
-            Kind::Listener => self.listener_ended(key, done.result),
+            Kind::Listener => self.listener_ended(slot, done.result),
             Kind::File => self.file_ended(slot, done.result),
             Kind::Frames => self.frames_ended(slot, done.result),
             Kind::Room => self.room_ended(slot),

@@ -221,16 +221,19 @@ impl<M: Send + 'static> Handle<M> {
     /// accepted once it returns all of it, those that stand the new `poll_us` soon. Those that are
     /// more than `max_connections` stay.
     pub fn change_listener(&self, id: ListenerId, options: ListenOptions) {
-        let (told, done) = mpsc::channel();
-        self.shared.inboxes[0].post(Delivery::ChangeListener(id, options, told));
-        let _ = done.recv();
+        self.ask_accepting(|told| Delivery::ChangeListener(id, options, told));
     }
 
     /// Stops listening; returns once the socket is closed. Its connections stay: the machines close
     /// them.
     pub fn unlisten(&self, id: ListenerId) {
+        self.ask_accepting(|told| Delivery::Unlisten(id, told));
+    }
+
+    /// Has the shard that accepts do something, and waits until it has.
+    fn ask_accepting(&self, order: impl FnOnce(Sender<()>) -> Delivery<M>) {
         let (told, done) = mpsc::channel();
-        self.shared.inboxes[0].post(Delivery::Unlisten(id, told));
+        self.shared.inboxes[0].post(order(told));
         let _ = done.recv();
     }
 

@@ -88,22 +88,16 @@ impl Harness for Real {
     }
 
     fn receive_end(&mut self, peer: Peer) -> PeerEnd {
-        match read(self.peer(peer), &mut [0; 64]) {
-            Ok(0) => PeerEnd::EndOfStream,
+        match read(self.peer(peer)) {
+            Err(end) => end,
             Ok(count) => panic!("{count} bytes came before the end"),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => PeerEnd::Reset,
-            Err(error) => panic!("the end did not come: {error}"),
         }
     }
 
     fn drain(&mut self, peer: Peer) -> PeerEnd {
-        let mut bytes = vec![0; 1 << 16];
         loop {
-            match read(self.peer(peer), &mut bytes) {
-                Ok(0) => return PeerEnd::EndOfStream,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return PeerEnd::Reset,
-                Err(error) => panic!("the end did not come: {error}"),
+            if let Err(end) = read(self.peer(peer)) {
+                return end;
             }
         }
     }
@@ -130,13 +124,17 @@ impl Harness for Real {
     }
 }
 
-/// Reads once. The kernel interrupts this thread when it takes down the ring by which io_uring was
-/// tried at start, some time after that.
-fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<usize> {
+/// Reads once: how many bytes came, or how the stream ended. The kernel interrupts this thread when
+/// it takes down the ring by which io_uring was tried at start, some time after that.
+fn read(stream: &mut TcpStream) -> Result<usize, PeerEnd> {
+    let mut bytes = vec![0; 1 << 16];
     loop {
-        match stream.read(bytes) {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Err(PeerEnd::EndOfStream),
+            Ok(count) => return Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            other => return other,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(PeerEnd::Reset),
+            Err(error) => panic!("the end did not come: {error}"),
         }
     }
 }

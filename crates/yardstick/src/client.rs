@@ -129,8 +129,6 @@ impl Load {
                 first: u64::from(number) * share * blocks,
                 places: Places::new(share, &options.measure, number.into()),
                 in_capsule: options.bs <= session.in_capsule.min(8192),
-                header_digest: options.peer.hdgst,
-                data_digest: options.peer.ddgst,
                 pattern: Rc::clone(&pattern),
             };
             ring.register(u32::from(number), wire.socket.as_raw_fd())?;

@@ -12,13 +12,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// An Ethernet interface, as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
+pub struct Interface {
     /// The system's number for it. An interface that was deleted and made again has another one.
-    pub(super) index: i32,
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: u32,
+    pub index: i32,
+    pub mac: [u8; 6],
+    /// Bytes behind the Ethernet header that a frame may have.
+    pub mtu: u32,
     /// It was set up, and is ready to carry frames.
-    pub(super) up: bool,
+    pub up: bool,
 }
 
 /// Looks at an interface; `None`: there is none of this name. An error if it carries no Ethernet.

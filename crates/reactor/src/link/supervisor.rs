@@ -134,8 +134,13 @@ impl LinkSupervisor {
         let Some(at) = links.iter().position(|kept| kept.id == id) else { return };
         let mut kept = links.remove(at);
         self.close(&mut kept, true);
+        self.tell_all(&kept, || LinkCommand::Forget(id));
+    }
+
+    /// Tells all shards that a link concerns.
+    fn tell_all(&self, kept: &Supervised, command: impl Fn() -> LinkCommand) {
         for (shard, _) in &kept.counters {
-            self.shards[shard.index()].command(LinkCommand::Forget(id));
+            self.shards[shard.index()].command(command());
         }
     }
 
@@ -194,9 +199,10 @@ impl LinkSupervisor {
             LinkAccess::Packet => packet::open,
         };
         let sockets = open(kept.id, &kept.options, &interface, &kept.counters)?;
-        let ring_frames = sockets.iter().map(|(_, socket)| socket.ring_frames()).min().unwrap_or(0);
+        let ring_frames =
+            sockets.iter().map(|(_, socket)| socket.counters.ring_frames()).min().unwrap_or(0);
         for (shard, socket) in sockets {
-            let facts = facts(&kept.options, &interface, socket.ring_frames());
+            let facts = facts(&kept.options, &interface, socket.counters.ring_frames());
             self.shards[shard.index()].command(LinkCommand::Take(socket, facts));
         }
         kept.open = Some(interface);
@@ -210,10 +216,8 @@ impl LinkSupervisor {
             return;
         }
         let (told, given) = mpsc::channel();
-        for (shard, _) in &kept.counters {
-            let give = LinkCommand::Give { link: kept.id, down, told: told.clone() };
-            self.shards[shard.index()].command(give);
-        }
+        let link = kept.id;
+        self.tell_all(kept, || LinkCommand::Give { link, down, told: told.clone() });
         drop(told);
         // Each shard answers once, and is closed here, where waiting for the kernel stops nobody.
         given.iter().flatten().for_each(drop);
@@ -254,9 +258,7 @@ impl LinkSupervisor {
         }
         if let Err(error) = self.open(kept, found) {
             if was_open.is_some_and(|open| open.index == found.index) {
-                for (shard, _) in &kept.counters {
-                    self.shards[shard.index()].command(LinkCommand::Lose(kept.id));
-                }
+                self.tell_all(kept, || LinkCommand::Lose(kept.id));
             }
             if !kept.failed {
                 eprintln!("interface {}: {error}", kept.options.interface);

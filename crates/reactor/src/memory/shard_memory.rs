@@ -311,6 +311,18 @@ impl ShardMemory {
         unsafe { self.arena.page(page.number()).add(offset as usize) }
     }
 
+    /// The bytes of a segment, to be changed.
+    #[inline]
+    fn bytes_mut(&mut self, segment: block::Segment) -> &mut [u8] {
+        check_private(segment.page);
+        // SAFETY: the segment lies within its page, which is private to a buffer that the caller
+        // borrows mutably for as long: nobody else can see it.
+        unsafe {
+            let first = self.at(segment.page, segment.offset);
+            std::slice::from_raw_parts_mut(first, segment.length as usize)
+        }
+    }
+
     /// The bytes of a segment.
     #[inline]
     fn bytes(&self, segment: block::Segment) -> &[u8] {
@@ -397,15 +409,8 @@ impl Memory for ShardMemory {
         let length = u32::try_from(bytes.len()).expect("more bytes than a buffer holds");
         let mut rest = bytes;
         for segment in buffer.segments(at, length) {
-            check_private(segment.page);
             let (part, tail) = rest.split_at(segment.length as usize);
-            // SAFETY: the page is private to the buffer, which we borrow mutably; the segment lies
-            // within it, is as long as `part`, and `part` is somebody else's memory because nobody
-            // else can see the page.
-            unsafe {
-                self.at(segment.page, segment.offset)
-                    .copy_from_nonoverlapping(part.as_ptr(), part.len());
-            }
+            self.bytes_mut(segment).copy_from_slice(part);
             rest = tail;
         }
     }
@@ -424,12 +429,7 @@ impl Memory for ShardMemory {
     fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32) {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
-            check_private(segment.page);
-            // SAFETY: the page is private to the buffer, which we borrow mutably, and the segment
-            // lies within it.
-            unsafe {
-                self.at(segment.page, segment.offset).write_bytes(0, segment.length as usize);
-            }
+            self.bytes_mut(segment).fill(0);
         }
     }
 

@@ -35,10 +35,6 @@ pub(super) struct Work {
     pub(super) places: Places,
     /// Data fit into the capsule.
     pub(super) in_capsule: bool,
-    /// Header digests on.
-    pub(super) header_digest: bool,
-    /// Data digests on.
-    pub(super) data_digest: bool,
     /// The data of all writes.
     pub(super) pattern: Rc<Area>,
 }
@@ -65,7 +61,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(wire: Wire, work: Work, buffer: usize) -> Result<Self> {
         wire.socket.set_nonblocking(true)?;
-        let template = template(&work);
+        let template = template(&work, &wire);
         let whole = digest(work.pattern.bytes(0, work.size));
         Ok(Self {
             wire,
@@ -172,7 +168,7 @@ impl Queue {
             put(pdu, pdu::SQE + 2, &cid.to_le_bytes());
             put(pdu, pdu::SQE + 40, &block.to_le_bytes());
         };
-        if self.work.header_digest {
+        if self.wire.header_digest {
             self.outbox.header::<{ pdu::CAPSULE_CMD_LEN + 4 }>(|bytes| {
                 let (pdu, sum) = bytes.split_at_mut(pdu::CAPSULE_CMD_LEN);
                 let pdu: &mut [u8; pdu::CAPSULE_CMD_LEN] = pdu.try_into().expect("that length");
@@ -187,7 +183,7 @@ impl Queue {
             let data = data.expect("the pattern is as long as a write");
             // SAFETY: the pattern is shared by the queue and outlives its outbox.
             unsafe { self.outbox.data(data, self.work.size) };
-            if self.work.data_digest {
+            if self.wire.data_digest {
                 self.outbox.header::<4>(|sum| *sum = whole);
             }
         }
@@ -205,8 +201,8 @@ impl Queue {
             let last = if left == 0 { flag::LAST } else { 0 };
             let length = part as u32;
             let mut header = pdu::data_header(kind::H2C_DATA, last, cid, ttag, at as u32, length);
-            let hdgst = if self.work.header_digest { 4 } else { 0 };
-            let ddgst = if self.work.data_digest { 4 } else { 0 };
+            let hdgst = if self.wire.header_digest { 4 } else { 0 };
+            let ddgst = if self.wire.data_digest { 4 } else { 0 };
             header[1] |= if hdgst > 0 { flag::HDGST } else { 0 };
             header[1] |= if ddgst > 0 { flag::DDGST } else { 0 };
             header[3] += hdgst;
@@ -233,7 +229,7 @@ impl Queue {
 }
 
 /// The capsule of this work's commands but for CID and block.
-fn template(work: &Work) -> [u8; pdu::CAPSULE_CMD_LEN] {
+fn template(work: &Work, wire: &Wire) -> [u8; pdu::CAPSULE_CMD_LEN] {
     let blocks = work.size as u64 / work.block;
     let kind = if work.write { opcode::WRITE } else { opcode::READ };
     let mut entry = pdu::transfer(kind, work.nsid, work.size as u32, blocks);
@@ -241,5 +237,5 @@ fn template(work: &Work) -> [u8; pdu::CAPSULE_CMD_LEN] {
     if carried > 0 {
         entry[39] = pdu::SGL_IN_CAPSULE;
     }
-    pdu::capsule_cmd(&entry, carried, work.header_digest, work.data_digest)
+    pdu::capsule_cmd(&entry, carried, wire.header_digest, wire.data_digest)
 }

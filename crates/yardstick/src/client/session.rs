@@ -71,8 +71,8 @@ pub(crate) struct Session {
 /// One connection past its ICReq.
 pub(crate) struct Wire {
     pub(crate) socket: TcpStream,
-    header_digest: bool,
-    data_digest: bool,
+    pub(super) header_digest: bool,
+    pub(super) data_digest: bool,
     /// Longest data of one H2CData.
     pub(crate) max_h2c: usize,
 }
@@ -210,7 +210,8 @@ impl Wire {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        let mut wire = Self { socket, header_digest: false, data_digest: false, max_h2c: 0 };
+        let (header_digest, data_digest) = (peer.hdgst, peer.ddgst);
+        let mut wire = Self { socket, header_digest, data_digest, max_h2c: 0 };
         let digests = u8::from(peer.hdgst) | u8::from(peer.ddgst) << 1;
         let mut ask = [0; pdu::IC_LEN];
         pdu::put_common(&mut ask, kind::IC_REQ, 0, 128, 0, pdu::IC_LEN);
@@ -221,8 +222,6 @@ impl Wire {
         ensure!(answer[0] == kind::IC_RESP, "PDU type {:#04x} in place of ICResp", answer[0]);
         ensure!(answer[11] == digests, "digests {digests:#x} asked for, {:#x} granted", answer[11]);
         wire.max_h2c = pdu::u32_at(&answer, 12) as usize;
-        wire.header_digest = peer.hdgst;
-        wire.data_digest = peer.ddgst;
         Ok(wire)
     }
 

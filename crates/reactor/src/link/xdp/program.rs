@@ -22,9 +22,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use contract::Instruction;
-use contract::filter::is_sound;
 
-use crate::link::filter::Station;
+use crate::link::filter::{Station, check, refused};
 
 /// Bytes of an 802.1Q tag.
 pub(super) const TAG: u32 = 4;
@@ -126,8 +125,8 @@ impl Writer {
 
 /// Translates; `sockets` is the descriptor of the map of sockets by queue.
 fn translate(station: &Station, program: &[Instruction], sockets: i32) -> io::Result<Vec<Op>> {
-    if !program.is_empty() && !is_sound(program) {
-        return Err(refused("unknown instructions, a jump out of it, or no end".to_owned()));
+    if !program.is_empty() {
+        check(program, 0)?;
     }
     let mut writer = Writer::default();
     let (take, pass, untagged) = (writer.label(), writer.label(), writer.label());
@@ -268,10 +267,6 @@ fn load(w: &mut Writer, at: usize, one: &Instruction, tag: u32, pass: Label) -> 
         w.op(TO_BIG_ENDIAN, A, 0, 0, size as i32 * 8);
     }
     Ok(())
-}
-
-fn refused(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("its BPF program: {why}"))
 }
 
 /// The program, attached, and its map of sockets. Both go when it is dropped.
