@@ -1,4 +1,6 @@
-//! A network namespace for a test: made, and gone with the test's thread; and what `ip` makes in it.
+//! A network namespace for a test: made, and gone with the test's thread; and the little of
+//! rtnetlink that makes interfaces in it. Not by `ip`: whatever program a test starts has, for a
+//! moment, the descriptors of all tests, and links that were closed are still there.
 //!
 //! Root needs nothing more. Others get a user namespace, which only a process with one thread can
 //! enter: the test starts itself again in one. Where neither is permitted, the test says so and
@@ -6,10 +8,14 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
 /// Set in a process that was started again in a user namespace.
 const INSIDE: &str = "LINK_TEST_IN_USER_NAMESPACE";
@@ -60,44 +66,121 @@ fn put(path: &CStr, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a pair of interfaces, each other's cable, that are down and have so many queues. `false`:
-/// this system has none.
-pub(crate) fn make_pair(one: &str, other: &str, queues: u32) -> bool {
-    let queued = format!("numtxqueues {queues} numrxqueues {queues}");
-    let made = ip(&format!("link add {one} {queued} type veth peer name {other} {queued}"));
-    if let Err(why) = &made {
-        let has_none = ["ip: ", "not supported", "Unknown device type"];
-        assert!(has_none.iter().any(|words| why.contains(words)), "veth: {why}");
-        eprintln!("skipped: no cable is to be had: {why}");
+/// A request of rtnetlink, which grows by attributes.
+struct Request(Vec<u8>);
+
+const NEW: u16 = libc::RTM_NEWLINK;
+const CREATE: u16 = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
+/// `VETH_INFO_PEER`.
+const PEER: u16 = 1;
+
+impl Request {
+    fn new(kind: u16, flags: u16) -> Request {
+        let mut bytes = vec![0; 16];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        let flags = flags | (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        Request(bytes)
     }
-    made.is_ok()
+
+    /// `struct ifinfomsg`.
+    fn interface(mut self, index: i32, flags: u32, change: u32) -> Request {
+        self.0.extend([0; 4]);
+        self.0.extend(index.to_ne_bytes());
+        self.0.extend(flags.to_ne_bytes());
+        self.0.extend(change.to_ne_bytes());
+        self
+    }
+
+    fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
+        self.0.extend((value.len() as u16 + 4).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn name(self, name: &str) -> Request {
+        self.attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat())
+    }
+
+    fn nested(mut self, kind: u16, fill: impl FnOnce(Request) -> Request) -> Request {
+        let at = self.0.len();
+        self.0.extend([0; 4]);
+        let mut request = fill(self);
+        let length = (request.0.len() - at) as u16;
+        request.0[at..at + 2].copy_from_slice(&length.to_ne_bytes());
+        request.0[at + 2..at + 4].copy_from_slice(&kind.to_ne_bytes());
+        request
+    }
+
+    /// Asks the kernel, and waits for its answer.
+    fn call(mut self) -> io::Result<()> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        let socket = socket();
+        send(&socket, &self.0, SendFlags::empty())?;
+        let mut answer = [0u8; 4096];
+        recv(&socket, &mut answer, RecvFlags::empty())?;
+        // NLMSG_ERROR: 0, or an error number, behind the header.
+        match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+}
+
+fn socket() -> OwnedFd {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
+}
+
+fn index_of(name: &str) -> i32 {
+    rustix::net::netdevice::name_to_index(socket(), name).unwrap() as i32
+}
+
+/// Makes a pair of interfaces, each other's cable, that are down and have so many queues. `false`:
+/// this kernel has none.
+pub(crate) fn make_pair(one: &str, other: &str, queues: u32) -> bool {
+    let queued = |request: Request| {
+        request
+            .attribute(libc::IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes())
+            .attribute(libc::IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes())
+    };
+    let peer = |request: Request| queued(request.interface(0, 0, 0).name(other));
+    let request = queued(Request::new(NEW, CREATE).interface(0, 0, 0).name(one));
+    let request = request.nested(libc::IFLA_LINKINFO, |request| {
+        let request = request.attribute(libc::IFLA_INFO_KIND, b"veth");
+        request.nested(libc::IFLA_INFO_DATA, |request| request.nested(PEER, peer))
+    });
+    match request.call() {
+        Ok(()) => true,
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            eprintln!("skipped: this kernel has no veth");
+            false
+        }
+        Err(error) => panic!("veth: {error}"),
+    }
 }
 
 /// Sets an interface up or down.
 pub(crate) fn set_up(name: &str, up: bool) {
-    ip(&format!("link set {name} {}", if up { "up" } else { "down" })).unwrap();
+    let flag = libc::IFF_UP as u32;
+    let flags = if up { flag } else { 0 };
+    Request::new(NEW, 0).interface(index_of(name), flags, flag).call().unwrap();
 }
 
 pub(crate) fn set_mtu(name: &str, mtu: u32) {
-    ip(&format!("link set {name} mtu {mtu}")).unwrap();
+    let request = Request::new(NEW, 0).interface(index_of(name), 0, 0);
+    request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()).call().unwrap();
 }
 
 pub(crate) fn set_mac(name: &str, mac: [u8; 6]) {
-    let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
-    ip(&format!("link set {name} address {mac}")).unwrap();
+    let request = Request::new(NEW, 0).interface(index_of(name), 0, 0);
+    request.attribute(libc::IFLA_ADDRESS, &mac).call().unwrap();
 }
 
 /// Deletes an interface, and with it the other end of its cable.
 pub(crate) fn delete(name: &str) {
-    ip(&format!("link delete {name}")).unwrap();
-}
-
-/// Runs `ip`, of iproute2, in the namespace of the calling thread.
-fn ip(line: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(line.split(' ')).output();
-    let output = output.map_err(|error| format!("ip: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
+    Request::new(libc::RTM_DELLINK, 0).interface(index_of(name), 0, 0).call().unwrap();
 }
