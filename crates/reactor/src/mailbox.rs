@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{io, mem};
 
@@ -19,6 +19,7 @@ use crate::accept::{Arrival, ListenOptions, Listener};
 use crate::disk::{Disk, Work};
 use crate::engine::workers::Deliver;
 use crate::link::supervisor::{LinkCommand, LinkMailbox};
+use crate::process::lock;
 
 /// What can be in a shard's mailbox.
 pub(crate) enum Delivery<M> {
@@ -74,13 +75,13 @@ impl<M> Inbox<M> {
 
     /// Puts one thing in.
     pub(crate) fn post(&self, delivery: Delivery<M>) {
-        self.lock().push(delivery);
+        lock(&self.queue).push(delivery);
         self.notify();
     }
 
     /// Puts many in, and empties `deliveries`.
     pub(crate) fn post_all(&self, deliveries: &mut Vec<Delivery<M>>) {
-        self.lock().append(deliveries);
+        lock(&self.queue).append(deliveries);
         self.notify();
     }
 
@@ -89,7 +90,7 @@ impl<M> Inbox<M> {
     pub(crate) fn take(&self, into: &mut Vec<Delivery<M>>) {
         debug_assert!(into.is_empty(), "mail would change its order");
         if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
-            mem::swap(&mut *self.lock(), into);
+            mem::swap(&mut *lock(&self.queue), into);
         }
     }
 
@@ -123,10 +124,6 @@ impl<M> Inbox<M> {
         if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
             ring(&self.wake);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Delivery<M>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -67,6 +68,12 @@ impl Drop for AbortOnPanic {
             std::process::abort();
         }
     }
+}
+
+/// Takes a lock. One is poisoned only by a panic of its holder, which ends the process or comes where
+/// nothing is half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{self, Duration};
 
@@ -27,7 +27,7 @@ use crate::link::supervisor::{LinkMailbox, LinkSupervisor};
 use crate::link::{LinkOptions, LinkStats};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::{Arena, ShardMemory};
-use crate::process::{self, AbortOnPanic};
+use crate::process::{self, AbortOnPanic, lock};
 use crate::sockets;
 use crate::stats::{ShardCells, ShardStats};
 
@@ -288,7 +288,7 @@ impl<M: Send + 'static> Handle<M> {
 
     /// The next mail to the control thread, waiting at most so long.
     pub fn receive_mail(&self, limit: Duration) -> Option<(ShardId, M)> {
-        let mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mail = lock(&self.mail);
         mail.recv_timeout(limit).ok()
     }
 

@@ -51,6 +51,19 @@ impl Bench {
         }
     }
 
+    /// A peer of a new listener.
+    fn peer(&self, options: ListenOptions) -> (TcpStream, ShardId, ConnectionId) {
+        let peer = self.connect(self.listen(options));
+        let (shard, id) = self.accepted();
+        (peer, shard, id)
+    }
+
+    /// What a peer sends is shown as it is.
+    fn is_shown(&self, peer: &mut TcpStream, at: (ShardId, ConnectionId), bytes: &[u8]) {
+        peer.write_all(bytes).unwrap();
+        assert_eq!(self.report(), (at.0, Report::Shown(at.1, bytes.to_vec())));
+    }
+
     fn report(&self) -> (ShardId, Report) {
         common::report(&self.handle)
     }
@@ -198,8 +211,7 @@ fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
             let calls = || bench.handle.stats()[shard.index()].system_calls;
             let (begin, before) = (Instant::now(), calls());
             for messages in 1.. {
-                peer.write_all(b"x").unwrap();
-                assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+                bench.is_shown(peer, (shard, id), b"x");
                 // Not to wait for something, but to give it the time in which it may spin.
                 std::thread::sleep(Duration::from_millis(2));
                 if calls() - before > 100 * messages {
@@ -214,12 +226,9 @@ fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
 #[test]
 fn a_silent_connection_gives_its_receive_buffer_back() {
     on_each(&two_shards(), |bench| {
-        let address = bench.listen(ListenOptions::default());
-        let mut peer = bench.connect(address);
-        let (shard, id) = bench.accepted();
+        let (mut peer, shard, id) = bench.peer(ListenOptions::default());
         for message in [b"1", b"2"] {
-            peer.write_all(message).unwrap();
-            assert_eq!(bench.report(), (shard, Report::Shown(id, message.to_vec())));
+            bench.is_shown(&mut peer, (shard, id), message);
             bench.wait_for("free buffer", |stats| stats[shard.index()].receive_buffers == 0);
         }
     });
@@ -247,8 +256,7 @@ fn connections_that_stall_do_not_stop_others() {
         let mut lively = bench.connect(address);
         let (shard, id) = bench.accepted();
         for _ in 0..20 {
-            lively.write_all(b"x").unwrap();
-            assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+            bench.is_shown(&mut lively, (shard, id), b"x");
         }
         // What was begun goes on where it stopped.
         for (peer, id) in &mut stalled {
@@ -263,11 +271,9 @@ fn connections_that_stall_do_not_stop_others() {
 #[test]
 fn an_idle_reactor_sleeps_without_turns() {
     on_each(&two_shards(), |bench| {
-        let address = bench.listen(ListenOptions { poll_us: 100, ..ListenOptions::default() });
-        let mut peer = bench.connect(address);
-        let (shard, id) = bench.accepted();
-        peer.write_all(b"x").unwrap();
-        assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+        let options = ListenOptions { poll_us: 100, ..ListenOptions::default() };
+        let (mut peer, shard, id) = bench.peer(options);
+        bench.is_shown(&mut peer, (shard, id), b"x");
         // After some seconds of giving memory back.
         wait_for_rest(&bench.handle);
     });
@@ -277,10 +283,8 @@ fn an_idle_reactor_sleeps_without_turns() {
 fn stopping_closes_what_is_open_and_out() {
     let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
-        let address = bench.listen(ListenOptions::default());
         let _disk = bench.open(1, &file(&directory));
-        let mut peer = bench.connect(address);
-        let (shard, id) = bench.accepted();
+        let (mut peer, shard, id) = bench.peer(ListenOptions::default());
         let endless = vec![Part::Data(vec![7; 1 << 20], 64)];
         bench.command(shard, Command::Send(id, endless));
         bench.command(shard, Command::Blocks(DiskId(1), 100));

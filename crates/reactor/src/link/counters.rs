@@ -6,12 +6,13 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, Weak};
 
 use block::ShardId;
 use contract::LinkId;
 
 use super::{packet, xdp};
+use crate::process::lock;
 use crate::stats::{set, shared_counters};
 
 /// A link on a shard.
@@ -77,14 +78,14 @@ impl Counters {
     /// Begins to count on other sockets.
     pub(super) fn begin(&self, source: Source, ring_frames: u32) {
         set(&self.cells.ring_frames, ring_frames.into());
-        *self.source() = source;
+        *lock(&self.source) = source;
     }
 
     /// The sockets are about to be closed.
     pub(crate) fn end(&self) {
         self.take_drops();
         set(&self.cells.ring_frames, 0);
-        *self.source() = Source::default();
+        *lock(&self.source) = Source::default();
     }
 
     /// Frames that the ring holds.
@@ -94,7 +95,7 @@ impl Counters {
 
     /// Adds up what the kernel has dropped since it was last asked.
     pub(crate) fn take_drops(&self) {
-        let dropped = match &mut *self.source() {
+        let dropped = match &mut *lock(&self.source) {
             Source::Down => 0,
             Source::Packet(socket) => socket.upgrade().map_or(0, |one| packet::take_drops(&one)),
             Source::Xdp { sockets, seen } => {
@@ -109,16 +110,12 @@ impl Counters {
     /// A look at all of them; each is right by itself.
     pub(crate) fn look(&self, link: LinkId, interface: &str, shard: ShardId) -> LinkStats {
         self.take_drops();
-        let (up, method) = match *self.source() {
+        let (up, method) = match *lock(&self.source) {
             Source::Down => (false, "-"),
             Source::Packet(_) => (true, "packet ring"),
             Source::Xdp { .. } => (true, "xdp"),
         };
         let (interface, counters) = (interface.to_owned(), self.cells.look());
         LinkStats { link, interface, shard, up, method, counters }
-    }
-
-    fn source(&self) -> MutexGuard<'_, Source> {
-        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

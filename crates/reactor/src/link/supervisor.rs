@@ -20,7 +20,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use block::ShardId;
@@ -35,7 +35,7 @@ use super::interface::{self, Interface};
 use super::socket::LinkSocket;
 use super::{LinkAccess, LinkOptions, packet, xdp};
 use crate::mailbox::{event_descriptor, ring};
-use crate::process::AbortOnPanic;
+use crate::process::{AbortOnPanic, lock};
 
 /// A link whose interface is up and that could not be opened is tried again after so long.
 const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -330,8 +330,4 @@ fn drain(changes: &OwnedFd) {
             _ => return,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -43,7 +43,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use block::PAGE_SIZE;
 use rustix::io::Errno;
@@ -51,6 +51,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use super::leases::State;
 use super::mapping::Mapping;
+use crate::process::lock;
 
 /// The number of the page that holds zeros for ever. It is leased without being counted.
 pub(crate) const ZERO_PAGE: u32 = 0;
@@ -335,7 +336,7 @@ impl Arena {
     /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves
     /// the lists half changed.
     fn supply(&self) -> MutexGuard<'_, Supply> {
-        self.supply.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.supply)
     }
 }
 

@@ -31,7 +31,9 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::xdp::{self, SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
+};
 
 use super::LinkOptions;
 use super::counters::{Counters, Source};
@@ -179,7 +181,7 @@ impl Xdp {
             if came > 0 && queues[queue].fill.needs_wakeup() {
                 *system_calls += 1;
                 // Only a driver that does not copy asks for it.
-                queues[queue].wake_receiver();
+                let _ = recv(&queues[queue].socket, &mut [0; 0], RecvFlags::DONTWAIT);
             }
             count += came;
         }
@@ -388,29 +390,14 @@ impl Queue {
                 return calls;
             }
             calls += 1;
-            self.wake_sender();
+            // Sends nothing itself.
+            let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
             let sending = self.sending.as_mut().expect("the first queue sends");
             // A call sends no more than so many; one that sent nothing found the interface busy.
             if sending.send.untaken() == untaken {
                 sending.collect();
                 return calls;
             }
-        }
-    }
-
-    fn wake_sender(&self) {
-        // SAFETY: sends no bytes, so none are read.
-        unsafe {
-            let nothing = std::ptr::null();
-            libc::send(self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
-        }
-    }
-
-    fn wake_receiver(&self) {
-        // SAFETY: receives no bytes, so none are written.
-        unsafe {
-            let nothing = std::ptr::null_mut();
-            libc::recv(self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
         }
     }
 }
