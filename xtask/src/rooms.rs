@@ -55,7 +55,7 @@ const ROOMS: &[Room] = &[
     Room::pure("shard", &["aoe", "block", "contract", "nvme", "reservation", "volume", "wire"]),
     Room::with_unsafe(
         "reactor",
-        &["block", "contract", "crc-fast", "io-uring", "libc", "rustix", "socket2"],
+        &["block", "contract", "io-uring", "libc", "rustix", "socket2", "thiserror"],
     ),
     Room::impure("testkit", &["block", "contract", "reservation", "wire"]),
     Room::impure(
@@ -75,7 +75,6 @@ const ROOMS: &[Room] = &[
             "rustix",
             "serde_json",
             "socket2",
-            "wire",
         ],
     ),
     Room { name: "plateway", may_use: None, pure: false, may_unsafe: false },

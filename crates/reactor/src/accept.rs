@@ -10,10 +10,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use contract::{Endpoint, ListenerId};
+
+use crate::process::lock;
 
 /// Connections taken from a listener in one turn.
 pub(crate) const ACCEPTS_PER_TURN: u32 = 64;
@@ -120,7 +122,7 @@ impl Admission {
         listener_max: u32,
     ) -> Option<Admitted> {
         let host = peer.to_canonical();
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let of_host = counts.hosts.get(&host).copied().unwrap_or(0);
         let of_listener = counts.listeners.get(&listener).copied().unwrap_or(0);
         if counts.total >= self.limits.total
@@ -152,7 +154,7 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut counts = self.admission.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.admission.counts);
         counts.total -= 1;
         decrement(&mut counts.hosts, self.host);
         decrement(&mut counts.listeners, self.listener);

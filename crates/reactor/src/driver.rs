@@ -28,6 +28,7 @@ mod sending;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{self, Duration};
@@ -178,20 +179,30 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         &self.shared.counters[self.shard.index()]
     }
 
+    #[inline]
+    fn inbox(&self) -> &Arc<Inbox<M::Mail>> {
+        &self.shared.inboxes[self.shard.index()]
+    }
+
     /// Waits until something ends or is due; what has ended is in `done` then.
     fn wait(&mut self) {
-        let mut wait = self.next_wait();
-        let inbox = &self.shared.inboxes[self.shard.index()];
-        if wait != Wait::NONE && !inbox.fall_asleep() {
-            wait = Wait::NONE;
-        }
-        if let Err(error) = self.engine.wait(wait, &mut self.done) {
+        let wait = self.next_wait();
+        if let Err(error) = self.wait_for(wait) {
             panic!("{} cannot wait for events any more: {error}", self.shard.0);
         }
+    }
+
+    #[inline]
+    fn wait_for(&mut self, mut wait: Wait) -> io::Result<()> {
+        if wait != Wait::NONE && !self.inbox().fall_asleep() {
+            wait = Wait::NONE;
+        }
+        let waited = self.engine.wait(wait, &mut self.done);
         if wait != Wait::NONE {
-            self.shared.inboxes[self.shard.index()].wake_up();
+            self.inbox().wake_up();
         }
         self.now = self.clock();
+        waited
     }
 
     fn next_wait(&self) -> Wait {
@@ -218,12 +229,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.pressed = false;
         // What yielded before this turn is shown after what has come in it.
         let yielded = self.ready.len();
-        let ends = self.done.len();
-        for index in 0..ends {
-            let done = self.done[index];
-            self.ended(done);
-        }
-        self.done.clear();
+        let ends = self.take_ends();
         let letters = self.take_mail();
         let frames = self.show_frames();
         self.show_yielded(yielded);
@@ -239,6 +245,18 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.count();
     }
 
+    /// Takes in what has ended; returns how much there was.
+    #[inline]
+    fn take_ends(&mut self) -> usize {
+        let ends = self.done.len();
+        for index in 0..ends {
+            let done = self.done[index];
+            self.ended(done);
+        }
+        self.done.clear();
+        ends
+    }
+
     fn ended(&mut self, done: Done) {
         let key = done.key;
         let slot = Slot { index: key.slot(), generation: key.generation() };
@@ -246,7 +264,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             Kind::Input => self.input_ended(slot, done.result),
             Kind::Output => self.output_ended(slot, done.result),
             Kind::Hangup => self.hangup_ended(slot),
-            Kind::Listener => self.listener_ended(key, done.result),
+            Kind::Listener => self.listener_ended(slot, done.result),
             Kind::File => self.file_ended(slot, done.result),
             Kind::Frames => self.frames_ended(slot, done.result),
             Kind::Room => self.room_ended(slot),
@@ -257,7 +275,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     /// Takes the mailbox in; returns how much there was.
     fn take_mail(&mut self) -> usize {
         let mut deliveries = std::mem::take(&mut self.deliveries);
-        self.shared.inboxes[self.shard.index()].take(&mut deliveries);
+        self.inbox().take(&mut deliveries);
         let count = deliveries.len();
         for delivery in deliveries.drain(..) {
             match delivery {
@@ -417,20 +435,10 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 break;
             }
             let limit = Some(until.since(self.now).min(REST));
-            let inbox = &self.shared.inboxes[self.shard.index()];
-            let awake = !inbox.fall_asleep();
-            let wait = Wait { limit, spin: Duration::ZERO };
-            let wait = if awake { Wait::NONE } else { wait };
-            if self.engine.wait(wait, &mut self.done).is_err() {
+            if self.wait_for(Wait { limit, spin: Duration::ZERO }).is_err() {
                 break;
             }
-            self.shared.inboxes[self.shard.index()].wake_up();
-            self.now = self.clock();
-            for index in 0..self.done.len() {
-                let done = self.done[index];
-                self.ended(done);
-            }
-            self.done.clear();
+            self.take_ends();
             self.take_mail();
         }
         // A disk does not answer. What the kernel may still write to is left alone: the process is

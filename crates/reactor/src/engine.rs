@@ -9,13 +9,18 @@
 //! until the operation's [`Done`] has been told; a cancelled operation is told too.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
+
+use crate::disk::Call;
 
 pub(crate) mod choice;
 pub(crate) mod epoll;
 pub(crate) mod uring;
 pub(crate) mod workers;
+
+/// Vectors of one call at most; the kernel takes no more (IOV_MAX).
+pub(crate) const VECTORS_MAX: usize = 1024;
 
 /// What an operation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,19 +93,6 @@ pub(crate) struct Socket {
     pub(crate) fd: RawFd,
 }
 
-/// What a file is asked to do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FileOp {
-    /// `preadv2`.
-    Read { vectors: *const libc::iovec, count: u32, offset: u64, flags: i32 },
-    /// `pwritev2`.
-    Write { vectors: *const libc::iovec, count: u32, offset: u64, flags: i32 },
-    /// `fdatasync`.
-    Sync,
-    /// `fallocate`.
-    Allocate { mode: i32, offset: u64, length: u64 },
-}
-
 /// An operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
@@ -127,8 +119,6 @@ pub(crate) enum Op {
     Frames(RawFd),
     /// Ends when a link's socket has room to send, or an error.
     Room(RawFd),
-    /// Works on a file.
-    File { fd: RawFd, op: FileOp },
 }
 
 /// An operation's end.
@@ -158,7 +148,7 @@ pub(crate) trait Engine {
     /// trying costs a system call, false where a receive waits by itself.
     const POLLS_FIRST: bool;
 
-    /// Whether it carries out [`Op::File`]; else the disk threads do all that files need.
+    /// Whether it carries out calls to files; else the disk threads do all that files need.
     const FILES: bool;
 
     /// Makes a socket known, before its first operation.
@@ -168,9 +158,7 @@ pub(crate) trait Engine {
     fn detach(&mut self, socket: Socket);
 
     /// Forgets a link's socket, after its last operation has ended and before it is closed.
-    fn forget(&mut self, fd: RawFd) {
-        let _ = fd;
-    }
+    fn forget(&mut self, _fd: RawFd) {}
 
     /// Starts an operation; it may begin only at the next [`submit`](Engine::submit) or
     /// [`wait`](Engine::wait).
@@ -180,14 +168,22 @@ pub(crate) trait Engine {
     /// told.
     unsafe fn start(&mut self, key: Key, op: Op);
 
+    /// Starts a call to a file, which is not [`Call::Blocking`] or [`Call::Finished`], where the
+    /// engine carries these out.
+    ///
+    /// # Safety
+    /// As for [`start`](Engine::start), and the file stays open.
+    unsafe fn start_file(&mut self, _key: Key, _file: BorrowedFd<'_>, _call: Call<'_>) {
+        unreachable!("files go to the disk threads (Engine::FILES)")
+    }
+
     /// Sends from the message's vectors at once, if that is the cheapest way and possible; returns
     /// how much left. `None`: nothing happened, a send is to be started. Between two waits it works
     /// once at most, so that whoever always has more to send comes to wait.
     ///
     /// # Safety
     /// The message and its vectors must be valid.
-    unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {
-        let _ = (socket, message);
+    unsafe fn send_now(&mut self, _socket: Socket, _message: *const libc::msghdr) -> Option<i32> {
         None
     }
 

@@ -24,10 +24,9 @@ mod sockets;
 mod stats;
 
 pub use accept::{ConnectionLimits, ListenOptions};
-pub use engine::choice::{Choice, EngineKind, Preference, choose, probe};
+pub use engine::choice::{Choice, EngineKind, Preference, probe};
 pub use link::{
-    InterfaceFacts, LinkAccess, LinkCounters, LinkOptions, LinkStats, look_at_interface,
-    may_open_links,
+    Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, look_at_interface, may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
 pub use runtime::{Config, Handle, Reactor};

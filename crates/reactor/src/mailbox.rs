@@ -4,20 +4,22 @@
 //! to the receiver's event descriptor only when the receiver sleeps or is about to; a receiver that
 //! is awake looks at one flag a turn. What does not live here: who answers what.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{io, mem};
 
 use block::ShardId;
 use contract::{DiskId, ListenerId};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::accept::{Arrival, ListenOptions, Listener};
 use crate::disk::{Disk, Work};
 use crate::engine::workers::Deliver;
 use crate::link::supervisor::{LinkCommand, LinkMailbox};
+use crate::process::lock;
 
 /// What can be in a shard's mailbox.
 pub(crate) enum Delivery<M> {
@@ -53,7 +55,7 @@ pub(crate) struct Inbox<M> {
     queue: Mutex<Vec<Delivery<M>>>,
     filled: AtomicBool,
     sleeping: AtomicBool,
-    wake: Arc<OwnedFd>,
+    wake: OwnedFd,
 }
 
 impl<M> Inbox<M> {
@@ -62,24 +64,24 @@ impl<M> Inbox<M> {
             queue: Mutex::default(),
             filled: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
-            wake: Arc::new(event_descriptor()?),
+            wake: event_descriptor()?,
         })
     }
 
     /// The descriptor that wakes the receiver.
-    pub(crate) fn wake_descriptor(&self) -> &Arc<OwnedFd> {
+    pub(crate) fn wake_descriptor(&self) -> &OwnedFd {
         &self.wake
     }
 
     /// Puts one thing in.
     pub(crate) fn post(&self, delivery: Delivery<M>) {
-        self.lock().push(delivery);
+        lock(&self.queue).push(delivery);
         self.notify();
     }
 
     /// Puts many in, and empties `deliveries`.
     pub(crate) fn post_all(&self, deliveries: &mut Vec<Delivery<M>>) {
-        self.lock().append(deliveries);
+        lock(&self.queue).append(deliveries);
         self.notify();
     }
 
@@ -88,7 +90,7 @@ impl<M> Inbox<M> {
     pub(crate) fn take(&self, into: &mut Vec<Delivery<M>>) {
         debug_assert!(into.is_empty(), "mail would change its order");
         if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
-            mem::swap(&mut *self.lock(), into);
+            mem::swap(&mut *lock(&self.queue), into);
         }
     }
 
@@ -120,12 +122,8 @@ impl<M> Inbox<M> {
     fn notify(&self) {
         self.filled.store(true, SeqCst);
         if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
-            ring(self.wake.as_raw_fd());
+            ring(&self.wake);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Delivery<M>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,22 +140,14 @@ impl<M: Send> LinkMailbox for Inbox<M> {
 }
 
 /// Wakes whoever waits for an event descriptor.
-pub(crate) fn ring(fd: RawFd) {
-    let one = 1u64;
-    // SAFETY: eight bytes are read from a local. It can only fail when the counter is full, and
-    // then the receiver has been woken already.
-    unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+pub(crate) fn ring(fd: impl AsFd) {
+    // It can only fail when the counter is full, and then the receiver has been woken already.
+    let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
 /// A descriptor that [`ring`] makes ready.
 pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
-    // SAFETY: makes a new descriptor, touches nothing.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 #[cfg(test)]
@@ -203,14 +193,14 @@ mod tests {
     fn only_a_sleeper_is_woken() {
         let inbox = Inbox::new().unwrap();
         let mut count = [0u8; 8];
-        let fd = inbox.wake_descriptor().clone();
+        let fd = inbox.wake_descriptor();
         inbox.post(mail(1));
-        assert!(rustix::io::read(&fd, &mut count).is_err(), "nobody slept");
+        assert!(rustix::io::read(fd, &mut count).is_err(), "nobody slept");
         inbox.take(&mut Vec::new());
         assert!(inbox.fall_asleep());
         inbox.post(mail(2));
         inbox.post(mail(3));
-        assert_eq!(rustix::io::read(&fd, &mut count), Ok(8));
+        assert_eq!(rustix::io::read(fd, &mut count), Ok(8));
         assert_eq!(u64::from_ne_bytes(count), 1, "one write wakes once");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -30,15 +31,14 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of descriptors to the hard one; returns what it is then.
-pub(crate) fn raise_descriptor_limit() -> Option<u64> {
+/// Raises the soft limit of descriptors to the hard one.
+pub(crate) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
         // Not enough descriptors shows later, as an accept that pauses.
         let _ = setrlimit(Resource::Nofile, limit);
     }
-    getrlimit(Resource::Nofile).current
 }
 
 /// Processor time of all threads of this process so far: shards, disk threads, and the kernel's
@@ -68,6 +68,12 @@ impl Drop for AbortOnPanic {
             std::process::abort();
         }
     }
+}
+
+/// Takes a lock. One is poisoned only by a panic of its holder, which ends the process or comes where
+/// nothing is half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

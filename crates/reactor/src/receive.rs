@@ -113,12 +113,48 @@ impl ReceiveBuffer {
     }
 }
 
+/// Buffers of one size.
+struct Shelf {
+    size: Size,
+    capacity: u32,
+    /// Those that nobody has.
+    free: Vec<ReceiveBuffer>,
+    /// How many may still be made.
+    left: usize,
+}
+
+impl Shelf {
+    fn new(size: Size, capacity: u32, count: usize) -> Shelf {
+        Shelf { size, capacity, free: Vec::new(), left: count }
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<ReceiveBuffer> {
+        if let Some(buffer) = self.free.pop() {
+            return Some(buffer);
+        }
+        self.left = self.left.checked_sub(1)?;
+        Some(ReceiveBuffer::new(self.capacity, self.size))
+    }
+
+    /// How many can be taken.
+    #[inline]
+    fn len(&self) -> usize {
+        self.left + self.free.len()
+    }
+
+    /// Frees the memory of those that nobody has; returns whether there were any.
+    fn shrink(&mut self) -> bool {
+        let free = std::mem::take(&mut self.free);
+        self.left += free.len();
+        !free.is_empty()
+    }
+}
+
 /// Lends buffers out.
 pub(crate) struct ReceivePool {
-    large_free: Vec<ReceiveBuffer>,
-    large_left: usize,
-    small_free: Vec<ReceiveBuffer>,
-    small_left: usize,
+    large: Shelf,
+    small: Shelf,
     /// Below so many free small buffers, connections should do without where they can.
     reserve: usize,
     taken: usize,
@@ -131,10 +167,8 @@ impl ReceivePool {
         let large = large.max(1);
         let small = large * (RECEIVE_BUFFER / RECEIVE_BUFFER_SMALL) as usize;
         ReceivePool {
-            large_free: Vec::new(),
-            large_left: large,
-            small_free: Vec::new(),
-            small_left: small,
+            large: Shelf::new(Size::Large, RECEIVE_BUFFER, large),
+            small: Shelf::new(Size::Small, RECEIVE_BUFFER_SMALL, small),
             reserve: small / 4,
             taken: 0,
             line: VecDeque::new(),
@@ -144,11 +178,12 @@ impl ReceivePool {
     /// A buffer that holds at least `least` bytes.
     #[inline]
     pub(crate) fn take(&mut self, least: u32) -> Option<ReceiveBuffer> {
-        let buffer = self
-            .take_large()
-            .or_else(|| if least <= RECEIVE_BUFFER_SMALL { self.take_small() } else { None })?;
-        self.taken += 1;
-        Some(buffer)
+        let mut buffer = self.large.take();
+        if buffer.is_none() && least <= RECEIVE_BUFFER_SMALL {
+            buffer = self.small.take();
+        }
+        self.taken += usize::from(buffer.is_some());
+        buffer
     }
 
     /// Takes a buffer back; what it held is dropped.
@@ -156,8 +191,8 @@ impl ReceivePool {
     pub(crate) fn give(&mut self, mut buffer: ReceiveBuffer) {
         (buffer.start, buffer.end) = (0, 0);
         match buffer.size {
-            Size::Large => self.large_free.push(buffer),
-            Size::Small => self.small_free.push(buffer),
+            Size::Large => self.large.free.push(buffer),
+            Size::Small => self.small.free.push(buffer),
             Size::Own => return,
         }
         self.taken -= 1;
@@ -167,9 +202,7 @@ impl ReceivePool {
     /// stow what waits.
     #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
-        !self.line.is_empty()
-            || (self.large_left + self.large_free.len() == 0
-                && self.small_left + self.small_free.len() < self.reserve)
+        !self.line.is_empty() || (self.large.len() == 0 && self.small.len() < self.reserve)
     }
 
     /// Moves the little that a buffer holds to memory of its own size. Returns the bytes moved; 0:
@@ -201,8 +234,7 @@ impl ReceivePool {
 
     /// Whose turn it is, if a buffer is free.
     pub(crate) fn next_in_line(&mut self) -> Option<Slot> {
-        let any = self.large_left + self.large_free.len() > 0
-            || self.small_left + self.small_free.len() > 0;
+        let any = self.large.len() + self.small.len() > 0;
         if any { self.line.pop_front() } else { None }
     }
 
@@ -218,28 +250,7 @@ impl ReceivePool {
 
     /// Frees the memory of buffers that nobody has; returns whether there were any.
     pub(crate) fn shrink(&mut self) -> bool {
-        let any = !self.large_free.is_empty() || !self.small_free.is_empty();
-        self.large_left += self.large_free.len();
-        self.small_left += self.small_free.len();
-        self.large_free = Vec::new();
-        self.small_free = Vec::new();
-        any
-    }
-
-    fn take_large(&mut self) -> Option<ReceiveBuffer> {
-        if let Some(buffer) = self.large_free.pop() {
-            return Some(buffer);
-        }
-        self.large_left = self.large_left.checked_sub(1)?;
-        Some(ReceiveBuffer::new(RECEIVE_BUFFER, Size::Large))
-    }
-
-    fn take_small(&mut self) -> Option<ReceiveBuffer> {
-        if let Some(buffer) = self.small_free.pop() {
-            return Some(buffer);
-        }
-        self.small_left = self.small_left.checked_sub(1)?;
-        Some(ReceiveBuffer::new(RECEIVE_BUFFER_SMALL, Size::Small))
+        self.large.shrink() | self.small.shrink()
     }
 }
 
@@ -252,6 +263,11 @@ mod tests {
         let end = buffer.end;
         buffer.bytes[end..end + bytes.len()].copy_from_slice(bytes);
         buffer.received(bytes.len());
+    }
+
+    /// No small ones.
+    fn one_large() -> ReceivePool {
+        ReceivePool { small: Shelf::new(Size::Small, 0, 0), ..ReceivePool::new(1) }
     }
 
     fn slot(index: u32) -> Slot {
@@ -282,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_line_is_served_in_order_as_buffers_come_back() {
-        let mut pool = ReceivePool { small_left: 0, ..ReceivePool::new(1) };
+        let mut pool = one_large();
         let large = pool.take(1).unwrap();
         assert!(pool.take(1).is_none());
         pool.wait(slot(1));
@@ -296,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_a_stalled_connection_holds_is_stowed() {
-        let mut pool = ReceivePool { small_left: 0, ..ReceivePool::new(1) };
+        let mut pool = one_large();
         let mut buffer = pool.take(1).unwrap();
         filled(&mut buffer, b"half a header");
         assert!(pool.take(1).is_none());

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{self, Duration};
 
@@ -27,7 +27,7 @@ use crate::link::supervisor::{LinkMailbox, LinkSupervisor};
 use crate::link::{LinkOptions, LinkStats};
 use crate::mailbox::{Delivery, Inbox};
 use crate::memory::{Arena, ShardMemory};
-use crate::process::{self, AbortOnPanic};
+use crate::process::{self, AbortOnPanic, lock};
 use crate::sockets;
 use crate::stats::{ShardCells, ShardStats};
 
@@ -221,16 +221,19 @@ impl<M: Send + 'static> Handle<M> {
     /// accepted once it returns all of it, those that stand the new `poll_us` soon. Those that are
     /// more than `max_connections` stay.
     pub fn change_listener(&self, id: ListenerId, options: ListenOptions) {
-        let (told, done) = mpsc::channel();
-        self.shared.inboxes[0].post(Delivery::ChangeListener(id, options, told));
-        let _ = done.recv();
+        self.ask_accepting(|told| Delivery::ChangeListener(id, options, told));
     }
 
     /// Stops listening; returns once the socket is closed. Its connections stay: the machines close
     /// them.
     pub fn unlisten(&self, id: ListenerId) {
+        self.ask_accepting(|told| Delivery::Unlisten(id, told));
+    }
+
+    /// Has the shard that accepts do something, and waits until it has.
+    fn ask_accepting(&self, order: impl FnOnce(Sender<()>) -> Delivery<M>) {
         let (told, done) = mpsc::channel();
-        self.shared.inboxes[0].post(Delivery::Unlisten(id, told));
+        self.shared.inboxes[0].post(order(told));
         let _ = done.recv();
     }
 
@@ -285,7 +288,7 @@ impl<M: Send + 'static> Handle<M> {
 
     /// The next mail to the control thread, waiting at most so long.
     pub fn receive_mail(&self, limit: Duration) -> Option<(ShardId, M)> {
-        let mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mail = lock(&self.mail);
         mail.recv_timeout(limit).ok()
     }
 
@@ -297,12 +300,6 @@ impl<M: Send + 'static> Handle<M> {
     /// Whether all shards sleep.
     pub fn is_asleep(&self) -> bool {
         self.shared.inboxes.iter().all(|inbox| inbox.is_sleeping())
-    }
-
-    /// Processor time of this process so far: shards, disk threads, the kernel's workers of its
-    /// rings, and all others.
-    pub fn processor_time(&self) -> Duration {
-        process::processor_time()
     }
 
     /// Closes all connections without a word, waits for what is with the kernel (a few seconds at

@@ -1,8 +1,10 @@
 //! The driver contract against both engines: plain, with one large receive buffer, and spinning.
 //!
-//! Peers are ordinary blocking sockets on loopback. Waiting has a limit only so that a hang ends.
+//! Peers are ordinary blocking sockets on loopback.
 
-use std::io::{Read, Write};
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +12,10 @@ use std::time::Duration;
 use block::ShardId;
 use contract::{DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
-use reactor::memory::Arena;
-use reactor::{Config, Handle, ListenOptions, Preference, Reactor};
-use testkit::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report, Scripted};
+use reactor::{Config, Handle, ListenOptions, Preference};
+use testkit::suite::{self, Command, Harness, Note, Peer, PeerEnd, Report};
 
-/// Nothing takes so long unless it hangs.
-const HANG: Duration = Duration::from_secs(120);
+use common::{HANG, on_each_engine, two_shards};
 
 struct Real {
     handle: Handle<Note>,
@@ -26,10 +26,8 @@ struct Real {
 
 impl Real {
     fn new(driver: Preference, receive_buffers: usize, poll_us: u32) -> Real {
-        let arena = Arc::new(Arena::new(2).unwrap());
-        let config =
-            Config { cpus: vec![None, None], driver, receive_buffers, ..Config::default() };
-        let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
+        let config = Config { driver, receive_buffers, ..two_shards() };
+        let (handle, arena) = common::start(&config);
         let disk = Arc::new(Disk::open(&OpenSpec::Ram { bytes: 1 << 20 }, &arena).unwrap());
         handle.add_disk(DiskId(3), &disk);
         let options = ListenOptions { poll_us, ..ListenOptions::default() };
@@ -90,24 +88,16 @@ impl Harness for Real {
     }
 
     fn receive_end(&mut self, peer: Peer) -> PeerEnd {
-        match read(self.peer(peer), &mut [0; 64]) {
-            Ok(0) => PeerEnd::EndOfStream,
+        match read(self.peer(peer)) {
+            Err(end) => end,
             Ok(count) => panic!("{count} bytes came before the end"),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => PeerEnd::Reset,
-            Err(error) => panic!("the end did not come: {error}"),
         }
     }
 
     fn drain(&mut self, peer: Peer) -> PeerEnd {
-        let mut bytes = vec![0; 1 << 16];
         loop {
-            match read(self.peer(peer), &mut bytes) {
-                Ok(0) => return PeerEnd::EndOfStream,
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                    return PeerEnd::Reset;
-                }
-                Err(error) => panic!("the end did not come: {error}"),
+            if let Err(end) = read(self.peer(peer)) {
+                return end;
             }
         }
     }
@@ -130,61 +120,40 @@ impl Harness for Real {
     }
 
     fn report(&mut self) -> (ShardId, Report) {
-        match self.handle.receive_mail(HANG) {
-            Some((from, Note::Report(report))) => (from, report),
-            Some((_, other)) => panic!("a machine wrote {other:?} to the control thread"),
-            None => panic!("no report came: {:#?}", self.handle.stats()),
-        }
+        common::report(&self.handle)
     }
 }
 
-/// Reads once. The kernel interrupts this thread when it takes down the ring by which io_uring was
-/// tried at start, some time after that.
-fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<usize> {
+/// Reads once: how many bytes came, or how the stream ended. The kernel interrupts this thread when
+/// it takes down the ring by which io_uring was tried at start, some time after that.
+fn read(stream: &mut TcpStream) -> Result<usize, PeerEnd> {
+    let mut bytes = vec![0; 1 << 16];
     loop {
-        match stream.read(bytes) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            other => return other,
+        match stream.read(&mut bytes) {
+            Ok(0) => return Err(PeerEnd::EndOfStream),
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(PeerEnd::Reset),
+            Err(error) => panic!("the end did not come: {error}"),
         }
     }
 }
 
-fn run(driver: Preference, receive_buffers: usize, poll_us: u32) {
-    if driver == Preference::Uring
-        && let Err(why) = reactor::probe()
-    {
-        eprintln!("skipped: {why}");
-        return;
-    }
-    suite::run(|| Real::new(driver, receive_buffers, poll_us));
+fn run(receive_buffers: usize, poll_us: u32) {
+    on_each_engine(|driver| suite::run(|| Real::new(driver, receive_buffers, poll_us)));
 }
 
 #[test]
-fn io_uring_keeps_the_contract() {
-    run(Preference::Uring, 32, 0);
+fn the_contract_is_kept() {
+    run(32, 0);
 }
 
 #[test]
-fn io_uring_keeps_the_contract_with_one_receive_buffer() {
-    run(Preference::Uring, 1, 0);
+fn the_contract_is_kept_with_one_receive_buffer() {
+    run(1, 0);
 }
 
 #[test]
-fn io_uring_keeps_the_contract_while_spinning() {
-    run(Preference::Uring, 32, 200);
-}
-
-#[test]
-fn epoll_keeps_the_contract() {
-    run(Preference::Epoll, 32, 0);
-}
-
-#[test]
-fn epoll_keeps_the_contract_with_one_receive_buffer() {
-    run(Preference::Epoll, 1, 0);
-}
-
-#[test]
-fn epoll_keeps_the_contract_while_spinning() {
-    run(Preference::Epoll, 32, 200);
+fn the_contract_is_kept_while_spinning() {
+    run(32, 200);
 }

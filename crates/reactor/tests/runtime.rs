@@ -1,11 +1,10 @@
 //! The runtime on both engines: disks of files, delays, limits, listeners that go, buffers that
 //! come back.
-//!
-//! Waiting is for conditions; it has a limit only so that a hang ends.
+
+mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,12 @@ use block::ShardId;
 use contract::{ConnectionId, DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
-use reactor::{Config, ConnectionLimits, Handle, ListenOptions, Preference, Reactor, ShardStats};
-use testkit::suite::{Command, Note, Part, Report, Scripted, Step, Then};
+use reactor::{Config, ConnectionLimits, Handle, ListenOptions, ShardStats};
+use tempfile::TempDir;
+use testkit::suite::{Command, Note, Part, Report, Step, Then};
 
-/// Nothing takes so long unless it hangs.
-const HANG: Duration = Duration::from_secs(120);
+use common::{HANG, on_each_engine, two_shards, wait_for_rest};
+
 const FIRST: ListenerId = ListenerId(1);
 
 struct Bench {
@@ -27,19 +27,10 @@ struct Bench {
 
 /// Runs a test on each engine that works here.
 fn on_each(config: &Config, test: impl Fn(Bench)) {
-    for driver in [Preference::Epoll, Preference::Uring] {
-        if driver == Preference::Uring
-            && let Err(why) = reactor::probe()
-        {
-            eprintln!("skipped on io_uring: {why}");
-            continue;
-        }
-        eprintln!("{driver:?}");
-        let config = Config { driver, ..config.clone() };
-        let arena = Arc::new(Arena::new(config.cpus.len()).unwrap());
-        let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
+    on_each_engine(|driver| {
+        let (handle, arena) = common::start(&Config { driver, ..config.clone() });
         test(Bench { handle, arena });
-    }
+    });
 }
 
 impl Bench {
@@ -60,11 +51,21 @@ impl Bench {
         }
     }
 
+    /// A peer of a new listener.
+    fn peer(&self, options: ListenOptions) -> (TcpStream, ShardId, ConnectionId) {
+        let peer = self.connect(self.listen(options));
+        let (shard, id) = self.accepted();
+        (peer, shard, id)
+    }
+
+    /// What a peer sends is shown as it is.
+    fn is_shown(&self, peer: &mut TcpStream, at: (ShardId, ConnectionId), bytes: &[u8]) {
+        peer.write_all(bytes).unwrap();
+        assert_eq!(self.report(), (at.0, Report::Shown(at.1, bytes.to_vec())));
+    }
+
     fn report(&self) -> (ShardId, Report) {
-        match self.handle.receive_mail(HANG) {
-            Some((shard, Note::Report(report))) => (shard, report),
-            other => panic!("expected a report, saw {other:?}: {:#?}", self.handle.stats()),
-        }
+        common::report(&self.handle)
     }
 
     fn command(&self, shard: ShardId, command: Command) {
@@ -93,36 +94,16 @@ impl Bench {
     }
 }
 
-/// A directory of this test's own, removed with it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("plateway-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    fn file(&self) -> OpenSpec {
-        OpenSpec::File { path: self.0.join("disk"), create: Some(1 << 20) }
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn two_shards() -> Config {
-    Config { cpus: vec![None, None], ..Config::default() }
+/// A file of a test's own, in its directory.
+fn file(directory: &TempDir) -> OpenSpec {
+    OpenSpec::File { path: directory.path().join("disk"), create: Some(1 << 20) }
 }
 
 #[test]
 fn files_answer_each_request_once() {
-    let directory = Directory::new("files");
+    let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
-        let _disk = bench.open(1, &directory.file());
+        let _disk = bench.open(1, &file(&directory));
         bench.blocks(ShardId(0), 1, 500);
         bench.blocks(ShardId(1), 1, 100);
         let stats = bench.handle.stats();
@@ -144,9 +125,9 @@ fn a_delay_is_not_cut_short() {
 
 #[test]
 fn a_removed_disk_is_closed_and_refuses() {
-    let directory = Directory::new("removed");
+    let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
-        let disk = bench.open(1, &directory.file());
+        let disk = bench.open(1, &file(&directory));
         bench.blocks(ShardId(0), 1, 50);
         assert!(bench.handle.remove_disk(DiskId(1), HANG));
         assert_eq!(Arc::strong_count(&disk), 1, "no shard holds it any more");
@@ -154,7 +135,7 @@ fn a_removed_disk_is_closed_and_refuses() {
         assert_eq!(bench.report(), (ShardId(0), Report::Blocks(0)));
         drop(disk);
         // Its lock is gone with it.
-        let _again = bench.open(2, &directory.file());
+        let _again = bench.open(2, &file(&directory));
     });
 }
 
@@ -230,8 +211,7 @@ fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
             let calls = || bench.handle.stats()[shard.index()].system_calls;
             let (begin, before) = (Instant::now(), calls());
             for messages in 1.. {
-                peer.write_all(b"x").unwrap();
-                assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+                bench.is_shown(peer, (shard, id), b"x");
                 // Not to wait for something, but to give it the time in which it may spin.
                 std::thread::sleep(Duration::from_millis(2));
                 if calls() - before > 100 * messages {
@@ -246,12 +226,9 @@ fn a_listener_that_changes_keeps_its_socket_and_grants_what_is_new() {
 #[test]
 fn a_silent_connection_gives_its_receive_buffer_back() {
     on_each(&two_shards(), |bench| {
-        let address = bench.listen(ListenOptions::default());
-        let mut peer = bench.connect(address);
-        let (shard, id) = bench.accepted();
+        let (mut peer, shard, id) = bench.peer(ListenOptions::default());
         for message in [b"1", b"2"] {
-            peer.write_all(message).unwrap();
-            assert_eq!(bench.report(), (shard, Report::Shown(id, message.to_vec())));
+            bench.is_shown(&mut peer, (shard, id), message);
             bench.wait_for("free buffer", |stats| stats[shard.index()].receive_buffers == 0);
         }
     });
@@ -279,8 +256,7 @@ fn connections_that_stall_do_not_stop_others() {
         let mut lively = bench.connect(address);
         let (shard, id) = bench.accepted();
         for _ in 0..20 {
-            lively.write_all(b"x").unwrap();
-            assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
+            bench.is_shown(&mut lively, (shard, id), b"x");
         }
         // What was begun goes on where it stopped.
         for (peer, id) in &mut stalled {
@@ -295,35 +271,20 @@ fn connections_that_stall_do_not_stop_others() {
 #[test]
 fn an_idle_reactor_sleeps_without_turns() {
     on_each(&two_shards(), |bench| {
-        let address = bench.listen(ListenOptions { poll_us: 100, ..ListenOptions::default() });
-        let mut peer = bench.connect(address);
-        let (shard, id) = bench.accepted();
-        peer.write_all(b"x").unwrap();
-        assert_eq!(bench.report(), (shard, Report::Shown(id, b"x".to_vec())));
-        // After some seconds of giving memory back there are two looks a second apart without a
-        // turn between.
-        let begin = Instant::now();
-        loop {
-            let turns =
-                || -> Vec<u64> { bench.handle.stats().iter().map(|stats| stats.turns).collect() };
-            let before = turns();
-            std::thread::sleep(Duration::from_secs(1));
-            if turns() == before && bench.handle.is_asleep() {
-                break;
-            }
-            assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
-        }
+        let options = ListenOptions { poll_us: 100, ..ListenOptions::default() };
+        let (mut peer, shard, id) = bench.peer(options);
+        bench.is_shown(&mut peer, (shard, id), b"x");
+        // After some seconds of giving memory back.
+        wait_for_rest(&bench.handle);
     });
 }
 
 #[test]
 fn stopping_closes_what_is_open_and_out() {
-    let directory = Directory::new("stop");
+    let directory = tempfile::tempdir().unwrap();
     on_each(&two_shards(), |bench| {
-        let address = bench.listen(ListenOptions::default());
-        let _disk = bench.open(1, &directory.file());
-        let mut peer = bench.connect(address);
-        let (shard, id) = bench.accepted();
+        let _disk = bench.open(1, &file(&directory));
+        let (mut peer, shard, id) = bench.peer(ListenOptions::default());
         let endless = vec![Part::Data(vec![7; 1 << 20], 64)];
         bench.command(shard, Command::Send(id, endless));
         bench.command(shard, Command::Blocks(DiskId(1), 100));

@@ -47,18 +47,16 @@ pub(crate) struct Options {
 }
 
 /// What a completion is for; the slot stands above these bits in the key.
-#[derive(Clone, Copy)]
-#[repr(u64)]
-enum Purpose {
-    Accept = 0,
-    Signal = 1,
-    Time = 2,
-    Receive = 3,
-    Room = 4,
+mod purpose {
+    pub(super) const ACCEPT: u64 = 0;
+    pub(super) const SIGNAL: u64 = 1;
+    pub(super) const TIME: u64 = 2;
+    pub(super) const RECEIVE: u64 = 3;
+    pub(super) const ROOM: u64 = 4;
 }
 
-fn key(purpose: Purpose, slot: u32) -> u64 {
-    (u64::from(slot) << 8) | purpose as u64
+fn key(purpose: u64, slot: u32) -> u64 {
+    (u64::from(slot) << 8) | purpose
 }
 
 /// The state of the thread.
@@ -76,9 +74,7 @@ struct Responder {
 
 /// Serves until a signal or the time limit; prints JSON then, and on SIGUSR1.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(cpu) = options.cpu {
-        system::pin(cpu)?;
-    }
+    system::pin(options.cpu)?;
     system::raise_descriptor_limit();
     let listener = TcpListener::bind(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
@@ -120,13 +116,13 @@ impl Responder {
     fn run(&mut self, time: Option<Duration>) -> Result<()> {
         self.ring.register(SLOTS - 1, self.listener.as_raw_fd())?;
         self.ring.register(SLOTS - 2, self.signals.as_raw_fd())?;
-        self.ring.poll(SLOTS - 2, libc::POLLIN, key(Purpose::Signal, 0))?;
+        self.ring.poll(SLOTS - 2, libc::POLLIN, key(purpose::SIGNAL, 0))?;
         self.accept()?;
         let limit = types::Timespec::from(time.unwrap_or_default());
         if time.is_some() {
             let entry = opcode::Timeout::new(&limit).build();
             // SAFETY: `limit` lives to the end of this function.
-            unsafe { self.ring.push(entry, key(Purpose::Time, 0)) }?;
+            unsafe { self.ring.push(entry, key(purpose::TIME, 0)) }?;
         }
         let mut done = Vec::with_capacity(1024);
         loop {
@@ -134,15 +130,10 @@ impl Responder {
             for (key, result) in done.drain(..) {
                 let slot = (key >> 8) as u32;
                 match key & 0xff {
-                    k if k == Purpose::Receive as u64 => self.received(slot, result)?,
-                    k if k == Purpose::Room as u64 => self.room(slot)?,
-                    k if k == Purpose::Accept as u64 => self.accepted(result)?,
-                    k if k == Purpose::Signal as u64 => {
-                        if self.signalled()? {
-                            self.report();
-                            return Ok(());
-                        }
-                    }
+                    purpose::RECEIVE => self.received(slot, result)?,
+                    purpose::ROOM => self.room(slot)?,
+                    purpose::ACCEPT => self.accepted(result)?,
+                    purpose::SIGNAL if !self.signalled()? => {}
                     _ => {
                         self.report();
                         return Ok(());
@@ -160,7 +151,7 @@ impl Responder {
         )
         .build();
         // SAFETY: no address is asked for, so the entry points at nothing.
-        unsafe { self.ring.push(entry, key(Purpose::Accept, 0)) }?;
+        unsafe { self.ring.push(entry, key(purpose::ACCEPT, 0)) }?;
         Ok(())
     }
 
@@ -194,7 +185,7 @@ impl Responder {
         let entry = connection.receive(slot, &self.ram);
         // SAFETY: the buffers and the message live in the boxed connection and the RAM area, which
         // stay until the receive has completed: a connection is closed only without one posted.
-        unsafe { self.ring.push(entry, key(Purpose::Receive, slot)) }?;
+        unsafe { self.ring.push(entry, key(purpose::RECEIVE, slot)) }?;
         Ok(())
     }
 
@@ -219,7 +210,7 @@ impl Responder {
     fn wait_for_room(&mut self, slot: u32) -> Result<()> {
         if let Some(connection) = &mut self.connections[slot as usize] {
             connection.waits_for_room = true;
-            self.ring.poll(slot, libc::POLLOUT, key(Purpose::Room, slot))?;
+            self.ring.poll(slot, libc::POLLOUT, key(purpose::ROOM, slot))?;
         }
         Ok(())
     }
@@ -257,18 +248,15 @@ impl Responder {
 
     /// Reads the signal; true if it asks to end.
     fn signalled(&mut self) -> Result<bool> {
-        // SAFETY: signalfd_siginfo is plain data of integers.
-        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-        let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: the buffer is one record, and the descriptor is ours.
-        let got = unsafe {
-            libc::read(self.signals.as_raw_fd(), (&raw mut info).cast::<libc::c_void>(), size)
-        };
-        if got == size as isize && info.ssi_signo != libc::SIGUSR1 as u32 {
+        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+        let got = rustix::io::read(&self.signals, &mut record).unwrap_or(0);
+        // It begins with the signal's number.
+        let usr1 = (libc::SIGUSR1 as u32).to_ne_bytes();
+        if got == record.len() && !record.starts_with(&usr1) {
             return Ok(true);
         }
         self.report();
-        self.ring.poll(SLOTS - 2, libc::POLLIN, key(Purpose::Signal, 0))?;
+        self.ring.poll(SLOTS - 2, libc::POLLIN, key(purpose::SIGNAL, 0))?;
         Ok(false)
     }
 

@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 
 use crate::Measure;
 use crate::memory::Area;
-use crate::report::{Tally, Window, quiet};
+use crate::places::Places;
+use crate::report::{Opened, Tally, Window, quiet};
 use crate::ring::Ring;
 use crate::system::{self, Target};
 use company::{Idle, Stuck};
@@ -66,9 +67,7 @@ pub(crate) struct Options {
 
 /// Connects, measures one window, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    if let Some(cpu) = options.measure.cpu {
-        system::pin(cpu)?;
-    }
+    system::pin(options.measure.cpu)?;
     system::raise_descriptor_limit();
     let target = options.measure.target();
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
@@ -77,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<Value> {
         .map(|number| Stuck::connect(&options.peer, number))
         .collect::<Result<Vec<_>>>()?;
     let window = if options.connections == 0 {
-        quiet(options.measure.warm_up, options.measure.seconds, target.as_ref())
+        quiet(&options.measure, target.as_ref())
     } else {
         Load::new(options)?.run(options, target.as_ref())?
     };
@@ -123,21 +122,17 @@ impl Load {
             let wire = session.queue(number + 1, options.iodepth)?;
             let work = Work {
                 write: options.measure.rw.writes(),
-                random: options.measure.rw.is_random(),
                 size: options.bs,
                 depth: options.iodepth,
                 nsid: options.peer.nsid,
                 block: session.block,
                 first: u64::from(number) * share * blocks,
-                places: share,
+                places: Places::new(share, &options.measure, number.into()),
                 in_capsule: options.bs <= session.in_capsule.min(8192),
-                header_digest: options.peer.hdgst,
-                data_digest: options.peer.ddgst,
-                once: options.measure.fill,
                 pattern: Rc::clone(&pattern),
             };
             ring.register(u32::from(number), wire.socket.as_raw_fd())?;
-            queues.push(Queue::new(wire, work, options.buffer, u64::from(number))?);
+            queues.push(Queue::new(wire, work, options.buffer)?);
         }
         Ok(Self { ring, queues, tally: Tally::new(), start: Instant::now(), _session: session })
     }
@@ -156,15 +151,11 @@ impl Load {
         }
         let warm_up = if options.measure.fill { FILL } else { options.measure.warm_up };
         self.until(warm_up, true)?;
-        let from = target.map(Target::usage).unwrap_or_default();
-        let (opened, own) = (Instant::now(), system::thread_cpu());
-        self.tally.open = true;
+        let opened = Opened::now(&mut self.tally, target);
         self.until(self.start.elapsed() + options.measure.seconds, true)?;
-        self.tally.open = false;
-        let to = target.map(Target::usage).unwrap_or_default();
-        let (time, own) = (opened.elapsed(), system::thread_cpu() - own);
+        let window = opened.close(&mut self.tally);
         self.until(self.start.elapsed() + DRAIN, false)?;
-        Ok(Window { tally: self.tally, time, own, from, to })
+        Ok(window)
     }
 
     /// Turns until `end` after the start, or until nothing is outstanding.

@@ -1,12 +1,13 @@
 //! Anonymous memory that the kernel reads and writes behind the borrow checker's back.
 //!
 //! An [`Area`] is a mapping with a fixed address for its whole life: the RAM volume of the ceiling,
-//! receive buffers, the header arena of an outbox. Units: bytes. Errors: the mapping fails.
+//! receive buffers, the header arena of an outbox, a packet socket's ring. Units: bytes. Errors: the mapping fails.
 //! Every access is checked against the length, so that a lying peer cannot reach outside.
 
-use std::ptr::NonNull;
+use std::os::fd::AsFd;
+use std::ptr::{NonNull, null_mut};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// A private anonymous mapping.
 pub(crate) struct Area {
@@ -19,17 +20,9 @@ impl Area {
     pub(crate) fn new(len: usize, touched: bool) -> std::io::Result<Self> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
         let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
+            mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }?;
-        let area = Self {
-            base: NonNull::new(base.cast()).expect("mmap never returns null without MAP_FIXED"),
-            len,
-        };
+        let area = Self::at_base(base, len);
         if touched {
             // SAFETY: advice about our own mapping changes no content; failure costs only speed.
             let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
@@ -37,6 +30,20 @@ impl Area {
             unsafe { std::ptr::write_bytes(area.base.as_ptr(), 0xa5, len) };
         }
         Ok(area)
+    }
+
+    /// Maps `len` bytes that a socket shares with the kernel.
+    pub(crate) fn shared(socket: impl AsFd, len: usize) -> std::io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: as above.
+        let base =
+            unsafe { mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, socket, 0) }?;
+        Ok(Self::at_base(base, len))
+    }
+
+    fn at_base(base: *mut std::ffi::c_void, len: usize) -> Self {
+        let base = NonNull::new(base.cast()).expect("mmap never returns null without MAP_FIXED");
+        Self { base, len }
     }
 
     /// Length in bytes.

@@ -80,6 +80,45 @@ pub(crate) fn put_common(bytes: &mut [u8], kind: u8, flags: u8, hlen: u8, pdo: u
     put(bytes, 4, &(plen as u32).to_le_bytes());
 }
 
+/// A submission queue entry with a transport SGL of length zero.
+pub(crate) fn command(opcode: u8) -> [u8; 64] {
+    let mut entry = [0; 64];
+    entry[0] = opcode;
+    entry[1] = 0x40;
+    entry[39] = SGL_TRANSPORT;
+    entry
+}
+
+/// The entry of a read or write of `bytes`, which are `blocks`, from block 0.
+pub(crate) fn transfer(opcode: u8, nsid: u32, bytes: u32, blocks: u64) -> [u8; 64] {
+    let mut entry = command(opcode);
+    put(&mut entry, 4, &nsid.to_le_bytes());
+    put(&mut entry, 32, &bytes.to_le_bytes());
+    put(&mut entry, 48, &(blocks as u16 - 1).to_le_bytes());
+    entry
+}
+
+/// The head of a command capsule, behind which digests and `data` bytes follow.
+pub(crate) fn capsule_cmd(
+    entry: &[u8; 64],
+    data: usize,
+    header_digest: bool,
+    data_digest: bool,
+) -> [u8; CAPSULE_CMD_LEN] {
+    let mut pdu = [0; CAPSULE_CMD_LEN];
+    let (mut flags, mut start, mut total) = (0, CAPSULE_CMD_LEN, data);
+    if header_digest {
+        (flags, start) = (flag::HDGST, start + 4);
+    }
+    if data_digest && data > 0 {
+        (flags, total) = (flags | flag::DDGST, total + 4);
+    }
+    let pdo = if data > 0 { start as u8 } else { 0 };
+    put_common(&mut pdu, kind::CAPSULE_CMD, flags, 72, pdo, start + total);
+    put(&mut pdu, SQE, entry);
+    pdu
+}
+
 /// A completion capsule: `result` is DW0-1, `status` the field as it stands at bytes 14-15.
 pub(crate) fn capsule_resp(cid: u16, sqhd: u16, result: u64, status: u16) -> [u8; SHORT_LEN] {
     let mut pdu = [0; SHORT_LEN];

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::system::{Counted, Target, Usage};
+use crate::Measure;
+use crate::system::{self, Counted, Target, Usage};
 
 /// Longer ones count as that, in nanoseconds: some 18 minutes.
 const LATENCY_MAX: u64 = 1 << 40;
@@ -19,8 +20,8 @@ pub(crate) struct Tally {
     pub(crate) ops: u64,
     /// Their latencies.
     pub(crate) latency: Histogram<u32>,
-    /// Count now.
-    pub(crate) open: bool,
+    /// A window is open.
+    open: bool,
 }
 
 impl Tally {
@@ -54,19 +55,39 @@ pub(crate) struct Window {
     pub(crate) to: Usage,
 }
 
-/// A window without load.
-pub(crate) fn quiet(warm_up: Duration, time: Duration, target: Option<&Target>) -> Window {
-    std::thread::sleep(warm_up);
-    let start = Instant::now();
-    let from = target.map(Target::usage).unwrap_or_default();
-    std::thread::sleep(time);
-    Window {
-        tally: Tally::new(),
-        time: start.elapsed(),
-        own: Duration::ZERO,
-        from,
-        to: target.map(Target::usage).unwrap_or_default(),
+/// A window that is open.
+pub(crate) struct Opened<'a> {
+    target: Option<&'a Target>,
+    from: Usage,
+    at: Instant,
+    /// CPU time of the client until then.
+    own: Duration,
+}
+
+impl<'a> Opened<'a> {
+    /// Opens a window: what ends from here on counts.
+    pub(crate) fn now(tally: &mut Tally, target: Option<&'a Target>) -> Self {
+        let from = target.map(Target::usage).unwrap_or_default();
+        tally.open = true;
+        Self { target, from, at: Instant::now(), own: system::thread_cpu() }
     }
+
+    /// Closes it; `tally` counts no more.
+    pub(crate) fn close(self, tally: &mut Tally) -> Window {
+        let tally = std::mem::replace(tally, Tally::new());
+        let to = self.target.map(Target::usage).unwrap_or_default();
+        let own = system::thread_cpu() - self.own;
+        Window { tally, time: self.at.elapsed(), own, from: self.from, to }
+    }
+}
+
+/// A window without load.
+pub(crate) fn quiet(measure: &Measure, target: Option<&Target>) -> Window {
+    std::thread::sleep(measure.warm_up);
+    let mut tally = Tally::new();
+    let opened = Opened::now(&mut tally, target);
+    std::thread::sleep(measure.seconds);
+    opened.close(&mut tally)
 }
 
 impl Window {
@@ -104,10 +125,10 @@ impl Window {
             "cpu_seconds": spent,
             "busy": spent / self.time.as_secs_f64(),
             "ops_per_cpu_second": if spent > 0.0 { self.tally.ops as f64 / spent } else { 0.0 },
-            "counted": match target.counted() { Counted::Threads => "threads", Counted::Core => "core" },
+            "counted": match target.counted { Counted::Threads => "threads", Counted::Core => "core" },
             "core_busy_seconds": target.core(from, to, self.time).as_secs_f64(),
             "softirq_column_seconds": since(from.softirq_ns, to.softirq_ns),
-            "softirq_added": target.accounts_irq(),
+            "softirq_added": target.accounts_irq,
             "ksoftirqd_seconds": since(from.ksoftirqd_ns, to.ksoftirqd_ns),
             "voluntary_switches": to.switches.saturating_sub(from.switches),
             "resident_before": before.resident,

@@ -16,8 +16,9 @@ use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Pins the calling thread to one CPU.
-pub(crate) fn pin(cpu: usize) -> Result<()> {
+/// Pins the calling thread to one CPU, if one is asked for.
+pub(crate) fn pin(cpu: Option<usize>) -> Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).with_context(|| format!("cannot pin to CPU {cpu}"))
@@ -70,8 +71,9 @@ pub(crate) struct Target {
     pid: u32,
     cpus: Vec<usize>,
     ksoftirqd: Vec<u32>,
-    accounts_irq: bool,
-    counted: Counted,
+    /// Whether the softirq column has to be added to the threads' time.
+    pub(crate) accounts_irq: bool,
+    pub(crate) counted: Counted,
 }
 
 impl Target {
@@ -92,22 +94,6 @@ impl Target {
             accounts_irq: kernel_accounts_irq(),
             counted: Counted::Threads,
         }
-    }
-
-    /// The same, with other time counted.
-    pub(crate) fn counting(mut self, counted: Counted) -> Self {
-        self.counted = counted;
-        self
-    }
-
-    /// What counts as its time.
-    pub(crate) fn counted(&self) -> Counted {
-        self.counted
-    }
-
-    /// Whether the softirq column has to be added to the threads' time.
-    pub(crate) fn accounts_irq(&self) -> bool {
-        self.accounts_irq
     }
 
     /// Looks once. A process that has gone counts as zero.
@@ -225,12 +211,12 @@ mod tests {
 
     #[test]
     fn a_core_counts_what_it_was_not_idle_and_threads_what_they_ran() {
-        let target = Target::new(0, &[0, 1]).counting(Counted::Core);
+        let threads = Target::new(0, &[0, 1]);
+        let core = Target { counted: Counted::Core, ..threads.clone() };
         let from = Usage::default();
         let to = Usage { idle_ns: 1_500_000_000, threads_ns: 200_000_000, ..from };
         let window = Duration::from_secs(1);
-        assert_eq!(target.spent(from, to, window), Duration::from_millis(500));
-        let target = target.counting(Counted::Threads);
-        assert_eq!(target.spent(from, to, window), Duration::from_millis(200));
+        assert_eq!(core.spent(from, to, window), Duration::from_millis(500));
+        assert_eq!(threads.spent(from, to, window), Duration::from_millis(200));
     }
 }

@@ -52,7 +52,7 @@ impl Running {
             driver_reason: handle.choice().reason.clone(),
             shards: server.shards.clone(),
             uptime_ns: nanoseconds(self.started.elapsed()),
-            cpu_ns: nanoseconds(handle.processor_time()),
+            cpu_ns: nanoseconds(reactor::processor_time()),
             memory: status::Memory {
                 budget_bytes: server.memory_bytes,
                 pool: Keyed::sum(reports.iter().map(|report| report.pool)),

@@ -10,7 +10,7 @@
 use std::fs;
 
 use contract::{EtherType, Intake, LinkId};
-use reactor::{InterfaceFacts, LinkOptions, look_at_interface, may_open_links};
+use reactor::{Interface, LinkOptions, look_at_interface, may_open_links};
 
 use super::Running;
 use super::error::RunError;
@@ -25,7 +25,7 @@ pub(crate) struct LinkSight {
     /// What was found, in a few words.
     pub(crate) words: String,
     /// None of an interface that the server that answers has, and we do not see.
-    pub(crate) facts: Option<InterfaceFacts>,
+    pub(crate) facts: Option<Interface>,
 }
 
 /// Looks at a link that exports are on: whether its interface is there, up and large enough, and

@@ -42,7 +42,7 @@ pub enum Access {
 
 /// An open file or block device.
 #[derive(Debug)]
-pub struct FileDisk {
+pub(super) struct FileDisk {
     fd: OwnedFd,
     /// The same file, opened once more for flushes. Linux tells an error of writing back once to
     /// each open file (errseq), so a durable write that fails beside a flush does not take the
@@ -51,7 +51,7 @@ pub struct FileDisk {
     device: bool,
     access: Access,
     size: AtomicU64,
-    /// All but the size.
+    /// As it was opened: the size may have changed since.
     facts: DiskFacts,
 }
 
@@ -64,7 +64,7 @@ const BLKDISCARD: rustix::ioctl::Opcode = 0x1277;
 impl FileDisk {
     /// Opens a regular file; with `create`, makes one of that size where there is none. One that is
     /// there must have that size.
-    pub fn open_file(path: &Path, create: Option<u64>) -> Result<FileDisk, OpenError> {
+    pub(super) fn open_file(path: &Path, create: Option<u64>) -> Result<FileDisk, OpenError> {
         if let Some(bytes) = create.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(512)) {
             return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
         }
@@ -113,27 +113,20 @@ impl FileDisk {
         if !seen.is_multiple_of(u64::from(logical)) {
             return Err(OpenError::Ragged { path: path.into(), seen, block: logical });
         }
-        Self::check_size(path, seen, logical)?;
-        Ok(FileDisk {
-            flushes: open_again(&fd).map_err(system(path, "open it for flushes"))?,
-            device: false,
-            access,
-            size: AtomicU64::new(seen),
-            facts: DiskFacts {
-                size: ByteCount(0),
-                logical_block: logical,
-                physical_block: physical.max(logical),
-                cache: Cache::Volatile,
-                read_only,
-                discards,
-                discard_zeroes: discards,
-            },
-            fd,
-        })
+        let facts = DiskFacts {
+            size: ByteCount(seen),
+            logical_block: logical,
+            physical_block: physical.max(logical),
+            cache: Cache::Volatile,
+            read_only,
+            discards,
+            discard_zeroes: discards,
+        };
+        Self::of(path, fd, false, access, facts)
     }
 
     /// Opens a block device that nobody else uses.
-    pub fn open_device(path: &Path) -> Result<FileDisk, OpenError> {
+    pub(super) fn open_device(path: &Path) -> Result<FileDisk, OpenError> {
         let (fd, read_only) = open(path, OFlags::CLOEXEC | OFlags::EXCL)?;
         expect(path, &fd, FileType::BlockDevice, "a block device")?;
         Self::of_device(path, fd, read_only)
@@ -161,44 +154,45 @@ impl FileDisk {
         };
         let discards = !read_only
             && queue_number(stat.st_rdev, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
-        Self::check_size(path, size, logical)?;
-        Ok(FileDisk {
-            flushes: open_again(&fd).map_err(system(path, "open it for flushes"))?,
-            device: true,
-            access,
-            size: AtomicU64::new(size),
-            facts: DiskFacts {
-                size: ByteCount(0),
-                logical_block: logical,
-                physical_block: physical.max(logical),
-                cache,
-                read_only,
-                discards,
-                // BLKDISCARD promises nothing about what is read afterwards.
-                discard_zeroes: false,
-            },
-            fd,
-        })
+        let facts = DiskFacts {
+            size: ByteCount(size),
+            logical_block: logical,
+            physical_block: physical.max(logical),
+            cache,
+            read_only,
+            discards,
+            // BLKDISCARD promises nothing about what is read afterwards.
+            discard_zeroes: false,
+        };
+        Self::of(path, fd, true, access, facts)
     }
 
-    fn check_size(path: &Path, bytes: u64, logical: u32) -> Result<(), OpenError> {
-        if bytes < u64::from(logical) {
+    fn of(
+        path: &Path,
+        fd: OwnedFd,
+        device: bool,
+        access: Access,
+        facts: DiskFacts,
+    ) -> Result<FileDisk, OpenError> {
+        let bytes = facts.size.0;
+        if bytes < u64::from(facts.logical_block) {
             return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
         }
-        Ok(())
+        let flushes = open_again(&fd).map_err(system(path, "open it for flushes"))?;
+        Ok(FileDisk { fd, flushes, device, access, size: AtomicU64::new(bytes), facts })
     }
 
     /// What is known of it at present. Whoever opened it saw whole blocks; a file that was since
     /// given another end from outside is told without the last block, unless that is whole.
     #[inline]
-    pub fn facts(&self) -> DiskFacts {
+    pub(super) fn facts(&self) -> DiskFacts {
         let size = self.size.load(Ordering::Relaxed);
         let logical = u64::from(self.facts.logical_block);
         DiskFacts { size: ByteCount(size - size % logical), ..self.facts.clone() }
     }
 
     /// Looks at the size again.
-    pub fn refresh(&self) -> io::Result<()> {
+    pub(super) fn refresh(&self) -> io::Result<()> {
         let size = if self.device {
             rustix::fs::seek(&self.fd, SeekFrom::End(0))?
         } else {
@@ -208,13 +202,11 @@ impl FileDisk {
         Ok(())
     }
 
-    /// How it is accessed.
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         self.access
     }
 
-    /// Its descriptor.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
@@ -272,6 +264,23 @@ fn open_again(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
         Err(Errno::NOENT) => rustix::io::fcntl_dupfd_cloexec(fd, 0),
         opened => opened,
     }
+}
+
+/// Fills `into` from `offset` on. What ends before is an error.
+pub(super) fn read_exact(
+    fd: BorrowedFd<'_>,
+    mut into: &mut [u8],
+    mut offset: u64,
+) -> Result<(), Errno> {
+    while !into.is_empty() {
+        match rustix::io::pread(fd, &mut *into, offset) {
+            Ok(0) => return Err(Errno::NODATA),
+            Ok(count) => (into, offset) = (&mut into[count..], offset + count as u64),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn refused(path: &Path, errno: Errno) -> OpenError {

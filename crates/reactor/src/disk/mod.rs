@@ -11,14 +11,13 @@
 //! the object, what was expected and what was seen; a request's failure is its `Outcome`. Not here:
 //! who may write after a failed flush (the volume's gate), how flushes are grouped (the same).
 
-mod delay;
 mod error;
 mod faulty;
 pub mod file;
-pub mod null;
+mod null;
 pub mod probe;
-pub mod ram;
-pub mod work;
+pub(crate) mod ram;
+pub(crate) mod work;
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -32,9 +31,8 @@ use crate::memory::{Arena, ShardMemory};
 
 pub use error::OpenError;
 pub use file::Access;
-pub use work::{Call, Finished, Work};
+pub(crate) use work::{Call, Work};
 
-use delay::Delay;
 use faulty::{Fate, Faulty};
 use file::FileDisk;
 use null::NullDisk;
@@ -99,22 +97,20 @@ enum Backing {
 
 #[derive(Debug)]
 enum Instrument {
-    Delay(Delay),
+    /// Every answer comes so much later than the disk gave it. What is asked is carried out at
+    /// once; the driver holds the answer back with its own timer. It stands for a slower medium,
+    /// and shows what queue depth hides.
+    Delay(Duration),
     Faulty(Faulty),
 }
 
 /// What became of a request that was submitted.
 #[derive(Debug)]
-pub enum Submitted {
+pub(crate) enum Submitted {
     /// It is answered.
     Done(Completion),
     /// It is answered, but the answer is to be told after this time.
-    Later {
-        /// The answer.
-        completion: Completion,
-        /// How long to hold it back.
-        after: Duration,
-    },
+    Later { completion: Completion, after: Duration },
     /// It needs the kernel: carry the work out, then tell what [`Work::finish`] says.
     Work(Box<Work>),
 }
@@ -144,7 +140,7 @@ impl Disk {
         let backing = loop {
             match spec {
                 OpenSpec::Delay { us, inner } => {
-                    instruments.push(Instrument::Delay(Delay::new(Duration::from_micros(*us))));
+                    instruments.push(Instrument::Delay(Duration::from_micros(*us)));
                     spec = inner;
                 }
                 OpenSpec::Faulty { seed, inner } => {
@@ -156,7 +152,7 @@ impl Disk {
                     break Backing::Ram(RamDisk::new(arena, size).map_err(OpenError::Memory)?);
                 }
                 OpenSpec::Null { bytes } => {
-                    break Backing::Null(NullDisk::new(whole_blocks("null", *bytes)?));
+                    break Backing::Null(NullDisk(whole_blocks("null", *bytes)?));
                 }
                 OpenSpec::File { path, create } => {
                     break Backing::File(Arc::new(FileDisk::open_file(path, *create)?));
@@ -173,7 +169,7 @@ impl Disk {
     pub fn facts(&self) -> DiskFacts {
         match &self.backing {
             Backing::Ram(disk) => DiskFacts::of_memory(disk.size()),
-            Backing::Null(disk) => DiskFacts::of_memory(disk.size()),
+            Backing::Null(disk) => DiskFacts::of_memory(disk.0),
             Backing::File(disk) => disk.facts(),
         }
     }
@@ -195,8 +191,7 @@ impl Disk {
         }
     }
 
-    /// The descriptor of a file or device, for registration with a ring. [`Work::fd`] is the same
-    /// one.
+    /// The descriptor of a file or device.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::File(disk) => Some(disk.fd()),
@@ -215,7 +210,7 @@ impl Disk {
 
     /// Gives it a request. The request's payload comes back with the answer.
     #[inline]
-    pub fn submit(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
+    pub(crate) fn submit(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
         // Other threads may see the request's pages from here on.
         memory.fence();
         if self.instruments.is_empty() {
@@ -242,7 +237,7 @@ impl Disk {
         let mut verdict = None;
         for instrument in &self.instruments {
             match instrument {
-                Instrument::Delay(delay) => after += delay.time(),
+                Instrument::Delay(time) => after += *time,
                 Instrument::Faulty(faulty) => {
                     let (fate, slow) = faulty.fate(&request.operation);
                     after += slow;
@@ -276,7 +271,7 @@ impl Disk {
     /// First step for a bulk of requests: see [`RamDisk::prefetch_slot`]. Does nothing for other
     /// disks.
     #[inline]
-    pub fn prefetch_slot(&self, operation: &Operation) {
+    pub(crate) fn prefetch_slot(&self, operation: &Operation) {
         if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
             disk.prefetch_slot(extent);
         }
@@ -285,7 +280,7 @@ impl Disk {
     /// Second step for a bulk of requests: see [`RamDisk::prefetch_pages`]. Does nothing for other
     /// disks.
     #[inline]
-    pub fn prefetch_pages(&self, operation: &Operation) {
+    pub(crate) fn prefetch_pages(&self, operation: &Operation) {
         if let (Backing::Ram(disk), Some(extent)) = (&self.backing, operation.extent()) {
             disk.prefetch_pages(extent, matches!(operation, Operation::Read { .. }));
         }
@@ -295,18 +290,21 @@ impl Disk {
 /// Why a disk of these facts refuses an operation without asking the kernel.
 #[inline]
 fn refusal(facts: &DiskFacts, operation: &Operation) -> Option<Failure> {
-    let in_range = match operation {
-        Operation::Discard { extents } => extents.iter().all(|extent| extent.fits(facts.size)),
-        other => other.extent().is_none_or(|extent| extent.fits(facts.size)),
-    };
-    if !in_range {
-        return Some(Failure::OutOfRange);
-    }
     match operation {
+        operation if !is_within(operation, facts.size) => Some(Failure::OutOfRange),
         Operation::CompareAndWrite { .. } => Some(Failure::Unsupported),
         operation if operation.changes_data() && facts.read_only => Some(Failure::WriteProtected),
         Operation::Discard { .. } if !facts.discards => Some(Failure::Unsupported),
         _ => None,
+    }
+}
+
+/// Whether all that an operation names lies within a disk of this size.
+#[inline]
+fn is_within(operation: &Operation, size: ByteCount) -> bool {
+    match operation {
+        Operation::Discard { extents } => extents.iter().all(|extent| extent.fits(size)),
+        other => other.extent().is_none_or(|extent| extent.fits(size)),
     }
 }
 

@@ -3,34 +3,19 @@
 
 use block::{ByteCount, Completion, Failure, Operation, Outcome, PageId, Request};
 
+use super::is_within;
 use crate::memory::arena::ZERO_PAGE;
 use crate::memory::shard_memory::ShardMemory;
 
-/// A disk that holds nothing.
+/// A disk that holds nothing, but claims to have so many bytes.
 #[derive(Debug)]
-pub struct NullDisk {
-    size: ByteCount,
-}
+pub(super) struct NullDisk(pub(super) ByteCount);
 
 impl NullDisk {
-    /// A disk that claims to have `size` bytes.
-    pub fn new(size: ByteCount) -> NullDisk {
-        NullDisk { size }
-    }
-
-    /// Bytes that can be addressed.
-    pub fn size(&self) -> ByteCount {
-        self.size
-    }
-
     /// Answers a request at once.
     #[inline]
-    pub fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Completion {
-        let in_range = match &request.operation {
-            Operation::Discard { extents } => extents.iter().all(|extent| extent.fits(self.size)),
-            other => other.extent().is_none_or(|extent| extent.fits(self.size)),
-        };
-        if !in_range {
+    pub(super) fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Completion {
+        if !is_within(&request.operation, self.0) {
             return request.complete(Outcome::NotDone(Failure::OutOfRange));
         }
         let outcome = match &mut request.operation {
@@ -71,7 +56,7 @@ mod tests {
     fn reads_are_zeros_and_writes_are_forgotten() {
         let arena = Arc::new(Arena::new(1).unwrap());
         let mut memory = ShardMemory::new(&arena, 64).unwrap();
-        let disk = NullDisk::new(ByteCount(1 << 40));
+        let disk = NullDisk(ByteCount(1 << 40));
         let extent = Extent::new(512, 8192);
         let mut buffer = Buffer::reserved(8192, 512);
         memory.write(&mut buffer, 0, &[9; 8192]);
@@ -92,7 +77,7 @@ mod tests {
     fn what_lies_beyond_the_end_is_refused() {
         let arena = Arc::new(Arena::new(1).unwrap());
         let mut memory = ShardMemory::new(&arena, 64).unwrap();
-        let disk = NullDisk::new(ByteCount(4096));
+        let disk = NullDisk(ByteCount(4096));
         let extent = Extent::new(4096, 512);
         let done = ask(&disk, &mut memory, Operation::Verify { extent });
         assert_eq!(done.outcome, Outcome::NotDone(Failure::OutOfRange));

@@ -17,7 +17,7 @@ use rustix::fs::{Access as Right, AtFlags, FileType, FlockOperation, Mode, OFlag
 use rustix::io::Errno;
 
 use super::error::OpenError;
-use super::file::{Access, FileDisk, expect, lock, physical_block, refused, system};
+use super::file::{Access, FileDisk, expect, lock, physical_block, read_exact, refused, system};
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_SIZE as usize;
@@ -77,7 +77,7 @@ struct Page([u8; PAGE]);
 impl Probe {
     /// Looks at a regular file.
     pub fn file(path: &Path) -> Result<Probe, OpenError> {
-        let fd = look(path, OFlags::empty())?;
+        let fd = look(path)?;
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
         let identity = Identity::at(path, &fd)?;
         let read_only = !may_write(path);
@@ -91,7 +91,7 @@ impl Probe {
 
     /// Looks at a block device.
     pub fn device(path: &Path) -> Result<Probe, OpenError> {
-        let fd = look(path, OFlags::empty())?;
+        let fd = look(path)?;
         expect(path, &fd, FileType::BlockDevice, "a block device")?;
         let identity = Identity::at(path, &fd)?;
         // Claimed for a moment, to see whether it can be.
@@ -125,16 +125,9 @@ impl Probe {
     /// Its page at byte `at`, a multiple of a page. What is beyond its end reads as zeros.
     pub fn read_page(&self, at: u64) -> io::Result<[u8; PAGE]> {
         let mut page = Box::new(Page([0; PAGE]));
-        let mut filled = 0;
+        // A size is told in whole blocks, which direct access takes.
         let there = self.facts().size.0.saturating_sub(at).min(PAGE as u64) as usize;
-        while filled < there {
-            match rustix::io::pread(self.disk.fd(), &mut page.0[filled..], at + filled as u64) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => filled += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        read_exact(self.disk.fd(), &mut page.0[..there], at)?;
         Ok(page.0)
     }
 }
@@ -172,8 +165,8 @@ fn flags() -> OFlags {
     OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY
 }
 
-fn look(path: &Path, more: OFlags) -> Result<OwnedFd, OpenError> {
-    rustix::fs::open(path, flags() | more, Mode::empty()).map_err(|errno| refused(path, errno))
+fn look(path: &Path) -> Result<OwnedFd, OpenError> {
+    rustix::fs::open(path, flags(), Mode::empty()).map_err(|errno| refused(path, errno))
 }
 
 fn may_write(path: &Path) -> bool {

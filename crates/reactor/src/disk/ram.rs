@@ -39,6 +39,7 @@ use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, PageId, Request,
 };
 
+use super::is_within;
 use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE, prefetch};
 use crate::memory::shard_memory::{ShardMemory, difference};
 
@@ -58,7 +59,7 @@ const COLD_MIN: u64 = 64 << 20;
 
 /// A disk in memory.
 #[derive(Debug)]
-pub struct RamDisk {
+pub(crate) struct RamDisk {
     arena: Arc<Arena>,
     size: u64,
     /// [`COLD`] if the disk is so large that a page that comes out of it is seldom in the
@@ -98,7 +99,7 @@ fn parts(extent: Extent) -> impl Iterator<Item = Part> {
 impl RamDisk {
     /// A disk of `size` bytes that reads as zeros. It takes no memory before it is written to, but
     /// four bytes a page.
-    pub fn new(arena: &Arc<Arena>, size: ByteCount) -> Result<RamDisk, ArenaError> {
+    pub(super) fn new(arena: &Arc<Arena>, size: ByteCount) -> Result<RamDisk, ArenaError> {
         let pages = size.0.div_ceil(PAGE as u64);
         let full = |pages: u64| ArenaError::Full {
             bytes: pages.saturating_mul(PAGE as u64),
@@ -113,36 +114,23 @@ impl RamDisk {
     }
 
     /// Bytes that can be addressed.
-    pub fn size(&self) -> ByteCount {
+    pub(super) fn size(&self) -> ByteCount {
         ByteCount(self.size)
-    }
-
-    /// Pages that hold something.
-    pub fn pages_used(&self) -> u32 {
-        self.slots.iter().filter(|slot| slot.load(Relaxed) != NO_PAGE).count() as u32
     }
 
     /// Answers a request at once.
     #[inline]
-    pub fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Completion {
+    pub(super) fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Completion {
         let outcome = match &mut request.operation {
-            Operation::Read { extent, buffer } => {
-                if !self.holds(*extent) {
-                    Outcome::NotDone(Failure::OutOfRange)
-                } else {
-                    memory.strip(buffer);
-                    self.lend(*extent, buffer);
-                    Outcome::Done
-                }
+            Operation::Read { extent, buffer } if self.holds(*extent) => {
+                memory.strip(buffer);
+                self.lend(*extent, buffer);
+                Outcome::Done
             }
-            Operation::Write { extent, buffer, .. } => {
-                if !self.holds(*extent) {
-                    Outcome::NotDone(Failure::OutOfRange)
-                } else {
-                    check(*extent, buffer);
-                    self.write(memory, *extent, buffer);
-                    Outcome::Done
-                }
+            Operation::Write { extent, buffer, .. } if self.holds(*extent) => {
+                check(*extent, buffer);
+                self.write(memory, *extent, buffer);
+                Outcome::Done
             }
             other => self.perform_other(memory, other),
         };
@@ -151,16 +139,12 @@ impl RamDisk {
 
     #[cold]
     fn perform_other(&self, memory: &mut ShardMemory, operation: &mut Operation) -> Outcome {
-        let in_range = match &*operation {
-            Operation::Discard { extents } => extents.iter().all(|extent| self.holds(*extent)),
-            other => other.extent().is_none_or(|extent| self.holds(extent)),
-        };
-        if !in_range {
+        if !is_within(operation, self.size()) {
             return Outcome::NotDone(Failure::OutOfRange);
         }
         match operation {
             Operation::Read { .. } | Operation::Write { .. } => {
-                unreachable!("reads and writes are carried out by perform")
+                unreachable!("what the disk holds of these is carried out by perform")
             }
             Operation::Flush | Operation::Verify { .. } => Outcome::Done,
             Operation::Discard { extents } => {
@@ -286,13 +270,8 @@ impl RamDisk {
     /// the buffer's own.
     #[inline]
     fn change_from(&self, memory: &mut ShardMemory, part: Part, given: PageId) -> bool {
-        // SAFETY: the part lies within the page, which is in the caller's buffer: private or
-        // leased, so that nobody changes it.
-        let bytes = unsafe {
-            let from = self.arena.page(given.number()).add(part.from);
-            std::slice::from_raw_parts(from, part.to - part.from)
-        };
-        let changed = self.change(memory, part, bytes);
+        // SAFETY: the page is in the caller's buffer: private or leased, so that nobody changes it.
+        let changed = self.change(memory, part, unsafe { self.bytes(given.number(), part) });
         if changed && !given.is_leased() {
             memory.put_page(given.number());
         }
@@ -310,12 +289,8 @@ impl RamDisk {
             rest = later;
             if !self.change(memory, part, now) {
                 let fresh = memory.take_oldest_page();
-                // SAFETY: `fresh` is ours alone, nobody else can see it, and the part lies within
-                // it and is as long as `now`.
-                unsafe {
-                    let into = self.arena.page(fresh).add(part.from);
-                    into.copy_from_nonoverlapping(now.as_ptr(), now.len());
-                }
+                // SAFETY: `fresh` is ours alone, and the part is as long as `now`.
+                unsafe { self.fill(fresh, part, now) };
                 let old = self.install(part, fresh);
                 self.free(memory, old);
             }
@@ -342,15 +317,37 @@ impl RamDisk {
     #[cold]
     fn copy_of(&self, memory: &mut ShardMemory, part: Part, from: u32) -> u32 {
         let fresh = memory.take_page();
-        // SAFETY: `fresh` is ours alone, the caller's buffer leases `from`, and the part lies
-        // within a page.
-        unsafe {
-            self.arena.page(fresh).add(part.from).copy_from_nonoverlapping(
-                self.arena.page(from).add(part.from),
-                part.to - part.from,
-            );
-        }
+        // SAFETY: `fresh` is ours alone, the caller's buffer leases `from`, and a part is as long
+        // as itself.
+        unsafe { self.fill(fresh, part, self.bytes(from, part)) };
         fresh
+    }
+
+    /// The bytes of a part of a page.
+    ///
+    /// # Safety
+    /// Nobody changes them as long as they are looked at.
+    #[inline]
+    unsafe fn bytes(&self, page: u32, part: Part) -> &[u8] {
+        // SAFETY: a part lies within its page; the rest by the caller's word.
+        unsafe {
+            let first = self.arena.page(page).add(part.from);
+            std::slice::from_raw_parts(first, part.to - part.from)
+        }
+    }
+
+    /// Puts bytes into a part of a page.
+    ///
+    /// # Safety
+    /// The page is the caller's alone, and the part as long as `bytes`.
+    #[inline]
+    unsafe fn fill(&self, page: u32, part: Part, bytes: &[u8]) {
+        // SAFETY: a part lies within its page, and `bytes` elsewhere, since nobody else can see the
+        // page; the rest by the caller's word.
+        unsafe {
+            let into = self.arena.page(page).add(part.from);
+            into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
     }
 
     /// Puts private page `new`, whose bytes of `part` are the new ones, into the slot, completed by
@@ -417,23 +414,15 @@ impl RamDisk {
         for (index, part) in parts(extent).enumerate() {
             let expected = buffer.pages()[index];
             let page = self.arena.lease(&self.slots[part.slot]);
-            let length = part.to - part.from;
-            // SAFETY: both parts lie within their pages; the first page is leased by us until
-            // below, the other is in the buffer that we borrow, so neither changes meanwhile.
-            let found = unsafe {
-                difference(
-                    std::slice::from_raw_parts(self.arena.page(page).add(part.from), length),
-                    std::slice::from_raw_parts(
-                        self.arena.page(expected.number()).add(part.from),
-                        length,
-                    ),
-                )
-            };
+            // SAFETY: the first page is leased by us until below, the other is in the buffer that we
+            // borrow, so neither changes meanwhile.
+            let found =
+                unsafe { difference(self.bytes(page, part), self.bytes(expected.number(), part)) };
             memory.put(PageId(page).leased());
             if let Some(difference) = found {
                 return Outcome::Miscompare((at + difference) as u32);
             }
-            at += length;
+            at += part.to - part.from;
         }
         Outcome::Done
     }

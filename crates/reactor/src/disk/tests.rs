@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use block::{
@@ -11,47 +10,29 @@ use block::{
     Ticket,
 };
 use contract::Cache;
+use tempfile::TempDir;
 
 use super::*;
 use crate::memory::{Arena, ShardMemory};
 
 /// A directory of a test's own, removed with it.
-pub(super) struct Directory(PathBuf);
+pub(super) struct Directory(TempDir);
 
 impl Directory {
-    fn within(parent: &Path) -> Option<Directory> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("plateway-disk-{}-{number}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Some(Directory(path)),
-                // Left over from a process that had our number.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(_) => return None,
-            }
-        }
-    }
-
     /// One on the file system of the build, which mostly allows direct access, and one in memory,
     /// which does not, where there are such.
     pub(super) fn everywhere() -> Vec<Directory> {
         let build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let parents = [Some(std::env::temp_dir()), build, Some("/dev/shm".into())];
+        let parents = parents.into_iter().flatten();
         let directories: Vec<_> =
-            parents.into_iter().flatten().filter_map(|path| Directory::within(&path)).collect();
+            parents.filter_map(|path| TempDir::new_in(path).ok()).map(Directory).collect();
         assert!(!directories.is_empty(), "there is no directory to write to");
         directories
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 
@@ -79,13 +60,24 @@ pub(super) fn open(memory: &ShardMemory, spec: &OpenSpec) -> Disk {
     Disk::open(spec, memory.arena()).unwrap()
 }
 
-#[test]
-fn a_created_file_is_sparse_and_found_again() {
+/// Runs a test on each file system, with a path where nothing is.
+fn everywhere(test: impl Fn(&ShardMemory, &Path)) {
     let memory = memory();
     for directory in Directory::everywhere() {
-        let path = directory.file("a.img");
+        test(&memory, &directory.file("a.img"));
+    }
+}
+
+/// Why a disk cannot be opened.
+fn refusal_of(memory: &ShardMemory, spec: &OpenSpec) -> OpenError {
+    Disk::open(spec, memory.arena()).unwrap_err()
+}
+
+#[test]
+fn a_created_file_is_sparse_and_found_again() {
+    everywhere(|memory, path| {
         let size = 1 << 30;
-        let disk = open(&memory, &file_spec(&path, Some(size)));
+        let disk = open(memory, &file_spec(path, Some(size)));
         let facts = disk.facts();
         assert_eq!(facts.size, ByteCount(size));
         assert_eq!(facts.cache, Cache::Volatile);
@@ -93,32 +85,30 @@ fn a_created_file_is_sparse_and_found_again() {
         assert!([512, 4096].contains(&facts.logical_block), "{facts:?}");
         assert_eq!(disk.fd().is_some(), disk.access().is_some());
         drop(disk);
-        assert_eq!(open(&memory, &file_spec(&path, Some(size))).facts(), facts);
-        assert_eq!(open(&memory, &file_spec(&path, None)).facts(), facts);
-    }
+        assert_eq!(open(memory, &file_spec(path, Some(size))).facts(), facts);
+        assert_eq!(open(memory, &file_spec(path, None)).facts(), facts);
+    });
 }
 
 #[test]
 fn create_makes_a_file_and_changes_none() {
-    let memory = memory();
-    for directory in Directory::everywhere() {
-        let path = directory.file("a.img");
-        drop(open(&memory, &file_spec(&path, Some(1 << 20))));
+    everywhere(|memory, path| {
+        drop(open(memory, &file_spec(path, Some(1 << 20))));
         for (other, advice) in [(1 << 19, "leave create out"), (1 << 21, "truncate -s 2097152 /")] {
-            let error = Disk::open(&file_spec(&path, Some(other)), memory.arena()).unwrap_err();
+            let error = refusal_of(memory, &file_spec(path, Some(other)));
             assert!(
                 matches!(error, OpenError::OtherSize { expected, seen: 0x10_0000, .. } if expected == other),
                 "{error}"
             );
             assert!(error.to_string().contains(advice), "{error}");
-            assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20);
+            assert_eq!(fs::metadata(path).unwrap().len(), 1 << 20);
         }
         // Not even one of which nothing is left.
-        fs::write(&path, []).unwrap();
-        let error = Disk::open(&file_spec(&path, Some(1 << 20)), memory.arena()).unwrap_err();
+        fs::write(path, []).unwrap();
+        let error = refusal_of(memory, &file_spec(path, Some(1 << 20)));
         assert!(matches!(error, OpenError::BadSize { bytes: 0, .. }), "{error}");
-        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
-    }
+        assert_eq!(fs::metadata(path).unwrap().len(), 0);
+    });
 }
 
 #[test]
@@ -136,41 +126,37 @@ fn a_disk_as_it_is_makes_nothing() {
 
 #[test]
 fn a_file_that_cannot_have_its_size_is_not_left_behind() {
-    let memory = memory();
-    for directory in Directory::everywhere() {
-        let path = directory.file("a.img");
-        let huge = file_spec(&path, Some(i64::MAX as u64 / 512 * 512 + 512));
-        let error = Disk::open(&huge, memory.arena()).unwrap_err();
+    everywhere(|memory, path| {
+        let huge = file_spec(path, Some(i64::MAX as u64 / 512 * 512 + 512));
+        let error = refusal_of(memory, &huge);
         assert!(error.to_string().contains("make it as large as asked"), "{error}");
         assert!(!path.exists());
-    }
+    });
 }
 
 #[test]
 fn two_servers_never_share_a_file() {
-    let memory = memory();
-    for directory in Directory::everywhere() {
-        let path = directory.file("a.img");
-        let first = open(&memory, &file_spec(&path, Some(1 << 20)));
-        let error = Disk::open(&file_spec(&path, None), memory.arena()).unwrap_err();
+    everywhere(|memory, path| {
+        let first = open(memory, &file_spec(path, Some(1 << 20)));
+        let error = refusal_of(memory, &file_spec(path, None));
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
         // Nor does the second one change it before it notices.
-        let error = Disk::open(&file_spec(&path, Some(1 << 21)), memory.arena()).unwrap_err();
+        let error = refusal_of(memory, &file_spec(path, Some(1 << 21)));
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
         assert_eq!(first.refresh().unwrap().size, ByteCount(1 << 20));
         drop(first);
-        open(&memory, &file_spec(&path, None));
-    }
+        open(memory, &file_spec(path, None));
+    });
 }
 
 #[test]
 fn what_is_no_disk_is_refused_with_what_was_seen() {
     let memory = memory();
     for directory in Directory::everywhere() {
-        let refused = |spec: OpenSpec| Disk::open(&spec, memory.arena()).unwrap_err();
+        let refused = |spec: OpenSpec| refusal_of(&memory, &spec);
         let absent = refused(file_spec(&directory.file("absent"), None));
         assert!(matches!(absent, OpenError::System { .. }), "{absent}");
-        let itself = refused(file_spec(&directory.0, None));
+        let itself = refused(file_spec(&directory.file(""), None));
         assert!(matches!(itself, OpenError::Kind { seen: "a directory", .. }), "{itself}");
         let device = refused(file_spec(Path::new("/dev/null"), None));
         assert!(matches!(device, OpenError::Kind { .. }), "{device}");
@@ -190,37 +176,33 @@ fn what_is_no_disk_is_refused_with_what_was_seen() {
 
 #[test]
 fn a_file_that_ends_within_a_block_is_refused() {
-    let memory = memory();
-    for directory in Directory::everywhere() {
-        let path = directory.file("a.img");
+    everywhere(|memory, path| {
         for size in [100, 3 * 4096 + 100, 3 * 4096 - 1] {
-            fs::write(&path, vec![1; size]).unwrap();
-            let error = Disk::open(&file_spec(&path, None), memory.arena()).unwrap_err();
+            fs::write(path, vec![1; size]).unwrap();
+            let error = refusal_of(memory, &file_spec(path, None));
             assert!(
                 matches!(error, OpenError::Ragged { seen, .. } if seen == size as u64),
                 "{error}"
             );
             let told = error.to_string();
             assert!(told.contains(&format!("seen {size}")) && told.contains("truncate"), "{told}");
-            assert_eq!(fs::metadata(&path).unwrap().len(), size as u64);
+            assert_eq!(fs::metadata(path).unwrap().len(), size as u64);
         }
-    }
+    });
 }
 
 #[test]
 fn a_size_that_changes_is_seen_on_refresh_in_whole_blocks() {
-    let memory = memory();
-    for directory in Directory::everywhere() {
-        let path = directory.file("a.img");
-        fs::write(&path, vec![1; 3 * 4096]).unwrap();
-        let disk = open(&memory, &file_spec(&path, None));
-        let file = OpenOptions::new().write(true).open(&path).unwrap();
+    everywhere(|memory, path| {
+        fs::write(path, vec![1; 3 * 4096]).unwrap();
+        let disk = open(memory, &file_spec(path, None));
+        let file = OpenOptions::new().write(true).open(path).unwrap();
         file.set_len(1 << 20).unwrap();
         assert_eq!(disk.facts().size, ByteCount(3 * 4096));
         assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 20));
         file.set_len((1 << 21) + 100).unwrap();
         assert_eq!(disk.refresh().unwrap().size, ByteCount(1 << 21));
-    }
+    });
 }
 
 #[test]

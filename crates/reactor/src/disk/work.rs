@@ -31,12 +31,11 @@ use libc::iovec;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::file::FileDisk;
+use super::file::{FileDisk, read_exact};
+use crate::engine::VECTORS_MAX;
 use crate::memory::ShardMemory;
 use crate::memory::shard_memory::difference;
 
-/// iovecs of one call at most (IOV_MAX of Linux).
-const IOVECS_MAX: usize = 1024;
 /// Bytes of scratch memory of a thread that compares, verifies or bounces.
 const SCRATCH: usize = 128 << 10;
 /// Zeros written by one call at most, where the kernel cannot clear a range itself.
@@ -48,34 +47,15 @@ static ZEROS: Zeros = Zeros([0; 64 << 10]);
 
 /// A system call that a piece of work wants, on [`Work::fd`].
 #[derive(Clone, Copy, Debug)]
-pub enum Call<'a> {
+pub(crate) enum Call<'a> {
     /// `preadv2`. The result is the bytes read.
-    Read {
-        /// Where in the file.
-        offset: u64,
-        /// Where to put them.
-        iovecs: &'a [iovec],
-    },
+    Read { offset: u64, iovecs: &'a [iovec] },
     /// `pwritev2`, with RWF_DSYNC if durable. The result is the bytes written.
-    Write {
-        /// Where in the file.
-        offset: u64,
-        /// Where they are.
-        iovecs: &'a [iovec],
-        /// Whether the call completes only once the bytes are durable.
-        durable: bool,
-    },
+    Write { offset: u64, iovecs: &'a [iovec], durable: bool },
     /// `fdatasync`.
     Sync,
     /// `fallocate`.
-    Allocate {
-        /// Its mode.
-        mode: u32,
-        /// Where the range begins.
-        offset: u64,
-        /// Its bytes.
-        length: u64,
-    },
+    Allocate { mode: FallocateFlags, offset: u64, length: u64 },
     /// Not for a ring: have a thread that may sleep call [`Work::run`].
     Blocking,
     /// Nothing: all is done, call [`Work::finish`].
@@ -84,18 +64,17 @@ pub enum Call<'a> {
 
 /// The answer of finished work.
 #[derive(Debug)]
-pub struct Finished {
-    /// The answer.
-    pub completion: Completion,
+pub(crate) struct Finished {
+    pub(crate) completion: Completion,
     /// How long to hold it back (an instrument); zero for real disks.
-    pub after: Duration,
+    pub(crate) after: Duration,
     /// The list of vectors, for [`ShardMemory::give_vectors`].
-    pub vectors: Vec<iovec>,
+    pub(crate) vectors: Vec<iovec>,
 }
 
 /// A request on its way through the kernel.
 #[derive(Debug)]
-pub struct Work {
+pub(crate) struct Work {
     disk: Arc<FileDisk>,
     request: Request,
     stage: Stage,
@@ -113,14 +92,19 @@ unsafe impl Send for Work {}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// Bytes from `offset` on are moved by what is left in the iovecs, from the `first` on.
-    Transfer { write: bool, durable: bool, offset: u64, first: usize },
+    Transfer(Transfer),
     /// Range `index` of a discard.
-    Discard { index: usize },
+    Discard {
+        index: usize,
+    },
     /// The kernel is asked to clear the extent.
-    Clear { mode: FallocateFlags },
+    Clear {
+        mode: FallocateFlags,
+    },
     /// Zeros are written from `at` on.
-    Zeros { at: u64 },
+    Zeros {
+        at: u64,
+    },
     /// Everything is with the kernel and has to become durable.
     Sync,
     /// A thread does it.
@@ -135,14 +119,17 @@ enum Job {
     Verify,
     /// BLKDISCARD of range `index` and all after it.
     Discard,
-    /// A read or write that the kernel found misaligned, through aligned memory, from `offset` and
-    /// iovec `first` on.
-    Bounce {
-        write: bool,
-        durable: bool,
-        offset: u64,
-        first: usize,
-    },
+    /// A read or write that the kernel found misaligned, through aligned memory.
+    Bounce(Transfer),
+}
+
+/// Bytes from `offset` on are moved by what is left in the iovecs, from the `first` on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Transfer {
+    write: bool,
+    durable: bool,
+    offset: u64,
+    first: usize,
 }
 
 impl Work {
@@ -153,6 +140,8 @@ impl Work {
         mut request: Request,
     ) -> Work {
         let mut iovecs = memory.take_vectors();
+        let transfer =
+            |write, durable, offset| Stage::Transfer(Transfer { write, durable, offset, first: 0 });
         let stage = match &mut request.operation {
             Operation::Read { extent, buffer } => {
                 // A leased page cannot be filled.
@@ -160,13 +149,11 @@ impl Work {
                     memory.strip(buffer);
                 }
                 memory.iovecs_mut(buffer, 0, buffer.len(), &mut iovecs);
-                let offset = extent.offset.0;
-                Stage::Transfer { write: false, durable: false, offset, first: 0 }
+                transfer(false, false, extent.offset.0)
             }
             Operation::Write { extent, buffer, durable } => {
                 memory.iovecs(buffer, 0, buffer.len(), &mut iovecs);
-                let offset = extent.offset.0;
-                Stage::Transfer { write: true, durable: *durable, offset, first: 0 }
+                transfer(true, *durable, extent.offset.0)
             }
             Operation::Flush => Stage::Sync,
             Operation::Discard { .. } if disk.is_device() => Stage::Blocking(Job::Discard),
@@ -211,7 +198,7 @@ impl Work {
     }
 
     /// The file that the calls are for.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self.request.operation {
             Operation::Flush => self.disk.flushes(),
             _ => self.disk.fd(),
@@ -220,10 +207,10 @@ impl Work {
 
     /// The call that is wanted next. Its iovecs stay where they are until [`done`](Self::done),
     /// also when the work moves.
-    pub fn next(&self) -> Call<'_> {
+    pub(crate) fn next(&self) -> Call<'_> {
         match self.stage {
-            Stage::Transfer { write, durable, offset, first } => {
-                let last = self.iovecs.len().min(first + IOVECS_MAX);
+            Stage::Transfer(Transfer { write, durable, offset, first }) => {
+                let last = self.iovecs.len().min(first + VECTORS_MAX);
                 let iovecs = &self.iovecs[first..last];
                 match write {
                     true => Call::Write { offset, iovecs, durable: durable && !self.sync_after },
@@ -238,11 +225,11 @@ impl Work {
                 };
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 let (offset, length) = (extents[index].offset.0, extents[index].length.0);
-                Call::Allocate { mode: mode.bits(), offset, length }
+                Call::Allocate { mode, offset, length }
             }
             Stage::Clear { mode } => {
                 let (offset, length) = (self.offset(), self.length());
-                Call::Allocate { mode: mode.bits(), offset, length }
+                Call::Allocate { mode, offset, length }
             }
             Stage::Blocking(_) => Call::Blocking,
             Stage::Done(_) => Call::Finished,
@@ -251,7 +238,7 @@ impl Work {
 
     /// Tells the result of the call that [`next`](Self::next) wanted, as the kernel gave it: a
     /// count, or a negative error number.
-    pub fn done(&mut self, result: i64) {
+    pub(crate) fn done(&mut self, result: i64) {
         let result = match result {
             0.. => Ok(result as u64),
             _ => Err(Errno::from_raw_os_error(-result as i32)),
@@ -260,16 +247,12 @@ impl Work {
             return;
         }
         self.stage = match (self.stage, result) {
-            (Stage::Transfer { write, durable, offset, first }, Ok(moved)) => {
-                self.transferred(write, durable, offset, first, moved)
+            (Stage::Transfer(transfer), Ok(moved)) => self.transferred(transfer, moved),
+            (Stage::Transfer(transfer), Err(Errno::INVAL)) if self.disk.is_direct() => {
+                Stage::Blocking(Job::Bounce(transfer))
             }
-            (Stage::Transfer { write, durable, offset, first }, Err(Errno::INVAL))
-                if self.disk.is_direct() =>
-            {
-                Stage::Blocking(Job::Bounce { write, durable, offset, first })
-            }
-            (Stage::Transfer { write: true, durable: true, .. }, Err(Errno::OPNOTSUPP))
-                if !self.sync_after =>
+            (Stage::Transfer(transfer), Err(Errno::OPNOTSUPP))
+                if transfer.durable && !self.sync_after =>
             {
                 self.sync_after = true;
                 self.stage
@@ -282,7 +265,7 @@ impl Work {
             (Stage::Zeros { .. }, Ok(0)) => failed(true, Errno::NOSPC),
             (Stage::Zeros { at }, Ok(moved)) => self.zeros(at + moved),
             (Stage::Sync, Ok(_)) => Stage::Done(Outcome::Done),
-            (Stage::Transfer { write: false, .. }, Err(errno)) => failed(false, errno),
+            (Stage::Transfer(transfer), Err(errno)) => failed(transfer.write, errno),
             (_, Err(errno)) => failed(true, errno),
             (Stage::Blocking(_) | Stage::Done(_), Ok(_)) => {
                 panic!("a result of {result:?} for {:?}, which wanted no call", self.stage)
@@ -292,7 +275,7 @@ impl Work {
     }
 
     /// Makes all calls; sleeps in them. For threads that may, and for tests.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         loop {
             let result = match self.next() {
                 Call::Finished => return,
@@ -311,7 +294,7 @@ impl Work {
     }
 
     /// The answer; the work must be finished.
-    pub fn finish(self) -> Finished {
+    pub(crate) fn finish(self) -> Finished {
         let Stage::Done(outcome) = self.stage else {
             panic!("work was finished while it wanted {:?}", self.stage)
         };
@@ -321,12 +304,6 @@ impl Work {
             after: self.after,
             vectors: self.iovecs,
         }
-    }
-
-    /// Ends it early with an outcome, for a driver that cannot have its call carried out. No call
-    /// may be with the kernel.
-    pub fn abandon(&mut self, outcome: Outcome) {
-        self.stage = Stage::Done(outcome);
     }
 
     fn offset(&self) -> u64 {
@@ -361,26 +338,23 @@ impl Work {
         };
     }
 
-    fn transferred(
-        &mut self,
-        write: bool,
-        durable: bool,
-        offset: u64,
-        first: usize,
-        moved: u64,
-    ) -> Stage {
+    fn transferred(&mut self, transfer: Transfer, moved: u64) -> Stage {
         if moved == 0 {
             // Cut below us, or full.
-            return match write {
+            return match transfer.write {
                 true => failed(true, Errno::NOSPC),
                 false => failed(false, Errno::IO),
             };
         }
-        let first = advance(&mut self.iovecs, first, moved);
+        let first = advance(&mut self.iovecs, transfer.first, moved);
         if first < self.iovecs.len() {
-            return Stage::Transfer { write, durable, offset: offset + moved, first };
+            return Stage::Transfer(Transfer {
+                offset: transfer.offset + moved,
+                first,
+                ..transfer
+            });
         }
-        if durable && self.sync_after { Stage::Sync } else { Stage::Done(Outcome::Done) }
+        if transfer.durable && self.sync_after { Stage::Sync } else { Stage::Done(Outcome::Done) }
     }
 
     fn cleared(&self) -> Stage {
@@ -406,99 +380,96 @@ impl Work {
     fn block(&mut self, job: Job) -> Stage {
         let result = match job {
             Job::Compare => self.compare(),
-            Job::Verify => self.verify(),
+            Job::Verify => self.look_at_pieces(|_, _| None),
             Job::Discard => self.discard_device(),
-            Job::Bounce { write, durable, offset, first } => {
-                self.bounce(write, durable, offset, first)
-            }
+            Job::Bounce(transfer) => self.bounce(transfer),
         };
-        let write = !matches!(job, Job::Compare | Job::Verify | Job::Bounce { write: false, .. });
-        result.unwrap_or_else(|errno| failed(write, errno))
+        let write = match job {
+            Job::Compare | Job::Verify => false,
+            Job::Discard => true,
+            Job::Bounce(transfer) => transfer.write,
+        };
+        result.map_or_else(|errno| failed(write, errno), Stage::Done)
     }
 
-    fn compare(&self) -> Result<Stage, Errno> {
-        let mut scratch = Scratch::new();
-        let (offset, length) = (self.offset(), self.length());
+    fn compare(&self) -> Result<Outcome, Errno> {
         let mut expected = Bytes { iovecs: &self.iovecs, index: 0, at: 0 };
-        let mut done = 0;
-        while done < length {
-            let piece = (length - done).min(SCRATCH as u64) as usize;
-            let seen = scratch.fill(self.fd(), offset + done, piece)?;
+        self.look_at_pieces(|done, seen| {
             let mut at = 0;
-            while at < piece {
-                let part = expected.next(piece - at);
+            while at < seen.len() {
+                let part = expected.next(seen.len() - at);
                 if let Some(found) = difference(part, &seen[at..at + part.len()]) {
-                    let found = done + (at + found) as u64;
-                    return Ok(Stage::Done(Outcome::Miscompare(found as u32)));
+                    return Some(Outcome::Miscompare(done as u32 + (at + found) as u32));
                 }
                 at += part.len();
             }
-            done += piece as u64;
-        }
-        Ok(Stage::Done(Outcome::Done))
+            None
+        })
     }
 
-    fn verify(&self) -> Result<Stage, Errno> {
+    /// Reads all of the extent and shows each piece, with how many bytes lie before it, until
+    /// something is made of one.
+    fn look_at_pieces(
+        &self,
+        mut look: impl FnMut(u64, &[u8]) -> Option<Outcome>,
+    ) -> Result<Outcome, Errno> {
         let mut scratch = Scratch::new();
         let (offset, length) = (self.offset(), self.length());
         let mut done = 0;
         while done < length {
-            let piece = (length - done).min(SCRATCH as u64) as usize;
-            scratch.fill(self.fd(), offset + done, piece)?;
-            done += piece as u64;
+            let piece = &mut scratch.0[..(length - done).min(SCRATCH as u64) as usize];
+            read_exact(self.fd(), piece, offset + done)?;
+            if let Some(outcome) = look(done, piece) {
+                return Ok(outcome);
+            }
+            done += piece.len() as u64;
         }
-        Ok(Stage::Done(Outcome::Done))
+        Ok(Outcome::Done)
     }
 
-    fn discard_device(&self) -> Result<Stage, Errno> {
+    fn discard_device(&self) -> Result<Outcome, Errno> {
         let Operation::Discard { extents } = &self.request.operation else {
             unreachable!("only a discard has this job")
         };
         for extent in extents.iter().filter(|extent| extent.length.0 > 0) {
             self.disk.discard_device(*extent)?;
         }
-        Ok(Stage::Done(Outcome::Done))
+        Ok(Outcome::Done)
     }
 
-    fn bounce(
-        &mut self,
-        write: bool,
-        durable: bool,
-        mut offset: u64,
-        mut first: usize,
-    ) -> Result<Stage, Errno> {
+    fn bounce(&mut self, transfer: Transfer) -> Result<Outcome, Errno> {
+        let Transfer { write, durable, mut offset, mut first } = transfer;
         let mut scratch = Scratch::new();
         while first < self.iovecs.len() {
             let left: usize = self.iovecs[first..].iter().map(|run| run.iov_len).sum();
-            let piece = left.min(SCRATCH);
+            let piece = &mut scratch.0[..left.min(SCRATCH)];
+            let mut at = 0;
             if write {
                 let mut source = Bytes { iovecs: &self.iovecs, index: first, at: 0 };
-                let mut at = 0;
-                while at < piece {
-                    let part = source.next(piece - at);
-                    scratch.0[at..at + part.len()].copy_from_slice(part);
+                while at < piece.len() {
+                    let part = source.next(piece.len() - at);
+                    piece[at..at + part.len()].copy_from_slice(part);
                     at += part.len();
                 }
-                scratch.drain(self.fd(), offset, piece, durable)?;
+                write_all(self.fd(), piece, offset, durable)?;
             } else {
-                let seen = scratch.fill(self.fd(), offset, piece)?;
-                let mut at = 0;
+                read_exact(self.fd(), piece, offset)?;
                 for run in &self.iovecs[first..] {
-                    let length = run.iov_len.min(piece - at);
+                    let length = run.iov_len.min(piece.len() - at);
                     // SAFETY: the iovecs of a read point into private pages of the buffer that
                     // `self` owns, made by `iovecs_mut`.
                     unsafe {
                         run.iov_base
                             .cast::<u8>()
-                            .copy_from_nonoverlapping(seen[at..].as_ptr(), length);
+                            .copy_from_nonoverlapping(piece[at..].as_ptr(), length);
                     }
                     at += length;
                 }
             }
-            first = advance(&mut self.iovecs, first, piece as u64);
-            offset += piece as u64;
+            first = advance(&mut self.iovecs, first, piece.len() as u64);
+            offset += piece.len() as u64;
         }
-        Ok(Stage::Done(Outcome::Done))
+        Ok(Outcome::Done)
     }
 }
 
@@ -543,65 +514,36 @@ impl<'a> Bytes<'a> {
 }
 
 /// Aligned memory of a thread.
-struct Scratch(Box<ScratchBytes>);
-
 #[repr(align(4096))]
-struct ScratchBytes([u8; SCRATCH]);
-
-impl std::ops::Deref for ScratchBytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::ops::DerefMut for ScratchBytes {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-}
+struct Scratch([u8; SCRATCH]);
 
 impl Scratch {
-    fn new() -> Scratch {
+    fn new() -> Box<Scratch> {
         // SAFETY: bytes are valid when zero.
-        Scratch(unsafe { Box::new_zeroed().assume_init() })
+        unsafe { Box::new_zeroed().assume_init() }
     }
+}
 
-    /// Reads exactly `length` bytes.
-    fn fill(&mut self, fd: BorrowedFd<'_>, offset: u64, length: usize) -> Result<&[u8], Errno> {
-        let mut done = 0;
-        while done < length {
-            match rustix::io::pread(fd, &mut self.0[done..length], offset + done as u64) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
+/// Writes all of `bytes`.
+fn write_all(
+    fd: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut offset: u64,
+    durable: bool,
+) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwritev2(fd, &[IoSlice::new(bytes)], offset, write_flags(durable)) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => (bytes, offset) = (&bytes[count..], offset + count as u64),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
         }
-        Ok(&self.0[..length])
     }
+    Ok(())
+}
 
-    /// Writes exactly `length` bytes.
-    fn drain(
-        &self,
-        fd: BorrowedFd<'_>,
-        offset: u64,
-        length: usize,
-        durable: bool,
-    ) -> Result<(), Errno> {
-        let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-        let mut done = 0;
-        while done < length {
-            let slices = [IoSlice::new(&self.0[done..length])];
-            match rustix::io::pwritev2(fd, &slices, offset + done as u64, flags) {
-                Ok(0) => return Err(Errno::NOSPC),
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
-    }
+fn write_flags(durable: bool) -> ReadWriteFlags {
+    if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() }
 }
 
 /// Makes one call that is not `Blocking` or `Finished`.
@@ -624,12 +566,10 @@ fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
             let slices = unsafe {
                 std::slice::from_raw_parts(iovecs.as_ptr().cast::<IoSlice<'_>>(), iovecs.len())
             };
-            let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-            rustix::io::pwritev2(fd, slices, offset, flags)
+            rustix::io::pwritev2(fd, slices, offset, write_flags(durable))
         }
         Call::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
         Call::Allocate { mode, offset, length } => {
-            let mode = FallocateFlags::from_bits_retain(mode);
             rustix::fs::fallocate(fd, mode, offset, length).map(|()| 0)
         }
         Call::Blocking | Call::Finished => Ok(0),

@@ -4,7 +4,6 @@
 //! asked: no queue lies between the disk and the machine, and the cache misses of the whole bulk
 //! overlap. Those to files start on the ring, or go to the disk threads.
 
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use contract::{Ask, DiskId, Event, Machine};
 
 use super::{Alarm, Driver};
 use crate::disk::{Call, Disk, Submitted, Work};
-use crate::engine::{Engine, FileOp, Kind, Op};
+use crate::engine::{Engine, Kind};
 use crate::stats::add;
 
 /// So many calls to files are gathered before they are handed to the kernel within a turn.
@@ -174,26 +173,23 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     fn go_on(&mut self, slot: Slot) {
         let underway = self.disks.underway.get_mut(slot).expect("its work goes on");
         let work = underway.work.as_ref().expect("the work is here");
-        let op = if E::FILES { file_op(work.next()) } else { FileStep::Thread };
-        match op {
-            FileStep::Call(op) => {
-                let op = Op::File { fd: work.fd().as_raw_fd(), op };
+        match work.next() {
+            Call::Finished => self.finish_work(slot),
+            call if E::FILES && !matches!(call, Call::Blocking) => {
                 // SAFETY: the iovecs and what they point at belong to the work, which stays in the
                 // table and is left alone until the call has ended; it also keeps the file open.
-                unsafe { self.engine.start(Self::key(Kind::File, slot), op) };
+                unsafe { self.engine.start_file(Self::key(Kind::File, slot), work.fd(), call) };
                 self.disks.unsubmitted += 1;
                 if self.disks.unsubmitted >= FILES_AT_ONCE {
                     self.disks.unsubmitted = 0;
                     self.engine.submit();
                 }
             }
-            FileStep::Thread => {
+            _ => {
                 let work = underway.work.take().expect("the work is here");
                 let number = u64::from(slot.index) << 32 | u64::from(slot.generation);
-                let inbox = self.shared.inboxes[self.shard.index()].clone();
-                self.shared.workers.give(number, work, inbox);
+                self.shared.workers.give(number, work, self.inbox().clone());
             }
-            FileStep::Finished => self.finish_work(slot),
         }
     }
 
@@ -230,31 +226,4 @@ impl<M: Machine, E: Engine> Driver<M, E> {
             self.tell(Event::Completed(completion));
         }
     }
-}
-
-/// What a piece of work needs next.
-enum FileStep {
-    Call(FileOp),
-    Thread,
-    Finished,
-}
-
-fn file_op(call: Call<'_>) -> FileStep {
-    FileStep::Call(match call {
-        Call::Read { offset, iovecs } => {
-            FileOp::Read { vectors: iovecs.as_ptr(), count: iovecs.len() as u32, offset, flags: 0 }
-        }
-        Call::Write { offset, iovecs, durable } => FileOp::Write {
-            vectors: iovecs.as_ptr(),
-            count: iovecs.len() as u32,
-            offset,
-            flags: if durable { libc::RWF_DSYNC } else { 0 },
-        },
-        Call::Sync => FileOp::Sync,
-        Call::Allocate { mode, offset, length } => {
-            FileOp::Allocate { mode: mode as i32, offset, length }
-        }
-        Call::Blocking => return FileStep::Thread,
-        Call::Finished => return FileStep::Finished,
-    })
 }

@@ -1,18 +1,18 @@
 //! Listening: shard 0 accepts for all and deals connections out, one shard after the other.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use block::table::{Slot, Table};
 use contract::{Endpoint, ListenerId, Machine};
 
 use super::{Alarm, Driver};
 use crate::accept::{
     ACCEPT_RETRY, Admitted, Arrival, ListenOptions, Listener, Round, accept_round,
 };
-use crate::engine::{Engine, Key, Kind, Op};
+use crate::engine::{Engine, Kind, Op};
 use crate::mailbox::Delivery;
 use crate::sockets;
 use crate::stats::add;
@@ -20,9 +20,7 @@ use crate::stats::add;
 /// The listeners of shard 0; other shards have none.
 #[derive(Default)]
 pub(super) struct Listening {
-    /// By the number that names their operation.
-    listeners: BTreeMap<u32, Watched>,
-    next_number: u32,
+    listeners: Table<Watched>,
     next_shard: usize,
     /// An alarm for the next try is set.
     retries: bool,
@@ -42,50 +40,47 @@ enum State {
     Leaving(Sender<()>),
 }
 
+impl Listening {
+    fn find(&mut self, id: ListenerId) -> Option<(Slot, &mut Watched)> {
+        self.listeners.iter_mut().find(|(_, watched)| watched.listener.id == id)
+    }
+}
+
 impl<M: Machine, E: Engine> Driver<M, E> {
     /// Begins to accept.
     pub(super) fn listen(&mut self, listener: Listener) {
-        let number = self.listening.next_number;
-        // A key has 24 bits for it; 16 million listeners later they begin anew.
-        self.listening.next_number = (number + 1) & 0x00ff_ffff;
         let watched = Watched { listener, state: State::Paused };
-        self.listening.listeners.insert(number, watched);
-        self.watch_listener(number);
+        let slot = self.listening.listeners.insert(watched);
+        self.watch_listener(slot);
     }
 
-    fn watch_listener(&mut self, number: u32) {
-        let watched = self.listening.listeners.get_mut(&number).expect("it is watched");
+    fn watch_listener(&mut self, slot: Slot) {
+        let watched = self.listening.listeners.get_mut(slot).expect("it is watched");
         watched.state = State::Watching;
         let op = Op::Acceptable(watched.listener.fd.as_raw_fd());
         // SAFETY: a watch points at no memory.
-        unsafe { self.engine.start(Key::new(Kind::Listener, number, 0), op) };
+        unsafe { self.engine.start(Self::key(Kind::Listener, slot), op) };
     }
 
     /// Accepts no more there, and says so once the socket is closed.
     pub(super) fn unlisten(&mut self, id: ListenerId, told: Sender<()>) {
-        let found = self.listening.listeners.iter().find(|(_, w)| w.listener.id == id);
-        let Some((&number, _)) = found else {
+        let Some((slot, watched)) = self.listening.find(id) else {
             let _ = told.send(());
             return;
         };
-        let watched = self.listening.listeners.get_mut(&number).expect("it was just found");
-        match watched.state {
-            State::Watching => {
-                watched.state = State::Leaving(told);
-                self.engine.cancel(Key::new(Kind::Listener, number, 0));
-            }
-            State::Paused | State::Leaving(_) => {
-                self.listening.listeners.remove(&number);
-                let _ = told.send(());
-            }
+        if let State::Watching = watched.state {
+            watched.state = State::Leaving(told);
+            self.engine.cancel(Self::key(Kind::Listener, slot));
+        } else {
+            self.listening.listeners.remove(slot);
+            let _ = told.send(());
         }
     }
 
     /// Grants connections of a listener something else: those that come, and as to spinning those
     /// that are there.
     pub(super) fn change_listener(&mut self, id: ListenerId, options: ListenOptions) {
-        let mut listeners = self.listening.listeners.values_mut();
-        let Some(watched) = listeners.find(|watched| watched.listener.id == id) else { return };
+        let Some((_, watched)) = self.listening.find(id) else { return };
         watched.listener.options = options;
         let spin = options.spin();
         for shard in 0..self.outboxes.len() {
@@ -106,39 +101,36 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     /// A listener's watch has ended.
-    pub(super) fn listener_ended(&mut self, key: Key, result: i32) {
-        let number = key.slot();
-        let Some(watched) = self.listening.listeners.get_mut(&number) else { return };
-        if let State::Leaving(_) = watched.state {
-            let watched = self.listening.listeners.remove(&number).expect("it was just found");
-            if let State::Leaving(told) = watched.state {
-                drop(watched.listener);
-                let _ = told.send(());
-            }
+    pub(super) fn listener_ended(&mut self, slot: Slot, result: i32) {
+        let Some(watched) = self.listening.listeners.get(slot) else { return };
+        if let State::Leaving(told) = &watched.state {
+            let told = told.clone();
+            self.listening.listeners.remove(slot);
+            let _ = told.send(());
         } else if result < 0 {
             // Watching itself failed: as if descriptors had run out, lest it spins.
-            self.pause_accepting(number);
+            self.pause_accepting(slot);
         } else {
-            self.accept(number);
+            self.accept(slot);
         }
     }
 
-    fn accept(&mut self, number: u32) {
-        let watched = self.listening.listeners.get(&number).expect("it accepts");
+    fn accept(&mut self, slot: Slot) {
+        let watched = self.listening.listeners.get(slot).expect("it accepts");
         let fd = watched.listener.fd.as_raw_fd();
         let mut arrived: Vec<(OwnedFd, SocketAddr)> = Vec::new();
         let round = accept_round(|| sockets::accept(fd), |fd, peer| arrived.push((fd, peer)));
         for (fd, peer) in arrived {
-            self.admit(number, fd, peer);
+            self.admit(slot, fd, peer);
         }
         match round {
-            Round::Watch => self.watch_listener(number),
-            Round::Pause => self.pause_accepting(number),
+            Round::Watch => self.watch_listener(slot),
+            Round::Pause => self.pause_accepting(slot),
         }
     }
 
-    fn admit(&mut self, number: u32, fd: OwnedFd, peer: SocketAddr) {
-        let listener = &self.listening.listeners.get(&number).expect("it accepts").listener;
+    fn admit(&mut self, slot: Slot, fd: OwnedFd, peer: SocketAddr) {
+        let listener = &self.listening.listeners.get(slot).expect("it accepts").listener;
         let options = listener.options;
         let admission = &self.shared.admission;
         let admitted = admission.admit(peer.ip(), listener.id, options.max_connections);
@@ -159,8 +151,8 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         }
     }
 
-    fn pause_accepting(&mut self, number: u32) {
-        let watched = self.listening.listeners.get_mut(&number).expect("it accepts");
+    fn pause_accepting(&mut self, slot: Slot) {
+        let watched = self.listening.listeners.get_mut(slot).expect("it accepts");
         watched.state = State::Paused;
         add(&self.counters().accept_pauses, 1);
         self.shared.admission.wait();
@@ -178,15 +170,12 @@ impl<M: Machine, E: Engine> Driver<M, E> {
 
     /// A descriptor may have become free.
     pub(super) fn accept_again(&mut self) {
-        let paused: Vec<u32> = self
-            .listening
-            .listeners
-            .iter()
-            .filter(|(_, watched)| matches!(watched.state, State::Paused))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in paused {
-            self.accept(number);
+        let listeners = self.listening.listeners.iter();
+        let is_paused = |watched: &Watched| matches!(watched.state, State::Paused);
+        let paused: Vec<Slot> =
+            listeners.filter_map(|(slot, watched)| is_paused(watched).then_some(slot)).collect();
+        for slot in paused {
+            self.accept(slot);
         }
     }
 }

@@ -10,11 +10,9 @@ use contract::{Direct, Loss, Machine, Next};
 
 use super::connection::{DirectReceive, Input, Want};
 use super::{Driver, QUIET, id_of};
-use crate::engine::{Engine, Kind, Op};
+use crate::engine::{Engine, Kind, Op, VECTORS_MAX};
 use crate::stats::add;
 
-/// Vectors of one receive at most; the kernel takes no more (IOV_MAX).
-const VECTORS_MAX: usize = 1024;
 /// What a stream may always show.
 const ANY: Want = Want::Stream { at_least: 1, at_most: u32::MAX };
 

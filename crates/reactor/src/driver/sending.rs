@@ -10,12 +10,10 @@ use libc::iovec;
 
 use super::connection::{Outgoing, Phase};
 use super::{Driver, id_of};
-use crate::engine::{Engine, Kind, Op};
+use crate::engine::{Engine, Kind, Op, VECTORS_MAX};
 use crate::memory::ShardMemory;
 use crate::stats::add;
 
-/// Vectors of one send at most; the kernel takes no more (IOV_MAX).
-pub(crate) const VECTORS_MAX: usize = 1024;
 /// What runs of zeros are sent from, again and again.
 static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
 

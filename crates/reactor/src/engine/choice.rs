@@ -7,7 +7,6 @@
 
 use std::fmt;
 use std::io;
-use std::str::FromStr;
 
 use io_uring::{IoUring, Probe, opcode};
 
@@ -21,19 +20,6 @@ pub enum Preference {
     Uring,
     /// epoll.
     Epoll,
-}
-
-impl FromStr for Preference {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Preference, String> {
-        match text {
-            "auto" => Ok(Preference::Auto),
-            "io_uring" | "uring" => Ok(Preference::Uring),
-            "epoll" => Ok(Preference::Epoll),
-            other => Err(format!("driver `{other}`: expected auto, io_uring or epoll")),
-        }
-    }
 }
 
 /// What runs.
@@ -65,7 +51,7 @@ pub struct Choice {
 }
 
 /// Chooses an engine; an error only when io_uring was demanded and cannot be had.
-pub fn choose(preference: Preference) -> io::Result<Choice> {
+pub(crate) fn choose(preference: Preference) -> io::Result<Choice> {
     choose_by(preference, probe)
 }
 

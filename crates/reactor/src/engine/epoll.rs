@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use super::{Done, Engine, Key, Kind, Op, Socket, Wait};
@@ -61,15 +61,8 @@ pub(crate) struct Epoll {
 impl Epoll {
     /// Sets an epoll instance up; `wake` is the shard's event descriptor.
     pub(crate) fn new(wake: RawFd) -> io::Result<Epoll> {
-        // SAFETY: makes a new descriptor, touches nothing.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut engine = Epoll {
-            epoll,
+            epoll: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?,
             watches: Vec::new(),
             listeners: Vec::new(),
             links: Vec::new(),
@@ -399,7 +392,6 @@ impl Engine for Epoll {
         match op {
             Op::Acceptable(fd) => self.listen(key, fd),
             Op::Frames(fd) | Op::Room(fd) => self.watch_link(key, fd),
-            Op::File { .. } => unreachable!("files go to the disk threads (Engine::FILES)"),
             Op::Connect { .. } => self.connect(key, op),
             Op::Hangup(socket) => {
                 if self.register(socket, key) {

@@ -9,12 +9,13 @@
 //! instead of waiting. Errors: those of the ring's set-up; later ones end the shard.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::{Done, Engine, FileOp, Key, Kind, Op, Socket, Wait};
+use super::{Done, Engine, Key, Kind, Op, Socket, Wait};
+use crate::disk::Call;
 
 /// Entries of the submission queue: a turn that starts more enters the kernel in between.
 const ENTRIES: u32 = 1024;
@@ -125,57 +126,49 @@ impl Uring {
         }
     }
 
-    /// Addresses a socket by its slot in the table where it has one.
+    /// An entry for a socket, addressed by its slot in the table where it has one.
     #[inline]
-    fn at(&self, socket: Socket) -> (types::Fd, squeue::Flags) {
+    fn on(&self, socket: Socket, entry: impl FnOnce(types::Fd) -> squeue::Entry) -> squeue::Entry {
         if socket.slot < self.table {
-            (types::Fd(socket.slot as RawFd), squeue::Flags::FIXED_FILE)
+            entry(types::Fd(socket.slot as RawFd)).flags(squeue::Flags::FIXED_FILE)
         } else {
-            (types::Fd(socket.fd), squeue::Flags::empty())
+            entry(types::Fd(socket.fd))
         }
     }
 
     fn entry(&self, op: Op) -> squeue::Entry {
         match op {
             Op::Readable(socket) => {
-                let (fd, flags) = self.at(socket);
                 let events = (libc::POLLIN | libc::POLLRDHUP) as u32;
-                opcode::PollAdd::new(fd, events).build().flags(flags)
+                self.on(socket, |fd| opcode::PollAdd::new(fd, events).build())
             }
             Op::Hangup(socket) => {
-                let (fd, flags) = self.at(socket);
-                opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build().flags(flags)
+                self.on(socket, |fd| opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build())
             }
             Op::Receive { socket, into, length, drained } => {
-                let (fd, flags) = self.at(socket);
                 let first = if drained { POLL_FIRST } else { 0 };
-                opcode::Recv::new(fd, into, length).ioprio(first).build().flags(flags)
+                self.on(socket, |fd| opcode::Recv::new(fd, into, length).ioprio(first).build())
             }
             Op::ReceiveMessage { socket, message } => {
-                let (fd, flags) = self.at(socket);
                 // The kernel goes on by itself until all is there, instead of waking us for every
                 // piece.
                 let wait = libc::MSG_WAITALL as u32;
-                opcode::RecvMsg::new(fd, message).flags(wait).build().flags(flags)
+                self.on(socket, |fd| opcode::RecvMsg::new(fd, message).flags(wait).build())
             }
-            Op::Discard { socket, length } => {
-                let (fd, flags) = self.at(socket);
-                let drop = libc::MSG_TRUNC;
-                opcode::Recv::new(fd, std::ptr::null_mut(), length).flags(drop).build().flags(flags)
-            }
+            Op::Discard { socket, length } => self.on(socket, |fd| {
+                opcode::Recv::new(fd, std::ptr::null_mut(), length).flags(libc::MSG_TRUNC).build()
+            }),
             Op::Send { socket, message } => {
-                let (fd, flags) = self.at(socket);
                 let quiet = libc::MSG_NOSIGNAL as u32;
-                opcode::SendMsg::new(fd, message).flags(quiet).build().flags(flags)
+                self.on(socket, |fd| opcode::SendMsg::new(fd, message).flags(quiet).build())
             }
             Op::Connect { socket, address, length } => {
-                let (fd, flags) = self.at(socket);
-                opcode::Connect::new(fd, address, length).build().flags(flags)
+                self.on(socket, |fd| opcode::Connect::new(fd, address, length).build())
             }
-            Op::Acceptable(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
-            Op::Frames(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+            Op::Acceptable(fd) | Op::Frames(fd) => {
+                opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build()
+            }
             Op::Room(fd) => opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build(),
-            Op::File { fd, op } => file_entry(types::Fd(fd), op),
         }
     }
 
@@ -255,21 +248,6 @@ impl Uring {
     }
 }
 
-fn file_entry(fd: types::Fd, op: FileOp) -> squeue::Entry {
-    match op {
-        FileOp::Read { vectors, count, offset, flags } => {
-            opcode::Readv::new(fd, vectors, count).offset(offset).rw_flags(flags).build()
-        }
-        FileOp::Write { vectors, count, offset, flags } => {
-            opcode::Writev::new(fd, vectors, count).offset(offset).rw_flags(flags).build()
-        }
-        FileOp::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-        FileOp::Allocate { mode, offset, length } => {
-            opcode::Fallocate::new(fd, length).offset(offset).mode(mode).build()
-        }
-    }
-}
-
 impl Engine for Uring {
     const POLLS_FIRST: bool = false;
     const FILES: bool = true;
@@ -296,6 +274,28 @@ impl Engine for Uring {
         let entry = self.entry(op).user_data(key.0);
         // SAFETY: passed on to the caller.
         unsafe { self.push(entry) };
+    }
+
+    unsafe fn start_file(&mut self, key: Key, file: BorrowedFd<'_>, call: Call<'_>) {
+        let fd = types::Fd(file.as_raw_fd());
+        let entry = match call {
+            Call::Read { offset, iovecs } => {
+                opcode::Readv::new(fd, iovecs.as_ptr(), iovecs.len() as u32).offset(offset).build()
+            }
+            Call::Write { offset, iovecs, durable } => {
+                let entry = opcode::Writev::new(fd, iovecs.as_ptr(), iovecs.len() as u32);
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                entry.offset(offset).rw_flags(flags).build()
+            }
+            Call::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Call::Allocate { mode, offset, length } => {
+                let entry = opcode::Fallocate::new(fd, length);
+                entry.offset(offset).mode(mode.bits() as i32).build()
+            }
+            Call::Blocking | Call::Finished => unreachable!("{call:?} is no call"),
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { self.push(entry.user_data(key.0)) };
     }
 
     unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {

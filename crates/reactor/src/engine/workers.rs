@@ -7,11 +7,11 @@
 //! which is the price of doing without a ring.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use crate::disk::Work;
-use crate::process;
+use crate::process::{self, lock};
 
 /// Threads: enough to keep a few disks busy, few enough to stay in the background of two shards.
 const THREADS: usize = 4;
@@ -106,8 +106,4 @@ impl Workers {
             queue.idle -= 1;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,14 +4,15 @@
 //! away. So whoever asks, the shard that sees that frames were lost or the control thread that
 //! wants figures, adds them up here.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, Weak};
 
 use block::ShardId;
 use contract::LinkId;
 
 use super::{packet, xdp};
+use crate::process::lock;
 use crate::stats::{set, shared_counters};
 
 /// A link on a shard.
@@ -61,36 +62,30 @@ pub(crate) struct Counters {
 
 /// Where the kernel's counts are.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
-    pub(crate) method: Option<&'static str>,
-    pub(crate) sockets: Vec<Weak<OwnedFd>>,
-    /// What the kernel counted on a socket: since it was last asked, or in all.
-    pub(crate) drops: Option<Drops>,
-    /// What it had counted in all when it was last asked.
-    pub(crate) seen: u64,
-}
-
-/// How the kernel tells what it dropped on a socket.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Drops {
-    /// Since it was last asked.
-    Since(fn(RawFd) -> u64),
-    /// In all.
-    InAll(fn(RawFd) -> u64),
+pub(super) enum Source {
+    /// It has no sockets.
+    #[default]
+    Down,
+    Packet(Weak<OwnedFd>),
+    /// Of all sockets in all, so much when they were last asked.
+    Xdp {
+        sockets: Vec<Weak<OwnedFd>>,
+        seen: u64,
+    },
 }
 
 impl Counters {
     /// Begins to count on other sockets.
-    pub(crate) fn begin(&self, source: Source, ring_frames: u32) {
+    pub(super) fn begin(&self, source: Source, ring_frames: u32) {
         set(&self.cells.ring_frames, ring_frames.into());
-        *self.source() = source;
+        *lock(&self.source) = source;
     }
 
     /// The sockets are about to be closed.
     pub(crate) fn end(&self) {
         self.take_drops();
         set(&self.cells.ring_frames, 0);
-        *self.source() = Source::default();
+        *lock(&self.source) = Source::default();
     }
 
     /// Frames that the ring holds.
@@ -100,14 +95,13 @@ impl Counters {
 
     /// Adds up what the kernel has dropped since it was last asked.
     pub(crate) fn take_drops(&self) {
-        let mut source = self.source();
-        let Some(drops) = source.drops else { return };
-        let sockets = source.sockets.iter().filter_map(Weak::upgrade);
-        let dropped = match drops {
-            Drops::Since(ask) => sockets.map(|socket| ask(socket.as_raw_fd())).sum(),
-            Drops::InAll(ask) => {
-                let all: u64 = sockets.map(|socket| ask(socket.as_raw_fd())).sum();
-                all.saturating_sub(std::mem::replace(&mut source.seen, all))
+        let dropped = match &mut *lock(&self.source) {
+            Source::Down => 0,
+            Source::Packet(socket) => socket.upgrade().map_or(0, |one| packet::take_drops(&one)),
+            Source::Xdp { sockets, seen } => {
+                let sockets = sockets.iter().filter_map(Weak::upgrade);
+                let all: u64 = sockets.map(|socket| xdp::drops(&socket)).sum();
+                all.saturating_sub(std::mem::replace(seen, all))
             }
         };
         self.cells.dropped.fetch_add(dropped, Relaxed);
@@ -116,31 +110,12 @@ impl Counters {
     /// A look at all of them; each is right by itself.
     pub(crate) fn look(&self, link: LinkId, interface: &str, shard: ShardId) -> LinkStats {
         self.take_drops();
-        let method = self.source().method;
-        LinkStats {
-            link,
-            interface: interface.to_owned(),
-            shard,
-            up: method.is_some(),
-            method: method.unwrap_or("-"),
-            counters: self.cells.look(),
-        }
-    }
-
-    fn source(&self) -> MutexGuard<'_, Source> {
-        self.source.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Source {
-    /// A packet socket.
-    pub(crate) fn packet(socket: Weak<OwnedFd>) -> Source {
-        let drops = Some(Drops::Since(packet::take_drops));
-        Source { method: Some("packet ring"), sockets: vec![socket], drops, seen: 0 }
-    }
-
-    /// AF_XDP sockets.
-    pub(crate) fn xdp(sockets: Vec<Weak<OwnedFd>>) -> Source {
-        Source { method: Some("xdp"), sockets, drops: Some(Drops::InAll(xdp::drops)), seen: 0 }
+        let (up, method) = match *lock(&self.source) {
+            Source::Down => (false, "-"),
+            Source::Packet(_) => (true, "packet ring"),
+            Source::Xdp { .. } => (true, "xdp"),
+        };
+        let (interface, counters) = (interface.to_owned(), self.cells.look());
+        LinkStats { link, interface, shard, up, method, counters }
     }
 }

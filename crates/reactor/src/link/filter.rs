@@ -166,7 +166,8 @@ fn with_kernel_program<T>(program: &[Instruction], call: impl FnOnce(&libc::sock
     call(&libc::sock_fprog { len, filter: instructions.as_mut_ptr() })
 }
 
-fn check(program: &[Instruction], in_front: usize) -> io::Result<()> {
+/// A program that is sound, and not too long behind so many other instructions.
+pub(super) fn check(program: &[Instruction], in_front: usize) -> io::Result<()> {
     let most = LENGTH_MAX - in_front;
     if program.len() > most {
         let count = program.len();
@@ -178,7 +179,7 @@ fn check(program: &[Instruction], in_front: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn refused(why: String) -> io::Error {
+pub(super) fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("its BPF program: {why}"))
 }
 

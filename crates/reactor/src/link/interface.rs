@@ -5,41 +5,42 @@
 //! which needs no right; what has changed is looked at anew rather than read from the messages that
 //! tell of the change, so that a lost message loses nothing.
 
-use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// An Ethernet interface, as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
+pub struct Interface {
     /// The system's number for it. An interface that was deleted and made again has another one.
-    pub(super) index: i32,
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: u32,
+    pub index: i32,
+    pub mac: [u8; 6],
+    /// Bytes behind the Ethernet header that a frame may have.
+    pub mtu: u32,
     /// It was set up, and is ready to carry frames.
-    pub(super) up: bool,
+    pub up: bool,
 }
 
 /// Looks at an interface; `None`: there is none of this name. An error if it carries no Ethernet.
 pub(super) fn find(name: &str) -> io::Result<Option<Interface>> {
     let asker = Asker::new()?;
-    let Some(mut request) = asker.ask(name, libc::SIOCGIFINDEX)? else { return Ok(None) };
+    let Some(answer) = asker.ask(name, libc::SIOCGIFINDEX)? else { return Ok(None) };
     // SAFETY: the call has filled this member of the union.
-    let index = unsafe { request.ifr_ifru.ifru_ifindex };
-    let Some(hardware) = asker.ask(name, libc::SIOCGIFHWADDR)? else { return Ok(None) };
-    request = hardware;
+    let index = unsafe { answer.ifru_ifindex };
+    let Some(answer) = asker.ask(name, libc::SIOCGIFHWADDR)? else { return Ok(None) };
     // SAFETY: as above.
-    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let address = unsafe { answer.ifru_hwaddr };
     if address.sa_family != libc::ARPHRD_ETHER {
         return Err(not_ethernet(address.sa_family, &asker));
     }
     let mac = std::array::from_fn(|at| address.sa_data[at] as u8);
-    let Some(request) = asker.ask(name, libc::SIOCGIFMTU)? else { return Ok(None) };
+    let Some(answer) = asker.ask(name, libc::SIOCGIFMTU)? else { return Ok(None) };
     // SAFETY: as above.
-    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    let Some(request) = asker.ask(name, libc::SIOCGIFFLAGS)? else { return Ok(None) };
+    let mtu = unsafe { answer.ifru_mtu };
+    let Some(answer) = asker.ask(name, libc::SIOCGIFFLAGS)? else { return Ok(None) };
     // SAFETY: as above.
-    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    let flags = i32::from(unsafe { answer.ifru_flags });
     let ready = libc::IFF_UP | libc::IFF_RUNNING;
     let mtu = u32::try_from(mtu).unwrap_or(0);
     Ok(Some(Interface { index, mac, mtu, up: flags & ready == ready }))
@@ -63,7 +64,7 @@ pub(super) fn receive_queues(name: &str) -> io::Result<u32> {
     let mut channels = Channels { command: GET, ..Channels::default() };
     let asker = Asker::new()?;
     let ifru_data = (&raw mut channels).cast();
-    match asker.ask_with(name, libc::SIOCETHTOOL, libc::__c_anonymous_ifr_ifru { ifru_data }) {
+    match asker.ask_with(name, libc::SIOCETHTOOL, Argument { ifru_data }) {
         Ok(Some(_)) => Ok((channels.receive + channels.combined).max(1)),
         Ok(None) => Err(missing()),
         // A driver that does not say has one.
@@ -101,29 +102,21 @@ fn list(names: &[String]) -> String {
     }
 }
 
+/// What a request brings, and the answer to it.
+type Argument = libc::__c_anonymous_ifr_ifru;
+
 /// A socket to ask with.
 struct Asker(OwnedFd);
 
 impl Asker {
     fn new() -> io::Result<Asker> {
-        // SAFETY: makes a new descriptor, touches nothing.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        let fd = if fd < 0 {
-            // A kernel without IPv4 answers on any other kind.
-            // SAFETY: as above.
-            unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }
-        } else {
-            fd
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        Ok(Asker(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        // A kernel without IPv4 answers on any other kind.
+        Ok(Asker(open(AddressFamily::INET).or_else(|_| open(AddressFamily::UNIX))?))
     }
 
     /// `None`: there is no such interface (any more).
-    fn ask(&self, name: &str, what: libc::Ioctl) -> io::Result<Option<libc::ifreq>> {
+    fn ask(&self, name: &str, what: libc::Ioctl) -> io::Result<Option<Argument>> {
         // SAFETY: of zeros it is valid.
         self.ask_with(name, what, unsafe { std::mem::zeroed() })
     }
@@ -132,8 +125,8 @@ impl Asker {
         &self,
         name: &str,
         what: libc::Ioctl,
-        argument: libc::__c_anonymous_ifr_ifru,
-    ) -> io::Result<Option<libc::ifreq>> {
+        argument: Argument,
+    ) -> io::Result<Option<Argument>> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
             return Ok(None);
         }
@@ -147,7 +140,7 @@ impl Asker {
         // its pointer names, which the caller has.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) };
         if result == 0 {
-            return Ok(Some(request));
+            return Ok(Some(request.ifr_ifru));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -159,33 +152,14 @@ impl Asker {
     fn ethernet_names(&self) -> Vec<String> {
         let is_ethernet = |name: &String| match self.ask(name, libc::SIOCGIFHWADDR) {
             // SAFETY: the call has filled this member of the union.
-            Ok(Some(request)) => unsafe {
-                request.ifr_ifru.ifru_hwaddr.sa_family == libc::ARPHRD_ETHER
-            },
+            Ok(Some(answer)) => unsafe { answer.ifru_hwaddr.sa_family == libc::ARPHRD_ETHER },
             _ => false,
         };
-        names().into_iter().filter(is_ethernet).collect()
+        // Two lines of headings, then `NAME: counters`. Without /proc none is named.
+        let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+        let names = text.lines().skip(2).filter_map(|line| line.split_once(':'));
+        names.map(|(name, _)| name.trim().to_owned()).filter(is_ethernet).collect()
     }
-}
-
-/// The names of all interfaces.
-fn names() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: the list ends with an entry of index 0, is read before it is freed, and its names end
-    // with a zero.
-    unsafe {
-        let list = libc::if_nameindex();
-        if list.is_null() {
-            return names;
-        }
-        let mut entry = list;
-        while (*entry).if_index != 0 && !(*entry).if_name.is_null() {
-            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
-            entry = entry.add(1);
-        }
-        libc::if_freenameindex(list);
-    }
-    names
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ use std::io;
 use contract::Intake;
 
 pub use counters::{LinkCounters, LinkStats};
+pub use interface::Interface;
 
 /// Which frames of which interface a link takes, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,22 +68,10 @@ pub enum LinkAccess {
     Xdp,
 }
 
-/// What the system says of an Ethernet interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InterfaceFacts {
-    /// Its address.
-    pub mac: [u8; 6],
-    /// Bytes behind the Ethernet header that a frame may have.
-    pub mtu: u32,
-    /// Whether it was set up and is ready to carry frames.
-    pub up: bool,
-}
-
 /// Looks at an interface, which takes no right. An error if there is none of this name, with those
 /// that there are, or if it carries no Ethernet.
-pub fn look_at_interface(name: &str) -> io::Result<InterfaceFacts> {
-    let found = interface::find(name)?.ok_or_else(interface::missing)?;
-    Ok(InterfaceFacts { mac: found.mac, mtu: found.mtu, up: found.up })
+pub fn look_at_interface(name: &str) -> io::Result<Interface> {
+    interface::find(name)?.ok_or_else(interface::missing)
 }
 
 /// Whether this process may open packet sockets; the error says how that is granted. Nothing is

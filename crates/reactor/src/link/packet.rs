@@ -12,11 +12,13 @@
 //! Errors: what the system refuses, with the right that is missing.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use block::ShardId;
 use contract::{Instruction, LinkId, Spread};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::LinkOptions;
 use super::counters::{Counters, Source};
@@ -52,7 +54,7 @@ pub(super) fn open(
         let ring = prepare(&socket, interface.mtu)?;
         bind(fd, interface.index, station.protocol())?;
         let socket = Arc::new(socket);
-        let source = Source::packet(Arc::downgrade(&socket));
+        let source = Source::Packet(Arc::downgrade(&socket));
         let way = Way::Ring(ring);
         opened.push((*shard, LinkSocket::new(link, socket, way, source, counters.clone())));
         filters.push(filter);
@@ -86,19 +88,13 @@ pub(super) fn program(spread: &Spread, index: usize) -> &[Instruction] {
 }
 
 fn new_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: makes a new descriptor, touches nothing.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    if fd < 0 {
-        return Err(explain(io::Error::last_os_error()));
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(explain)
 }
 
-fn explain(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
+fn explain(errno: Errno) -> io::Error {
+    match errno {
+        Errno::PERM | Errno::ACCESS => {
             let program = std::env::current_exe().unwrap_or_else(|_| "PROGRAM".into());
             let program = program.display();
             let text = format!(
@@ -108,11 +104,11 @@ fn explain(error: io::Error) -> io::Error {
             );
             io::Error::new(io::ErrorKind::PermissionDenied, text)
         }
-        Some(libc::EAFNOSUPPORT) => {
+        Errno::AFNOSUPPORT => {
             let text = "this kernel has no packet sockets (CONFIG_PACKET)";
             io::Error::new(io::ErrorKind::Unsupported, text)
         }
-        _ => error,
+        errno => errno.into(),
     }
 }
 
@@ -155,7 +151,7 @@ fn join(sockets: &[RawFd], steering: &[Instruction]) -> io::Result<()> {
     let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
     let (first, others) = sockets.split_first().expect("a link has a socket");
     set_option(*first, libc::SOL_PACKET, libc::PACKET_FANOUT, &(kind | unique))?;
-    let group = option(*first, libc::SOL_PACKET, libc::PACKET_FANOUT)? as u32 & 0xffff;
+    let group = option::<u32>(*first, libc::SOL_PACKET, libc::PACKET_FANOUT)? & 0xffff;
     for fd in others {
         set_option(*fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &(kind | group))?;
     }
@@ -163,15 +159,11 @@ fn join(sockets: &[RawFd], steering: &[Instruction]) -> io::Result<()> {
 }
 
 /// Takes what the kernel counted as dropped on a socket since it was last asked.
-pub(super) fn take_drops(fd: RawFd) -> u64 {
-    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: the kernel writes no more than `length` bytes, those of a local.
-    let result = unsafe {
-        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        libc::getsockopt(fd, level, name, (&raw mut stats).cast(), &raw mut length)
-    };
-    if result < 0 { 0 } else { stats.tp_drops.into() }
+pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
+    // Packets, and drops (`struct tpacket_stats`).
+    let counts: io::Result<[u32; 2]> =
+        option(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    counts.map_or(0, |[_, drops]| drops.into())
 }
 
 /// Sets an option of a socket to a plain structure of the kernel's.
@@ -183,10 +175,10 @@ pub(super) fn set_option<T>(fd: RawFd, level: i32, name: i32, value: &T) -> io::
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// An option of a socket that is a number.
-pub(super) fn option(fd: RawFd, level: i32, name: i32) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+/// An option of a socket that is a number or several.
+fn option<T: Default>(fd: RawFd, level: i32, name: i32) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes no more than `length` bytes, those of a local.
     let result =
         unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };

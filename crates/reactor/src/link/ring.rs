@@ -16,16 +16,16 @@
 //! swap, for each link and shard: 448 KiB at MTU 1500, 2.3 MiB at 9000.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use libc::{tpacket_req, tpacket2_hdr};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::MapFlags;
 
 use super::packet::set_option;
 use crate::memory::arena::{prefetch, prefetch_to_write};
+use crate::memory::mapping::Mapping;
 
 /// Frames of a ring at least: the windows of some hosts, and half a millisecond of frames at
 /// 500,000 a second. The kernel goes round and round in it, so a ring that is larger than the
@@ -96,16 +96,13 @@ struct Place {
 
 /// A mapped ring.
 pub(super) struct Ring {
-    base: NonNull<u8>,
+    memory: Mapping,
     geometry: Geometry,
     /// The next slot.
     place: Place,
     /// The kernel has said that frames were lost.
     pub(super) is_losing: bool,
 }
-
-// SAFETY: the mapping belongs to the ring alone, and nothing in it depends on the thread.
-unsafe impl Send for Ring {}
 
 impl Ring {
     /// Gives a socket that is not bound yet a ring.
@@ -120,16 +117,9 @@ impl Ring {
             tp_frame_nr: geometry.frames(),
         };
         set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice replaces no other.
-        let base = unsafe {
-            let nowhere = std::ptr::null_mut();
-            let bytes = geometry.bytes();
-            rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, socket.as_fd(), 0)?
-        };
-        let base = NonNull::new(base.cast()).expect("a mapping is not at address 0");
+        let memory = Mapping::shared(socket, geometry.bytes(), 0, MapFlags::empty())?;
         let place = Place { at: 0, left: geometry.block / geometry.slot - 1 };
-        Ok(Ring { base, geometry, place, is_losing: false })
+        Ok(Ring { memory, geometry, place, is_losing: false })
     }
 
     pub(super) fn frames(&self) -> u32 {
@@ -176,15 +166,15 @@ impl Ring {
         // SAFETY: the slot lies within the mapping and begins with this header, which the kernel
         // has written before the status that says that the slot is ours, and leaves alone until we
         // give it back.
-        let header = unsafe { self.base.add(place.at as usize).cast::<tpacket2_hdr>().as_ref() };
+        let header = unsafe { &*self.memory.base().add(place.at as usize).cast::<tpacket2_hdr>() };
         let begin = u32::from(header.tp_mac);
         let end = begin + header.tp_snaplen;
         assert!(end <= self.geometry.slot, "the kernel put bytes {begin}..{end} into a slot");
         // SAFETY: as above; the bytes lie within the slot, as was just checked, and nobody writes
         // to them while the slot is ours.
         let bytes = unsafe {
-            let first = self.base.add((place.at + begin) as usize);
-            std::slice::from_raw_parts(first.as_ptr(), header.tp_snaplen as usize)
+            let first = self.memory.base().add((place.at + begin) as usize);
+            std::slice::from_raw_parts(first, header.tp_snaplen as usize)
         };
         let is_tagged = status & libc::TP_STATUS_VLAN_VALID != 0;
         let is_odd = status & libc::TP_STATUS_VLAN_TPID_VALID != 0
@@ -197,7 +187,7 @@ impl Ring {
     fn status(&self, place: Place) -> &AtomicU32 {
         // SAFETY: a slot begins, aligned to 64 bytes, with its status, which kernel and process
         // only access as a whole word; it lives as long as the mapping.
-        unsafe { AtomicU32::from_ptr(self.base.add(place.at as usize).as_ptr().cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.base().add(place.at as usize).cast()) }
     }
 
     /// The slot behind this one.
@@ -216,7 +206,7 @@ impl Ring {
     /// another one has just written.
     #[inline]
     fn fetch(&self, Place { at, .. }: Place) {
-        let header = self.base.as_ptr().wrapping_add(at as usize);
+        let header = self.memory.base().wrapping_add(at as usize);
         prefetch_to_write(header);
         prefetch(header.wrapping_add(LINE as usize));
     }
@@ -229,14 +219,6 @@ impl Ring {
 pub(super) fn fetch_frame(at: *const u8, length: u32) {
     for line in 0..length.div_ceil(LINE).min(LINES_AHEAD) {
         prefetch(at.wrapping_add((line * LINE) as usize));
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is the ring's own, and no slice of it outlives a call of `receive`.
-        // It can only fail for an address that is not mapped.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.bytes()) };
     }
 }
 

@@ -58,11 +58,6 @@ impl LinkSocket {
         self.socket.as_raw_fd()
     }
 
-    /// Frames that its ring holds.
-    pub(crate) fn ring_frames(&self) -> u32 {
-        self.way.frames()
-    }
-
     /// Whether frames wait. No system call. `false` is certain at the moment of the last
     /// [`receive`](Self::receive): what came since then makes the descriptor ready.
     #[inline]

@@ -18,23 +18,27 @@
 //! later ones are written to the standard error, and tried again.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use block::ShardId;
 use contract::{LinkFacts, LinkId, Spread};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
 use super::counters::{Counters, LinkStats};
 use super::interface::{self, Interface};
 use super::socket::LinkSocket;
 use super::{LinkAccess, LinkOptions, packet, xdp};
 use crate::mailbox::{event_descriptor, ring};
-use crate::process::AbortOnPanic;
+use crate::process::{AbortOnPanic, lock};
 
 /// A link whose interface is up and that could not be opened is tried again after so long.
-const RETRY_MS: libc::c_int = 1000;
+const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// What a shard is to do with a link.
 pub(crate) enum LinkCommand {
@@ -79,7 +83,7 @@ struct Supervised {
 
 struct Watcher {
     thread: JoinHandle<()>,
-    stop: OwnedFd,
+    stop: Arc<OwnedFd>,
 }
 
 impl LinkSupervisor {
@@ -130,8 +134,13 @@ impl LinkSupervisor {
         let Some(at) = links.iter().position(|kept| kept.id == id) else { return };
         let mut kept = links.remove(at);
         self.close(&mut kept, true);
+        self.tell_all(&kept, || LinkCommand::Forget(id));
+    }
+
+    /// Tells all shards that a link concerns.
+    fn tell_all(&self, kept: &Supervised, command: impl Fn() -> LinkCommand) {
         for (shard, _) in &kept.counters {
-            self.shards[shard.index()].command(LinkCommand::Forget(id));
+            self.shards[shard.index()].command(command());
         }
     }
 
@@ -147,7 +156,7 @@ impl LinkSupervisor {
     /// Ends the watch. Before the shards are stopped: they would not answer it.
     pub(crate) fn stop(&self) {
         if let Some(watcher) = lock(&self.watcher).take() {
-            ring(watcher.stop.as_raw_fd());
+            ring(&watcher.stop);
             // A panic has ended the process already.
             let _ = watcher.thread.join();
         }
@@ -190,9 +199,10 @@ impl LinkSupervisor {
             LinkAccess::Packet => packet::open,
         };
         let sockets = open(kept.id, &kept.options, &interface, &kept.counters)?;
-        let ring_frames = sockets.iter().map(|(_, socket)| socket.ring_frames()).min().unwrap_or(0);
+        let ring_frames =
+            sockets.iter().map(|(_, socket)| socket.counters.ring_frames()).min().unwrap_or(0);
         for (shard, socket) in sockets {
-            let facts = facts(&kept.options, &interface, socket.ring_frames());
+            let facts = facts(&kept.options, &interface, socket.counters.ring_frames());
             self.shards[shard.index()].command(LinkCommand::Take(socket, facts));
         }
         kept.open = Some(interface);
@@ -206,10 +216,8 @@ impl LinkSupervisor {
             return;
         }
         let (told, given) = mpsc::channel();
-        for (shard, _) in &kept.counters {
-            let give = LinkCommand::Give { link: kept.id, down, told: told.clone() };
-            self.shards[shard.index()].command(give);
-        }
+        let link = kept.id;
+        self.tell_all(kept, || LinkCommand::Give { link, down, told: told.clone() });
         drop(told);
         // Each shard answers once, and is closed here, where waiting for the kernel stops nobody.
         given.iter().flatten().for_each(drop);
@@ -250,9 +258,7 @@ impl LinkSupervisor {
         }
         if let Err(error) = self.open(kept, found) {
             if was_open.is_some_and(|open| open.index == found.index) {
-                for (shard, _) in &kept.counters {
-                    self.shards[shard.index()].command(LinkCommand::Lose(kept.id));
-                }
+                self.tell_all(kept, || LinkCommand::Lose(kept.id));
             }
             if !kept.failed {
                 eprintln!("interface {}: {error}", kept.options.interface);
@@ -268,30 +274,27 @@ impl LinkSupervisor {
             return Ok(());
         }
         let changes = subscribe()?;
-        let stop = event_descriptor()?;
-        let stopped = stop.as_raw_fd();
-        let supervisor = self.clone();
+        let stop = Arc::new(event_descriptor()?);
+        let (supervisor, stopped) = (self.clone(), stop.clone());
         let thread = thread::Builder::new()
             .name("links".to_owned())
-            .spawn(move || supervisor.watch_changes(&changes, stopped))?;
+            .spawn(move || supervisor.watch_changes(&changes, &stopped))?;
         *watcher = Some(Watcher { thread, stop });
         Ok(())
     }
 
     /// Sleeps until an interface changes, for as long as the watch is not stopped.
-    fn watch_changes(&self, changes: &OwnedFd, stop: RawFd) {
+    fn watch_changes(&self, changes: &OwnedFd, stop: &OwnedFd) {
         let _guard = AbortOnPanic;
         let mut retry = false;
         loop {
-            let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            let mut both = [watched(changes.as_raw_fd()), watched(stop)];
-            let limit = if retry { RETRY_MS } else { -1 };
-            // SAFETY: the two live until the call returns.
-            unsafe { libc::poll(both.as_mut_ptr(), 2, limit) };
-            if both[1].revents != 0 {
+            let mut both = [changes, stop].map(|fd| PollFd::new(fd, PollFlags::IN));
+            // What an interruption leaves unseen is looked at all the same.
+            let _ = poll(&mut both, retry.then_some(&RETRY));
+            if !both[1].revents().is_empty() {
                 return;
             }
-            drain(changes.as_raw_fd());
+            drain(changes);
             retry = self.look();
         }
     }
@@ -310,41 +313,21 @@ fn is_alike(access: LinkAccess, one: &Interface, other: &Interface) -> bool {
 
 /// A socket that becomes readable when an interface changes.
 fn subscribe() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: makes a new descriptor, touches nothing.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: an address of zeros is valid.
-    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-    address.nl_family = libc::AF_NETLINK as u16;
-    address.nl_groups = libc::RTMGRP_LINK as u32;
-    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-    // SAFETY: the address lives until the call returns and has this length.
-    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // No protocol is that of routes and interfaces (NETLINK_ROUTE).
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32))?;
+    Ok(socket)
 }
 
 /// Drops what has come; also what was lost for want of room is told so, once.
-fn drain(fd: RawFd) {
+fn drain(changes: &OwnedFd) {
     let mut bytes = [0u8; 4096];
     loop {
-        // SAFETY: the kernel writes no more than the array holds.
-        let count =
-            unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
-        let again = count > 0
-            || io::Error::last_os_error()
-                .raw_os_error()
-                .is_some_and(|error| error == libc::ENOBUFS || error == libc::EINTR);
-        if !again {
-            return;
+        match recv(changes, &mut bytes, RecvFlags::empty()) {
+            Ok((count, _)) if count > 0 => {}
+            Err(Errno::NOBUFS | Errno::INTR) => {}
+            _ => return,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -38,17 +38,20 @@
 //! page between two hands, one that only a passing count keeps) is at most a few pages a shard at a
 //! time, and part of the slack. Running out is therefore a bug, and panics.
 
+use std::ffi::c_void;
 use std::fmt;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use block::PAGE_SIZE;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use super::leases::State;
+use super::mapping::Mapping;
+use crate::process::lock;
 
 /// The number of the page that holds zeros for ever. It is leased without being counted.
 pub(crate) const ZERO_PAGE: u32 = 0;
@@ -65,7 +68,7 @@ pub(crate) const SHARD_BATCH: usize = 64;
 /// being copied to, one that a passing count keeps).
 pub(crate) const SHARD_SLACK: u32 = SHARD_CACHE as u32 + 8;
 /// Pages that one call of [`Arena::give_back`] returns at most: 16 MiB, a millisecond or two.
-pub const GIVE_BACK_MAX: usize = 4096;
+pub(crate) const GIVE_BACK_MAX: usize = 4096;
 
 const PAGE: usize = PAGE_SIZE as usize;
 /// Address space to ask for, in pages, at most (1 TiB) and at least (1 GiB, for a process whose
@@ -77,8 +80,9 @@ const OPEN_STEP: u32 = 1 << 14;
 
 /// All pages of the process. Shared by the shards as an `Arc`.
 pub struct Arena {
-    pages: NonNull<u8>,
-    states: NonNull<State>,
+    pages: Mapping,
+    /// A [`State`] for each.
+    states: Mapping,
     /// Shards that use it at most, and those that do.
     shards: usize,
     entered: AtomicUsize,
@@ -110,67 +114,26 @@ struct Supply {
 
 /// How the arena stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArenaReport {
-    /// Pages that may be in use together.
-    pub limit: u32,
+pub(crate) struct ArenaReport {
     /// Pages in use or in the shards' caches.
-    pub used: u32,
-    /// Free pages that may be committed.
-    pub warm: u32,
+    pub(crate) used: u32,
     /// Pages that the address space has room for.
-    pub capacity: u32,
+    pub(crate) capacity: u32,
 }
 
-/// Why the arena could not be made, or not grow.
-#[derive(Debug)]
+/// Why the arena could not be made, or not grow. All are bytes.
+#[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
-    /// The system refused the address space.
-    Refused {
-        /// Bytes asked for.
-        bytes: u64,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// More was asked for than the reserved address space holds.
-    Full {
-        /// Bytes that were to be added.
-        bytes: u64,
-        /// Bytes that pools and RAM disks use already.
-        used: u64,
-        /// Bytes that the address space holds.
-        capacity: u64,
-    },
+    #[error("the system refused {bytes} bytes of address space: {source}")]
+    Refused { bytes: u64, source: io::Error },
+    /// More was to be added than the reserved address space holds beside what pools and RAM disks
+    /// use already.
+    #[error(
+        "{bytes} bytes do not fit: {used} of the {capacity} bytes of reserved address space are \
+         spoken for"
+    )]
+    Full { bytes: u64, used: u64, capacity: u64 },
 }
-
-impl fmt::Display for ArenaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ArenaError::Refused { bytes, source } => {
-                write!(f, "the system refused {bytes} bytes of address space: {source}")
-            }
-            ArenaError::Full { bytes, used, capacity } => write!(
-                f,
-                "{bytes} bytes do not fit: {used} of the {capacity} bytes of reserved address space are spoken for"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ArenaError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ArenaError::Refused { source, .. } => Some(source),
-            ArenaError::Full { .. } => None,
-        }
-    }
-}
-
-// SAFETY: the mappings belong to the arena until it is dropped; the states are atomics, the lists
-// are behind a lock, and the bytes of a page are touched only by whom the rules at the top of this
-// file allow.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
 
 impl Arena {
     /// Reserves the address space for at most `shards` shards: 1 TiB, or less where the process may
@@ -192,17 +155,9 @@ impl Arena {
     }
 
     fn reserve(shards: usize, capacity: u32) -> Result<Arena, ArenaError> {
-        let pages = map(capacity as usize * PAGE)?;
-        let states = match map(capacity as usize * size_of::<State>()) {
-            Ok(states) => states,
-            Err(error) => {
-                unmap(pages, capacity as usize * PAGE);
-                return Err(error);
-            }
-        };
         Ok(Arena {
-            pages,
-            states: states.cast(),
+            pages: reserve(capacity as usize * PAGE)?,
+            states: reserve(capacity as usize * size_of::<State>())?,
             shards,
             entered: AtomicUsize::new(0),
             leased: AtomicUsize::new(0),
@@ -214,7 +169,7 @@ impl Arena {
 
     /// Lets `pages` more pages be in use: a pool or a RAM disk comes. Undo it with
     /// [`shrink`](Self::shrink).
-    pub fn grow(&self, pages: u32) -> Result<(), ArenaError> {
+    pub(crate) fn grow(&self, pages: u32) -> Result<(), ArenaError> {
         let mut supply = self.supply();
         // Pages on their way to the kernel are neither free nor in use.
         let needed = u64::from(supply.limit) + u64::from(pages) + GIVE_BACK_MAX as u64;
@@ -231,9 +186,11 @@ impl Arena {
             let count = open as usize - from;
             // OPEN_STEP states fill whole pages, so both ranges begin and end at page edges.
             let state = size_of::<State>();
-            allow(self.states.cast(), from * state, count * state)?;
-            allow(self.pages, from * PAGE, count * PAGE)?;
-            ask_for_huge_pages(self.pages, from * PAGE, count * PAGE);
+            allow(&self.states, from * state, count * state)?;
+            let pages = allow(&self.pages, from * PAGE, count * PAGE)?;
+            // SAFETY: the range lies in the reservation; the advice changes no contents. A kernel
+            // without huge pages goes on with small ones.
+            let _ = unsafe { rustix::mm::madvise(pages, count * PAGE, Advice::LinuxHugepage) };
             supply.open = open;
         }
         supply.limit += pages;
@@ -241,7 +198,7 @@ impl Arena {
     }
 
     /// Takes back what [`grow`](Self::grow) allowed; whoever asked for it holds no pages any more.
-    pub fn shrink(&self, pages: u32) {
+    pub(crate) fn shrink(&self, pages: u32) {
         let mut supply = self.supply();
         assert!(supply.limit > pages, "the arena of {} pages shrinks by {pages}", supply.limit);
         supply.limit -= pages;
@@ -250,7 +207,7 @@ impl Arena {
     /// Returns free pages to the kernel, at most [`GIVE_BACK_MAX`]; says how many. Call it again
     /// while it returns that many and there is nothing better to do. A shard's own cache goes first
     /// with [`ShardMemory::idle`](super::ShardMemory::idle).
-    pub fn give_back(&self) -> usize {
+    pub(crate) fn give_back(&self) -> usize {
         if self.giving_back.swap(true, SeqCst) {
             return 0;
         }
@@ -284,16 +241,11 @@ impl Arena {
     }
 
     /// How the arena stands.
-    pub fn report(&self) -> ArenaReport {
+    pub(crate) fn report(&self) -> ArenaReport {
         let mut supply = self.supply();
         self.collect(&mut supply);
         let free = (supply.warm.len() + supply.cold.len()) as u32;
-        ArenaReport {
-            limit: supply.limit,
-            used: supply.fresh - free,
-            warm: supply.warm.len() as u32,
-            capacity: self.capacity,
-        }
+        ArenaReport { used: supply.fresh - free, capacity: self.capacity }
     }
 
     /// Moves up to `count` free pages, at least one, with their marks to `into`. Panics when there
@@ -330,7 +282,7 @@ impl Arena {
         debug_assert!(number < self.capacity);
         // SAFETY: page numbers come from `take` alone and lie below `capacity`, the size of the
         // mapping.
-        unsafe { self.pages.as_ptr().add(number as usize * PAGE) }
+        unsafe { self.pages.base().add(number as usize * PAGE) }
     }
 
     #[inline]
@@ -339,7 +291,7 @@ impl Arena {
         // SAFETY: as for `page`, and `grow` opened the state before the number was handed out; the
         // mapping lives as long as `self`, is aligned to a page, and was zeros, which is a valid
         // state.
-        unsafe { &*self.states.as_ptr().add(number as usize) }
+        unsafe { &*self.states.base().cast::<State>().add(number as usize) }
     }
 
     /// A shard begins to use the arena. Panics if it was not made for so many.
@@ -378,20 +330,13 @@ impl Arena {
     /// Fetches the line of a page's state ahead of its use.
     #[inline]
     pub(crate) fn prefetch_state(&self, number: u32) {
-        prefetch(self.states.as_ptr().wrapping_add(number as usize).cast());
+        prefetch(self.states.base().cast::<State>().wrapping_add(number as usize).cast());
     }
 
     /// A lock is poisoned only by a panic within the few lines that hold it, none of which leaves
     /// the lists half changed.
     fn supply(&self) -> MutexGuard<'_, Supply> {
-        self.supply.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        unmap(self.pages, self.capacity as usize * PAGE);
-        unmap(self.states.cast(), self.capacity as usize * size_of::<State>());
+        lock(&self.supply)
     }
 }
 
@@ -427,49 +372,25 @@ pub(crate) fn prefetch_to_write(at: *const u8) {
 }
 
 /// Reserves `bytes` of address space that may not be touched yet.
-fn map(bytes: usize) -> Result<NonNull<u8>, ArenaError> {
-    // SAFETY: an anonymous private mapping where the kernel likes touches nothing that exists.
-    let mapped = unsafe {
-        rustix::mm::mmap_anonymous(
-            std::ptr::null_mut(),
-            bytes,
-            ProtFlags::empty(),
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )
-    };
-    match mapped {
-        Ok(at) => Ok(NonNull::new(at.cast()).expect("the kernel never maps page 0")),
-        Err(errno) => Err(ArenaError::Refused { bytes: bytes as u64, source: errno.into() }),
+fn reserve(bytes: usize) -> Result<Mapping, ArenaError> {
+    Mapping::anonymous(bytes, ProtFlags::empty(), MapFlags::NORESERVE).map_err(refused(bytes))
+}
+
+/// Makes part of a reservation usable; returns where it begins.
+fn allow(part_of: &Mapping, offset: usize, bytes: usize) -> Result<*mut c_void, ArenaError> {
+    assert!(offset + bytes <= part_of.len(), "{offset}+{bytes} of {} bytes", part_of.len());
+    let both = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: the range lies within the reservation, as was just checked, and pages of it that are
+    // in use keep their access.
+    unsafe {
+        let begin = part_of.base().add(offset).cast();
+        rustix::mm::mprotect(begin, bytes, both).map_err(refused(bytes))?;
+        Ok(begin)
     }
 }
 
-/// Makes part of a reservation usable.
-fn allow(base: NonNull<u8>, offset: usize, bytes: usize) -> Result<(), ArenaError> {
-    // SAFETY: the range lies within a reservation of the arena, and pages of it that are in use
-    // keep their access.
-    let done = unsafe {
-        rustix::mm::mprotect(
-            base.as_ptr().add(offset).cast(),
-            bytes,
-            MprotectFlags::READ | MprotectFlags::WRITE,
-        )
-    };
-    done.map_err(|errno| ArenaError::Refused { bytes: bytes as u64, source: errno.into() })
-}
-
-/// Asks for huge pages in a range that was allowed; a kernel without them goes on with small ones.
-fn ask_for_huge_pages(base: NonNull<u8>, offset: usize, bytes: usize) {
-    // SAFETY: the range lies in the reservation that `base` begins, as `allow` has just checked;
-    // the advice changes no contents.
-    let _ = unsafe {
-        rustix::mm::madvise(base.as_ptr().add(offset).cast(), bytes, Advice::LinuxHugepage)
-    };
-}
-
-fn unmap(base: NonNull<u8>, bytes: usize) {
-    // SAFETY: called once for a mapping that `map` made, when nobody can reach it any more. Failure
-    // would leak address space only.
-    let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+fn refused(bytes: usize) -> impl FnOnce(Errno) -> ArenaError {
+    move |errno| ArenaError::Refused { bytes: bytes as u64, source: errno.into() }
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //! that a RAM disk holds), then [`shard_memory`] (what a shard does with buffers). Units: pages of
 //! 4096 bytes. Not here: how much a shard may use (`block::Pool`), RAM disks (`disk::ram`).
 
-pub mod arena;
+pub(crate) mod arena;
 mod leases;
-pub mod shard_memory;
+pub(crate) mod mapping;
+pub(crate) mod shard_memory;
 
-pub use arena::{Arena, ArenaError, ArenaReport};
-pub use shard_memory::ShardMemory;
+pub use arena::{Arena, ArenaError};
+pub(crate) use shard_memory::ShardMemory;

@@ -33,7 +33,7 @@ const VECTORS_KEPT: usize = 256;
 
 /// The memory of one shard. It may move between threads but is used by one at a time.
 #[derive(Debug)]
-pub struct ShardMemory {
+pub(crate) struct ShardMemory {
     arena: Arc<Arena>,
     /// Free pages, some with the mark [`COLD`], the last used at the end.
     cache: Vec<u32>,
@@ -54,7 +54,7 @@ unsafe impl Send for SpareVectors {}
 impl ShardMemory {
     /// The memory of a shard whose pool has `pool_pages` pages; the arena grows by them and by the
     /// shard's slack.
-    pub fn new(arena: &Arc<Arena>, pool_pages: u32) -> Result<ShardMemory, ArenaError> {
+    pub(crate) fn new(arena: &Arc<Arena>, pool_pages: u32) -> Result<ShardMemory, ArenaError> {
         arena.grow(pool_pages + SHARD_SLACK)?;
         arena.enter();
         Ok(ShardMemory {
@@ -66,8 +66,8 @@ impl ShardMemory {
         })
     }
 
-    /// The arena.
-    pub fn arena(&self) -> &Arc<Arena> {
+    #[cfg(test)]
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
@@ -79,7 +79,7 @@ impl ShardMemory {
 
     /// Takes a list of vectors back, unless there are enough.
     #[inline]
-    pub fn give_vectors(&mut self, mut vectors: Vec<iovec>) {
+    pub(crate) fn give_vectors(&mut self, mut vectors: Vec<iovec>) {
         if self.vectors.0.len() < VECTORS_KEPT {
             vectors.clear();
             self.vectors.0.push(vectors);
@@ -163,7 +163,7 @@ impl ShardMemory {
     /// Leaves a buffer reserved: frees its pages and ends its leases, but keeps its place in the
     /// pool.
     #[inline]
-    pub fn strip(&mut self, buffer: &mut Buffer) {
+    pub(crate) fn strip(&mut self, buffer: &mut Buffer) {
         if !buffer.pages().is_empty() {
             for page in buffer.take_pages() {
                 self.put(page);
@@ -173,7 +173,7 @@ impl ShardMemory {
 
     /// Gives up the pages at hand and returns free pages to the kernel, a bounded number at a time.
     /// Call it when the shard is going to sleep for long; `true`: there may be more to return.
-    pub fn idle(&mut self) -> bool {
+    pub(crate) fn idle(&mut self) -> bool {
         self.vectors = SpareVectors::default();
         self.fence();
         if !self.cache.is_empty() {
@@ -187,7 +187,7 @@ impl ShardMemory {
     /// them. Pages that lie behind one another make one run. They are valid until the buffer is
     /// released or given to a disk.
     #[inline]
-    pub fn iovecs(&self, buffer: &Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
+    pub(crate) fn iovecs(&self, buffer: &Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
         if let [page] = buffer.pages() {
             assert!(
                 u64::from(at) + u64::from(length) <= u64::from(buffer.len()),
@@ -219,7 +219,13 @@ impl ShardMemory {
 
     /// As [`iovecs`](Self::iovecs), for a system call that fills the bytes: gives a reserved buffer
     /// its pages, and panics when one of the pages is leased.
-    pub fn iovecs_mut(&mut self, buffer: &mut Buffer, at: u32, length: u32, into: &mut Vec<iovec>) {
+    pub(crate) fn iovecs_mut(
+        &mut self,
+        buffer: &mut Buffer,
+        at: u32,
+        length: u32,
+        into: &mut Vec<iovec>,
+    ) {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
             check_private(segment.page);
@@ -303,6 +309,18 @@ impl ShardMemory {
     unsafe fn at(&self, page: PageId, offset: u32) -> *mut u8 {
         // SAFETY: the offset lies within the page, by the caller's word.
         unsafe { self.arena.page(page.number()).add(offset as usize) }
+    }
+
+    /// The bytes of a segment, to be changed.
+    #[inline]
+    fn bytes_mut(&mut self, segment: block::Segment) -> &mut [u8] {
+        check_private(segment.page);
+        // SAFETY: the segment lies within its page, which is private to a buffer that the caller
+        // borrows mutably for as long: nobody else can see it.
+        unsafe {
+            let first = self.at(segment.page, segment.offset);
+            std::slice::from_raw_parts_mut(first, segment.length as usize)
+        }
     }
 
     /// The bytes of a segment.
@@ -391,15 +409,8 @@ impl Memory for ShardMemory {
         let length = u32::try_from(bytes.len()).expect("more bytes than a buffer holds");
         let mut rest = bytes;
         for segment in buffer.segments(at, length) {
-            check_private(segment.page);
             let (part, tail) = rest.split_at(segment.length as usize);
-            // SAFETY: the page is private to the buffer, which we borrow mutably; the segment lies
-            // within it, is as long as `part`, and `part` is somebody else's memory because nobody
-            // else can see the page.
-            unsafe {
-                self.at(segment.page, segment.offset)
-                    .copy_from_nonoverlapping(part.as_ptr(), part.len());
-            }
+            self.bytes_mut(segment).copy_from_slice(part);
             rest = tail;
         }
     }
@@ -418,12 +429,7 @@ impl Memory for ShardMemory {
     fn zero(&mut self, buffer: &mut Buffer, at: u32, length: u32) {
         self.materialize(buffer);
         for segment in buffer.segments(at, length) {
-            check_private(segment.page);
-            // SAFETY: the page is private to the buffer, which we borrow mutably, and the segment
-            // lies within it.
-            unsafe {
-                self.at(segment.page, segment.offset).write_bytes(0, segment.length as usize);
-            }
+            self.bytes_mut(segment).fill(0);
         }
     }
 

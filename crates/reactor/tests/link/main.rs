@@ -1,27 +1,25 @@
 //! Links on both engines: two ends of a cable (veth), each a link of the same reactor, in a
 //! namespace of the test's own.
 //!
-//! Waiting is for conditions; it has a limit only so that a hang ends. Ethernet promises nothing,
-//! so what starts a conversation is sent again until it is heard ([`Bench::meet`]).
+//! Ethernet promises nothing, so what starts a conversation is sent again until it is heard
+//! ([`Bench::meet`]).
 
+#[path = "../common/mod.rs"]
+mod common;
 mod net;
 
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant as Clock};
 
 use block::ShardId;
 use contract::{Counters, EtherType, Instruction, Intake, LinkFacts, LinkId, Spread};
-use reactor::memory::Arena;
-use reactor::{
-    Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats, Preference, Reactor,
-};
-use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report, Scripted};
+use reactor::{Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats};
+use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report};
 
+use common::{HANG, on_each_engine, two_shards, wait_for_rest};
 use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up};
 
-/// Nothing takes so long unless it hangs.
-const HANG: Duration = Duration::from_secs(120);
 /// A type for experiments (IEEE 802).
 const TYPE: u16 = 0x88b5;
 const LEFT: LinkId = LinkId(1);
@@ -61,30 +59,22 @@ fn on_each_with(
     (ways, queues): (&[LinkAccess], u32),
     test: impl Fn(Bench) + Send + Sync,
 ) {
-    for driver in [Preference::Epoll, Preference::Uring] {
-        if driver == Preference::Uring
-            && let Err(why) = reactor::probe()
-        {
-            eprintln!("skipped on io_uring: {why}");
-            continue;
-        }
+    on_each_engine(|driver| {
         for access in ways {
             in_namespace(name, || {
-                eprintln!("{driver:?}, {access:?}");
+                eprintln!("{access:?}");
                 if !make_pair("left", "right", queues) {
                     return;
                 }
                 prepare_pair();
-                let arena = Arc::new(Arena::new(2).unwrap());
-                let config = Config { cpus: vec![None, None], driver, ..Config::default() };
-                let handle = Reactor::start(&config, &arena, |_| Scripted::new()).unwrap();
+                let (handle, _) = common::start(&Config { driver, ..two_shards() });
                 let bench = Bench { handle, access: *access };
                 if bench.is_permitted() {
                     test(bench);
                 }
             });
         }
-    }
+    });
 }
 
 fn prepare_pair() {
@@ -115,6 +105,11 @@ fn frame(to: [u8; 6], from: [u8; 6], payload: &[u8]) -> Vec<u8> {
     [&header(to, from), payload].concat()
 }
 
+/// A frame from right to left, with this tag or none.
+fn leftward(tag: &[u8], number: u8) -> Vec<u8> {
+    [&LEFT_MAC[..], &RIGHT_MAC, tag, &TYPE.to_be_bytes(), &[number; 50]].concat()
+}
+
 fn whole(link: LinkId, bytes: Vec<u8>) -> FramePart {
     with_data(link, bytes, Vec::new())
 }
@@ -135,8 +130,7 @@ impl Bench {
         match self.handle.add_link(LEFT, &self.options("left", None, one(ON_LEFT))) {
             Ok(_) => {
                 self.wait_up(LEFT);
-                self.handle.remove_link(LEFT);
-                assert_eq!(self.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+                self.remove(ON_LEFT, LEFT);
                 true
             }
             Err(error) if self.access == LinkAccess::Xdp => {
@@ -174,8 +168,20 @@ impl Bench {
 
     /// Both ends of the cable, which hear each other.
     fn begin(&self) {
-        self.add_all(plain());
+        self.begin_with(one(ON_LEFT));
+    }
+
+    /// The same, where the left one spreads its frames so.
+    fn begin_with(&self, spread: Spread) {
+        let [(left, interface, vlan, _), right] = plain();
+        self.add_all([(left, interface, vlan, spread), right]);
         self.meet();
+    }
+
+    /// Removes a link that is on one shard.
+    fn remove(&self, shard: ShardId, link: LinkId) {
+        self.handle.remove_link(link);
+        assert_eq!(self.next(), (shard, Report::LinkDown(link)));
     }
 
     /// Lets both ends send until each hears the other: once the cable carries frames, it carries
@@ -225,11 +231,10 @@ impl Bench {
     /// The next report that is not about hellos.
     fn next(&self) -> (ShardId, Report) {
         loop {
-            match self.handle.receive_mail(HANG) {
-                Some((_, Note::Report(Report::Frame(_, _, seen)))) if seen[14] == HELLO => {}
-                Some((_, Note::Report(Report::FramesSent(0, _)))) => {}
-                Some((shard, Note::Report(report))) => return (shard, report),
-                other => panic!("expected a report, saw {other:?}: {:#?}", self.stats()),
+            match common::report(&self.handle) {
+                (_, Report::Frame(_, _, seen)) if seen[14] == HELLO => {}
+                (_, Report::FramesSent(0, _)) => {}
+                report => return report,
             }
         }
     }
@@ -382,11 +387,7 @@ fn a_vlan_has_its_own_frames_and_others_do_not() {
     on_each("a_vlan_has_its_own_frames_and_others_do_not", |bench| {
         bench.begin();
         bench.add_all([(TAGGED, "left", Some(5), one(ON_LEFT))]);
-        let payload = |number: u8| [&TYPE.to_be_bytes()[..], &[number; 50]].concat();
-        let sent = |tag: &[u8], number| {
-            let bytes = [&LEFT_MAC[..], &RIGHT_MAC, tag, &payload(number)].concat();
-            whole(RIGHT, bytes)
-        };
+        let sent = |tag: &[u8], number| whole(RIGHT, leftward(tag, number));
         let frames = vec![
             sent(&[0x81, 0, 0x20, 6], 1),
             sent(&[0x81, 0, 0x20, 5], 2),
@@ -395,7 +396,7 @@ fn a_vlan_has_its_own_frames_and_others_do_not() {
             sent(&[], 5),
         ];
         bench.send(ON_RIGHT, 1, frames);
-        let seen = |number| [&LEFT_MAC[..], &RIGHT_MAC, &payload(number)].concat();
+        let seen = |number| leftward(&[], number);
         let expected = [
             (ON_LEFT, LEFT, None, seen(4)),
             (ON_LEFT, LEFT, None, seen(5)),
@@ -417,9 +418,7 @@ fn frames_for_others_and_those_that_the_program_refuses_are_not_shown() {
             Instruction::ret(u32::MAX),
             Instruction::ret(0),
         ];
-        let [_, right] = plain();
-        bench.add_all([(LEFT, "left", None, Spread::One(ON_LEFT, program)), right]);
-        bench.meet();
+        bench.begin_with(Spread::One(ON_LEFT, program));
         let group = [1, 0, 0x5e, 0, 0, 1];
         let stranger = [2, 0, 0, 0, 0, 9];
         let to = |mac, first: u8| whole(RIGHT, frame(mac, RIGHT_MAC, &[first; 46]));
@@ -453,9 +452,7 @@ fn steered_frames_go_to_one_shard_each() {
             Instruction::xor_index(),
             Instruction::ret_accumulator(),
         ];
-        let [_, right] = plain();
-        bench.add_all([(LEFT, "left", None, Spread::Steered(everything(), steering)), right]);
-        bench.meet();
+        bench.begin_with(Spread::Steered(everything(), steering));
         let of = |source: u8, number: u8, length: usize| {
             let from = [2, 0, 0, 0, 7, source];
             frame(LEFT_MAC, from, &[&[1, 2, 3, 4, 5, number][..], &vec![source; length]].concat())
@@ -500,9 +497,7 @@ fn each_shard_takes_what_its_program_takes() {
                 Instruction::ret(0),
             ]
         };
-        let [_, right] = plain();
-        bench.add_all([(LEFT, "left", None, Spread::Each(vec![of(7), of(8)])), right]);
-        bench.meet();
+        bench.begin_with(Spread::Each(vec![of(7), of(8)]));
         let sent = |lane: u8| frame(LEFT_MAC, RIGHT_MAC, &[lane; 46]);
         let frames = [9, 8, 7].map(|lane| whole(RIGHT, sent(lane)));
         bench.send(ON_RIGHT, 1, frames.to_vec());
@@ -615,10 +610,8 @@ fn a_removed_link_leaves_nothing_behind() {
         for _ in 0..3 {
             bench.begin();
             assert_eq!(sockets(), if bench.access == LinkAccess::Xdp { 0 } else { 2 });
-            bench.handle.remove_link(LEFT);
-            assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
-            bench.handle.remove_link(RIGHT);
-            assert_eq!(bench.next(), (ON_RIGHT, Report::LinkDown(RIGHT)));
+            bench.remove(ON_LEFT, LEFT);
+            bench.remove(ON_RIGHT, RIGHT);
             assert_eq!(sockets(), 0);
             assert_eq!(bench.stats(), []);
             bench.handle.remove_link(RIGHT);
@@ -659,8 +652,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
         assert!(refused(options("left")).contains("already"));
         set_up("left", true);
         bench.wait_up(LEFT);
-        bench.handle.remove_link(LEFT);
-        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        bench.remove(ON_LEFT, LEFT);
         // Rights are each thread's own.
         let mut rights = rustix::thread::capabilities(None).unwrap();
         rights.effective.remove(rustix::thread::CapabilitySet::NET_RAW);
@@ -674,17 +666,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do() {
 fn a_quiet_link_costs_no_turns() {
     on_each("a_quiet_link_costs_no_turns", |bench| {
         bench.begin();
-        let begin = Clock::now();
-        loop {
-            let turns =
-                || -> Vec<u64> { bench.handle.stats().iter().map(|stats| stats.turns).collect() };
-            let before = turns();
-            std::thread::sleep(Duration::from_secs(1));
-            if turns() == before && bench.handle.is_asleep() {
-                break;
-            }
-            assert!(begin.elapsed() < HANG, "it never rests: {:#?}", bench.handle.stats());
-        }
+        wait_for_rest(&bench.handle);
     });
 }
 
@@ -796,10 +778,7 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
         }
         bench
             .until_heard((ON_RIGHT, RIGHT), LinkId(3), frame(ALL, RIGHT_MAC, &[HELLO]), &|_| false);
-        let payload = |number: u8| [&TYPE.to_be_bytes()[..], &[number; 50]].concat();
-        let sent = |tag: &[u8], number| {
-            whole(RIGHT, [&LEFT_MAC[..], &RIGHT_MAC, tag, &payload(number)].concat())
-        };
+        let sent = |tag: &[u8], number| whole(RIGHT, leftward(tag, number));
         let frames = vec![
             sent(&[0x81, 0, 0x20, 6], 1),
             sent(&[0x81, 0, 0x20, 5], 2),
@@ -807,7 +786,7 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
             sent(&[], 4),
         ];
         bench.send(ON_RIGHT, 1, frames);
-        let seen = |number| [&LEFT_MAC[..], &RIGHT_MAC, &payload(number)].concat();
+        let seen = |number| leftward(&[], number);
         let expected = [
             (ON_LEFT, LEFT, Some(0x2005), seen(2)),
             (ON_RIGHT, LinkId(3), None, seen(3)),
@@ -845,11 +824,8 @@ fn xdp_runs_the_program_as_the_kernel_does_for_packet_sockets() {
             Instruction::ret(0),
         ];
         assert!(contract::filter::is_sound(&program));
-        let [_, right] = plain();
-        bench.add_all([(LEFT, "left", None, one(ON_LEFT)), right]);
-        bench.meet();
-        bench.handle.remove_link(LEFT);
-        assert_eq!(bench.next(), (ON_LEFT, Report::LinkDown(LEFT)));
+        bench.begin();
+        bench.remove(ON_LEFT, LEFT);
         bench.add_all([(LEFT, "left", None, Spread::One(ON_LEFT, program.clone()))]);
         let mut frames = Vec::new();
         for number in 0..80_u8 {

@@ -1,14 +1,21 @@
 //! A network namespace for a test: made, and gone with the test's thread; and the little of
-//! rtnetlink that makes interfaces in it.
+//! rtnetlink that makes interfaces in it. Not by `ip`: whatever program a test starts has, for a
+//! moment, the descriptors of all tests, and links that were closed are still there.
 //!
 //! Root needs nothing more. Others get a user namespace, which only a process with one thread can
 //! enter: the test starts itself again in one. Where neither is permitted, the test says so and
 //! passes.
 
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
 /// Set in a process that was started again in a user namespace.
 const INSIDE: &str = "LINK_TEST_IN_USER_NAMESPACE";
@@ -42,9 +49,9 @@ fn start_again(name: &str) {
     unsafe {
         command.pre_exec(move || {
             unshare(libc::CLONE_NEWUSER)?;
-            put("/proc/self/setgroups\0", "deny")?;
-            put("/proc/self/uid_map\0", &users)?;
-            put("/proc/self/gid_map\0", &groups)
+            put(c"/proc/self/setgroups", "deny")?;
+            put(c"/proc/self/uid_map", &users)?;
+            put(c"/proc/self/gid_map", &groups)
         });
     }
     match command.status() {
@@ -53,15 +60,9 @@ fn start_again(name: &str) {
     }
 }
 
-fn put(path: &str, text: &str) -> io::Result<()> {
-    // SAFETY: the path ends with a zero, and the text has its length.
-    unsafe {
-        let fd = libc::open(path.as_ptr().cast(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if fd < 0 || libc::write(fd, text.as_ptr().cast(), text.len()) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::close(fd);
-    }
+fn put(path: &CStr, text: &str) -> io::Result<()> {
+    let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file, text.as_bytes())?;
     Ok(())
 }
 
@@ -117,36 +118,25 @@ impl Request {
     fn call(mut self) -> io::Result<()> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
-        // SAFETY: a new descriptor, whose owner is made at once; buffers have the lengths that are
-        // said.
-        unsafe {
-            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-            let fd = libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let socket = OwnedFd::from_raw_fd(fd);
-            let mut answer = [0u8; 4096];
-            if libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) < 0
-                || libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) < 20
-            {
-                return Err(io::Error::last_os_error());
-            }
-            // NLMSG_ERROR: 0, or an error number, behind the header.
-            match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
-                0 => Ok(()),
-                error => Err(io::Error::from_raw_os_error(-error)),
-            }
+        let socket = socket();
+        send(&socket, &self.0, SendFlags::empty())?;
+        let mut answer = [0u8; 4096];
+        recv(&socket, &mut answer, RecvFlags::empty())?;
+        // NLMSG_ERROR: 0, or an error number, behind the header.
+        match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
         }
     }
 }
 
+fn socket() -> OwnedFd {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
+}
+
 fn index_of(name: &str) -> i32 {
-    let name = std::ffi::CString::new(name).unwrap();
-    // SAFETY: the name ends with a zero.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    assert_ne!(index, 0, "{name:?} is not there");
-    index as i32
+    rustix::net::netdevice::name_to_index(socket(), name).unwrap() as i32
 }
 
 /// Makes a pair of interfaces, each other's cable, that are down and have so many queues. `false`:

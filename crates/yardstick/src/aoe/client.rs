@@ -18,7 +18,8 @@ use super::packet::{BATCH, Outgoing, Packet, Receive};
 use super::wire::{self, ATA_HEAD, Address, BROADCAST, Body, Head, Mac, SECTOR};
 use crate::Measure;
 use crate::memory::Area;
-use crate::report::{Tally, Window, quiet};
+use crate::places::Places;
+use crate::report::{Opened, Tally, Window, quiet};
 use crate::system::{self, Counted, Target};
 
 /// Frames of the receive ring at least. It holds the window twice and no more: what goes round in a
@@ -88,18 +89,20 @@ fn parse_frame(text: &str) -> Result<FrameSize> {
 
 /// Finds the target, measures, and returns what it saw.
 pub(crate) fn run(options: &Options) -> Result<Value> {
-    if let Some(cpu) = options.measure.cpu {
-        system::pin(cpu)?;
+    system::pin(options.measure.cpu)?;
+    let mut target = options.measure.target();
+    if let Some(target) = &mut target
+        && options.target_core
+    {
+        target.counted = Counted::Core;
     }
-    let counted = if options.target_core { Counted::Core } else { Counted::Threads };
-    let target = options.measure.target().map(|target| target.counting(counted));
     let before = target.as_ref().map(Target::usage).unwrap_or_default();
     let mut client = Client::find(options)?;
     if options.overload {
         return client.overload(&options.measure, target.as_ref());
     }
     let window = if options.window == 0 {
-        quiet(options.measure.warm_up, options.measure.seconds, target.as_ref())
+        quiet(&options.measure, target.as_ref())
     } else {
         client.measure(&options.measure, target.as_ref())?
     };
@@ -125,15 +128,11 @@ struct Client {
     outgoing: Outgoing,
     /// What all heads have in common.
     head: Head,
-    /// Places of the disk, of `size` bytes each.
-    places: u64,
+    /// Those of the disk, of `size` bytes each.
+    places: Places,
     size: usize,
     buffers: u16,
     write: bool,
-    random: bool,
-    fill: bool,
-    next: u64,
-    seed: u64,
     /// Data of all writes.
     pattern: Area,
     /// Where data go that were read into a ring: a part for each place in the window.
@@ -186,14 +185,10 @@ impl Client {
             head: wire::request_head(found.mac, packet.interface.mac, options.address),
             packet,
             outgoing,
-            places,
+            places: Places::new(places, &options.measure, 0),
             size,
             buffers: found.buffers,
             write: options.measure.rw.writes() || options.measure.fill,
-            random: options.measure.rw.is_random() && !options.measure.fill,
-            fill: options.measure.fill,
-            next: 0,
-            seed: 0x9e37_79b9_7f4a_7c15,
             pattern: Area::new(size.next_multiple_of(4096), true)?,
             landing: match options.ring {
                 true => Some(Area::new(landing.next_multiple_of(4096), true)?),
@@ -228,19 +223,15 @@ impl Client {
 
     /// Warm-up, window, and the rest of what is outstanding.
     fn measure(&mut self, measure: &Measure, target: Option<&Target>) -> Result<Window> {
-        let warm_up = if self.fill { FILL } else { measure.warm_up };
+        let warm_up = if measure.fill { FILL } else { measure.warm_up };
         self.load(warm_up)?;
-        let from = target.map(Target::usage).unwrap_or_default();
-        let (opened, own, resent) = (Instant::now(), system::thread_cpu(), self.resent);
-        self.tally.open = true;
+        let resent = self.resent;
+        let opened = Opened::now(&mut self.tally, target);
         self.load(measure.seconds)?;
-        self.tally.open = false;
-        let to = target.map(Target::usage).unwrap_or_default();
-        let (time, own) = (opened.elapsed(), system::thread_cpu() - own);
+        let window = opened.close(&mut self.tally);
         self.resent -= resent;
         self.turns(DRAIN, false)?;
-        let tally = std::mem::replace(&mut self.tally, Tally::new());
-        Ok(Window { tally, time, own, from, to })
+        Ok(window)
     }
 
     /// Keeps the window full for `time`.
@@ -269,7 +260,7 @@ impl Client {
                 heard = now;
                 self.send()?;
             } else {
-                self.packet.wait((self.retry / 4_000_000).clamp(1, 1000) as i32)?;
+                self.packet.wait(Some(Duration::from_nanos(self.retry / 4)))?;
             }
             if now - looked > self.retry / 4 {
                 looked = now;
@@ -340,22 +331,7 @@ impl Client {
     /// The next address; none when the disk has been filled.
     #[inline]
     fn lba(&mut self) -> Option<u64> {
-        let place = if self.random {
-            self.seed ^= self.seed << 13;
-            self.seed ^= self.seed >> 7;
-            self.seed ^= self.seed << 17;
-            // The high half times the number of places: no division, and even enough.
-            ((u128::from(self.seed) * u128::from(self.places)) >> 64) as u64
-        } else {
-            if self.next == self.places {
-                if self.fill {
-                    return None;
-                }
-                self.next = 0;
-            }
-            self.next += 1;
-            self.next - 1
-        };
+        let place = self.places.next()?;
         Some(place * (self.size / SECTOR) as u64)
     }
 
@@ -493,7 +469,7 @@ fn find(packet: &mut Packet, outgoing: &mut Outgoing, address: Address) -> Resul
         *outgoing.head() = head;
         outgoing.push();
         outgoing.send(&packet.socket)?;
-        packet.wait(ASK_AGAIN.as_millis() as i32)?;
+        packet.wait(Some(ASK_AGAIN))?;
         packet.receive()?;
         while let Some(frame) = packet.front() {
             let seen = wire::response(frame);

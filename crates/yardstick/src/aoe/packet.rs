@@ -11,12 +11,14 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::wire::{ETHER_TYPE, FRAME_MIN, Head, Mac};
 use crate::memory::Area;
@@ -24,9 +26,9 @@ use crate::memory::Area;
 /// Frames that leave in one call at most.
 pub(super) const BATCH: usize = 64;
 /// What the socket may hold of frames on their way out: a batch of the largest, several times over.
-const SEND_BUFFER: c_int = 4 << 20;
+const SEND_BUFFER: usize = 4 << 20;
 /// What the socket may hold of frames that `recvmmsg` has yet to take: far more than any window.
-const RECEIVE_BUFFER: c_int = 16 << 20;
+const RECEIVE_BUFFER: usize = 16 << 20;
 /// Frames of a block of the ring; a block is then whole pages for every frame size of whole KiB.
 const FRAMES_A_BLOCK: usize = 4;
 
@@ -67,11 +69,9 @@ impl Packet {
     /// Opens a socket on `name`.
     pub(super) fn open(name: &str, receive: Receive) -> Result<Self> {
         // Protocol 0 until it is bound: nothing arrives from other interfaces in between.
-        // SAFETY: a plain system call; the descriptor is checked and then owned.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        ensure!(fd >= 0, "no packet socket: {} (it takes CAP_NET_RAW)", io::Error::last_os_error());
-        // SAFETY: just made, owned by nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
+            .context("no packet socket (it takes CAP_NET_RAW)")?;
         let interface = interface(name)?;
         let inbox = match receive {
             Receive::Ring(frames) => Inbox::Ring(
@@ -79,16 +79,14 @@ impl Packet {
                     .context("the receive ring is refused")?,
             ),
             Receive::Messages => {
-                let _ = option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
-                    .or_else(|_| {
-                        option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER)
-                    });
+                let _ = sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
+                    .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
                 Inbox::Messages(Box::new(Messages::new(interface.mtu)?))
             }
         };
         // More than the system's limit takes CAP_NET_ADMIN; without it the limit is what there is.
-        let _ = option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
-            .or_else(|_| option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
+        let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
         bind(&socket, interface.index)?;
         Ok(Self { socket, interface, inbox })
     }
@@ -128,9 +126,13 @@ impl Packet {
         }
     }
 
-    /// Sleeps until a frame is there or `timeout_ms` (negative: for ever) are over.
-    pub(super) fn wait(&self, timeout_ms: c_int) -> io::Result<()> {
-        wait_readable(&self.socket, timeout_ms)
+    /// Sleeps until a frame is there or the time (none: for ever) is over.
+    pub(super) fn wait(&self, time: Option<Duration>) -> Result<()> {
+        let time = time.map(Timespec::try_from).transpose()?;
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], time.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Frames that the kernel dropped because the ring was full, since the last look.
@@ -153,31 +155,16 @@ impl Packet {
 
 /// Looks an interface up by name.
 fn interface(name: &str) -> Result<Interface> {
-    // Any socket may be asked about interfaces but one of AF_XDP.
-    let socket = UnixDatagram::unbound()?;
-    // SAFETY: ifreq is plain data for which all zeroes is a value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    ensure!(name.len() < request.ifr_name.len(), "no interface has a name like {name:?}");
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    let mut ask = |what: libc::c_ulong| -> Result<libc::ifreq> {
-        // SAFETY: the three requests below read the name and write the union, inside `request`.
-        let result = unsafe { libc::ioctl(socket.as_raw_fd(), what as _, &mut request) };
-        ensure!(result == 0, "interface {name}: {}", io::Error::last_os_error());
-        Ok(request)
+    let read = |what: &str| {
+        let path = format!("/sys/class/net/{name}/{what}");
+        let text = std::fs::read_to_string(path).with_context(|| format!("interface {name}"))?;
+        Ok::<String, anyhow::Error>(text.trim().to_owned())
     };
-    // SAFETY: SIOCGIFINDEX filled in this member of the union.
-    let index = unsafe { ask(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };
-    // SAFETY: SIOCGIFHWADDR filled in this member of the union.
-    let hardware = unsafe { ask(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr.sa_data };
-    // SAFETY: SIOCGIFMTU filled in this member of the union.
-    let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
-    let mut mac = [0; 6];
-    for (to, from) in mac.iter_mut().zip(hardware) {
-        *to = from as u8;
-    }
-    Ok(Interface { index, mac, mtu: usize::try_from(mtu).unwrap_or(0) })
+    let bytes = read("address")?;
+    let bytes: Vec<u8> =
+        bytes.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
+    let mac = Mac::try_from(&bytes[..]).with_context(|| format!("{name} is no Ethernet"))?;
+    Ok(Interface { index: read("ifindex")?.parse()?, mac, mtu: read("mtu")?.parse()? })
 }
 
 fn bind(socket: &OwnedFd, index: c_int) -> Result<()> {
@@ -213,37 +200,6 @@ fn option<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sleeps until the socket has something to receive or `timeout_ms` (negative: for ever) are over.
-fn wait_readable(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<()> {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one pollfd that lives through the call.
-    if unsafe { libc::poll(&mut poll, 1, timeout_ms) } < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    Ok(())
-}
-
-/// Maps `len` bytes of a socket's ring at `offset`, at an address of the kernel's choice; the
-/// caller unmaps them.
-fn map_ring(socket: &OwnedFd, len: usize, offset: libc::off_t) -> Result<NonNull<u8>> {
-    // SAFETY: a new mapping of the socket's ring, where nothing of ours lies.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_POPULATE,
-            socket.as_raw_fd(),
-            offset,
-        )
-    };
-    ensure!(base != libc::MAP_FAILED, "mmap of a ring: {}", io::Error::last_os_error());
-    NonNull::new(base.cast()).context("mmap gave no address")
-}
-
 /// Size of a ring's frame for an MTU, in whole KiB: TPACKET_V2's header and the sockaddr take 66
 /// bytes, and a VLAN tag may come on top.
 fn slot_size(mtu: usize) -> usize {
@@ -252,8 +208,7 @@ fn slot_size(mtu: usize) -> usize {
 
 /// The receive ring: the kernel copies frames into it, we read them where they lie.
 pub(super) struct ReceiveRing {
-    base: NonNull<u8>,
-    len: usize,
+    memory: Area,
     slot: usize,
     slots: usize,
     next: usize,
@@ -273,20 +228,17 @@ impl ReceiveRing {
             tp_frame_nr: slots as u32,
         };
         option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        let len = slot * slots;
-        let base = map_ring(socket, len, 0)?;
-        Ok(Self { base, len, slot, slots, next: 0 })
+        Ok(Self { memory: Area::shared(socket, slot * slots)?, slot, slots, next: 0 })
     }
 
     fn header(&self) -> *mut libc::tpacket2_hdr {
-        // SAFETY: next < slots, so the slot lies inside the mapping; slots are aligned to 1024
-        // bytes.
-        unsafe { self.base.as_ptr().add(self.next * self.slot).cast() }
+        let slot = self.memory.at(self.next * self.slot, self.slot);
+        slot.expect("there are so many slots").cast()
     }
 
     fn status(&self) -> &AtomicU32 {
         // SAFETY: the status is an aligned u32 in the mapping, which lives as long as `self`; the
-        // kernel and we change it atomically.
+        // kernel and we change it atomically. Slots are aligned to 1024 bytes.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header()).tp_status) }
     }
 
@@ -314,13 +266,6 @@ impl ReceiveRing {
         if self.next == self.slots {
             self.next = 0;
         }
-    }
-}
-
-impl Drop for ReceiveRing {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nobody borrows any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 

@@ -40,9 +40,7 @@ pub(crate) struct Options {
 
 /// Answers until the time is over or a signal ends it; prints a line once it does.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(cpu) = options.cpu {
-        system::pin(cpu)?;
-    }
+    system::pin(options.cpu)?;
     let mut packet = Packet::open(&options.interface, Receive::Ring(options.frames as usize))?;
     let buffers = (packet.slots() - 1).min(usize::from(u16::MAX)) as u16;
     let mut disk = Disk::new(options, packet.interface, buffers)?;
@@ -71,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             println!("{}", json!({"served": disk.served, "dropped": packet.dropped()}));
             return Ok(());
         }
-        packet.wait(left.map_or(-1, |left| left.as_millis().min(1000) as i32 + 1))?;
+        packet.wait(left)?;
     }
 }
 

@@ -13,7 +13,7 @@ use anyhow::Result;
 use rustix::fd::AsFd;
 
 use super::session::{Peer, Session, Wire};
-use crate::pdu::{self, kind, opcode, put};
+use crate::pdu::{self, opcode, put};
 
 /// Size of a stuck connection's reads: far beyond what socket buffers take in.
 const STUCK_READ: usize = 128 * 1024;
@@ -105,19 +105,11 @@ impl Stuck {
         let socket = socket2::SockRef::from(&wire.socket);
         socket.set_recv_buffer_size(64 * 1024)?;
         let blocks = STUCK_READ as u64 / session.block;
+        let mut entry = pdu::transfer(opcode::READ, peer.nsid, STUCK_READ as u32, blocks);
         let mut bytes = Vec::new();
         for cid in 0..STUCK_DEPTH {
-            let mut pdu = [0; pdu::CAPSULE_CMD_LEN];
-            pdu::put_common(&mut pdu, kind::CAPSULE_CMD, 0, 72, 0, pdu::CAPSULE_CMD_LEN);
-            let entry = &mut pdu[pdu::SQE..];
-            entry[0] = opcode::READ;
-            entry[1] = 0x40;
-            put(entry, 2, &cid.to_le_bytes());
-            put(entry, 4, &peer.nsid.to_le_bytes());
-            put(entry, 32, &(STUCK_READ as u32).to_le_bytes());
-            entry[39] = pdu::SGL_TRANSPORT;
-            put(entry, 48, &(blocks as u16 - 1).to_le_bytes());
-            bytes.extend_from_slice(&pdu);
+            put(&mut entry, 2, &cid.to_le_bytes());
+            bytes.extend_from_slice(&pdu::capsule_cmd(&entry, 0, false, false));
         }
         rustix::io::write(wire.socket.as_fd(), &bytes)?;
         Ok(Self { _session: session, _wire: wire })

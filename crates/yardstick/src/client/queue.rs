@@ -14,15 +14,13 @@ use super::session::{Wire, digest};
 use crate::memory::Area;
 use crate::outbox::Outbox;
 use crate::pdu::{self, flag, kind, opcode, put};
+use crate::places::Places;
 use crate::report::Tally;
 
 /// What a queue does.
-#[derive(Clone)]
 pub(super) struct Work {
     /// Writes, else reads.
     pub(super) write: bool,
-    /// Offsets at random, else one after the other.
-    pub(super) random: bool,
     /// Bytes of a command's data.
     pub(super) size: usize,
     /// Commands outstanding.
@@ -33,16 +31,10 @@ pub(super) struct Work {
     pub(super) block: u64,
     /// First block of the queue's range.
     pub(super) first: u64,
-    /// Commands' worth of blocks in the range.
-    pub(super) places: u64,
+    /// The range, in commands.
+    pub(super) places: Places,
     /// Data fit into the capsule.
     pub(super) in_capsule: bool,
-    /// Header digests on.
-    pub(super) header_digest: bool,
-    /// Data digests on.
-    pub(super) data_digest: bool,
-    /// Touch every place once and stop.
-    pub(super) once: bool,
     /// The data of all writes.
     pub(super) pattern: Rc<Area>,
 }
@@ -64,16 +56,12 @@ pub(super) struct Queue {
     template: [u8; pdu::CAPSULE_CMD_LEN],
     /// Digest of the whole pattern.
     whole: [u8; 4],
-    next: u64,
-    seed: u64,
-    /// Commands still to be started.
-    left: u64,
 }
 
 impl Queue {
-    pub(super) fn new(wire: Wire, work: Work, buffer: usize, number: u64) -> Result<Self> {
+    pub(super) fn new(wire: Wire, work: Work, buffer: usize) -> Result<Self> {
         wire.socket.set_nonblocking(true)?;
-        let template = template(&work);
+        let template = template(&work, &wire);
         let whole = digest(work.pattern.bytes(0, work.size));
         Ok(Self {
             wire,
@@ -87,9 +75,6 @@ impl Queue {
             started: vec![0; usize::from(work.depth)],
             template,
             whole,
-            next: 0,
-            left: if work.once { work.places } else { u64::MAX },
-            seed: 0x9e37_79b9_7f4a_7c15 ^ (number << 32 | 1),
             work,
         })
     }
@@ -173,11 +158,8 @@ impl Queue {
     /// Queues one command.
     #[inline]
     fn submit(&mut self, cid: u16, now: u64) {
-        if self.left == 0 {
-            return;
-        }
-        self.left -= 1;
-        let block = self.place();
+        let Some(place) = self.work.places.next() else { return };
+        let block = self.work.first + place * (self.work.size as u64 / self.work.block);
         let (template, whole) = (&self.template, self.whole);
         self.outstanding += 1;
         self.started[usize::from(cid)] = now;
@@ -186,7 +168,7 @@ impl Queue {
             put(pdu, pdu::SQE + 2, &cid.to_le_bytes());
             put(pdu, pdu::SQE + 40, &block.to_le_bytes());
         };
-        if self.work.header_digest {
+        if self.wire.header_digest {
             self.outbox.header::<{ pdu::CAPSULE_CMD_LEN + 4 }>(|bytes| {
                 let (pdu, sum) = bytes.split_at_mut(pdu::CAPSULE_CMD_LEN);
                 let pdu: &mut [u8; pdu::CAPSULE_CMD_LEN] = pdu.try_into().expect("that length");
@@ -201,28 +183,10 @@ impl Queue {
             let data = data.expect("the pattern is as long as a write");
             // SAFETY: the pattern is shared by the queue and outlives its outbox.
             unsafe { self.outbox.data(data, self.work.size) };
-            if self.work.data_digest {
+            if self.wire.data_digest {
                 self.outbox.header::<4>(|sum| *sum = whole);
             }
         }
-    }
-
-    /// The first block of the next command.
-    #[inline]
-    fn place(&mut self) -> u64 {
-        let step = if self.work.random {
-            // xorshift64*: cheap, and even enough to spread accesses.
-            self.seed ^= self.seed >> 12;
-            self.seed ^= self.seed << 25;
-            self.seed ^= self.seed >> 27;
-            let bits = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
-            ((u128::from(bits) * u128::from(self.work.places)) >> 64) as u64
-        } else {
-            let step = self.next;
-            self.next = if step + 1 == self.work.places { 0 } else { step + 1 };
-            step
-        };
-        self.work.first + step * (self.work.size as u64 / self.work.block)
     }
 
     /// Answers an R2T with as many H2CData as the target's limit asks for.
@@ -237,8 +201,8 @@ impl Queue {
             let last = if left == 0 { flag::LAST } else { 0 };
             let length = part as u32;
             let mut header = pdu::data_header(kind::H2C_DATA, last, cid, ttag, at as u32, length);
-            let hdgst = if self.work.header_digest { 4 } else { 0 };
-            let ddgst = if self.work.data_digest { 4 } else { 0 };
+            let hdgst = if self.wire.header_digest { 4 } else { 0 };
+            let ddgst = if self.wire.data_digest { 4 } else { 0 };
             header[1] |= if hdgst > 0 { flag::HDGST } else { 0 };
             header[1] |= if ddgst > 0 { flag::DDGST } else { 0 };
             header[3] += hdgst;
@@ -265,29 +229,13 @@ impl Queue {
 }
 
 /// The capsule of this work's commands but for CID and block.
-fn template(work: &Work) -> [u8; pdu::CAPSULE_CMD_LEN] {
-    let mut bytes = [0; pdu::CAPSULE_CMD_LEN];
-    let carries = work.write && work.in_capsule;
-    let hdgst = if work.header_digest { 4 } else { 0 };
-    let start = pdu::CAPSULE_CMD_LEN + hdgst;
-    let mut total = start;
-    let mut flags = if work.header_digest { flag::HDGST } else { 0 };
-    if carries {
-        total += work.size;
-        if work.data_digest {
-            total += 4;
-            flags |= flag::DDGST;
-        }
+fn template(work: &Work, wire: &Wire) -> [u8; pdu::CAPSULE_CMD_LEN] {
+    let blocks = work.size as u64 / work.block;
+    let kind = if work.write { opcode::WRITE } else { opcode::READ };
+    let mut entry = pdu::transfer(kind, work.nsid, work.size as u32, blocks);
+    let carried = if work.write && work.in_capsule { work.size } else { 0 };
+    if carried > 0 {
+        entry[39] = pdu::SGL_IN_CAPSULE;
     }
-    let pdo = if carries { start as u8 } else { 0 };
-    pdu::put_common(&mut bytes, kind::CAPSULE_CMD, flags, 72, pdo, total);
-    let entry = &mut bytes[pdu::SQE..];
-    entry[0] = if work.write { opcode::WRITE } else { opcode::READ };
-    entry[1] = 0x40;
-    put(entry, 4, &work.nsid.to_le_bytes());
-    put(entry, 32, &(work.size as u32).to_le_bytes());
-    entry[39] = if carries { pdu::SGL_IN_CAPSULE } else { pdu::SGL_TRANSPORT };
-    let blocks = (work.size as u64 / work.block - 1) as u16;
-    put(entry, 48, &blocks.to_le_bytes());
-    bytes
+    pdu::capsule_cmd(&entry, carried, wire.header_digest, wire.data_digest)
 }

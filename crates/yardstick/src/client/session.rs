@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::pdu::{self, flag, kind, opcode, put};
+use crate::pdu::{self, command, flag, kind, opcode, put};
 
 /// How long a target may take to answer a step of the set-up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,8 +71,8 @@ pub(crate) struct Session {
 /// One connection past its ICReq.
 pub(crate) struct Wire {
     pub(crate) socket: TcpStream,
-    header_digest: bool,
-    data_digest: bool,
+    pub(super) header_digest: bool,
+    pub(super) data_digest: bool,
     /// Longest data of one H2CData.
     pub(crate) max_h2c: usize,
 }
@@ -168,15 +168,6 @@ impl Session {
     }
 }
 
-/// A submission queue entry with a transport SGL of length zero.
-fn command(opcode: u8) -> [u8; 64] {
-    let mut entry = [0; 64];
-    entry[0] = opcode;
-    entry[1] = 0x40;
-    entry[39] = pdu::SGL_TRANSPORT;
-    entry
-}
-
 fn connect_queue(
     wire: &mut Wire,
     peer: &Peer,
@@ -219,7 +210,8 @@ impl Wire {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        let mut wire = Self { socket, header_digest: false, data_digest: false, max_h2c: 0 };
+        let (header_digest, data_digest) = (peer.hdgst, peer.ddgst);
+        let mut wire = Self { socket, header_digest, data_digest, max_h2c: 0 };
         let digests = u8::from(peer.hdgst) | u8::from(peer.ddgst) << 1;
         let mut ask = [0; pdu::IC_LEN];
         pdu::put_common(&mut ask, kind::IC_REQ, 0, 128, 0, pdu::IC_LEN);
@@ -230,29 +222,18 @@ impl Wire {
         ensure!(answer[0] == kind::IC_RESP, "PDU type {:#04x} in place of ICResp", answer[0]);
         ensure!(answer[11] == digests, "digests {digests:#x} asked for, {:#x} granted", answer[11]);
         wire.max_h2c = pdu::u32_at(&answer, 12) as usize;
-        wire.header_digest = peer.hdgst;
-        wire.data_digest = peer.ddgst;
         Ok(wire)
     }
 
     /// Sends one command with its data in the capsule.
     fn send_command(&mut self, entry: &[u8; 64], data: &[u8]) -> Result<()> {
-        let hdgst = if self.header_digest { 4 } else { 0 };
-        let ddgst = if self.data_digest && !data.is_empty() { 4 } else { 0 };
-        let start = pdu::CAPSULE_CMD_LEN + hdgst;
-        let total = start + data.len() + ddgst;
-        let flags =
-            if hdgst > 0 { flag::HDGST } else { 0 } | if ddgst > 0 { flag::DDGST } else { 0 };
-        let pdo = if data.is_empty() { 0 } else { start as u8 };
-        let mut out = vec![0; pdu::CAPSULE_CMD_LEN];
-        pdu::put_common(&mut out, kind::CAPSULE_CMD, flags, 72, pdo, total);
-        put(&mut out, pdu::SQE, entry);
-        if hdgst > 0 {
-            let sum = digest(&out);
-            out.extend_from_slice(&sum);
+        let head = pdu::capsule_cmd(entry, data.len(), self.header_digest, self.data_digest);
+        let mut out = head.to_vec();
+        if self.header_digest {
+            out.extend_from_slice(&digest(&head));
         }
         out.extend_from_slice(data);
-        if ddgst > 0 {
+        if self.data_digest && !data.is_empty() {
             out.extend_from_slice(&digest(data));
         }
         self.socket.write_all(&out)?;

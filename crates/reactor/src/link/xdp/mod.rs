@@ -20,13 +20,20 @@ mod program;
 mod rings;
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::ShardId;
 use contract::LinkId;
 use libc::{mmsghdr, xdp_desc};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::xdp::{self, SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
+};
 
 use super::LinkOptions;
 use super::counters::{Counters, Source};
@@ -35,8 +42,9 @@ use super::interface::{self, Interface};
 use super::packet;
 use super::ring::{AHEAD, fetch_frame};
 use super::socket::{LinkSocket, Way};
+use crate::memory::mapping::Mapping;
 use program::{Attached, TAG, TYPE_AT};
-use rings::{Mapping, Ring};
+use rings::Ring;
 
 const CHUNK: u32 = 4096;
 /// What the kernel leaves free in front of a received frame (XDP_PACKET_HEADROOM).
@@ -115,7 +123,7 @@ pub(super) fn open(
         [one] => one.clone(),
         many => Arc::new(watch_all(many)?),
     };
-    let source = Source::xdp(sockets.iter().map(Arc::downgrade).collect());
+    let source = Source::Xdp { sockets: sockets.iter().map(Arc::downgrade).collect(), seen: 0 };
     drop(sockets);
     let way = Way::Xdp(Box::new(xdp));
     Ok(vec![(*shard, LinkSocket::new(link, watched, way, source, counters.clone()))])
@@ -173,7 +181,7 @@ impl Xdp {
             if came > 0 && queues[queue].fill.needs_wakeup() {
                 *system_calls += 1;
                 // Only a driver that does not copy asks for it.
-                queues[queue].wake_receiver();
+                let _ = recv(&queues[queue].socket, &mut [0; 0], RecvFlags::DONTWAIT);
             }
             count += came;
         }
@@ -236,38 +244,34 @@ impl Xdp {
 
 impl Queue {
     fn open(interface: i32, number: u32, pieces: bool) -> io::Result<Queue> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: makes a new descriptor, touches nothing.
-        let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
-        if fd < 0 {
-            return Err(program::explain(io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let (family, kind) = (AddressFamily::XDP, SocketType::RAW);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None);
+        let socket = socket.map_err(|errno| program::explain(errno.into()))?;
+        let fd = socket.as_raw_fd();
         let sends = number == 0;
         let chunks = RECEIVE_CHUNKS + if sends { SEND_CHUNKS } else { 0 };
-        let memory = Mapping::anonymous((chunks * CHUNK) as usize)?;
-        let region = libc::xdp_umem_reg {
-            addr: memory.address(),
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        let memory = Mapping::anonymous((chunks * CHUNK) as usize, both, MapFlags::empty())?;
+        let region = XdpUmemReg {
+            addr: memory.base() as u64,
             len: memory.len() as u64,
             chunk_size: CHUNK,
             headroom: 0,
-            flags: 0,
+            flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        packet::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &region).map_err(too_much)?;
-        let at = rings::offsets(fd)?;
-        let page = |page: i64| page as u64;
-        let fill = (libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_PGOFF_FILL_RING);
-        let done = (libc::XDP_UMEM_COMPLETION_RING, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
-        let receive = (libc::XDP_RX_RING, page(libc::XDP_PGOFF_RX_RING));
-        let send = (libc::XDP_TX_RING, page(libc::XDP_PGOFF_TX_RING));
-        let mut fill = Ring::new(&socket, fill, &at.fr, RECEIVE_CHUNKS)?;
+        sockopt::set_xdp_umem_reg(&socket, region).map_err(too_much)?;
+        let at = sockopt::xdp_mmap_offsets(&socket)?;
+        sockopt::set_xdp_umem_fill_ring_size(&socket, RECEIVE_CHUNKS)?;
         // The kernel wants this ring of every socket.
-        let done = Ring::new(&socket, done, &at.cr, SEND_CHUNKS)?;
-        let receive = Ring::new(&socket, receive, &at.rx, RECEIVE_CHUNKS)?;
+        sockopt::set_xdp_umem_completion_ring_size(&socket, SEND_CHUNKS)?;
+        sockopt::set_xdp_rx_ring_size(&socket, RECEIVE_CHUNKS)?;
+        let mut fill = Ring::new(&socket, xdp::XDP_UMEM_PGOFF_FILL_RING, &at.fr, RECEIVE_CHUNKS)?;
+        let done = Ring::new(&socket, xdp::XDP_UMEM_PGOFF_COMPLETION_RING, &at.cr, SEND_CHUNKS)?;
+        let receive = Ring::new(&socket, xdp::XDP_PGOFF_RX_RING, &at.rx, RECEIVE_CHUNKS)?;
         let sending = if sends {
-            let send = Ring::new(&socket, send, &at.tx, SEND_CHUNKS)?;
+            sockopt::set_xdp_tx_ring_size(&socket, SEND_CHUNKS)?;
+            let send = Ring::new(&socket, xdp::XDP_PGOFF_TX_RING, &at.tx, SEND_CHUNKS)?;
             let free = (RECEIVE_CHUNKS..chunks).map(|chunk| u64::from(chunk * CHUNK)).collect();
             // Both make calls fewer; the chunks bound what is sent anyway.
             let _ = packet::set_option(fd, libc::SOL_XDP, SEND_BUDGET_OPTION, &SEND_CHUNKS);
@@ -278,7 +282,7 @@ impl Queue {
         };
         (0..RECEIVE_CHUNKS).for_each(|chunk| fill.write(u64::from(chunk * CHUNK)));
         fill.publish();
-        bind_when_free(fd, interface, number, pieces)?;
+        bind_when_free(&socket, interface, number, pieces)?;
         Ok(Queue { fill, receive, sending, socket: Arc::new(socket), memory })
     }
 
@@ -296,17 +300,12 @@ impl Queue {
             }
             let first = self.receive.peek(taken);
             if last == taken {
-                show(self.frame(&first));
+                show(untagged(self.bytes(&first)));
             } else {
                 whole.clear();
                 for at in taken..=last {
                     let piece = self.receive.peek(at);
-                    // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is
-                    // filled again.
-                    let bytes = unsafe {
-                        let base = self.memory.at(piece.addr, piece.len);
-                        std::slice::from_raw_parts(base, piece.len as usize)
-                    };
+                    let bytes = self.bytes(&piece);
                     if whole.len() + bytes.len() <= FRAME_MAX {
                         whole.extend_from_slice(bytes);
                     }
@@ -326,15 +325,15 @@ impl Queue {
         count
     }
 
-    /// A frame of one chunk, where it lies.
-    fn frame(&mut self, piece: &xdp_desc) -> Frame<'_> {
+    /// What was received into a chunk, where it lies.
+    #[inline]
+    fn bytes(&mut self, piece: &xdp_desc) -> &mut [u8] {
         // SAFETY: the bytes lie within the memory, in a chunk that is ours until it is filled
         // again; `self` is borrowed as long as they are.
-        let bytes = unsafe {
+        unsafe {
             let base = self.memory.at(piece.addr, piece.len);
             std::slice::from_raw_parts_mut(base, piece.len as usize)
-        };
-        untagged(bytes)
+        }
     }
 
     /// Puts a frame's bytes into chunks, for the kernel to send at the next [`kick`](Self::kick);
@@ -391,29 +390,14 @@ impl Queue {
                 return calls;
             }
             calls += 1;
-            self.wake_sender();
+            // Sends nothing itself.
+            let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
             let sending = self.sending.as_mut().expect("the first queue sends");
             // A call sends no more than so many; one that sent nothing found the interface busy.
             if sending.send.untaken() == untaken {
                 sending.collect();
                 return calls;
             }
-        }
-    }
-
-    fn wake_sender(&self) {
-        // SAFETY: sends no bytes, so none are read.
-        unsafe {
-            let nothing = std::ptr::null();
-            libc::send(self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
-        }
-    }
-
-    fn wake_receiver(&self) {
-        // SAFETY: receives no bytes, so none are written.
-        unsafe {
-            let nothing = std::ptr::null_mut();
-            libc::recv(self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
         }
     }
 }
@@ -441,21 +425,9 @@ fn untagged(bytes: &mut [u8]) -> Frame<'_> {
 
 /// A descriptor that is ready when one of the sockets has frames.
 fn watch_all(sockets: &[Arc<OwnedFd>]) -> io::Result<OwnedFd> {
-    // SAFETY: makes a new descriptor, touches nothing.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    let all = unsafe { OwnedFd::from_raw_fd(fd) };
+    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for socket in sockets {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: the event lives until the call returns.
-        let result =
-            unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, socket.as_raw_fd(), &raw mut event) };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        epoll::add(&all, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
     Ok(all)
 }
@@ -463,10 +435,10 @@ fn watch_all(sockets: &[Arc<OwnedFd>]) -> io::Result<OwnedFd> {
 /// Binds a socket to a queue. The kernel lets go of a queue some time after the close of the socket
 /// that had it (`xp_release_deferred`), so a link that is opened again may have to wait for its own
 /// past.
-fn bind_when_free(fd: RawFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
+fn bind_when_free(socket: &OwnedFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
     let begin = Instant::now();
     loop {
-        match bind(fd, interface, queue, pieces) {
+        match bind(socket, interface, queue, pieces) {
             Err(error)
                 if error.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE =>
             {
@@ -477,52 +449,35 @@ fn bind_when_free(fd: RawFd, interface: i32, queue: u32, pieces: bool) -> io::Re
     }
 }
 
-fn bind(fd: RawFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
-    let pieces = if pieces { libc::XDP_USE_SG } else { 0 };
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP | pieces,
-        sxdp_ifindex: interface as u32,
-        sxdp_queue_id: queue,
-        sxdp_shared_umem_fd: 0,
-    };
-    let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    // SAFETY: the address lives until the call returns and has this length.
-    let result = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::EBUSY) {
-        let text = format!("queue {queue} of the interface has an AF_XDP socket already");
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-    }
-    Err(program::explain(error))
+fn bind(socket: &OwnedFd, interface: i32, queue: u32, pieces: bool) -> io::Result<()> {
+    let mut flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+    flags.set(SocketAddrXdpFlags::XDP_USE_SG, pieces);
+    let address = SocketAddrXdp::new(flags, interface as u32, queue);
+    rustix::net::bind(socket, &address).map_err(|errno| match errno {
+        Errno::BUSY => {
+            let text = format!("queue {queue} of the interface has an AF_XDP socket already");
+            io::Error::new(io::ErrorKind::ResourceBusy, text)
+        }
+        errno => program::explain(errno.into()),
+    })
 }
 
 /// Says what to do when memory may not be locked.
-fn too_much(error: io::Error) -> io::Error {
-    if error.raw_os_error() != Some(libc::ENOBUFS) {
-        return program::explain(error);
+fn too_much(errno: Errno) -> io::Error {
+    if errno != Errno::NOBUFS {
+        return program::explain(errno.into());
     }
     let mebibytes = ((RECEIVE_CHUNKS + SEND_CHUNKS) * CHUNK) >> 20;
     let text = format!(
-        "AF_XDP locks {mebibytes} MiB of memory for each receive queue, more than this process may: raise the limit          (`ulimit -l`, or LimitMEMLOCK in a systemd unit), or use packet sockets"
+        "AF_XDP locks {mebibytes} MiB of memory for each receive queue, more than this process may: raise the limit (`ulimit -l`, or LimitMEMLOCK in a systemd unit), or use packet sockets"
     );
     io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
 /// What the kernel has dropped on a socket so far.
-pub(super) fn drops(fd: RawFd) -> u64 {
-    // SAFETY: of zeros it is valid.
-    let mut stats: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::xdp_statistics>() as libc::socklen_t;
-    // SAFETY: the kernel writes no more than `length` bytes, those of a local.
-    let result = unsafe {
-        let value = (&raw mut stats).cast();
-        libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, value, &raw mut length)
-    };
-    if result < 0 { 0 } else { stats.rx_dropped + stats.rx_ring_full }
+pub(super) fn drops(socket: &OwnedFd) -> u64 {
+    let statistics = sockopt::xdp_statistics(socket);
+    statistics.map_or(0, |seen| seen.rx_dropped + seen.rx_ring_full.unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -22,9 +22,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use contract::Instruction;
-use contract::filter::is_sound;
 
-use crate::link::filter::Station;
+use crate::link::filter::{Station, check, refused};
 
 /// Bytes of an 802.1Q tag.
 pub(super) const TAG: u32 = 4;
@@ -126,8 +125,8 @@ impl Writer {
 
 /// Translates; `sockets` is the descriptor of the map of sockets by queue.
 fn translate(station: &Station, program: &[Instruction], sockets: i32) -> io::Result<Vec<Op>> {
-    if !program.is_empty() && !is_sound(program) {
-        return Err(refused("unknown instructions, a jump out of it, or no end".to_owned()));
+    if !program.is_empty() {
+        check(program, 0)?;
     }
     let mut writer = Writer::default();
     let (take, pass, untagged) = (writer.label(), writer.label(), writer.label());
@@ -270,10 +269,6 @@ fn load(w: &mut Writer, at: usize, one: &Instruction, tag: u32, pass: Label) -> 
     Ok(())
 }
 
-fn refused(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("its BPF program: {why}"))
-}
-
 /// The program, attached, and its map of sockets. Both go when it is dropped.
 pub(super) struct Attached {
     sockets: OwnedFd,
@@ -301,35 +296,12 @@ impl Attached {
         program: &[Instruction],
         pieces: bool,
     ) -> io::Result<Attached> {
-        #[repr(C)]
-        struct Map {
-            kind: u32,
-            key_size: u32,
-            value_size: u32,
-            entries: u32,
-            flags: u32,
-        }
-        let map =
-            Map { kind: MAP_OF_XDP_SOCKETS, key_size: 4, value_size: 4, entries: queues, flags: 0 };
-        let sockets = bpf_descriptor(MAP_CREATE, &map)?;
+        // Its kind, bytes of a key and of a value, entries.
+        let sockets = bpf_descriptor(MAP_CREATE, &[MAP_OF_XDP_SOCKETS, 4, 4, queues])?;
         let ops = translate(station, program, sockets.as_raw_fd())?;
         let program = load_program(&ops, if pieces { HAS_PIECES } else { 0 })?;
-        #[repr(C)]
-        struct Link {
-            program: u32,
-            interface: u32,
-            kind: u32,
-            flags: u32,
-        }
-        let attach = |flags| {
-            let link = Link {
-                program: program.as_raw_fd() as u32,
-                interface: interface as u32,
-                kind: ATTACH_XDP,
-                flags,
-            };
-            bpf_descriptor(LINK_CREATE, &link)
-        };
+        let (program, interface) = (program.as_raw_fd() as u32, interface as u32);
+        let attach = |flags| bpf_descriptor(LINK_CREATE, &[program, interface, ATTACH_XDP, flags]);
         let link = match attach(0) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(taken()),
             // A driver that runs no programs, or none on frames of this size.

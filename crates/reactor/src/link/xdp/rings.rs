@@ -1,5 +1,4 @@
-//! The four rings of an AF_XDP socket and the memory that they name: shared with the kernel, one
-//! writer and one reader each.
+//! The four rings of an AF_XDP socket, shared with the kernel: one writer and one reader each.
 //!
 //! ```text
 //!   fill        we -> kernel    chunks to receive into        receive   kernel -> we    frames
@@ -11,90 +10,15 @@
 //! counter (acquire), and gives entries back by storing its own. Errors: those of the system when a
 //! ring is made.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::MapFlags;
+use rustix::net::xdp::XdpRingOffset;
 
-use crate::link::packet::set_option;
-
-/// Memory that is mapped, and unmapped when it goes.
-pub(super) struct Mapping {
-    base: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the mapping belongs to its owner alone, and nothing in it depends on the thread.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    /// Memory of our own, of zeros.
-    pub(super) fn anonymous(length: usize) -> io::Result<Mapping> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice replaces no other.
-        let base = unsafe {
-            let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap_anonymous(nowhere, length, protection, MapFlags::PRIVATE)?
-        };
-        Ok(Mapping { base: not_null(base), length })
-    }
-
-    fn shared(socket: &OwnedFd, length: usize, offset: u64) -> io::Result<Mapping> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: as above.
-        let base = unsafe {
-            let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap(nowhere, length, protection, flags, socket.as_fd(), offset)?
-        };
-        Ok(Mapping { base: not_null(base), length })
-    }
-
-    pub(super) fn address(&self) -> u64 {
-        self.base.as_ptr() as u64
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Where byte `at` lies, of `length` that must be in the mapping.
-    #[inline]
-    pub(super) fn at(&self, at: u64, length: u32) -> *mut u8 {
-        let end = at.saturating_add(length.into());
-        assert!(end <= self.length as u64, "bytes {at}+{length} of a mapping of {}", self.length);
-        // SAFETY: within the mapping, as was just checked.
-        unsafe { self.base.as_ptr().add(at as usize) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is the owner's own. It can only fail for an address that is not
-        // mapped.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
-    }
-}
-
-fn not_null(base: *mut std::ffi::c_void) -> NonNull<u8> {
-    NonNull::new(base.cast()).expect("a mapping is not at address 0")
-}
-
-/// Where the parts of each ring lie, as the kernel says.
-pub(super) fn offsets(fd: RawFd) -> io::Result<libc::xdp_mmap_offsets> {
-    // SAFETY: of zeros it is valid.
-    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
-    // SAFETY: the kernel writes no more than `length` bytes, those of a local.
-    let result = unsafe {
-        let value = (&raw mut offsets).cast();
-        libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, value, &raw mut length)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(offsets) }
-}
+use crate::memory::mapping::Mapping;
 
 /// A ring of `T`, of which we are the writer or the reader.
 pub(super) struct Ring<T> {
@@ -110,21 +34,21 @@ pub(super) struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Makes a ring of so many entries, a power of two.
+    /// Maps a ring that the kernel was told to make of so many entries, a power of two.
     pub(super) fn new(
         socket: &OwnedFd,
-        (option, page): (i32, u64),
-        at: &libc::xdp_ring_offset,
+        page: u64,
+        at: &XdpRingOffset,
         count: u32,
-    ) -> io::Result<Ring<T>> {
+    ) -> Result<Ring<T>, Errno> {
         assert!(count.is_power_of_two(), "a ring of {count} entries");
-        set_option(socket.as_raw_fd(), libc::SOL_XDP, option, &count)?;
         let length = at.desc as usize + count as usize * size_of::<T>();
         Ok(Ring {
-            mapping: Mapping::shared(socket, length, page)?,
+            mapping: Mapping::shared(socket, length, page, MapFlags::POPULATE)?,
             producer: at.producer,
             consumer: at.consumer,
-            flags: at.flags,
+            // Kernels before 5.4 have none.
+            flags: at.flags.ok_or(Errno::OPNOTSUPP)?,
             entries: at.desc,
             mask: count - 1,
             own: 0,
