@@ -12,7 +12,7 @@ use volume::{Layout, Member};
 
 use crate::client::{Client, Simulated, VOLUME};
 use crate::run::Run;
-use crate::scenario::Setup;
+use crate::setup::Setup;
 use crate::world::World;
 use crate::{over_aoe, over_nvme};
 

@@ -21,6 +21,7 @@ mod over_aoe;
 pub mod over_nvme;
 pub mod run;
 pub mod scenario;
+pub mod setup;
 pub mod trace;
 pub mod world;
 

@@ -13,7 +13,7 @@ use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
 use crate::run::subsystem_name;
-use crate::scenario::Setup;
+use crate::setup::Setup;
 
 /// HOSTNQN of a client.
 pub(crate) fn client_name(index: usize) -> Nqn {

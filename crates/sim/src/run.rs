@@ -24,14 +24,15 @@ use crate::client::{Log, Simulated, VOLUME};
 use crate::clients::ClientState;
 use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
-use crate::faults::FAULTS;
+use crate::faults::Plan;
 use crate::over_aoe::LanState;
 use crate::over_nvme::client_name;
 use crate::over_nvme::exports::Exports;
 use crate::over_nvme::garbage::Garbage;
 use crate::over_nvme::raw_host::{Deeds, Manners, RawHost, Watcher};
 use crate::over_nvme::swap::Swap;
-use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
+use crate::scenario::{SCENARIOS, Scenario};
+use crate::setup::{Fault, Setup};
 use crate::trace::Trace;
 use crate::world::{Mishaps, Planted, World};
 
@@ -263,7 +264,7 @@ pub(crate) struct Run {
     /// answered.
     pub(crate) replug: Option<(core::ops::RangeInclusive<u64>, usize)>,
     pub(crate) clients: Vec<ClientState>,
-    pub(crate) next_fault: [u64; FAULTS],
+    pub(crate) next_fault: Plan,
     pub(crate) raw_hosts: Vec<RawHost>,
     pub(crate) watchers: Vec<Watcher>,
     /// What each of them saw last.
@@ -306,7 +307,7 @@ impl Run {
         let size = layout_of(&setup, &world).size().0;
         // Room for all that `grow` may add.
         let grown = 8 * setup.disk_size * u64::from(setup.disks);
-        let most = if setup.faults.grow_ms == 0 { size } else { size + grown };
+        let most = if setup.faults[Fault::Grow] == 0 { size } else { size + grown };
         let visitors = setup.clients as u64 * client_shards;
         let writers = visitors + setup.raw_hosts as u64;
         let raw_hosts = (0..setup.raw_hosts)
@@ -319,8 +320,7 @@ impl Run {
         let digests = Digests { header: setup.digests, data: setup.digests };
         // What a watcher sees may change; that it is left or refused may not, unless the rest of
         // the world goes wrong.
-        let Faults { hosts_ms, subsystems_ms, .. } = setup.faults;
-        let strict = setup.faults == Faults { hosts_ms, subsystems_ms, ..Faults::default() }
+        let strict = setup.faults.are_only(&[Fault::Hosts, Fault::Subsystems])
             && setup.behaviour.sticks == 0;
         let watchers: Vec<Watcher> = (0..setup.watchers)
             .map(|index| Watcher::new(random.fork(), digests, index, strict))
@@ -338,7 +338,7 @@ impl Run {
             orders: 0,
             replug: None,
             clients,
-            next_fault: [0; FAULTS],
+            next_fault: Plan::default(),
             raw_hosts,
             last_seen: vec![None; watchers.len()],
             watchers,
@@ -363,7 +363,7 @@ impl Run {
         self.world.raw_news = true;
         let begin = self.world.now;
         let heal_at = begin + self.setup.trouble_ms * MILLISECOND;
-        self.draw_faults();
+        self.plan_faults();
         while self.world.now < heal_at {
             self.step()?;
             self.fault();
@@ -582,7 +582,7 @@ impl Run {
             if let Mail::News(news) = &mail
                 && let News::Closed { peer, reason } = &**news
                 && self.setup.is_strict()
-                && self.setup.faults.garbage_ms == 0
+                && self.setup.faults[Fault::Garbage] == 0
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }

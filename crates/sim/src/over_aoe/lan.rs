@@ -20,7 +20,7 @@ use super::{ControlHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
 use crate::clients::client_of;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
-use crate::scenario::{Lan, Setup};
+use crate::setup::{Fault, Lan, Setup};
 
 /// Where the volume is.
 pub(crate) const ADDRESS: Address = Address::new(7, 0);
@@ -119,7 +119,7 @@ impl Run {
             }
             self.lan.controller = Some(control);
         }
-        if self.setup.faults.hostile_ms > 0 {
+        if self.setup.faults[Fault::Hostile] > 0 {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST + 1, 0));
             let target = MacAddress(mac_of(TARGET, 0));
             let victims = macs().into_iter().flatten().collect();
@@ -151,7 +151,7 @@ impl Run {
         export.discards = true;
         export.physical_block = self.setup.block_size as u32;
         export.buffers = lan.buffers;
-        if lan.control || self.setup.faults.hostile_ms > 0 {
+        if lan.control || self.setup.faults[Fault::Hostile] > 0 {
             let clients = self.clients.iter().flat_map(|client| macs_of(client.host, lan.links));
             let control = MacAddress(mac_of(CONTROL_HOST, 0));
             export.hosts = Hosts::List(clients.chain([control]).collect());

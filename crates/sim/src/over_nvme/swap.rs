@@ -17,6 +17,7 @@ use volume::{Layout, Member};
 use crate::client::VOLUME;
 use crate::disk::SimDisk;
 use crate::run::{MILLISECOND, Run, TARGET};
+use crate::setup::Fault;
 
 /// The identity of the volume, and of the other one.
 pub(crate) const UUID: [u8; 16] = [0x5a; 16];
@@ -42,7 +43,7 @@ pub(crate) struct Swap {
 impl Run {
     /// The other volume's disk, in a world that has one.
     pub(crate) fn plug_other(&mut self) {
-        if self.setup.faults.swap_ms > 0 {
+        if self.setup.faults[Fault::Swap] > 0 {
             let size = self.setup.disk_size;
             let mut disk = SimDisk::new(size, self.setup.behaviour);
             disk.fill(CONTENT);
