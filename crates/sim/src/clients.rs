@@ -14,6 +14,7 @@ use crate::client::{Client, Simulated, VOLUME};
 use crate::run::Run;
 use crate::setup::Setup;
 use crate::world::World;
+use crate::writer::Writer;
 use crate::{over_aoe, over_nvme};
 
 /// What the run knows of a client.
@@ -54,7 +55,8 @@ impl Run {
             }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            let mut client = Client::new(Shard::new(now, settings), random, first, step);
+            let writer = Writer::new(first, step);
+            let mut client = Client::new(Shard::new(now, settings), random, writer);
             client.is_durable = is_aoe;
             let mut made = Simulated::visited(client);
             self.prepare_lan(&mut made, host);

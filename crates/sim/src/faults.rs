@@ -8,6 +8,7 @@ use crate::disk::Behaviour;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
 use crate::setup::Fault;
+use crate::writer::Write;
 
 /// When each fault happens next.
 pub(crate) type Plan = [u64; Fault::ALL.len()];
@@ -112,7 +113,7 @@ impl Run {
         let mut under_way = Vec::new();
         for shard in 0..self.clients[index].next_ids.len() {
             let client = client_of(&mut self.world, host, shard);
-            self.clients[index].next_ids[shard] = client.next_id();
+            self.clients[index].next_ids[shard] = client.writer.next_id;
             // What was under way may still happen: on its way, in the target, or below it.
             under_way.extend(client.writes_under_way());
         }
@@ -120,7 +121,7 @@ impl Run {
         self.world.kill(host, false);
         // What is on its way from a host that is not there any more is judged when it comes.
         self.oracle.lift_fences();
-        for (id, first, count) in under_way {
+        for Write { id, first, count } in under_way {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }
         self.clients[index].working = false;

@@ -24,6 +24,7 @@ pub mod scenario;
 pub mod setup;
 pub mod trace;
 pub mod world;
+mod writer;
 
 pub use run::{Activity, Counts, Failed, Passed, Plant, find_planted, run_seed, trace_seed};
 pub use scenario::{SCENARIOS, Scenario};

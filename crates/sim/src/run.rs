@@ -20,7 +20,7 @@ use volume::{Layout, Member};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
-use crate::client::{Log, Simulated, VOLUME};
+use crate::client::{Simulated, VOLUME};
 use crate::clients::ClientState;
 use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
@@ -35,6 +35,7 @@ use crate::scenario::{SCENARIOS, Scenario};
 use crate::setup::{Fault, Setup};
 use crate::trace::Trace;
 use crate::world::{Mishaps, Planted, World};
+use crate::writer::{Log, Writer};
 
 /// The target is the first host.
 pub(crate) const TARGET: usize = 0;
@@ -312,9 +313,8 @@ impl Run {
         let writers = visitors + setup.raw_hosts as u64;
         let raw_hosts = (0..setup.raw_hosts)
             .map(|index| {
-                let ids = (visitors + index as u64 + 1, writers);
-                let manners = manners(&setup);
-                RawHost::new(random.fork(), manners, subsystem_name(), index, ids)
+                let writer = Writer::new(visitors + index as u64 + 1, writers);
+                RawHost::new(random.fork(), manners(&setup), subsystem_name(), index, writer)
             })
             .collect();
         let digests = Digests { header: setup.digests, data: setup.digests };
@@ -461,9 +461,9 @@ impl Run {
     fn drive_raw_hosts(&mut self) -> Result<(), String> {
         for raw in &mut self.raw_hosts {
             raw.drive(&mut self.world, TARGET)?;
-            for log in core::mem::take(&mut raw.log) {
+            for log in core::mem::take(&mut raw.writer.log) {
                 refuse(&self.exports, raw.name(), &log)?;
-                tell(&mut self.oracle, log)?;
+                log.tell(&mut self.oracle)?;
             }
         }
         for (watcher, last) in self.watchers.iter_mut().zip(&mut self.last_seen) {
@@ -619,7 +619,7 @@ impl Run {
         let Some(client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
         let index = self.clients.iter().position(|client| client.host == host);
         let index = index.expect("a client");
-        let (logs, last_failure) = (core::mem::take(&mut client.log), client.last_failure);
+        let (logs, last_failure) = (core::mem::take(&mut client.writer.log), client.last_failure);
         let name = client_name(index);
         for log in logs {
             match log {
@@ -634,13 +634,13 @@ impl Run {
                 _ => refuse(&self.exports, &name, &log)?,
             }
             let begun = match log {
-                Log::Begin { id, first, count, .. } => Some((id, first, count)),
+                Log::Begin { write, .. } => Some(write),
                 _ => None,
             };
-            tell(&mut self.oracle, log)?;
+            log.tell(&mut self.oracle)?;
             let fenced = self.lan.fenced.filter(|_| !self.setup.is_aoe(index));
-            if let (Some(since), Some((id, first, count))) = (fenced, begun) {
-                self.oracle.fence(since, id, first, count);
+            if let (Some(since), Some(write)) = (fenced, begun) {
+                self.oracle.fence(since, write.id, write.first, write.count);
             }
         }
         match last_failure {
@@ -667,24 +667,6 @@ fn refuse(exports: &Exports, host: &Nqn, log: &Log) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// Tells the oracle of one thing that was done.
-fn tell(oracle: &mut Oracle, log: Log) -> Result<(), String> {
-    match log {
-        Log::Begin { at, id, content, first, count } => oracle.begin(at, id, content, first, count),
-        Log::End { at, id, first, count, done, durable } => {
-            oracle.end(at, id, first, count, done, durable);
-        }
-        Log::Changed { .. } => {}
-        Log::Never { id, first, count } => oracle.never(id, first, count),
-        Log::Flushed { start } => oracle.flushed(start),
-        Log::Read { start, end, first, bytes } => oracle.check(start, end, first, &bytes)?,
-        Log::Swapped { start, end, first, id, expected } => {
-            oracle.swapped((start, end), first, id, &expected)?;
-        }
-    }
-    Ok(())
 }
 
 /// How raw hosts behave in this world.

@@ -12,7 +12,6 @@
 use std::collections::BTreeSet;
 
 use block::Random;
-use contract::Machine;
 use testkit::aoe::Station;
 use wire::aoe::{
     Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, ErrorCode, Header,
@@ -21,7 +20,7 @@ use wire::aoe::{
 use wire::ethernet::MacAddress;
 
 use super::lan::ADDRESS;
-use crate::world::World;
+use crate::client::SimWorld;
 
 const MILLISECOND: u64 = 1_000_000;
 /// Between two copies of what is not answered.
@@ -176,7 +175,7 @@ impl ControlHost {
     }
 
     /// Takes answers, asks again, asks anew.
-    pub(crate) fn drive<M: Machine>(&mut self, world: &mut World<M>) -> Result<(), String> {
+    pub(crate) fn drive(&mut self, world: &mut SimWorld) -> Result<(), String> {
         while let Some(frame) = world.receive_frame(self.station) {
             if let Some((header, body)) = self.speaker.hear(&frame)? {
                 self.take(world.now, &header, &body)?;

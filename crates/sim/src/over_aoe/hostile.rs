@@ -6,7 +6,6 @@
 //! all that a target goes by.
 
 use block::Random;
-use contract::Machine;
 use testkit::aoe::frame;
 use wire::aoe::{
     Address, AtaArgument, Command, ConfigArgument, ConfigCommand, ErrorCode, Flags, Header,
@@ -16,7 +15,7 @@ use wire::ata::Opcode;
 use wire::ethernet::MacAddress;
 
 use super::lan::ADDRESS;
-use crate::world::World;
+use crate::client::SimWorld;
 
 /// The station.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Hostile {
     }
 
     /// Does its worst, once.
-    pub(crate) fn send<M: Machine>(&mut self, world: &mut World<M>) {
+    pub(crate) fn send(&mut self, world: &mut SimWorld) {
         let kind = self.random.below(8);
         let count = if kind >= 5 { 1 + self.random.below(100) } else { 1 + self.random.below(8) };
         for _ in 0..count {

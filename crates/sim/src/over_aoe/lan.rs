@@ -221,9 +221,8 @@ impl Run {
         for index in (0..self.clients.len()).filter(|index| !self.setup.is_aoe(*index)) {
             let host = self.clients[index].host;
             for shard in 0..self.world.hosts[host].nodes.len() {
-                for (id, first, count) in client_of(&mut self.world, host, shard).writes_under_way()
-                {
-                    self.oracle.fence(since, id, first, count);
+                for write in client_of(&mut self.world, host, shard).writes_under_way() {
+                    self.oracle.fence(since, write.id, write.first, write.count);
                 }
             }
         }

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 
 use block::Random;
-use contract::Machine;
 use testkit::nvme::capsule;
 use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData, Register};
 use wire::nvme::identify::Cns;
@@ -14,7 +13,7 @@ use wire::nvme::log::LogId;
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::{CapsuleResponse, Digests, ICReq, ICResp};
 
-use crate::world::World;
+use crate::client::SimWorld;
 
 /// A peer that is still connected.
 #[derive(Debug)]
@@ -37,9 +36,9 @@ pub struct Garbage {
 
 impl Garbage {
     /// Lets another one come.
-    pub fn send<M: Machine>(
+    pub fn send(
         &mut self,
-        world: &mut World<M>,
+        world: &mut SimWorld,
         target: usize,
         subsystem: &Nqn,
         random: &mut Random,
@@ -66,7 +65,7 @@ impl Garbage {
     }
 
     /// Some of them read, and some go.
-    pub fn drive<M: Machine>(&mut self, world: &mut World<M>, everybody_goes: bool) {
+    pub fn drive(&mut self, world: &mut SimWorld, everybody_goes: bool) {
         let now = world.now;
         self.peers.retain_mut(|peer| {
             if peer.reads {

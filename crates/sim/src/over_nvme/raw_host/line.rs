@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use block::Random;
-use contract::Machine;
 use testkit::nvme::host::{Data, Fault, Heard, Host};
 use wire::nvme::Command;
 use wire::nvme_tcp::{Digests, R2T};
 
 use super::MILLISECOND;
 use super::work::{Asked, Pair};
-use crate::world::World;
+use crate::client::SimWorld;
 
 /// A connection.
 #[derive(Debug)]
@@ -29,8 +28,8 @@ pub(super) struct Line {
 
 impl Line {
     /// Connects and greets.
-    pub(super) fn connect<M: Machine>(
-        world: &mut World<M>,
+    pub(super) fn connect(
+        world: &mut SimWorld,
         target: usize,
         digests: Digests,
         random: &mut Random,
@@ -50,12 +49,7 @@ impl Line {
     }
 
     /// Sends bytes, in pieces.
-    pub(super) fn say<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        random: &mut Random,
-        bytes: &[u8],
-    ) {
+    pub(super) fn say(&mut self, world: &mut SimWorld, random: &mut Random, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let some = 1 + random.below(rest.len() as u64) as usize;
@@ -66,9 +60,9 @@ impl Line {
     }
 
     /// Sends a command, with data in its capsule if there are any.
-    pub(super) fn ask<M: Machine>(
+    pub(super) fn ask(
         &mut self,
-        world: &mut World<M>,
+        world: &mut SimWorld,
         random: &mut Random,
         command: Command,
         data: &[u8],
@@ -92,19 +86,19 @@ impl Line {
     }
 
     /// Takes what came in; returns whether something did.
-    pub(super) fn take<M: Machine>(&mut self, world: &mut World<M>) -> bool {
+    pub(super) fn take(&mut self, world: &mut SimWorld) -> bool {
         let bytes = world.take_raw(self.raw, usize::MAX);
         self.host.hear(&bytes);
         !bytes.is_empty()
     }
 
     /// Whether the target closed it and all that it said was heard.
-    pub(super) fn is_over<M: Machine>(&self, world: &World<M>) -> bool {
+    pub(super) fn is_over(&self, world: &SimWorld) -> bool {
         world.raw_end(self.raw).is_some()
     }
 
     /// Closes it.
-    pub(super) fn hang_up<M: Machine>(&mut self, world: &mut World<M>, reset: bool) {
+    pub(super) fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
         if !self.is_over(world) {
             world.end_raw(self.raw, reset);
         }
@@ -154,14 +148,13 @@ impl Line {
     }
 
     /// Sends the data that are due.
-    pub(super) fn serve_grants<M: Machine>(
+    pub(super) fn serve_grants(
         &mut self,
-        world: &mut World<M>,
-        now: u64,
+        world: &mut SimWorld,
         random: &mut Random,
         pairs: &BTreeMap<u64, Pair>,
     ) {
-        while let Some(at) = self.grants.iter().position(|(at, _)| *at <= now) {
+        while let Some(at) = self.grants.iter().position(|(at, _)| *at <= world.now) {
             let (_, grant) = self.grants.remove(at);
             // Answered meanwhile (aborted, say): the data are not wanted any more.
             let Some(data) = self.data_of(grant.command_id, pairs) else { continue };
