@@ -24,10 +24,8 @@ use std::collections::BTreeMap;
 use block::Random;
 use contract::counters;
 use testkit::nvme::host::{Fault, Heard};
-use wire::nvme::fabrics::{
-    Configuration, Connect, ConnectAttributes, ConnectData, ConnectResult, ControllerStatus,
-    Register,
-};
+use testkit::nvme::{configure, connect};
+use wire::nvme::fabrics::{ConnectData, ConnectResult, ControllerStatus, Register};
 use wire::nvme::identify::{Cns, IDENTIFY_SIZE, IdentifyNamespace};
 use wire::nvme::{Command, Completion, Nqn};
 use wire::nvme_tcp::Digests;
@@ -216,7 +214,7 @@ impl RawHost {
         }
         self.poll(world);
         for line in &mut self.lines {
-            line.serve_grants(world, &mut self.random, &self.pairs);
+            line.serve_grants(world, &self.pairs);
         }
         let asked = self.lines.iter().any(Line::is_waiting);
         if asked && self.now > self.heard_at + PATIENCE {
@@ -256,7 +254,7 @@ impl RawHost {
     }
 
     fn begin(&mut self, world: &mut SimWorld, target: usize) {
-        self.lines = vec![Line::connect(world, target, self.manners.digests, &mut self.random)];
+        self.lines = vec![Line::connect(world, target, self.manners.digests, self.random.fork())];
         (self.phase, self.heard_at) = (Phase::Admin, self.now);
     }
 
@@ -297,22 +295,15 @@ impl RawHost {
                 let step = if at == 0 { Step::Connect } else { Step::Queue(at) };
                 let controller =
                     if at == 0 { ConnectData::CONTROLLER_ANY } else { self.controller };
-                let connect = Connect {
-                    record_format: 0,
-                    queue_id: at as u16,
-                    sq_size: 31,
-                    attributes: ConnectAttributes::default(),
-                    keep_alive_ms: 0,
-                };
                 let data = ConnectData {
                     host_id: self.host_id,
                     controller_id: controller,
                     subsystem: self.subsystem.clone(),
                     host: self.nqn.clone(),
                 };
-                let command = Command::connect(&connect);
+                let command = Command::connect(&connect(at as u16, 0));
                 let asked = Asked::Step(step);
-                self.lines[at].ask(world, &mut self.random, command, &data.emit(), asked);
+                self.lines[at].ask(world, command, &data.emit(), asked);
                 Ok(())
             }
             Heard::Terminated(_) => unreachable!("a C2HTermReq ends the line"),
@@ -331,14 +322,14 @@ impl RawHost {
             },
             Heard::Granted(grant) => {
                 self.deeds.grants += 1;
-                self.lines[at].grant(self.now, grant, &mut self.random);
+                self.lines[at].grant(self.now, grant);
                 Ok(())
             }
         }
     }
 
     fn ask_admin(&mut self, world: &mut SimWorld, step: Step, command: Command) {
-        self.lines[0].ask(world, &mut self.random, command, &[], Asked::Step(step));
+        self.lines[0].ask(world, command, &[], Asked::Step(step));
     }
 
     /// An answer on the way up or down.
@@ -370,7 +361,7 @@ impl RawHost {
                 let target = self.lines[0].target;
                 for _ in 0..self.manners.queues {
                     let digests = self.manners.digests;
-                    self.lines.push(Line::connect(world, target, digests, &mut self.random));
+                    self.lines.push(Line::connect(world, target, digests, self.random.fork()));
                 }
             }
             Step::Queue(at) => {
@@ -378,7 +369,7 @@ impl RawHost {
                 if self.lines.iter().skip(1).all(|line| line.live) {
                     let asked = Asked::Identify { bytes: vec![0; IDENTIFY_SIZE] };
                     let command = Command::identify(Cns::NAMESPACE, NSID);
-                    self.lines[0].ask(world, &mut self.random, command, &[], asked);
+                    self.lines[0].ask(world, command, &[], asked);
                 }
             }
             Step::Disable if self.phase == Phase::Resetting => self.reset_done(world),
@@ -561,11 +552,6 @@ impl RawHost {
 
 /// CSTS.SHST: the shutdown is complete.
 const SHUTDOWN_COMPLETE: u32 = 2;
-
-fn configure(enable: bool, shutdown: u32) -> Command {
-    let value = Configuration::default().with_enable(enable).with_iosqes(6).with_iocqes(4);
-    Command::property_set(Register::CC.0, value.with_shn(shutdown).0)
-}
 
 fn controller_status() -> Command {
     Command::property_get(Register::CSTS.0, false)

@@ -13,9 +13,10 @@
 use std::collections::BTreeSet;
 
 use block::Random;
+use testkit::nvme;
 use testkit::nvme::host::{Fault, Heard};
 use wire::nvme::async_event::AsyncEvent;
-use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ControllerStatus};
+use wire::nvme::fabrics::{ConnectData, ControllerStatus};
 use wire::nvme::feature::{AsyncEventMask, FeatureId};
 use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Completion, Nqn};
@@ -23,7 +24,7 @@ use wire::nvme_tcp::Digests;
 
 use super::line::Line;
 use super::work::Asked;
-use super::{MILLISECOND, PATIENCE, Step, configure, controller_status};
+use super::{MILLISECOND, PATIENCE, Step, controller_status};
 use crate::client::SimWorld;
 
 /// KATO of a watcher that stays.
@@ -120,7 +121,7 @@ impl Watcher {
         self.now = world.now;
         if self.line.is_none() && self.rest_until <= self.now {
             self.stays = self.stopping || self.random.chance(2, 3);
-            self.line = Some(Line::connect(world, target, self.digests, &mut self.random));
+            self.line = Some(Line::connect(world, target, self.digests, self.random.fork()));
             self.heard_at = self.now;
         }
         self.hear(world)?;
@@ -187,17 +188,12 @@ impl Watcher {
 
     fn ask(&mut self, world: &mut SimWorld, command: Command, asked: Asked) {
         let line = self.line.as_mut().expect("it is connected");
-        line.ask(world, &mut self.random, command, &[], asked);
+        line.ask(world, command, &[], asked);
     }
 
     fn connect(&mut self, world: &mut SimWorld) {
-        let command = Command::connect(&Connect {
-            record_format: 0,
-            queue_id: 0,
-            sq_size: 31,
-            attributes: ConnectAttributes::default(),
-            keep_alive_ms: if self.stays { (KEEP_ALIVE / MILLISECOND) as u32 } else { 0 },
-        });
+        let keep_alive_ms = if self.stays { (KEEP_ALIVE / MILLISECOND) as u32 } else { 0 };
+        let command = Command::connect(&nvme::connect(0, keep_alive_ms));
         let data = ConnectData {
             host_id: self.host_id,
             controller_id: ConnectData::CONTROLLER_ANY,
@@ -206,7 +202,7 @@ impl Watcher {
         };
         let line = self.line.as_mut().expect("it is connected");
         let asked = Asked::Step(Step::Connect);
-        line.ask(world, &mut self.random, command, &data.emit(), asked);
+        line.ask(world, command, &data.emit(), asked);
     }
 
     fn answered(
@@ -226,7 +222,7 @@ impl Watcher {
         match asked {
             Asked::Step(Step::Connect) => {
                 self.alive_at = self.stays.then_some(self.now + KEEP_ALIVE / 2);
-                self.ask(world, configure(true, 0), Asked::Step(Step::Enable));
+                self.ask(world, nvme::configure(true, 0), Asked::Step(Step::Enable));
             }
             Asked::Step(Step::Enable) => self.poll_at = Some(self.now),
             Asked::Step(Step::Ready) if !ControllerStatus(entry.result as u32).ready() => {

@@ -116,16 +116,16 @@ impl RawHost {
             }
             85..92 => {
                 let asked = Asked::Flush { start: self.now };
-                self.lines[at].ask(world, &mut self.random, Command::flush(NSID), &[], asked);
+                self.lines[at].ask(world, Command::flush(NSID), &[], asked);
             }
             92..94 => {
                 // A first without second: the next command on the queue tells.
                 let bytes = bytes_of(self.manners.unit, 1);
                 let compare = Command::compare(NSID, first, 1, bytes as u32).with_fuse(Fuse::FIRST);
                 let data = vec![0x11; bytes];
-                self.lines[at].ask(world, &mut self.random, compare, &data, Asked::Single);
+                self.lines[at].ask(world, compare, &data, Asked::Single);
                 let asked = Asked::Flush { start: self.now };
-                self.lines[at].ask(world, &mut self.random, Command::flush(NSID), &[], asked);
+                self.lines[at].ask(world, Command::flush(NSID), &[], asked);
             }
             _ => self.abort(world),
         }
@@ -135,7 +135,7 @@ impl RawHost {
         let bytes = vec![0; bytes_of(self.manners.unit, count)];
         let command = Command::read(NSID, first, count as u32, bytes.len() as u32);
         let asked = Asked::Read { start: self.now, first, bytes };
-        self.lines[at].ask(world, &mut self.random, command, &[], asked);
+        self.lines[at].ask(world, command, &[], asked);
     }
 
     fn begin_write(&mut self, first: u64, count: u64) -> (Write, Vec<u8>) {
@@ -157,7 +157,7 @@ impl RawHost {
         let command = command.with_force_unit_access(durable);
         let with = self.inside(&data);
         let asked = Asked::Write { write, data, durable, over: false };
-        self.lines[at].ask(world, &mut self.random, command, &with, asked);
+        self.lines[at].ask(world, command, &with, asked);
     }
 
     fn compare_and_write(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
@@ -172,9 +172,9 @@ impl RawHost {
         let statuses = [None; 2];
         let pair = Pair { start: self.now, write, expected, data, statuses, over: false };
         self.pairs.insert(number, pair);
-        let (line, random) = (&mut self.lines[at], &mut self.random);
-        line.ask(world, random, compare, &first_data, Asked::Pair { number, second: false });
-        line.ask(world, random, second, &second_data, Asked::Pair { number, second: true });
+        let line = &mut self.lines[at];
+        line.ask(world, compare, &first_data, Asked::Pair { number, second: false });
+        line.ask(world, second, &second_data, Asked::Pair { number, second: true });
     }
 
     fn abort(&mut self, world: &mut SimWorld) {
@@ -191,7 +191,7 @@ impl RawHost {
         let (line, id) = under_way[self.random.below(under_way.len() as u64) as usize];
         let command = Command::abort(line as u16, id);
         let asked = Asked::Abort { line, id };
-        self.lines[0].ask(world, &mut self.random, command, &[], asked);
+        self.lines[0].ask(world, command, &[], asked);
     }
 
     /// A command was answered.
