@@ -44,7 +44,7 @@ impl Run {
         let shards = self.setup.client_shards;
         let host = self.clients[index].host;
         let visitors = self.clients.len() * usize::from(shards);
-        let step = (visitors + self.raw_hosts.len()) as u64;
+        let step = (visitors + self.nvme.raw_hosts.len()) as u64;
         let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
         let is_aoe = self.setup.is_aoe(index);
         let machine = |shard: u16| {

@@ -6,7 +6,8 @@ use shard::Order;
 use crate::clients::client_of;
 use crate::disk::Behaviour;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
-use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
+use crate::over_nvme::subsystem_name;
+use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of};
 use crate::setup::Fault;
 use crate::writer::Write;
 
@@ -82,8 +83,9 @@ impl Run {
             Fault::Hostile => crate::over_aoe::disturb(self),
             Fault::Swap => self.swap(),
             Fault::Garbage => {
+                self.did.counts.garbage += 1;
                 let (world, random) = (&mut self.world, &mut self.random);
-                self.garbage.send(world, TARGET, &subsystem_name(), random);
+                self.nvme.garbage.send(world, TARGET, &subsystem_name(), random);
             }
         }
     }
@@ -162,10 +164,8 @@ impl Run {
         if self.replug.is_some() {
             return;
         }
-        let first = self.orders + 1;
+        self.replug = Some(self.next_orders());
         self.order_all(|| Order::QuiesceVolume(crate::client::VOLUME));
-        let shards = self.world.hosts[TARGET].nodes.len();
-        self.replug = Some((first..=self.orders, shards));
     }
 
     fn reopen(&mut self) {
@@ -207,10 +207,10 @@ impl Run {
                 client_of(&mut self.world, host, shard).stop();
             }
         }
-        self.watchers.iter_mut().for_each(Watcher::stop);
+        self.nvme.watchers.iter_mut().for_each(Watcher::stop);
         self.allow_everything();
         self.end_swaps();
-        self.raw_hosts.iter_mut().for_each(RawHost::stop);
+        self.nvme.raw_hosts.iter_mut().for_each(RawHost::stop);
         self.world.raw_news = true;
     }
 }

@@ -17,7 +17,7 @@ mod faults;
 pub mod memory;
 pub mod network;
 pub mod node;
-mod over_aoe;
+pub mod over_aoe;
 pub mod over_nvme;
 pub mod run;
 pub mod scenario;

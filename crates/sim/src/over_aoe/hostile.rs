@@ -26,8 +26,6 @@ pub(crate) struct Hostile {
     vlan: Option<u16>,
     /// Whose addresses it forges.
     clients: Vec<MacAddress>,
-    /// Frames that it sent.
-    pub(crate) sent: u64,
 }
 
 impl Hostile {
@@ -38,7 +36,7 @@ impl Hostile {
         vlan: Option<u16>,
         clients: Vec<MacAddress>,
     ) -> Hostile {
-        Hostile { random, station, target, vlan, clients, sent: 0 }
+        Hostile { random, station, target, vlan, clients }
     }
 
     fn stranger(&mut self) -> MacAddress {
@@ -55,17 +53,17 @@ impl Hostile {
         (0..length).map(|_| self.random.next_u64() as u8).collect()
     }
 
-    /// Does its worst, once.
-    pub(crate) fn send(&mut self, world: &mut SimWorld) {
+    /// Does its worst, once. Returns how many frames it sent.
+    pub(crate) fn send(&mut self, world: &mut SimWorld) -> u64 {
         let kind = self.random.below(8);
         let count = if kind >= 5 { 1 + self.random.below(100) } else { 1 + self.random.below(8) };
         for _ in 0..count {
             let bytes = self.draw(kind);
-            self.sent += 1;
             world.send_frame(self.station, &bytes);
         }
         // What came for it is not read.
         while world.receive_frame(self.station).is_some() {}
+        count
     }
 
     fn draw(&mut self, kind: u64) -> Vec<u8> {

@@ -39,13 +39,9 @@ pub(crate) struct LanState {
     pub(crate) reservation: Reservation,
     /// What is being stored, and since when it is durable.
     storing: Vec<(u64, StoredValue)>,
-    /// Values that were stored, and that could not be.
-    pub(crate) stored: u64,
-    pub(crate) not_stored: u64,
     pub(crate) controller: Option<ControlHost>,
-    /// Since when hosts of other protocols are shut out, and how often they were.
+    /// Since when hosts of other protocols are shut out.
     pub(crate) fenced: Option<u64>,
-    pub(crate) fences: u64,
     pub(crate) hostile: Option<Hostile>,
 }
 
@@ -173,10 +169,7 @@ impl Run {
         let durable = self.world.now + self.random.below(STORE_MAX);
         let told = durable + self.random.below(STORE_MAX);
         if stored {
-            self.lan.stored += 1;
             self.lan.storing.push((durable, value));
-        } else {
-            self.lan.not_stored += 1;
         }
         self.world.order_at(told, TARGET, from.index(), Mail::Stored { key, version, stored });
     }
@@ -203,7 +196,7 @@ impl Run {
     /// Lets the raw AoE host do what is its turn.
     pub(crate) fn drive_lan(&mut self) -> Result<(), String> {
         let Some(controller) = &mut self.lan.controller else { return Ok(()) };
-        controller.drive(&mut self.world)?;
+        controller.drive(&mut self.world, &mut self.did.counts)?;
         let since = controller.reserved_since();
         if core::mem::replace(&mut self.lan.fenced, since) != since {
             self.oracle.lift_fences();
@@ -217,7 +210,7 @@ impl Run {
     /// A reservation that lists stations is in force: what others have under way happened before,
     /// or never.
     fn fence_hosts(&mut self, since: u64) {
-        self.lan.fences += 1;
+        self.did.counts.fences += 1;
         for index in (0..self.clients.len()).filter(|index| !self.setup.is_aoe(*index)) {
             let host = self.clients[index].host;
             for shard in 0..self.world.hosts[host].nodes.len() {
@@ -245,6 +238,6 @@ impl Run {
 /// Sends frames that nobody should send.
 pub(crate) fn disturb(run: &mut Run) {
     if let Some(hostile) = &mut run.lan.hostile {
-        hostile.send(&mut run.world);
+        run.did.counts.hostile += hostile.send(&mut run.world);
     }
 }

@@ -30,8 +30,6 @@ struct Peer {
 #[derive(Debug, Default)]
 pub struct Garbage {
     peers: Vec<Peer>,
-    /// Peers that there were.
-    pub sent: u64,
 }
 
 impl Garbage {
@@ -43,7 +41,6 @@ impl Garbage {
         subsystem: &Nqn,
         random: &mut Random,
     ) {
-        self.sent += 1;
         let raw = world.connect_raw(target);
         let until = world.now + random.below(20_000_000_000);
         if random.chance(1, 4) {

@@ -67,8 +67,9 @@ pub(crate) struct Watcher {
     known: Option<(u64, BTreeSet<Nqn>)>,
     /// Logs read since they were last taken.
     pub(crate) seen: Vec<Seen>,
-    /// Logs read, and events heard.
-    pub(crate) reads: u64,
+    /// The subsystems in the last of them.
+    pub(crate) last_seen: Option<BTreeSet<Nqn>>,
+    /// Events heard since they were last counted.
     pub(crate) events: u64,
 }
 
@@ -95,7 +96,7 @@ impl Watcher {
             read_again: false,
             known: None,
             seen: Vec::new(),
-            reads: 0,
+            last_seen: None,
             events: 0,
         }
     }
@@ -285,7 +286,6 @@ impl Watcher {
         {
             return Err(format!("GENCTR stays {generation} while {before:?} becomes {names:?}"));
         }
-        self.reads += 1;
         self.seen.push(Seen { start, end: self.now, names });
         if core::mem::take(&mut self.read_again) {
             self.read(world);
