@@ -186,14 +186,9 @@ impl Run {
             controller.stop();
         }
         for disk in self.world.hosts[TARGET].disks.values_mut() {
-            let calm = Behaviour {
-                read_fails: 0,
-                write_fails: 0,
-                flush_fails: 0,
-                sticks: 0,
-                latency_us: 100,
-                ..disk.behaviour()
-            };
+            let Behaviour { volatile, lies, leases, .. } = disk.behaviour();
+            let calm =
+                Behaviour { volatile, lies, leases, latency_us: 100, ..Behaviour::default() };
             disk.set_behaviour(calm);
         }
         if self.setup.behaviour.sticks > 0 {

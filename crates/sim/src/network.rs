@@ -35,6 +35,12 @@ pub struct Link {
     pub raw: [Option<usize>; 2],
 }
 
+impl Link {
+    pub(crate) fn new(ends: [Option<Attachment>; 2], raw: [Option<usize>; 2]) -> Link {
+        Link { ends, flows: [Flow::default(), Flow::default()], silent: false, raw }
+    }
+}
+
 /// What is on its way to one end.
 #[derive(Debug, Default)]
 pub struct Flow {

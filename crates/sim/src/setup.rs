@@ -150,12 +150,8 @@ impl Setup {
             behaviour: Behaviour {
                 volatile: random.chance(1, 3),
                 latency_us: 2_000,
-                read_fails: 0,
-                write_fails: 0,
-                flush_fails: 0,
-                sticks: 0,
-                lies: false,
                 leases: random.chance(1, 2),
+                ..Behaviour::default()
             },
             timing: Timing {
                 network_us: 200 + random.below(5_000),

@@ -20,7 +20,7 @@ mod raw;
 
 use crate::disk::SimDisk;
 use crate::ethernet::Ethernet;
-use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW};
+use crate::network::{Attachment, End, Link, Segment, WINDOW};
 use crate::node::Node;
 use crate::trace::Trace;
 use disks::Pending;
@@ -593,29 +593,30 @@ impl<M: Machine> World<M> {
         };
         let link = self.links.len();
         let local = self.hosts[host].address;
-        let near = self.hosts[host].nodes[shard].open(link, 0, &mut self.random);
-        let count = self.hosts[target].nodes.len();
-        let far_shard = self.hosts[target].accepted % count;
-        self.hosts[target].accepted += 1;
-        let far = self.hosts[target].nodes[far_shard].open(link, 1, &mut self.random);
-        let attach = |host: usize, life, shard, connection| {
-            Some(Attachment { host, life, shard, connection })
-        };
-        self.links.push(Link {
-            ends: [
-                attach(host, self.hosts[host].life, shard, near),
-                attach(target, self.hosts[target].life, far_shard, far),
-            ],
-            flows: [Flow::default(), Flow::default()],
-            raw: [None, None],
-            silent: false,
-        });
-        self.trace.note(Instant(self.now), "connect", &[link as u64, far_shard as u64]);
-        let connected = Event::Connected { token, connection: near, local };
+        let near = self.attach(host, shard, 0);
+        let far = self.attach_next(target, 1);
+        self.links.push(Link::new([Some(near), Some(far)], [None, None]));
+        self.trace.note(Instant(self.now), "connect", &[link as u64, far.shard as u64]);
+        let connected = Event::Connected { token, connection: near.connection, local };
         self.hosts[host].nodes[shard].inbox.push_back(connected);
         let endpoint = Endpoint { listener, peer: local, local: address };
-        self.hosts[target].nodes[far_shard].accepted(far, endpoint);
+        self.hosts[target].nodes[far.shard].accepted(far.connection, endpoint);
         self.wake(host, shard);
-        self.wake(target, far_shard);
+        self.wake(target, far.shard);
+    }
+
+    /// A shard's end of the link that is made next.
+    fn attach(&mut self, host: usize, shard: usize, end: End) -> Attachment {
+        let link = self.links.len();
+        let connection = self.hosts[host].nodes[shard].open(link, end, &mut self.random);
+        Attachment { host, life: self.hosts[host].life, shard, connection }
+    }
+
+    /// The same of the shard whose turn it is to accept.
+    fn attach_next(&mut self, host: usize, end: End) -> Attachment {
+        let found = &mut self.hosts[host];
+        let shard = found.accepted % found.nodes.len();
+        found.accepted += 1;
+        self.attach(host, shard, end)
     }
 }

@@ -6,7 +6,7 @@
 //! all that a target goes by.
 
 use block::Random;
-use testkit::aoe::frame;
+use testkit::aoe::{frame, request};
 use wire::aoe::{
     Address, AtaArgument, Command, ConfigArgument, ConfigCommand, ErrorCode, Flags, Header,
     MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand, VERSION,
@@ -103,11 +103,10 @@ impl Hostile {
                 };
                 let is_forged = address.is_wildcard() && self.random.chance(1, 2);
                 let from = if is_forged { self.client() } else { self.stranger() };
-                let header = Header::request(address, Command::ATA, tag);
                 let lba = self.random.below(64);
                 let argument = AtaArgument::request(Opcode::WRITE_SECTORS_EXT, lba, 2, true);
-                let data = [0x66; 1024];
-                frame(to, from, vlan, &[&header.emit()[..], &argument.emit(), &data].concat())
+                let body = [&argument.emit()[..], &[0x66; 1024]].concat();
+                frame(to, from, vlan, &request(address, Command::ATA.0, tag, &body))
             }
             // Changes that a stranger may not make, and that nobody may make of all disks.
             3 => {
@@ -129,8 +128,7 @@ impl Hostile {
                         (Command::RESERVE, [&argument.emit()[..], &from.0].concat())
                     }
                 };
-                let header = Header::request(address, command, tag);
-                frame(to, from, vlan, &[&header.emit()[..], &body].concat())
+                frame(to, from, vlan, &request(address, command.0, tag, &body))
             }
             // Somebody says that it has our address, or refuses in the target's name, or answers
             // what nobody asked.
@@ -153,10 +151,9 @@ impl Hostile {
             // Floods: queries of everybody's, reads of strangers, reads and answers with a forged
             // address.
             5 => {
-                let header = Header::request(Address::ANY, Command::CONFIG, tag);
-                let argument = ConfigArgument::request(ConfigCommand::READ, 0);
+                let body = ConfigArgument::request(ConfigCommand::READ, 0).emit();
                 let from = self.stranger();
-                frame(all, from, vlan, &[&header.emit()[..], &argument.emit()].concat())
+                frame(all, from, vlan, &request(Address::ANY, Command::CONFIG.0, tag, &body))
             }
             6 => {
                 let is_forged = self.random.chance(1, 2);
@@ -177,7 +174,6 @@ impl Hostile {
 }
 
 fn read(address: Address, tag: u32) -> Vec<u8> {
-    let header = Header::request(address, Command::ATA, tag);
     let argument = AtaArgument::request(Opcode::READ_SECTORS_EXT, u64::from(tag % 64), 2, false);
-    [&header.emit()[..], &argument.emit()].concat()
+    request(address, Command::ATA.0, tag, &argument.emit())
 }
