@@ -21,7 +21,7 @@ use crate::setup::{Fault, Setup};
 use crate::writer::Writer;
 use exports::Exports;
 use garbage::Garbage;
-use raw_host::{Manners, RawHost, Watcher};
+use raw_host::{HostBehaviour, RawHost, Watcher};
 use swap::Swap;
 
 const LISTENER: ListenerId = ListenerId(0);
@@ -50,7 +50,7 @@ impl NvmeState {
         let writers = visitors + setup.raw_hosts as u64;
         let raw_host = |index: usize| {
             let writer = Writer::new(visitors + index as u64 + 1, writers);
-            RawHost::new(random.fork(), manners(setup), subsystem_name(), index, writer)
+            RawHost::new(random.fork(), behaviour(setup), subsystem_name(), index, writer)
         };
         let raw_hosts = (0..setup.raw_hosts).map(raw_host).collect();
         // What a watcher sees may change; that it is left or refused may not, unless the rest of
@@ -125,8 +125,8 @@ impl Run {
 }
 
 /// How raw hosts behave in this world.
-fn manners(setup: &Setup) -> Manners {
-    Manners {
+fn behaviour(setup: &Setup) -> HostBehaviour {
+    HostBehaviour {
         unit: setup.work.unit,
         span: 4,
         queues: setup.queues,

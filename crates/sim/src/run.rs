@@ -21,12 +21,12 @@ use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
 use crate::faults::Plan;
 use crate::over_aoe::{self, LanState};
-use crate::over_nvme::raw_host::Deeds;
+use crate::over_nvme::raw_host::Actions;
 use crate::over_nvme::{NvmeState, client_name};
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::setup::{Fault, Setup};
 use crate::trace::Trace;
-use crate::world::{Mishaps, Planted, World};
+use crate::world::{Injected, Planted, World};
 use crate::writer::Log;
 
 /// The target is the first host.
@@ -103,10 +103,9 @@ pub struct Activity {
     pub shards: u16,
     /// Shards of the clients.
     pub client_shards: u16,
-    /// Cuts, kills and so on.
-    pub mishaps: Mishaps,
+    pub injected: Injected,
     /// What raw hosts did.
-    pub raw: Deeds,
+    pub raw: Actions,
     pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,
@@ -156,7 +155,7 @@ impl AddAssign for Activity {
         self.counts += other.counts;
         self.shards = self.shards.max(other.shards);
         self.client_shards = self.client_shards.max(other.client_shards);
-        self.mishaps += other.mishaps;
+        self.injected += other.injected;
         self.raw += other.raw;
         self.nvme += other.nvme;
         self.aoe += other.aoe;
@@ -379,9 +378,9 @@ impl Run {
         }
         self.did.shards = self.setup.shards;
         self.did.client_shards = self.setup.client_shards;
-        self.did.mishaps = self.world.mishaps;
+        self.did.injected = self.world.injected;
         self.did.fates = self.world.ethernet.fates;
-        self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.deeds).sum();
+        self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 
 use block::Random;
 
-use crate::ethernet::Weather;
+use crate::ethernet::LinkFaults;
 use crate::setup::{Fault, Lan, Setup};
 
 /// A kind of world.
@@ -253,7 +253,7 @@ pub const SCENARIOS: &[Scenario] = &[
         |random, setup| {
             setup.behaviour.latency_us = 500;
             setup.timing.mail_us = 50;
-            setup.lan = Some(Lan { weather: Weather::CALM, ..Lan::draw(random) });
+            setup.lan = Some(Lan { faults: LinkFaults::NONE, ..Lan::draw(random) });
         },
     ),
     scenario(
@@ -286,7 +286,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.behaviour.latency_us = 2_000 << random.below(7);
             setup.faults[Fault::KillClient] = 500 + random.below(5_000);
             let mut lan = Lan::draw(random);
-            lan.weather.held += 20;
+            lan.faults.held += 20;
             lan.same_tags = random.chance(1, 2);
             setup.lan = Some(lan);
         },
@@ -321,12 +321,12 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut lan = Lan::draw(random);
             lan.plain = true;
             lan.links = 1 + random.below(2) as u32;
-            lan.weather.lost += 40;
-            lan.weather.held += 60;
+            lan.faults.lost += 40;
+            lan.faults.held += 60;
             // What the network repeats of its own accord is more than an initiator can know.
-            lan.weather.repeated = 0;
+            lan.faults.repeated = 0;
             // A copy is dead, and carried out, within a second.
-            lan.weather.hold_ms = 200 + random.below(300);
+            lan.faults.hold_ms = 200 + random.below(300);
             setup.lan = Some(lan);
         },
     ),

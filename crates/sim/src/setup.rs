@@ -7,7 +7,7 @@ use block::Random;
 
 use crate::client::Work;
 use crate::disk::{Behaviour, SECTOR};
-use crate::ethernet::{HOLD_MAX_MS, Weather};
+use crate::ethernet::{HOLD_MAX_MS, LinkFaults};
 use crate::world::Timing;
 
 /// A world, drawn.
@@ -77,7 +77,7 @@ pub struct Lan {
     /// The VLAN in which all is sent.
     pub vlan: Option<u16>,
     /// How the Ethernet behaves until the world heals.
-    pub weather: Weather,
+    pub faults: LinkFaults,
     /// Commands that a client has outstanding at most, and that the export holds.
     pub window: u16,
     /// Commands that the export holds.
@@ -96,7 +96,7 @@ pub struct Lan {
 impl Lan {
     pub(crate) fn draw(random: &mut Random) -> Lan {
         const MTUS: [&[u32]; 4] = [&[1500], &[9000], &[1500, 9000], &[1500, 4200, 9000]];
-        let weather = Weather {
+        let faults = LinkFaults {
             lost: random.below(30),
             repeated: random.below(20),
             held: random.below(40),
@@ -111,7 +111,7 @@ impl Lan {
             links: 1,
             mtus: MTUS[random.below(4) as usize],
             vlan: random.chance(1, 4).then_some(7),
-            weather,
+            faults,
             window: 2 << random.below(7),
             buffers: 2 << random.below(7),
             same_tags: false,
@@ -125,9 +125,9 @@ impl Lan {
     /// dead, or one writer alone, who knows that, sees no copies but his own.
     pub(crate) fn survives_kills(&mut self, random: &mut Random, is_alone: bool) {
         if is_alone && random.chance(1, 2) {
-            self.weather.repeated = 0;
+            self.faults.repeated = 0;
         } else {
-            self.down_ms = self.weather.hold_ms + 50 + random.below(1_000);
+            self.down_ms = self.faults.hold_ms + 50 + random.below(1_000);
         }
     }
 }

@@ -90,8 +90,8 @@ pub struct Planted {
 }
 
 counters! {
-    /// What went wrong in a world.
-    pub struct Mishaps {
+    /// Faults that were injected into a world.
+    pub struct Injected {
         /// Connections that were cut.
         cuts: Events,
         /// I/O connections that went silent alone.
@@ -120,8 +120,7 @@ pub struct World<M: Machine> {
     pub timing: Timing,
     /// Planted errors.
     pub planted: Planted,
-    /// What went wrong so far.
-    pub mishaps: Mishaps,
+    pub injected: Injected,
     /// Whether what has come may be shown in parts: off for those who count showings.
     pub cuts: bool,
     /// Where a raw peer listens.
@@ -150,7 +149,7 @@ impl<M: Machine> World<M> {
             hosts: Vec::new(),
             timing,
             planted: Planted::default(),
-            mishaps: Mishaps::default(),
+            injected: Injected::default(),
             cuts: true,
             raw_listener: None,
             raw_news: false,

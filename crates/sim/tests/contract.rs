@@ -8,7 +8,7 @@ use contract::{
     DiskId, EtherType, Instruction, Intake, LinkFacts, LinkId, ListenerId, Loss, Spread,
 };
 use sim::disk::{Behaviour, SimDisk};
-use sim::ethernet::Weather;
+use sim::ethernet::LinkFaults;
 use sim::trace::Trace;
 use sim::world::{Timing, World};
 use testkit::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
@@ -151,7 +151,7 @@ impl Wire {
     fn new(seed: u64) -> Wire {
         let timing = Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20 };
         let mut world = World::new(Random::new(seed), timing, Trace::new(false));
-        world.ethernet.weather = Weather {
+        world.ethernet.faults = LinkFaults {
             lost: 100,
             repeated: 100,
             held: 100,

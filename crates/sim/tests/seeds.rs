@@ -2,7 +2,7 @@
 //! scenario in which nothing happens finds nothing. `plateway sim` runs thousands of them.
 
 use sim::over_aoe;
-use sim::over_nvme::raw_host::Deeds;
+use sim::over_nvme::raw_host::Actions;
 use sim::{Activity, Counts, SCENARIOS, run_seed, trace_seed};
 
 /// What some seeds of a scenario did together.
@@ -63,27 +63,27 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
 #[test]
 fn scenarios_do_what_they_say() {
     let did = |scenario| activity(scenario, 200..208);
-    assert!(did("cuts").mishaps.cuts > 0);
-    assert!(did("silence").mishaps.hushes > 0);
-    assert!(did("kills").mishaps.kills > 0);
+    assert!(did("cuts").injected.cuts > 0);
+    assert!(did("silence").injected.hushes > 0);
+    assert!(did("kills").injected.kills > 0);
     let shards = did("shards");
-    assert!(shards.client_shards > 1 && shards.mishaps.cuts > 0, "{shards:?}");
+    assert!(shards.client_shards > 1 && shards.injected.cuts > 0, "{shards:?}");
     let Counts { logs, events, .. } = did("discovery").counts;
     assert!(logs > 0 && events > 0, "{logs} {events}");
     let Counts { denials, removals, .. } = did("access").counts;
     assert!(denials > 0 && removals > 0, "{denials} {removals}");
     assert!(did("change").counts.swaps > 0);
-    assert!(did("power").mishaps.power_cuts > 0);
-    assert!(did("lies").mishaps.power_cuts > 0);
-    assert!(did("clients").mishaps.kills > 0);
+    assert!(did("power").injected.power_cuts > 0);
+    assert!(did("lies").injected.power_cuts > 0);
+    assert!(did("clients").injected.kills > 0);
     assert!(did("memory").nvme.waits > 0, "nobody waited for memory");
     let corruption = did("corruption");
-    assert!(corruption.mishaps.corruptions > 0 && corruption.nvme.corrupt > 0, "{corruption:?}");
+    assert!(corruption.injected.corruptions > 0 && corruption.nvme.corrupt > 0, "{corruption:?}");
     let Counts { garbage, misbehaved, .. } = did("garbage").counts;
     assert!(garbage > 0 && misbehaved > 0, "{garbage} {misbehaved}");
-    let Deeds { swaps, miscompares, grants, shutdowns, .. } = did("fused").raw;
+    let Actions { swaps, miscompares, grants, shutdowns, .. } = did("fused").raw;
     assert!(swaps > 0 && miscompares > 0 && grants > 0 && shutdowns > 0, "{swaps} {miscompares}");
-    let Deeds { resets, reset_commands, losses, .. } = did("resets").raw;
+    let Actions { resets, reset_commands, losses, .. } = did("resets").raw;
     assert!(resets > 0 && reset_commands > 0 && losses > 0, "{resets} {reset_commands} {losses}");
     let Activity { fates, aoe: over_aoe::Activity { target, drops }, counts, .. } = did("aoe");
     assert!(fates.lost > 0 && fates.repeated > 0 && fates.held > 0, "{fates:?}");
@@ -93,8 +93,8 @@ fn scenarios_do_what_they_say() {
     let copies = calm.aoe.target.repeated_answered + calm.aoe.drops.repeated_in_flight;
     assert!(copies == 0 && calm.aoe.target.writes > 0, "{calm:?}");
     let crash = did("aoe-crash");
-    assert!(crash.mishaps.power_cuts > 0 && crash.aoe.target.flushes > 0, "{crash:?}");
-    assert!(did("aoe-restart").mishaps.kills > 0);
+    assert!(crash.injected.power_cuts > 0 && crash.aoe.target.flushes > 0, "{crash:?}");
+    assert!(did("aoe-restart").injected.kills > 0);
     let Activity { fates, .. } = did("aoe-links");
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
     let plain = did("aoe-plain");
@@ -110,6 +110,6 @@ fn scenarios_do_what_they_say() {
     assert!(control.aoe.target.refused > 0 && control.aoe.drops.not_allowed > 0, "{control:?}");
     let Counts { fences, refused, .. } = did("aoe-fence").counts;
     assert!(fences > 0 && refused > 0, "{fences} {refused}");
-    let Activity { mishaps, .. } = did("everything");
-    assert!(mishaps.cuts > 0 && mishaps.kills > 0 && mishaps.power_cuts > 0, "{mishaps:?}");
+    let Activity { injected, .. } = did("everything");
+    assert!(injected.cuts > 0 && injected.kills > 0 && injected.power_cuts > 0, "{injected:?}");
 }

@@ -79,7 +79,7 @@ impl Run {
     /// Hangs everybody on the LANs.
     pub(crate) fn plug_lan(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
-        self.world.ethernet.weather = lan.weather;
+        self.world.ethernet.faults = lan.faults;
         let clients: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.setup.is_aoe(*index))
             .map(|index| self.clients[index].host)

@@ -11,7 +11,8 @@
 //! covers it, or to an abort that says that it succeeded (after either nothing may reach the media
 //! any more, P3); or, when connections are lost, after a quiesce time. It is strict: an answer that
 //! was not asked for, data out of place, a wrong digest, or a C2HTermReq fails the run. While
-//! nothing else goes wrong (*strict* in [`Manners`]), so does every status that it did not provoke.
+//! nothing else goes wrong (*strict* in [`HostBehaviour`]), so does every status that it did not
+//! provoke.
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the
 //! wire; virtual nanoseconds.
 
@@ -47,7 +48,7 @@ const PATIENCE: u64 = 120_000 * MILLISECOND;
 
 /// How a raw host behaves.
 #[derive(Clone, Copy, Debug)]
-pub struct Manners {
+pub struct HostBehaviour {
     /// Sectors of a logical block.
     pub unit: u64,
     /// Logical blocks that it works on, from the first on.
@@ -68,7 +69,7 @@ pub struct Manners {
 
 counters! {
     /// What a raw host did.
-    pub struct Deeds {
+    pub struct Actions {
         /// Commands that were answered.
         answered: Operations,
         /// Fused pairs that wrote.
@@ -123,7 +124,7 @@ enum Step {
 #[derive(Debug)]
 pub struct RawHost {
     random: Random,
-    manners: Manners,
+    behaviour: HostBehaviour,
     nqn: Nqn,
     subsystem: Nqn,
     host_id: [u8; 16],
@@ -144,13 +145,13 @@ pub struct RawHost {
     stopping: bool,
     pub(crate) writer: Writer,
     /// What it did, in numbers.
-    pub deeds: Deeds,
+    pub actions: Actions,
 }
 
 impl RawHost {
     pub(crate) fn new(
         random: Random,
-        manners: Manners,
+        behaviour: HostBehaviour,
         subsystem: Nqn,
         index: usize,
         writer: Writer,
@@ -158,7 +159,7 @@ impl RawHost {
         let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-raw-{index}");
         RawHost {
             random,
-            manners,
+            behaviour,
             nqn: Nqn::new(&name).expect("a valid name"),
             subsystem,
             host_id: [0x80 + index as u8; 16],
@@ -175,7 +176,7 @@ impl RawHost {
             alarm: None,
             stopping: false,
             writer,
-            deeds: Deeds::default(),
+            actions: Actions::default(),
         }
     }
 
@@ -218,7 +219,7 @@ impl RawHost {
         }
         let asked = self.lines.iter().any(Line::is_waiting);
         if asked && self.now > self.heard_at + PATIENCE {
-            if self.manners.strict {
+            if self.behaviour.strict {
                 return Err(format!("a raw host is not answered: {}", self.state()));
             }
             self.lose(world);
@@ -231,7 +232,7 @@ impl RawHost {
         let phase = match self.phase {
             Phase::Resting(until) => Some(until),
             Phase::Orphaned => Some(self.heard_at + PATIENCE + 1),
-            Phase::Live if !self.stopping && self.under_way() < self.manners.depth => {
+            Phase::Live if !self.stopping && self.under_way() < self.behaviour.depth => {
                 Some(self.next_at)
             }
             _ => None,
@@ -254,7 +255,7 @@ impl RawHost {
     }
 
     fn begin(&mut self, world: &mut SimWorld, target: usize) {
-        self.lines = vec![Line::connect(world, target, self.manners.digests, self.random.fork())];
+        self.lines = vec![Line::connect(world, target, self.behaviour.digests, self.random.fork())];
         (self.phase, self.heard_at) = (Phase::Admin, self.now);
     }
 
@@ -274,7 +275,7 @@ impl RawHost {
                         continue;
                     }
                 };
-                if self.manners.strict {
+                if self.behaviour.strict {
                     return Err(why);
                 }
                 // Bits flip on the wire, and digests told so.
@@ -316,12 +317,12 @@ impl RawHost {
                     Ok(())
                 }
                 asked => {
-                    self.deeds.answered += 1;
+                    self.actions.answered += 1;
                     self.answered(asked, &entry)
                 }
             },
             Heard::Granted(grant) => {
-                self.deeds.grants += 1;
+                self.actions.grants += 1;
                 self.lines[at].grant(self.now, grant);
                 Ok(())
             }
@@ -343,7 +344,7 @@ impl RawHost {
             // A target that is just starting, or that drains an old association of ours, asks us to
             // come again: without DNR.
             let comes_again = matches!(step, Step::Connect | Step::Queue(_)) && !entry.status.dnr();
-            if self.manners.strict && !comes_again {
+            if self.behaviour.strict && !comes_again {
                 return Err(format!("{step:?} of a raw host was answered: {entry}"));
             }
             self.lose(world);
@@ -359,8 +360,8 @@ impl RawHost {
             Step::Ready if status.ready() => {
                 self.phase = Phase::Queues;
                 let target = self.lines[0].target;
-                for _ in 0..self.manners.queues {
-                    let digests = self.manners.digests;
+                for _ in 0..self.behaviour.queues {
+                    let digests = self.behaviour.digests;
                     self.lines.push(Line::connect(world, target, digests, self.random.fork()));
                 }
             }
@@ -379,14 +380,14 @@ impl RawHost {
             Step::ShutdownStatus => {
                 let Phase::ShuttingDown(start) = self.phase else { return Ok(()) };
                 if status.shst() == SHUTDOWN_COMPLETE {
-                    self.deeds.shutdowns += 1;
+                    self.actions.shutdowns += 1;
                     // What was acknowledged before is durable now.
                     self.writer.log.push(Log::Flushed { start });
                     self.hang_up(world, false);
                     return Ok(());
                 }
                 if status.fatal() {
-                    if self.manners.strict {
+                    if self.behaviour.strict {
                         return Err("a shutdown ends in CSTS.CFS".to_owned());
                     }
                     self.lose(world);
@@ -408,7 +409,7 @@ impl RawHost {
         }
         self.phase = Phase::Live;
         self.next_at = self.now;
-        let most = if self.manners.resets { 40 } else { 400 };
+        let most = if self.behaviour.resets { 40 } else { 400 };
         self.left = 1 + self.random.below(most);
     }
 
@@ -429,8 +430,8 @@ impl RawHost {
 
     /// The target says that the controller is reset: from now on nothing of it reaches the media.
     fn reset_done(&mut self, world: &mut SimWorld) {
-        self.deeds.resets += 1;
-        self.deeds.reset_commands += self.under_way() as u64;
+        self.actions.resets += 1;
+        self.actions.reset_commands += self.under_way() as u64;
         for mut line in self.lines.split_off(1) {
             self.abandon(&mut line, self.now);
             line.hang_up(world, false);
@@ -448,12 +449,12 @@ impl RawHost {
         while !self.stopping
             && self.left > 0
             && self.next_at <= self.now
-            && self.under_way() < self.manners.depth
+            && self.under_way() < self.behaviour.depth
         {
             self.left -= 1;
             self.work(world);
-            if self.random.chance(1, self.manners.depth as u64) {
-                let most = 2 * self.manners.interval_us * self.manners.depth as u64 * 1_000;
+            if self.random.chance(1, self.behaviour.depth as u64) {
+                let most = 2 * self.behaviour.interval_us * self.behaviour.depth as u64 * 1_000;
                 self.next_at = self.now + self.random.below(most + 1);
             }
         }
@@ -470,11 +471,11 @@ impl RawHost {
         if self.under_way() > 0 && self.random.chance(1, 4) {
             return;
         }
-        match self.random.below(if self.manners.resets { 6 } else { 2 }) {
+        match self.random.below(if self.behaviour.resets { 6 } else { 2 }) {
             0 => self.shut_down(world),
             1..=3 => self.reset(world),
             4 => {
-                self.deeds.losses += 1;
+                self.actions.losses += 1;
                 let mut admin = self.lines.remove(0);
                 admin.hang_up(world, true);
                 self.abandon(&mut admin, self.now + QUIESCE);
@@ -483,7 +484,7 @@ impl RawHost {
             }
             _ => {
                 // One queue is lost, and the controller reset: its answer covers that queue, too.
-                self.deeds.losses += 1;
+                self.actions.losses += 1;
                 let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
                 self.lines[at].hang_up(world, true);
                 self.reset(world);
@@ -515,7 +516,7 @@ impl RawHost {
             if self.lines.iter().all(|line| line.is_over(world)) {
                 self.hang_up(world, false);
             } else if self.now > self.heard_at + PATIENCE {
-                if !self.manners.strict {
+                if !self.behaviour.strict {
                     self.lose(world);
                     return Ok(());
                 }
@@ -525,7 +526,7 @@ impl RawHost {
         }
         let lost = self.lines.iter().any(|line| !line.may_end && line.is_over(world));
         if lost {
-            if self.manners.strict {
+            if self.behaviour.strict {
                 return Err(format!("the target left a raw host: {}", self.state()));
             }
             self.lose(world);

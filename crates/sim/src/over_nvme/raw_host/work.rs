@@ -95,7 +95,7 @@ impl RawHost {
     /// Asks one thing.
     pub(super) fn work(&mut self, world: &mut SimWorld) {
         let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
-        let span = self.manners.span;
+        let span = self.behaviour.span;
         let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
         let count = 1 + self.random.below(most);
         let first = self.random.below(span - count + 1);
@@ -104,10 +104,11 @@ impl RawHost {
             15..40 => self.write(world, at, first, count),
             40..85 => {
                 // What the target's NACWU allows.
-                let most = u64::from(COMPARE_AND_WRITE_MAX) / bytes_of(self.manners.unit, 1) as u64;
+                let most =
+                    u64::from(COMPARE_AND_WRITE_MAX) / bytes_of(self.behaviour.unit, 1) as u64;
                 let count = count.min(most);
                 // What is not known is looked at first: a compare with a guess would only fail.
-                let unit = self.manners.unit;
+                let unit = self.behaviour.unit;
                 if self.writer.knows(first * unit, count * unit) {
                     self.compare_and_write(world, at, first, count);
                 } else {
@@ -120,7 +121,7 @@ impl RawHost {
             }
             92..94 => {
                 // A first without second: the next command on the queue tells.
-                let bytes = bytes_of(self.manners.unit, 1);
+                let bytes = bytes_of(self.behaviour.unit, 1);
                 let compare = Command::compare(NSID, first, 1, bytes as u32).with_fuse(Fuse::FIRST);
                 let data = vec![0x11; bytes];
                 self.lines[at].ask(world, compare, &data, Asked::Single);
@@ -132,14 +133,14 @@ impl RawHost {
     }
 
     fn read(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
-        let bytes = vec![0; bytes_of(self.manners.unit, count)];
+        let bytes = vec![0; bytes_of(self.behaviour.unit, count)];
         let command = Command::read(NSID, first, count as u32, bytes.len() as u32);
         let asked = Asked::Read { start: self.now, first, bytes };
         self.lines[at].ask(world, command, &[], asked);
     }
 
     fn begin_write(&mut self, first: u64, count: u64) -> (Write, Vec<u8>) {
-        let unit = self.manners.unit;
+        let unit = self.behaviour.unit;
         let write = self.writer.begin(self.now, Content::Pattern, first * unit, count * unit);
         (write, write.pattern())
     }
@@ -208,7 +209,7 @@ impl RawHost {
                 if !done {
                     return Ok(());
                 }
-                let first = first * self.manners.unit;
+                let first = first * self.behaviour.unit;
                 self.writer.remember(first, &bytes);
                 self.writer.log.push(Log::Read { start, end: self.now, first, bytes });
             }
@@ -244,7 +245,7 @@ impl RawHost {
             Asked::Abort { line, id } => {
                 self.expect(status, "an abort")?;
                 if done && entry.result32() & 1 == 0 {
-                    self.deeds.aborts += 1;
+                    self.actions.aborts += 1;
                     self.note_aborted(line, id);
                 }
             }
@@ -280,7 +281,7 @@ impl RawHost {
             return aborted(second, "a fused write");
         }
         if first.is_success() && second.is_success() {
-            self.deeds.swaps += 1;
+            self.actions.swaps += 1;
             self.writer.remember(write.first, &data);
             self.writer.log.push(Log::Swapped { start, end: self.now, write, expected });
             self.writer.end(self.now, write, true, false);
@@ -290,7 +291,7 @@ impl RawHost {
             return Err(format!("a fused write was done although its compare ended {first}"));
         }
         if first.code() == Status::COMPARE_FAILURE.code() {
-            self.deeds.miscompares += 1;
+            self.actions.miscompares += 1;
             self.writer.forget(&write);
             self.writer.log.push(Log::Never { write });
             return Ok(());
@@ -312,7 +313,7 @@ impl RawHost {
             Status::COMMAND_SEQUENCE_ERROR,
         ];
         let is_provoked = provoked.iter().any(|known| known.code() == status.code());
-        if self.manners.strict && !is_provoked {
+        if self.behaviour.strict && !is_provoked {
             return Err(format!("{what} was answered with {status} and nothing was wrong"));
         }
         Ok(())
