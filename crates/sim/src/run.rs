@@ -99,9 +99,7 @@ pub struct Activity {
     pub counts: Counts,
     /// What the target's connections did.
     pub nvme: SessionCounters,
-    /// Shards of the target.
     pub shards: u16,
-    /// Shards of the clients.
     pub client_shards: u16,
     pub injected: Injected,
     /// What raw hosts did.
@@ -166,9 +164,7 @@ impl AddAssign for Activity {
 /// A seed that failed.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// The seed.
     pub seed: u64,
-    /// The scenario.
     pub scenario: &'static str,
     /// What was found.
     pub what: String,

@@ -13,9 +13,7 @@ use crate::world::Timing;
 /// A world, drawn.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Shards of the target.
     pub shards: u16,
-    /// Clients.
     pub clients: usize,
     /// Disks of the target's volume; more than one make a stripe or a concatenation.
     pub disks: u32,
@@ -29,31 +27,26 @@ pub struct Setup {
     pub chunk: u64,
     /// Bytes of each disk.
     pub disk_size: u64,
-    /// Block size of the exported volume.
     pub block_size: u64,
     /// Pages of each shard's pool on the target.
     pub pages: u32,
     /// How the disks behave until the world heals.
     pub behaviour: Behaviour,
-    /// How time passes.
     pub timing: Timing,
-    /// How the clients work.
     pub work: Work,
     /// I/O queues of each client.
     pub queues: u16,
-    /// Depth of each queue.
     pub depth: u16,
     /// Whether header and data digests are on.
     pub digests: bool,
     /// KATO of the clients, in milliseconds.
     pub keep_alive_ms: u64,
-    /// Hosts that speak NVMe/TCP by themselves, and whether their lives end soon.
+    /// Hosts that speak NVMe/TCP by themselves.
     pub raw_hosts: usize,
     /// Whether the lives of raw hosts end soon, in resets and losses.
     pub raw_resets: bool,
     /// Requests that each client makes, about.
     pub requests: u64,
-    /// What goes wrong.
     pub faults: Faults,
     /// For how long things go wrong, in virtual milliseconds.
     pub trouble_ms: u64,
