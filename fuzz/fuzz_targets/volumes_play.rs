@@ -99,16 +99,8 @@ impl Play {
     fn new(choices: &mut Choices<'_>) -> Play {
         let way = choices.byte();
         let shards = 1 + u16::from(way & 3).min(2);
-        let behaviour = Behaviour {
-            volatile: way & 4 == 0,
-            latency_us: 0,
-            read_fails: 0,
-            write_fails: 0,
-            flush_fails: 0,
-            sticks: 0,
-            lies: false,
-            leases: way & 8 != 0,
-        };
+        let (volatile, leases) = (way & 4 == 0, way & 8 != 0);
+        let behaviour = Behaviour { volatile, leases, ..Behaviour::default() };
         let member = |disk: u32, length: u64| Member { disk: DiskId(disk), base: 0, length };
         let members =
             |last: u64| vec![member(0, DISK_BYTES), member(1, DISK_BYTES), member(2, last)];

@@ -2,10 +2,10 @@
 //!
 //! The target is pinned to one CPU and the load to another. A case has two sides (or one side and a
 //! limit); within a round the sides run one after the other, the order turning each round, and the
-//! figure is the median of the ratios within a round. What is compared stands in `bench/cases.rs`
-//! and, of AoE, in `bench/aoe.rs`, processes and their configurations in `bench/process.rs`, the
-//! namespaces of AoE in `bench/lan.rs`, the table and the JSON in `bench/report.rs`;
-//! `bench/against.rs` compares two commits. A benchmark, not a test: figures below what is wanted
+//! figure is the median of the ratios within a round. What is compared stands in
+//! `bench/cases.toml`, processes and their configurations in `bench/process.rs` and, of AoE,
+//! `bench/aoe.rs`, the namespaces of AoE in `bench/lan.rs`, the table and the JSON in
+//! `bench/report.rs`; `bench/against.rs` compares two commits. A benchmark, not a test: figures below what is wanted
 //! are shown and change no exit code. Times: seconds unless named otherwise.
 
 mod against;
@@ -15,14 +15,14 @@ mod lan;
 mod process;
 mod report;
 
-use std::io::{IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::tree::{self, Tree};
-use cases::{Case, Kind, Load, Side};
+use cases::{Case, Load, Side};
 use process::{Bench, Server};
 use report::{Measured, Row};
 
@@ -69,7 +69,7 @@ pub(crate) struct Options {
 pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     let (rounds, seconds) =
         if options.quick { (2, 0.5) } else { (options.rounds.max(1), options.seconds) };
-    let mut chosen: Vec<Case> = cases::all()
+    let mut chosen: Vec<Case> = cases::all()?
         .into_iter()
         .filter(|case| {
             options.only.is_empty() || options.only.iter().any(|name| case.name.starts_with(name))
@@ -112,7 +112,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         (rows, head, verdict) = (compared, against::HEAD, Some(line));
     } else {
         for (number, case) in chosen.iter().enumerate() {
-            let progress = Progress::new(number + 1, chosen.len(), case.name);
+            let progress = Progress::new(number + 1, chosen.len(), &case.name);
             let measured = measure(&bench, case, rounds, seconds, &progress);
             progress.done();
             rows.push(Row::new(case, measured));
@@ -130,7 +130,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
 
 /// After so long a server without connections has cleared up: memory is given back within a second,
 /// and a disk that was asked is looked after for five.
-const CLEARED_UP: std::time::Duration = std::time::Duration::from_secs(6);
+const CLEARED_UP: Duration = Duration::from_secs(6);
 
 /// Measures one case.
 fn measure(
@@ -140,48 +140,42 @@ fn measure(
     seconds: f64,
     progress: &Progress,
 ) -> Result<Measured> {
-    match &case.kind {
-        Kind::Ratio { reference, subject, beside } => {
-            let mut figures = Measured::default();
-            let mut sides =
-                vec![Running::start(bench, reference)?, Running::start(bench, subject)?];
-            if let Some(beside) = beside {
-                match Running::start(bench, beside) {
-                    Ok(running) => sides.push(running),
-                    // It is no part of the case: the other two are measured without it.
-                    Err(error) => figures.alone = Some(format!("nothing beside: {error:#}")),
-                }
-            }
-            for round in 0..rounds {
-                progress.show(&format!("round {} of {rounds}", round + 1));
-                let mut seen = [0.0; 3];
-                for turn in 0..sides.len() {
-                    // The order turns, so that a drift of the machine favours no side.
-                    let side = (turn + round) % sides.len();
-                    let (figure, raw) = sides[side].run(bench, seconds, case.figure)?;
-                    seen[side] = figure;
-                    figures.note(&raw);
-                    figures.raw.push(json!({"round": round, "side": side, "seen": raw}));
-                }
-                figures.add([seen[0], seen[1]]);
-                if sides.len() == 3 {
-                    figures.add_beside(seen[2]);
-                }
-            }
-            Ok(figures)
+    let mut figures = Measured::default();
+    let Some(reference) = &case.reference else {
+        let rounds = rounds.min(3);
+        for round in 0..rounds {
+            progress.show(&format!("round {} of {rounds}", round + 1));
+            let mut running = Running::start(bench, &case.subject)?;
+            let (figure, raw) = running.run(bench, seconds.max(3.0), case.figure)?;
+            figures.raw.push(json!({"round": round, "seen": raw}));
+            figures.add([figure, figure]);
         }
-        Kind::Limit { side } => {
-            let mut figures = Measured::default();
-            for round in 0..rounds.min(3) {
-                progress.show(&format!("round {} of {}", round + 1, rounds.min(3)));
-                let mut running = Running::start(bench, side)?;
-                let (figure, raw) = running.run(bench, seconds.max(3.0), case.figure)?;
-                figures.raw.push(json!({"round": round, "seen": raw}));
-                figures.add([figure, figure]);
-            }
-            Ok(figures)
+        return Ok(figures);
+    };
+    let mut sides = vec![Running::start(bench, reference)?, Running::start(bench, &case.subject)?];
+    match case.beside.as_ref().map(|beside| Running::start(bench, beside)) {
+        Some(Ok(running)) => sides.push(running),
+        // It is no part of the case: the other two are measured without it.
+        Some(Err(error)) => figures.alone = Some(format!("nothing beside: {error:#}")),
+        None => {}
+    }
+    for round in 0..rounds {
+        progress.show(&format!("round {} of {rounds}", round + 1));
+        let mut seen = [0.0; 3];
+        for turn in 0..sides.len() {
+            // The order turns, so that a drift of the machine favours no side.
+            let side = (turn + round) % sides.len();
+            let (figure, raw) = sides[side].run(bench, seconds, case.figure)?;
+            seen[side] = figure;
+            figures.note(&raw);
+            figures.raw.push(json!({"round": round, "side": side, "seen": raw}));
+        }
+        figures.add([seen[0], seen[1]]);
+        if sides.len() == 3 {
+            figures.add_beside(seen[2]);
         }
     }
+    Ok(figures)
 }
 
 /// A side with its server, if it has one.
@@ -208,17 +202,19 @@ impl<'a> Running<'a> {
 
     /// One window; the figure and everything that was seen.
     fn run(&mut self, bench: &Bench, seconds: f64, figure: cases::Figure) -> Result<(f64, Value)> {
+        let (Load::Client(args) | Load::Initiator(args) | Load::Fio(args)) = &self.side.load;
+        let args: Vec<&str> = args.split(' ').collect();
         let raw = match (&self.side.load, &self.server) {
-            (Load::Client(args), Some(server)) => {
+            (Load::Client(_), Some(server)) => {
                 bench.settle(server)?;
                 if figure == cases::Figure::Wakeups {
                     // Idle is what comes after the last activity has been cleared up.
                     std::thread::sleep(CLEARED_UP);
                 }
-                bench.client(server, args, seconds)?
+                bench.client(server, &args, seconds)?
             }
-            (Load::Initiator(args), server) => bench.initiator(server.as_ref(), args, seconds)?,
-            (Load::Fio(args), _) => bench.fio(args, seconds)?,
+            (Load::Initiator(_), server) => bench.initiator(server.as_ref(), &args, seconds)?,
+            (Load::Fio(_), _) => bench.fio(&args, seconds)?,
             (Load::Client(_), None) => anyhow::bail!("a client needs a server"),
         };
         let value = figure
@@ -230,36 +226,29 @@ impl<'a> Running<'a> {
 }
 
 /// A line on standard error that says what goes on, rewritten in place on a terminal.
-struct Progress {
-    head: String,
-    live: bool,
-    since: Instant,
-}
+struct Progress(ProgressBar);
 
 impl Progress {
     fn new(number: usize, of: usize, name: &str) -> Self {
         let head = format!("[{number}/{of}] {name}");
-        let live = std::io::stderr().is_terminal();
-        if !live {
+        let bar = ProgressBar::new_spinner().with_prefix(head.clone());
+        let style = ProgressStyle::with_template("{prefix}: {msg}, {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        if bar.is_hidden() {
             eprintln!("{head}");
         }
-        Self { head, live, since: Instant::now() }
+        Self(bar)
     }
 
     fn show(&self, what: &str) {
-        if self.live {
-            let spent = self.since.elapsed().as_secs();
-            eprint!("\r\x1b[K{}: {what}, {spent} s", self.head);
-            // Nothing is lost when the terminal does not take it.
-            let _ = std::io::stderr().flush();
-        }
+        self.0.set_message(what.to_owned());
     }
 
     fn done(&self) {
-        if self.live {
-            eprint!("\r\x1b[K");
-        } else if self.since.elapsed() > Duration::from_secs(2) {
-            eprintln!("{}: {:.0} s", self.head, self.since.elapsed().as_secs_f64());
+        let spent = self.0.elapsed();
+        if self.0.is_hidden() && spent > Duration::from_secs(2) {
+            eprintln!("{}: {:.0} s", self.0.prefix(), spent.as_secs_f64());
         }
+        self.0.finish_and_clear();
     }
 }

@@ -16,12 +16,17 @@ use contract::{
 };
 use reservation::replica;
 use shard::{ClientContext, InternalClient, Mail, Shard};
-use testkit::oracle::{Content, Oracle, WriteId};
+use testkit::oracle::Content;
 
 use crate::disk::SECTOR;
+use crate::world::World;
+use crate::writer::{Log, Write, Writer};
 
 /// The volume on a client.
 pub const VOLUME: VolumeId = VolumeId(0);
+
+/// A world of simulated shards.
+pub(crate) type SimWorld = World<Simulated>;
 
 /// A simulated shard: a target's, or a client's.
 #[derive(Debug)]
@@ -128,32 +133,12 @@ pub struct Work {
     pub interval_us: u64,
 }
 
-/// What a client did, to be told to the oracle in order.
-#[derive(Debug)]
-pub(crate) enum Log {
-    /// A write begins.
-    Begin { at: u64, id: WriteId, content: Content, first: u64, count: u64 },
-    /// A write ended.
-    End { at: u64, id: WriteId, first: u64, count: u64, done: bool, durable: bool },
-    /// A write was carried out between its beginning and its answer.
-    Changed { start: u64, end: u64 },
-    /// A write never happened.
-    Never { id: WriteId, first: u64, count: u64 },
-    /// A flush that began at `start` is done.
-    Flushed { start: u64 },
-    /// A read returned.
-    Read { start: u64, end: u64, first: u64, bytes: Vec<u8> },
-    /// A compare-and-write, one step by itself, found `expected`.
-    Swapped { start: u64, end: u64, first: u64, id: WriteId, expected: Vec<u8> },
-}
-
 /// A request under way.
 #[derive(Debug)]
 struct Visit {
     start: u64,
-    first: u64,
-    count: u64,
-    id: WriteId,
+    /// Its blocks; the number is 0 if it changes nothing.
+    write: Write,
     kind: Kind,
 }
 
@@ -177,18 +162,13 @@ pub struct Client {
     visits: BTreeMap<u32, Visit>,
     account: Account,
     next_slot: u32,
-    next_id: WriteId,
-    id_step: u64,
+    pub(crate) writer: Writer,
     next_at: Instant,
     stopping: bool,
     /// What is to be read, whatever else is under way.
     wanted: Option<(u64, u64)>,
-    /// What each block was last seen to hold, to compare with.
-    seen: BTreeMap<u64, Vec<u8>>,
     /// Whether what is answered is durable, and a flush says nothing.
     pub(crate) is_durable: bool,
-    /// What was done, to be taken by the world.
-    pub(crate) log: Vec<Log>,
     /// Requests that ended as asked.
     pub done: u64,
     /// Requests that ended otherwise.
@@ -200,22 +180,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client whose writes are numbered `first_id`, `first_id + id_step` and so on.
-    pub fn new(random: Random, first_id: WriteId, id_step: u64) -> Client {
+    pub(crate) fn new(random: Random, writer: Writer) -> Client {
         Client {
             random,
             work: None,
             visits: BTreeMap::new(),
             account: Account::default(),
             next_slot: 0,
-            next_id: first_id,
-            id_step,
+            writer,
             next_at: Instant::ZERO,
             stopping: false,
             wanted: None,
-            seen: BTreeMap::new(),
             is_durable: false,
-            log: Vec::new(),
             done: 0,
             failed: 0,
             refused: 0,
@@ -239,28 +215,17 @@ impl Client {
     }
 
     /// Writes that are under way, for when the client dies.
-    pub fn writes_under_way(&self) -> Vec<(WriteId, u64, u64)> {
-        let writes = |visit: &&Visit| {
-            matches!(
-                visit.kind,
-                Kind::Write { .. } | Kind::Zeroes { .. } | Kind::Discard | Kind::CompareAndWrite
-            )
-        };
-        self.visits.values().filter(writes).map(|v| (v.id, v.first, v.count)).collect()
+    pub(crate) fn writes_under_way(&self) -> Vec<Write> {
+        self.visits.values().map(|visit| visit.write).filter(|write| write.id > 0).collect()
     }
 
     /// What is under way, in words.
     pub fn under_way(&self) -> String {
         let visit = |visit: &Visit| {
-            let Visit { start, first, count, kind, .. } = visit;
+            let Visit { start, write: Write { first, count, .. }, kind } = visit;
             format!("{kind:?} of {count} at {first} since {start}")
         };
         self.visits.values().map(visit).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The number that the next write would get.
-    pub fn next_id(&self) -> WriteId {
-        self.next_id
     }
 
     /// Has blocks read at its next turn, whatever else is under way.
@@ -324,7 +289,7 @@ impl Client {
     fn ask(&mut self, kind: Kind, first: u64, count: u64, context: &mut ClientContext<'_>) -> bool {
         let now = context.now;
         let extent = Extent::new(first * SECTOR as u64, count * SECTOR as u64);
-        let mut id = 0;
+        let mut write = Write { id: 0, first, count };
         let operation = match kind {
             Kind::Read => {
                 let Some(buffer) = self.take_buffer(first, count, context) else { return false };
@@ -333,11 +298,11 @@ impl Client {
             Kind::Flush => Operation::Flush,
             Kind::Verify => Operation::Verify { extent },
             Kind::Discard => {
-                id = self.begin_write(now, Content::Zeros, first, count);
+                write = self.writer.begin(now.0, Content::Zeros, first, count);
                 Operation::Discard { extents: vec![extent] }
             }
             Kind::Zeroes { durable } => {
-                id = self.begin_write(now, Content::Zeros, first, count);
+                write = self.writer.begin(now.0, Content::Zeros, first, count);
                 let deallocate = self.random.chance(1, 2);
                 Operation::WriteZeroes { extent, deallocate, durable }
             }
@@ -345,15 +310,15 @@ impl Client {
                 let Some(mut buffer) = self.take_buffer(first, count, context) else {
                     return false;
                 };
-                id = self.begin_write(now, Content::Pattern, first, count);
-                fill(context.memory, &mut buffer, id, first);
+                write = self.writer.begin(now.0, Content::Pattern, first, count);
+                context.memory.write(&mut buffer, 0, &write.pattern());
                 Operation::Write { extent, buffer, durable }
             }
             Kind::Compare => {
                 let Some(mut buffer) = self.take_buffer(first, count, context) else {
                     return false;
                 };
-                let expected = self.expectation(first, count);
+                let expected = self.writer.expectation(first, count);
                 context.memory.write(&mut buffer, 0, &expected);
                 Operation::Compare { extent, buffer }
             }
@@ -365,10 +330,10 @@ impl Client {
                     context.give(&mut self.account, expected);
                     return false;
                 };
-                let bytes = self.expectation(first, count);
+                let bytes = self.writer.expectation(first, count);
                 context.memory.write(&mut expected, 0, &bytes);
-                id = self.begin_write(now, Content::Pattern, first, count);
-                fill(context.memory, &mut replacement, id, first);
+                write = self.writer.begin(now.0, Content::Pattern, first, count);
+                context.memory.write(&mut replacement, 0, &write.pattern());
                 let durable = false;
                 let expected = Box::new(expected);
                 Operation::CompareAndWrite { extent, expected, replacement, durable }
@@ -376,34 +341,9 @@ impl Client {
         };
         let slot = self.next_slot;
         self.next_slot += 1;
-        self.visits.insert(slot, Visit { start: now.0, first, count, id, kind });
+        self.visits.insert(slot, Visit { start: now.0, write, kind });
         context.submit(VOLUME, slot, operation);
         true
-    }
-
-    fn begin_write(&mut self, now: Instant, content: Content, first: u64, count: u64) -> WriteId {
-        let id = self.next_id;
-        self.next_id += self.id_step;
-        self.log.push(Log::Begin { at: now.0, id, content, first, count });
-        id
-    }
-
-    /// What the blocks were last seen to hold: often right.
-    fn expectation(&self, first: u64, count: u64) -> Vec<u8> {
-        let block =
-            |number: u64| self.seen.get(&number).cloned().unwrap_or_else(|| vec![0; SECTOR]);
-        (first..first + count).flat_map(block).collect()
-    }
-
-    /// What it wrote itself is what it expects to find.
-    fn remember(&mut self, kind: Kind, id: WriteId, first: u64, count: u64) {
-        for block in first..first + count {
-            let mut bytes = vec![0; SECTOR];
-            if !matches!(kind, Kind::Zeroes { .. }) {
-                Oracle::pattern(id, block, &mut bytes);
-            }
-            self.seen.insert(block, bytes);
-        }
     }
 }
 
@@ -447,7 +387,7 @@ impl Client {
     fn handle_completion(&mut self, completion: Completion, context: &mut ClientContext<'_>) {
         let visit =
             self.visits.remove(&completion.ticket.slot).expect("a request is answered once");
-        let Visit { start, first, count, id, kind } = visit;
+        let Visit { start, write, kind } = visit;
         let done = completion.outcome.is_done();
         if done {
             self.done += 1;
@@ -463,46 +403,40 @@ impl Client {
         let is_write =
             matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. } | Kind::CompareAndWrite);
         if done && is_write {
-            self.log.push(Log::Changed { start, end: at });
+            self.writer.log.push(Log::Changed { start, end: at });
         }
+        let first = write.first;
         match kind {
-            Kind::Read if done => {
+            // What it was compared with is what it holds: as good as a read.
+            Kind::Read | Kind::Compare if done => {
                 let mut bytes = vec![0; completion.buffer.len() as usize];
                 context.memory.read(&completion.buffer, 0, &mut bytes);
-                for (index, block) in bytes.chunks(SECTOR).enumerate() {
-                    self.seen.insert(first + index as u64, block.to_vec());
+                if kind == Kind::Read {
+                    self.writer.remember(first, &bytes);
                 }
-                self.log.push(Log::Read { start, end: at, first, bytes });
-            }
-            Kind::Compare if done => {
-                // What it was compared with is what it holds: as good as a read.
-                let mut bytes = vec![0; completion.buffer.len() as usize];
-                context.memory.read(&completion.buffer, 0, &mut bytes);
-                self.log.push(Log::Read { start, end: at, first, bytes });
+                self.writer.log.push(Log::Read { start, end: at, first, bytes });
             }
             Kind::Read | Kind::Compare | Kind::Verify => {}
-            Kind::Write { durable } | Kind::Zeroes { durable } => {
+            // It may have zeroed any part.
+            Kind::Discard => self.writer.end(at, write, false, false),
+            Kind::CompareAndWrite if matches!(completion.outcome, Outcome::Miscompare(_)) => {
+                self.writer.log.push(Log::Never { write });
+            }
+            Kind::Write { .. } | Kind::Zeroes { .. } | Kind::CompareAndWrite => {
+                let (is_zeros, durable) = match kind {
+                    Kind::Write { durable } => (false, durable),
+                    Kind::Zeroes { durable } => (true, durable),
+                    _ => (false, false),
+                };
                 if done {
-                    self.remember(kind, id, first, count);
+                    // What it wrote itself is what it expects to find.
+                    let zeros = || vec![0; write.count as usize * SECTOR];
+                    let bytes = if is_zeros { zeros() } else { write.pattern() };
+                    self.writer.remember(first, &bytes);
                 }
-                let durable = (durable || self.is_durable) && done;
-                self.log.push(Log::End { at, id, first, count, done, durable });
+                self.writer.end(at, write, done, durable || self.is_durable);
             }
-            Kind::Discard => {
-                // It may have zeroed any part.
-                self.log.push(Log::End { at, id, first, count, done: false, durable: false });
-            }
-            Kind::CompareAndWrite => match completion.outcome {
-                Outcome::Miscompare(_) => self.log.push(Log::Never { id, first, count }),
-                _ => {
-                    if done {
-                        self.remember(kind, id, first, count);
-                    }
-                    let durable = self.is_durable && done;
-                    self.log.push(Log::End { at, id, first, count, done, durable });
-                }
-            },
-            Kind::Flush if done && !self.is_durable => self.log.push(Log::Flushed { start }),
+            Kind::Flush if done && !self.is_durable => self.writer.log.push(Log::Flushed { start }),
             Kind::Flush => {}
         }
         context.give(&mut self.account, completion.buffer);
@@ -510,12 +444,6 @@ impl Client {
             context.give(&mut self.account, *expected);
         }
     }
-}
-
-fn fill(memory: &mut dyn Memory, buffer: &mut Buffer, id: WriteId, first: u64) {
-    let mut bytes = vec![0; buffer.len() as usize];
-    Oracle::pattern(id, first, &mut bytes);
-    memory.write(buffer, 0, &bytes);
 }
 
 impl Simulated {

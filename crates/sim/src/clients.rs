@@ -15,8 +15,9 @@ use volume::{Layout, Member};
 use crate::client::{Client, Simulated, VOLUME};
 use crate::disk::SECTOR;
 use crate::run::Run;
-use crate::scenario::Setup;
+use crate::setup::Setup;
 use crate::world::World;
+use crate::writer::Writer;
 use crate::{over_aoe, over_nvme};
 
 /// The number of orders that prepare a shard.
@@ -54,7 +55,7 @@ impl Run {
         let now = self.world.instant();
         let shards = self.setup.client_shards;
         let host = self.clients[index].host;
-        let writers = self.clients.len() * usize::from(shards) + self.raw_hosts.len();
+        let writers = self.clients.len() * usize::from(shards) + self.nvme.raw_hosts.len();
         let same_tags = self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags);
         let is_aoe = self.setup.is_aoe(index);
         let mut workers = Vec::new();
@@ -66,7 +67,7 @@ impl Run {
             }
             let first = self.clients[index].next_ids[usize::from(shard)];
             let random = self.random.fork();
-            let mut client = Client::new(random, first, writers as u64);
+            let mut client = Client::new(random, Writer::new(first, writers as u64));
             client.is_durable = is_aoe;
             let mut made = Simulated::new(Shard::new(now, settings));
             workers.push(made.look_after(client));

@@ -15,8 +15,8 @@ use crate::memory::SimMemory;
 /// Bytes of a sector: what is written atomically.
 pub const SECTOR: usize = testkit::oracle::BLOCK;
 
-/// How a disk behaves. Chances are in thousandths.
-#[derive(Clone, Copy, Debug)]
+/// How a disk behaves; by default it is durable, prompt and well. Chances are in thousandths.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Behaviour {
     /// Whether completed writes lie in a volatile cache.
     pub volatile: bool,

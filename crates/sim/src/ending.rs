@@ -6,7 +6,7 @@ use shard::{Mail, Order};
 use crate::clients::client_of;
 use crate::disk::SECTOR;
 use crate::over_aoe::ControlHost;
-use crate::over_nvme::raw_host::RawHost;
+use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::run::{PATIENCE, Run, STEPS_MAX, TARGET};
 
 impl Run {
@@ -20,8 +20,8 @@ impl Run {
                 self.clients[index].working
                     && shards.into_iter().all(|shard| client_of(world, host, shard).is_quiet())
             });
-            let watched = (0..self.watchers.len()).all(|watcher| self.has_seen_all(watcher));
-            let raws = self.raw_hosts.iter().all(RawHost::is_quiet);
+            let watched = self.nvme.watchers.iter().all(|watcher| self.has_seen_all(watcher));
+            let raws = self.nvme.raw_hosts.iter().all(RawHost::is_quiet);
             let ruled = self.lan.controller.as_ref().is_none_or(ControlHost::is_quiet);
             let up = self.starts.is_empty();
             if quiet && raws && watched && ruled && up && self.unanswered == 0 {
@@ -35,11 +35,10 @@ impl Run {
     }
 
     /// Whether a watcher has seen what is exported now.
-    fn has_seen_all(&self, watcher: usize) -> bool {
-        let last = self.last_seen[watcher].as_ref();
-        let name = &self.watchers[watcher].nqn;
-        self.watchers[watcher].is_settled()
-            && last.is_some_and(|names| self.exports.is_present(name, names))
+    fn has_seen_all(&self, watcher: &Watcher) -> bool {
+        let last = watcher.last_seen.as_ref();
+        let is_now = |names| self.nvme.exports.is_present(&watcher.nqn, names);
+        watcher.is_settled() && last.is_some_and(is_now)
     }
 
     /// What the clients still wait for.
@@ -55,10 +54,10 @@ impl Run {
                 );
             }
         }
-        for (watcher, seen) in self.watchers.iter().zip(&self.last_seen) {
-            text += &format!(" watcher: {}, it saw {seen:?};", watcher.state());
+        for watcher in &self.nvme.watchers {
+            text += &format!(" watcher: {}, it saw {:?};", watcher.state(), watcher.last_seen);
         }
-        for raw in &self.raw_hosts {
+        for raw in &self.nvme.raw_hosts {
             text += &format!(" raw host: {};", raw.state());
         }
         if let Some(controller) = &self.lan.controller {

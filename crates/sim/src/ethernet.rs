@@ -20,7 +20,7 @@ const HEADER_MAX: usize = 18;
 
 /// How the Ethernet behaves. Chances are in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weather {
+pub struct LinkFaults {
     /// The chance that a frame is lost.
     pub lost: u64,
     /// The chance that it comes twice.
@@ -35,10 +35,10 @@ pub struct Weather {
     pub reorders: bool,
 }
 
-impl Weather {
+impl LinkFaults {
     /// Nothing goes wrong.
-    pub const CALM: Weather =
-        Weather { lost: 0, repeated: 0, held: 0, hold_ms: 0, wire_us: 100, reorders: false };
+    pub const NONE: LinkFaults =
+        LinkFaults { lost: 0, repeated: 0, held: 0, hold_ms: 0, wire_us: 100, reorders: false };
 }
 
 counters! {
@@ -87,7 +87,7 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub struct Ethernet {
     /// How it behaves at present.
-    pub weather: Weather,
+    pub faults: LinkFaults,
     /// What became of frames so far.
     pub fates: Fates,
     pub(crate) ports: Vec<Port>,
@@ -98,7 +98,7 @@ pub struct Ethernet {
 impl Ethernet {
     pub(crate) fn new() -> Ethernet {
         Ethernet {
-            weather: Weather::CALM,
+            faults: LinkFaults::NONE,
             fates: Fates::default(),
             ports: Vec::new(),
             stations: Vec::new(),

@@ -6,97 +6,86 @@ use shard::Order;
 use crate::clients::client_of;
 use crate::disk::Behaviour;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
-use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of, subsystem_name};
+use crate::over_nvme::subsystem_name;
+use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of};
+use crate::setup::Fault;
+use crate::writer::Write;
 
-/// Kinds of faults.
-pub(crate) const FAULTS: usize = 16;
+/// When each fault happens next.
+pub(crate) type Plan = [u64; Fault::ALL.len()];
+
+impl Fault {
+    /// Whether the target must be up for it.
+    fn needs_target(self) -> bool {
+        use Fault::{Corrupt, Cut, Hostile, Hush, KillClient, Link, Silence};
+        !matches!(self, Cut | Silence | Corrupt | KillClient | Hush | Link | Hostile)
+    }
+}
 
 impl Run {
-    fn intervals(&self) -> [u64; FAULTS] {
-        let faults = self.setup.faults;
-        [
-            faults.cut_ms,
-            faults.silence_ms,
-            faults.corrupt_ms,
-            faults.kill_ms,
-            faults.power_ms,
-            faults.kill_client_ms,
-            faults.grow_ms,
-            faults.replug_ms,
-            faults.reopen_ms,
-            faults.garbage_ms,
-            faults.hush_ms,
-            faults.hosts_ms,
-            faults.subsystems_ms,
-            faults.link_ms,
-            faults.hostile_ms,
-            faults.swap_ms,
-        ]
+    pub(crate) fn plan_faults(&mut self) {
+        self.next_fault = Fault::ALL.map(|fault| self.draw_fault(fault));
     }
 
-    pub(crate) fn draw_faults(&mut self) {
-        for (at, most) in self.intervals().into_iter().enumerate() {
-            self.next_fault[at] = self.draw_fault(most);
+    fn draw_fault(&mut self, fault: Fault) -> u64 {
+        match self.setup.faults[fault] {
+            0 => u64::MAX,
+            most_ms => self.world.now + self.random.below(most_ms * MILLISECOND) + 1,
         }
-    }
-
-    fn draw_fault(&mut self, most_ms: u64) -> u64 {
-        if most_ms == 0 {
-            return u64::MAX;
-        }
-        self.world.now + self.random.below(most_ms * MILLISECOND) + 1
     }
 
     /// Lets go wrong what is due.
     pub(crate) fn fault(&mut self) {
-        for (at, most) in self.intervals().into_iter().enumerate() {
-            if self.world.now < self.next_fault[at] {
-                continue;
-            }
+        for fault in Fault::ALL {
+            let due = self.next_fault[fault as usize];
             // A target dies when it hurts: with something below, if that comes soon.
-            let patience = self.next_fault[at].saturating_add(2_000 * MILLISECOND);
-            if matches!(at, 3 | 4)
+            let patience = due.saturating_add(2_000 * MILLISECOND);
+            let waits = matches!(fault, Fault::Kill | Fault::Power)
                 && self.world.requests_below(TARGET) == 0
-                && self.world.now < patience
-            {
+                && self.world.now < patience;
+            if self.world.now < due || waits {
                 continue;
             }
-            self.next_fault[at] = self.draw_fault(most);
+            self.next_fault[fault as usize] = self.draw_fault(fault);
             // A target that is down has no troubles.
-            if self.world.hosts[TARGET].nodes.is_empty() && !matches!(at, 0..=2 | 5 | 10 | 13 | 14)
-            {
-                continue;
+            if !fault.needs_target() || !self.world.hosts[TARGET].nodes.is_empty() {
+                self.inject(fault);
             }
-            match at {
-                0 => self.world.cut_a_link(false),
-                1 => self.world.cut_a_link(true),
-                2 => self.world.corrupt_a_segment(),
-                3 => self.kill_target(false),
-                4 => self.kill_target(true),
-                5 => {
-                    let index = self.random.below(self.clients.len() as u64) as usize;
-                    self.kill_client(index);
-                }
-                6 => self.grow(),
-                7 => self.unplug(),
-                8 => self.reopen(),
-                10 => {
-                    self.world.hush_a_queue();
-                    // One at a time: a request may be hit again on its second connection, not on every one.
-                    self.next_fault[at] += most * MILLISECOND / 2;
-                }
-                11 => self.change_hosts(),
-                12 => self.change_subsystems(),
-                13 => {
-                    let mtus = self.setup.lan.as_ref().map_or(&[1500][..], |lan| lan.mtus);
-                    self.world.disturb_link(3_000, mtus);
-                }
-                14 => crate::over_aoe::disturb(self),
-                15 => self.swap(),
-                _ => {
-                    let (world, random) = (&mut self.world, &mut self.random);
-                    self.garbage.send(world, TARGET, &subsystem_name(), random);
-                }
+        }
+    }
+
+    fn inject(&mut self, fault: Fault) {
+        match fault {
+            Fault::Cut => self.world.cut_a_link(false),
+            Fault::Silence => self.world.cut_a_link(true),
+            Fault::Corrupt => self.world.corrupt_a_segment(),
+            Fault::Kill => self.kill_target(false),
+            Fault::Power => self.kill_target(true),
+            Fault::KillClient => {
+                let index = self.random.below(self.clients.len() as u64) as usize;
+                self.kill_client(index);
+            }
+            Fault::Grow => self.grow(),
+            Fault::Replug => self.unplug(),
+            Fault::Reopen => self.reopen(),
+            Fault::Hush => {
+                self.world.hush_a_queue();
+                // One at a time: a request may be hit again on its second connection, not on every
+                // one.
+                self.next_fault[fault as usize] += self.setup.faults[fault] * MILLISECOND / 2;
+            }
+            Fault::Hosts => self.change_hosts(),
+            Fault::Subsystems => self.change_subsystems(),
+            Fault::Link => {
+                let mtus = self.setup.lan.as_ref().map_or(&[1500][..], |lan| lan.mtus);
+                self.world.disturb_link(3_000, mtus);
+            }
+            Fault::Hostile => crate::over_aoe::disturb(self),
+            Fault::Swap => self.swap(),
+            Fault::Garbage => {
+                self.did.counts.garbage += 1;
+                let (world, random) = (&mut self.world, &mut self.random);
+                self.nvme.garbage.send(world, TARGET, &subsystem_name(), random);
             }
         }
     }
@@ -126,7 +115,7 @@ impl Run {
         let mut under_way = Vec::new();
         for shard in 0..self.clients[index].next_ids.len() {
             let client = client_of(&self.world, host, shard);
-            self.clients[index].next_ids[shard] = client.next_id();
+            self.clients[index].next_ids[shard] = client.writer.next_id;
             // What was under way may still happen: on its way, in the target, or below it.
             under_way.extend(client.writes_under_way());
         }
@@ -134,7 +123,7 @@ impl Run {
         self.world.kill(host, false);
         // What is on its way from a host that is not there any more is judged when it comes.
         self.oracle.lift_fences();
-        for (id, first, count) in under_way {
+        for Write { id, first, count } in under_way {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }
         self.clients[index].working = false;
@@ -175,10 +164,8 @@ impl Run {
         if self.replug.is_some() {
             return;
         }
-        let first = self.orders + 1;
+        self.replug = Some(self.next_orders());
         self.order_all(|| Order::QuiesceVolume(crate::client::VOLUME));
-        let shards = self.world.hosts[TARGET].nodes.len();
-        self.replug = Some((first..=self.orders, shards));
     }
 
     fn reopen(&mut self) {
@@ -199,14 +186,9 @@ impl Run {
             controller.stop();
         }
         for disk in self.world.hosts[TARGET].disks.values_mut() {
-            let calm = Behaviour {
-                read_fails: 0,
-                write_fails: 0,
-                flush_fails: 0,
-                sticks: 0,
-                latency_us: 100,
-                ..disk.behaviour()
-            };
+            let Behaviour { volatile, lies, leases, .. } = disk.behaviour();
+            let calm =
+                Behaviour { volatile, lies, leases, latency_us: 100, ..Behaviour::default() };
             disk.set_behaviour(calm);
         }
         if self.setup.behaviour.sticks > 0 {
@@ -220,10 +202,10 @@ impl Run {
                 client_of(&self.world, host, shard).stop();
             }
         }
-        self.watchers.iter_mut().for_each(Watcher::stop);
+        self.nvme.watchers.iter_mut().for_each(Watcher::stop);
         self.allow_everything();
         self.end_swaps();
-        self.raw_hosts.iter_mut().for_each(RawHost::stop);
+        self.nvme.raw_hosts.iter_mut().for_each(RawHost::stop);
         self.world.raw_news = true;
     }
 }

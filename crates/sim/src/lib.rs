@@ -17,12 +17,14 @@ mod faults;
 pub mod memory;
 pub mod network;
 pub mod node;
-mod over_aoe;
+pub mod over_aoe;
 pub mod over_nvme;
 pub mod run;
 pub mod scenario;
+pub mod setup;
 pub mod trace;
 pub mod world;
+mod writer;
 
 pub use run::{Activity, Counts, Failed, Passed, Plant, find_planted, run_seed, trace_seed};
 pub use scenario::{SCENARIOS, Scenario};

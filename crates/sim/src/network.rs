@@ -4,9 +4,7 @@
 
 use std::collections::VecDeque;
 
-use contract::{ConnectionId, SendBatch, SendSegment};
-
-use crate::memory::SimMemory;
+use contract::ConnectionId;
 
 /// One of the two directions, named by its sender: 0 is who asked for the connection.
 pub type End = usize;
@@ -37,6 +35,12 @@ pub struct Link {
     pub raw: [Option<usize>; 2],
 }
 
+impl Link {
+    pub(crate) fn new(ends: [Option<Attachment>; 2], raw: [Option<usize>; 2]) -> Link {
+        Link { ends, flows: [Flow::default(), Flow::default()], silent: false, raw }
+    }
+}
+
 /// What is on its way to one end.
 #[derive(Debug, Default)]
 pub struct Flow {
@@ -63,39 +67,3 @@ pub enum Segment {
 
 /// Bytes that a sender may have outstanding.
 pub const WINDOW: usize = 256 << 10;
-
-/// The bytes of a batch from `from` on: data are read now.
-pub(crate) fn bytes_of(batch: &SendBatch, from: u64, length: u64, memory: &SimMemory) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(length as usize);
-    let mut start = 0u64;
-    for segment in &batch.segments {
-        let (segment_length, head) = match *segment {
-            SendSegment::Head { length, .. } => (u64::from(length), true),
-            SendSegment::Data { length, .. } | SendSegment::Zeros { length } => {
-                (u64::from(length), false)
-            }
-        };
-        let end = start + segment_length;
-        let (low, high) = (from.max(start), (from + length).min(end));
-        if low < high {
-            let (skip, count) = ((low - start) as u32, (high - low) as usize);
-            match *segment {
-                SendSegment::Head { start, .. } => {
-                    let at = (start + skip) as usize;
-                    bytes.extend_from_slice(&batch.head[at..at + count]);
-                }
-                SendSegment::Data { buffer, at, .. } => {
-                    let mut part = vec![0; count];
-                    let buffer = &batch.buffers[buffer as usize];
-                    block::Memory::read(memory, buffer, at + skip, &mut part);
-                    bytes.extend_from_slice(&part);
-                }
-                SendSegment::Zeros { .. } => bytes.resize(bytes.len() + count, 0),
-            }
-            debug_assert!(head || count > 0);
-        }
-        start = end;
-    }
-    assert_eq!(start, batch.length, "a batch's length is the sum of its segments");
-    bytes
-}

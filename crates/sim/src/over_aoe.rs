@@ -7,3 +7,21 @@ mod lan;
 
 pub(crate) use controller::ControlHost;
 pub(crate) use lan::{LanState, disturb, import_settings};
+
+use core::ops::AddAssign;
+
+use aoe::server::{Drops, TargetCounters};
+
+/// What the target did over AoE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    pub target: TargetCounters,
+    pub drops: Drops,
+}
+
+impl AddAssign for Activity {
+    fn add_assign(&mut self, other: Activity) {
+        self.target += other.target;
+        self.drops += other.drops;
+    }
+}

@@ -7,13 +7,147 @@ pub mod garbage;
 pub mod raw_host;
 pub(crate) mod swap;
 
+use block::Random;
+use contract::ListenerId;
+use nvme::limits::REPLY_DATA_MAX;
+use nvme::subsystem::{Hosts, Subsystem};
 use nvme::tcp::initiator::Settings;
-use shard::ImportSettings;
+use shard::report::ConnectionReport;
+use shard::{ImportSettings, Order, Protocol};
 use wire::nvme::Nqn;
 use wire::nvme_tcp::Digests;
 
-use crate::run::subsystem_name;
-use crate::scenario::Setup;
+use crate::run::{Run, TARGET};
+use crate::setup::{Fault, Setup};
+use crate::writer::Writer;
+use exports::Exports;
+use garbage::Garbage;
+use raw_host::{HostBehaviour, RawHost, Watcher};
+use swap::Swap;
+
+const LISTENER: ListenerId = ListenerId(0);
+/// Where the target listens.
+const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 4420);
+const NQN: &str = "nqn.2026-11.net.plateway:sim";
+/// The longest reply here.
+const REPLY_MAX: u32 = 4096;
+/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with
+/// digests, and their segments.
+const ANSWER: u32 = 160;
+
+/// What a run knows of NVMe.
+#[derive(Debug)]
+pub(crate) struct NvmeState {
+    pub(crate) raw_hosts: Vec<RawHost>,
+    pub(crate) watchers: Vec<Watcher>,
+    pub(crate) exports: Exports,
+    pub(crate) swap: Swap,
+    pub(crate) garbage: Garbage,
+}
+
+impl NvmeState {
+    /// The raw hosts are the writers behind the `visitors`.
+    pub(crate) fn new(random: &mut Random, setup: &Setup, visitors: u64) -> NvmeState {
+        let writers = visitors + setup.raw_hosts as u64;
+        let raw_host = |index: usize| {
+            let writer = Writer::new(visitors + index as u64 + 1, writers);
+            RawHost::new(random.fork(), behaviour(setup), subsystem_name(), index, writer)
+        };
+        let raw_hosts = (0..setup.raw_hosts).map(raw_host).collect();
+        // What a watcher sees may change; that it is left or refused may not, unless the rest of
+        // the world goes wrong.
+        let strict = setup.faults.are_only(&[Fault::Hosts, Fault::Subsystems])
+            && setup.behaviour.sticks == 0;
+        let watcher = |index| Watcher::new(random.fork(), digests(setup), index, strict);
+        NvmeState {
+            raw_hosts,
+            watchers: (0..setup.watchers).map(watcher).collect(),
+            exports: Exports::default(),
+            swap: Swap::default(),
+            garbage: Garbage::default(),
+        }
+    }
+}
+
+impl Run {
+    /// The target speaks NVMe/TCP. Nobody connects before all its shards know that.
+    pub(crate) fn listen(&mut self) {
+        for shard in 0..self.world.hosts[TARGET].nodes.len() {
+            let order = Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp };
+            let mail = self.next_order(order);
+            self.world.order_first(TARGET, shard, mail);
+        }
+        self.world.hosts[TARGET].listeners = vec![(ADDRESS.into(), LISTENER)];
+    }
+
+    pub(crate) fn export(&mut self) {
+        if !self.nvme.exports.removed {
+            let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
+            let namespaces = self.exported().into_iter().collect();
+            self.order_export(Subsystem { namespaces, ..subsystem });
+        }
+    }
+
+    /// Lets raw hosts and watchers do what is theirs to do, and judges it.
+    pub(crate) fn drive_raw_hosts(&mut self) -> Result<(), String> {
+        for raw in &mut self.nvme.raw_hosts {
+            raw.drive(&mut self.world, TARGET)?;
+            for log in core::mem::take(&mut raw.writer.log) {
+                self.nvme.exports.refuse(raw.name(), &log)?;
+                log.tell(&mut self.oracle)?;
+            }
+        }
+        for watcher in &mut self.nvme.watchers {
+            watcher.drive(&mut self.world, TARGET)?;
+            self.did.counts.events += core::mem::take(&mut watcher.events);
+            for seen in watcher.seen.drain(..) {
+                self.did.counts.logs += 1;
+                self.nvme.exports.check(&watcher.nqn, &seen)?;
+                watcher.last_seen = Some(seen.names);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a connection holds outside the pool is bounded by its queue's depth and a constant,
+    /// whoever does not read.
+    pub(crate) fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
+        let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
+        for one in node.into_iter().flat_map(|node| node.machine.shard().connections()) {
+            let ConnectionReport { queue_depth, unsent_bytes, .. } = one;
+            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(queue_depth) * ANSWER;
+            if unsent_bytes > u64::from(most) {
+                return Err(format!(
+                    "a queue of {queue_depth} entries holds {unsent_bytes} bytes for a peer that does not read"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How raw hosts behave in this world.
+fn behaviour(setup: &Setup) -> HostBehaviour {
+    HostBehaviour {
+        unit: setup.work.unit,
+        span: 4,
+        queues: setup.queues,
+        depth: 1 + setup.work.depth / 2,
+        interval_us: setup.work.interval_us / 2,
+        resets: setup.raw_resets,
+        digests: digests(setup),
+        strict: setup.is_strict(),
+    }
+}
+
+/// The target's subsystem.
+pub(crate) fn subsystem_name() -> Nqn {
+    Nqn::new(NQN).expect("a valid name")
+}
+
+fn digests(setup: &Setup) -> Digests {
+    Digests { header: setup.digests, data: setup.digests }
+}
 
 /// HOSTNQN of a client.
 pub(crate) fn client_name(index: usize) -> Nqn {
@@ -24,7 +158,7 @@ pub(crate) fn client_name(index: usize) -> Nqn {
 /// Where a client finds the target's volume.
 pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     let mut settings = Settings::new(
-        ([10, 0, 0, 1], 4420).into(),
+        ADDRESS.into(),
         subsystem_name(),
         1,
         client_name(client),
@@ -34,6 +168,6 @@ pub(crate) fn import_settings(setup: &Setup, client: usize) -> ImportSettings {
     settings.quiesce = settings.keep_alive * 2;
     settings.queues = setup.queues;
     settings.depth = setup.depth;
-    settings.digests = Digests { header: setup.digests, data: setup.digests };
+    settings.digests = digests(setup);
     ImportSettings::NvmeTcp(settings)
 }

@@ -6,50 +6,36 @@
 //! the world has healed, when memory or requests are left over, when a raw host is answered what it
 //! must not be, or when any assertion of the code under test fails.
 
-use core::ops::AddAssign;
-use std::collections::BTreeSet;
+use core::ops::{AddAssign, RangeInclusive};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use block::{Failure, Outcome, Random, ShardId};
-use contract::{DiskId, ListenerId, SessionCounters, counters};
-use nvme::limits::REPLY_DATA_MAX;
-use nvme::subsystem::{Hosts, Subsystem};
-use shard::report::ConnectionReport;
-use shard::{Answer, Mail, News, Order, Protocol, Settings, Shard};
+use contract::{DiskId, SessionCounters, counters};
+use shard::{Answer, Mail, News, Order, Settings, Shard};
 use testkit::oracle::Oracle;
 use volume::{Layout, Member};
-use wire::nvme::Nqn;
-use wire::nvme_tcp::Digests;
 
-use crate::client::{Log, Simulated, VOLUME};
+use crate::client::{Simulated, VOLUME};
 use crate::clients::{ClientState, PREPARES};
 use crate::disk::{SECTOR, SimDisk};
 use crate::ethernet::Fates;
-use crate::faults::FAULTS;
-use crate::over_aoe::LanState;
-use crate::over_nvme::client_name;
-use crate::over_nvme::exports::Exports;
-use crate::over_nvme::garbage::Garbage;
-use crate::over_nvme::raw_host::{Deeds, Manners, RawHost, Watcher};
-use crate::over_nvme::swap::Swap;
-use crate::scenario::{Faults, SCENARIOS, Scenario, Setup};
+use crate::faults::Plan;
+use crate::over_aoe::{self, LanState};
+use crate::over_nvme::raw_host::Actions;
+use crate::over_nvme::{NvmeState, client_name};
+use crate::scenario::{SCENARIOS, Scenario};
+use crate::setup::{Fault, Setup};
 use crate::trace::Trace;
-use crate::world::{Mishaps, Planted, World};
+use crate::world::{Injected, Planted, World};
+use crate::writer::Log;
 
 /// The target is the first host.
 pub(crate) const TARGET: usize = 0;
-const LISTENER: ListenerId = ListenerId(0);
-const NQN: &str = "nqn.2026-11.net.plateway:sim";
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// What is under way when the world has healed must end within so long: longer than every time
 /// limit together.
 pub(crate) const PATIENCE: u64 = 900_000 * MILLISECOND;
 
-/// The longest reply here.
-const REPLY_MAX: u32 = 4096;
-/// Bytes that an answer takes that is not sent: the headers of its data and of the response, with
-/// digests, and their segments.
-const ANSWER: u32 = 160;
 /// More than any seed needs.
 pub(crate) const STEPS_MAX: u64 = 1_000_000;
 
@@ -112,19 +98,13 @@ pub struct Passed {
 pub struct Activity {
     pub counts: Counts,
     /// What the target's connections did.
-    pub served: SessionCounters,
-    /// Shards of the target.
+    pub nvme: SessionCounters,
     pub shards: u16,
-    /// Shards of the clients.
     pub client_shards: u16,
-    /// Cuts, kills and so on.
-    pub mishaps: Mishaps,
+    pub injected: Injected,
     /// What raw hosts did.
-    pub raw: Deeds,
-    /// What the AoE target did.
-    pub aoe: aoe::server::TargetCounters,
-    /// Frames that the AoE target dropped.
-    pub drops: aoe::server::Drops,
+    pub raw: Actions,
+    pub aoe: over_aoe::Activity,
     /// What became of frames.
     pub fates: Fates,
 }
@@ -171,13 +151,12 @@ counters! {
 impl AddAssign for Activity {
     fn add_assign(&mut self, other: Activity) {
         self.counts += other.counts;
-        self.served += other.served;
         self.shards = self.shards.max(other.shards);
         self.client_shards = self.client_shards.max(other.client_shards);
-        self.mishaps += other.mishaps;
+        self.injected += other.injected;
         self.raw += other.raw;
+        self.nvme += other.nvme;
         self.aoe += other.aoe;
-        self.drops += other.drops;
         self.fates += other.fates;
     }
 }
@@ -185,9 +164,7 @@ impl AddAssign for Activity {
 /// A seed that failed.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// The seed.
     pub seed: u64,
-    /// The scenario.
     pub scenario: &'static str,
     /// What was found.
     pub what: String,
@@ -248,6 +225,22 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     format!("an assertion failed: {}", text.unwrap_or("without words"))
 }
 
+/// An order to each shard of the target, of which some are not answered.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    numbers: RangeInclusive<u64>,
+    left: usize,
+}
+
+impl Orders {
+    /// An order was answered. Returns whether it was the last of these.
+    pub(crate) fn answered(&mut self, number: u64) -> bool {
+        let is_one = self.numbers.contains(&number);
+        self.left -= usize::from(is_one);
+        is_one && self.left == 0
+    }
+}
+
 /// The state of a run.
 pub(crate) struct Run {
     pub(crate) world: World<Simulated>,
@@ -260,24 +253,17 @@ pub(crate) struct Run {
     /// Orders to the target that were not answered.
     pub(crate) unanswered: u64,
     pub(crate) orders: u64,
-    /// A removal of the volume under way: the numbers of its orders, and how many were not
-    /// answered.
-    pub(crate) replug: Option<(core::ops::RangeInclusive<u64>, usize)>,
+    /// A removal of the volume under way.
+    pub(crate) replug: Option<Orders>,
     pub(crate) clients: Vec<ClientState>,
-    pub(crate) next_fault: [u64; FAULTS],
-    pub(crate) raw_hosts: Vec<RawHost>,
-    pub(crate) watchers: Vec<Watcher>,
-    /// What each of them saw last.
-    pub(crate) last_seen: Vec<Option<BTreeSet<Nqn>>>,
-    pub(crate) exports: Exports,
-    pub(crate) swap: Swap,
-    pub(crate) garbage: Garbage,
+    pub(crate) next_fault: Plan,
+    pub(crate) nvme: NvmeState,
     pub(crate) lan: LanState,
     /// Hosts that are started again, and when.
     pub(crate) starts: Vec<(u64, usize)>,
     pub(crate) plant: Option<Plant>,
     /// What was done in lives that are over.
-    did: Activity,
+    pub(crate) did: Activity,
 }
 
 impl Run {
@@ -307,25 +293,9 @@ impl Run {
         let size = layout_of(&setup, &world).size().0;
         // Room for all that `grow` may add.
         let grown = 8 * setup.disk_size * u64::from(setup.disks);
-        let most = if setup.faults.grow_ms == 0 { size } else { size + grown };
+        let most = if setup.faults[Fault::Grow] == 0 { size } else { size + grown };
         let visitors = setup.clients as u64 * client_shards;
-        let writers = visitors + setup.raw_hosts as u64;
-        let raw_hosts = (0..setup.raw_hosts)
-            .map(|index| {
-                let ids = (visitors + index as u64 + 1, writers);
-                let manners = manners(&setup);
-                RawHost::new(random.fork(), manners, subsystem_name(), index, ids)
-            })
-            .collect();
-        let digests = Digests { header: setup.digests, data: setup.digests };
-        // What a watcher sees may change; that it is left or refused may not, unless the rest of
-        // the world goes wrong.
-        let Faults { hosts_ms, subsystems_ms, .. } = setup.faults;
-        let strict = setup.faults == Faults { hosts_ms, subsystems_ms, ..Faults::default() }
-            && setup.behaviour.sticks == 0;
-        let watchers: Vec<Watcher> = (0..setup.watchers)
-            .map(|index| Watcher::new(random.fork(), digests, index, strict))
-            .collect();
+        let nvme = NvmeState::new(&mut random, &setup, visitors);
         let flushes_count = !setup.behaviour.lies;
         let oracle = Oracle::new(most / SECTOR as u64, flushes_count);
         let mut run = Run {
@@ -339,13 +309,8 @@ impl Run {
             orders: 0,
             replug: None,
             clients,
-            next_fault: [0; FAULTS],
-            raw_hosts,
-            last_seen: vec![None; watchers.len()],
-            watchers,
-            exports: Exports::default(),
-            swap: Swap::default(),
-            garbage: Garbage::default(),
+            next_fault: Plan::default(),
+            nvme,
             lan: LanState::default(),
             starts: Vec::new(),
             plant,
@@ -364,7 +329,7 @@ impl Run {
         self.world.raw_news = true;
         let begin = self.world.now;
         let heal_at = begin + self.setup.trouble_ms * MILLISECOND;
-        self.draw_faults();
+        self.plan_faults();
         while self.world.now < heal_at {
             self.step()?;
             self.fault();
@@ -392,10 +357,10 @@ impl Run {
     pub(crate) fn collect(&mut self, host: usize) {
         for node in &mut self.world.hosts[host].nodes {
             let report = node.machine.shard().report();
-            self.did.served += report.protocols.nvme.sessions;
             self.did.counts.misbehaved += report.counters.misbehaved;
-            self.did.aoe += report.protocols.aoe.counters;
-            self.did.drops += report.protocols.aoe.drops;
+            self.did.nvme += report.protocols.nvme.sessions;
+            let aoe = &report.protocols.aoe;
+            self.did.aoe += over_aoe::Activity { target: aoe.counters, drops: aoe.drops };
             let direct = node.machine.direct;
             match node.machine.client() {
                 Some(client) => {
@@ -408,22 +373,10 @@ impl Run {
             }
         }
         self.did.shards = self.setup.shards;
-        self.did.counts.fences = self.lan.fences;
-        self.did.counts.garbage = self.garbage.sent;
-        self.did.mishaps = self.world.mishaps;
-        self.did.counts.logs = self.watchers.iter().map(|watcher| watcher.reads).sum();
-        self.did.counts.events = self.watchers.iter().map(|watcher| watcher.events).sum();
         self.did.client_shards = self.setup.client_shards;
-        (self.did.counts.denials, self.did.counts.removals) =
-            (self.exports.denials, self.exports.removals);
-        self.did.counts.swaps = self.swap.count;
+        self.did.injected = self.world.injected;
         self.did.fates = self.world.ethernet.fates;
-        if let Some(controller) = &self.lan.controller {
-            (self.did.counts.changes, self.did.counts.unavailable) =
-                (controller.changes, controller.unavailable);
-        }
-        self.did.counts.hostile = self.lan.hostile.as_ref().map_or(0, |hostile| hostile.sent);
-        self.did.raw = self.raw_hosts.iter().map(|raw| raw.deeds).sum();
+        self.did.raw = self.nvme.raw_hosts.iter().map(|raw| raw.actions).sum();
     }
 
     pub(crate) fn step(&mut self) -> Result<(), String> {
@@ -439,44 +392,11 @@ impl Run {
         }
         if core::mem::take(&mut self.world.raw_news) {
             self.drive_raw_hosts()?;
+            self.nvme.garbage.drive(&mut self.world, self.healed);
+            self.drive_lan()?;
             self.start_again();
         }
         self.read_control()
-    }
-
-    /// What a connection holds outside the pool is bounded by its queue's depth and a constant,
-    /// whoever does not read.
-    fn check_unsent(&self, host: usize, shard: usize) -> Result<(), String> {
-        let node = self.world.hosts[host].nodes.get(shard).filter(|_| host == TARGET);
-        for one in node.into_iter().flat_map(|node| node.machine.shard().connections()) {
-            let ConnectionReport { queue_depth, unsent_bytes, .. } = one;
-            let most = REPLY_DATA_MAX + REPLY_MAX + u32::from(queue_depth) * ANSWER;
-            if unsent_bytes > u64::from(most) {
-                return Err(format!(
-                    "a queue of {queue_depth} entries holds {unsent_bytes} bytes for a peer that does not read"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn drive_raw_hosts(&mut self) -> Result<(), String> {
-        for raw in &mut self.raw_hosts {
-            raw.drive(&mut self.world, TARGET)?;
-            for log in core::mem::take(&mut raw.log) {
-                refuse(&self.exports, raw.name(), &log)?;
-                tell(&mut self.oracle, log)?;
-            }
-        }
-        for (watcher, last) in self.watchers.iter_mut().zip(&mut self.last_seen) {
-            watcher.drive(&mut self.world, TARGET)?;
-            for seen in watcher.seen.drain(..) {
-                self.exports.check(&watcher.nqn, &seen)?;
-                *last = Some(seen.names);
-            }
-        }
-        self.garbage.drive(&mut self.world, self.healed);
-        self.drive_lan()
     }
 
     /// Starts a host again after `delay`.
@@ -519,13 +439,8 @@ impl Run {
         self.carry_virtual_links(TARGET);
         self.unanswered = 0;
         self.replug = None;
-        self.exports.restart(self.world.now);
-        // Nobody connects before all shards know what is spoken there.
-        for shard in 0..usize::from(shards) {
-            let order = Order::AddListener { listener: LISTENER, protocol: Protocol::NvmeTcp };
-            let mail = self.next_order(order);
-            self.world.order_first(TARGET, shard, mail);
-        }
+        self.nvme.exports.restart(self.world.now);
+        self.listen();
         for disk in 0..self.setup.disks {
             let disk = DiskId(disk);
             let facts = self.world.hosts[TARGET].disks[&disk].facts();
@@ -536,8 +451,6 @@ impl Run {
         // A volume is exported by frames once every shard has it: nobody connects before he asks.
         self.lan.is_to_export = true;
         self.order_all(|| Order::ConfigurationComplete);
-        let address = ([10, 0, 0, 1], 4420).into();
-        self.world.hosts[TARGET].listeners = vec![(address, LISTENER)];
     }
 
     fn add_volume(&mut self) {
@@ -552,14 +465,6 @@ impl Run {
         self.export();
     }
 
-    pub(crate) fn export(&mut self) {
-        if !self.exports.removed {
-            let subsystem = Subsystem::new(subsystem_name(), Hosts::Any);
-            let namespaces = self.exported().into_iter().collect();
-            self.order_export(Subsystem { namespaces, ..subsystem });
-        }
-    }
-
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) {
         for shard in 0..self.world.hosts[TARGET].nodes.len() {
             let mail = self.next_order(order());
@@ -567,7 +472,13 @@ impl Run {
         }
     }
 
-    fn next_order(&mut self, order: Order) -> Mail {
+    /// What [`order_all`](Self::order_all) orders next.
+    pub(crate) fn next_orders(&self) -> Orders {
+        let left = self.world.hosts[TARGET].nodes.len();
+        Orders { numbers: self.orders + 1..=self.orders + left as u64, left }
+    }
+
+    pub(crate) fn next_order(&mut self, order: Order) -> Mail {
         self.orders += 1;
         self.unanswered += 1;
         Mail::Order { number: self.orders, order: Box::new(order) }
@@ -585,7 +496,7 @@ impl Run {
             if let Mail::News(news) = &mail
                 && let News::Closed { peer, reason } = &**news
                 && self.setup.is_strict()
-                && self.setup.faults.garbage_ms == 0
+                && self.setup.faults[Fault::Garbage] == 0
             {
                 return Err(format!("the target left {peer}, who did nothing wrong: {reason}"));
             }
@@ -600,17 +511,12 @@ impl Run {
                         self.set_aoe_export();
                     }
                 }
-                self.exports.answered(self.world.now, number);
+                self.nvme.exports.answered(self.world.now, number);
                 self.swap_answered(number);
-                if let Some((orders, left)) = &mut self.replug
-                    && orders.contains(&number)
-                {
-                    *left -= 1;
-                    if *left == 0 {
-                        self.replug = None;
-                        self.order_all(|| Order::ForgetVolume(VOLUME));
-                        self.add_volume();
-                    }
+                if self.replug.as_mut().is_some_and(|orders| orders.answered(number)) {
+                    self.replug = None;
+                    self.order_all(|| Order::ForgetVolume(VOLUME));
+                    self.add_volume();
                 }
             }
         }
@@ -624,7 +530,7 @@ impl Run {
         let Some(mut client) = node.and_then(|node| node.machine.client()) else { return Ok(()) };
         let index = self.clients.iter().position(|client| client.host == host);
         let index = index.expect("a client");
-        let (logs, last_failure) = (core::mem::take(&mut client.log), client.last_failure);
+        let (logs, last_failure) = (core::mem::take(&mut client.writer.log), client.last_failure);
         drop(client);
         let name = client_name(index);
         for log in logs {
@@ -637,16 +543,16 @@ impl Run {
                     ));
                 }
                 _ if self.setup.is_aoe(index) => {}
-                _ => refuse(&self.exports, &name, &log)?,
+                _ => self.nvme.exports.refuse(&name, &log)?,
             }
             let begun = match log {
-                Log::Begin { id, first, count, .. } => Some((id, first, count)),
+                Log::Begin { write, .. } => Some(write),
                 _ => None,
             };
-            tell(&mut self.oracle, log)?;
+            log.tell(&mut self.oracle)?;
             let fenced = self.lan.fenced.filter(|_| !self.setup.is_aoe(index));
-            if let (Some(since), Some((id, first, count))) = (fenced, begun) {
-                self.oracle.fence(since, id, first, count);
+            if let (Some(since), Some(write)) = (fenced, begun) {
+                self.oracle.fence(since, write.id, write.first, write.count);
             }
         }
         match last_failure {
@@ -661,55 +567,6 @@ impl Run {
             _ => Ok(()),
         }
     }
-}
-
-/// A host that is denied reads nothing.
-fn refuse(exports: &Exports, host: &Nqn, log: &Log) -> Result<(), String> {
-    match *log {
-        Log::Read { start, end, .. } | Log::Swapped { start, end, .. }
-            if exports.must_refuse(host, start, end) =>
-        {
-            Err(format!("{host} read from {start} to {end} what it was denied"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Tells the oracle of one thing that was done.
-fn tell(oracle: &mut Oracle, log: Log) -> Result<(), String> {
-    match log {
-        Log::Begin { at, id, content, first, count } => oracle.begin(at, id, content, first, count),
-        Log::End { at, id, first, count, done, durable } => {
-            oracle.end(at, id, first, count, done, durable);
-        }
-        Log::Changed { .. } => {}
-        Log::Never { id, first, count } => oracle.never(id, first, count),
-        Log::Flushed { start } => oracle.flushed(start),
-        Log::Read { start, end, first, bytes } => oracle.check(start, end, first, &bytes)?,
-        Log::Swapped { start, end, first, id, expected } => {
-            oracle.swapped((start, end), first, id, &expected)?;
-        }
-    }
-    Ok(())
-}
-
-/// How raw hosts behave in this world.
-fn manners(setup: &Setup) -> Manners {
-    Manners {
-        unit: setup.work.unit,
-        span: 4,
-        queues: setup.queues,
-        depth: 1 + setup.work.depth / 2,
-        interval_us: setup.work.interval_us / 2,
-        resets: setup.raw_resets,
-        digests: Digests { header: setup.digests, data: setup.digests },
-        strict: setup.is_strict(),
-    }
-}
-
-/// The target's subsystem.
-pub(crate) fn subsystem_name() -> Nqn {
-    Nqn::new(NQN).expect("a valid name")
 }
 
 /// The target's volume over its disks as they are.

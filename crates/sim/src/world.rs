@@ -20,8 +20,8 @@ mod raw;
 
 use crate::disk::SimDisk;
 use crate::ethernet::Ethernet;
-use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW, bytes_of};
-use crate::node::{Node, Sending, Want};
+use crate::network::{Attachment, End, Link, Segment, WINDOW};
+use crate::node::Node;
 use crate::trace::Trace;
 use disks::Pending;
 use frames::Batch;
@@ -90,8 +90,8 @@ pub struct Planted {
 }
 
 counters! {
-    /// What went wrong in a world.
-    pub struct Mishaps {
+    /// Faults that were injected into a world.
+    pub struct Injected {
         /// Connections that were cut.
         cuts: Events,
         /// I/O connections that went silent alone.
@@ -120,8 +120,7 @@ pub struct World<M: Machine> {
     pub timing: Timing,
     /// Planted errors.
     pub planted: Planted,
-    /// What went wrong so far.
-    pub mishaps: Mishaps,
+    pub injected: Injected,
     /// Whether what has come may be shown in parts: off for those who count showings.
     pub cuts: bool,
     /// Where a raw peer listens.
@@ -150,7 +149,7 @@ impl<M: Machine> World<M> {
             hosts: Vec::new(),
             timing,
             planted: Planted::default(),
-            mishaps: Mishaps::default(),
+            injected: Injected::default(),
             cuts: true,
             raw_listener: None,
             raw_news: false,
@@ -404,18 +403,14 @@ impl<M: Machine> World<M> {
         let node = &mut self.hosts[host].nodes[shard];
         let generation = node.sockets[slot].generation;
         let Some(open) = &mut node.sockets[slot].open else { return false };
-        if open.loss_told || open.closing.is_some() {
-            return false;
-        }
-        let Some(loss) = open.loss else { return false };
+        let is_told = open.pipe.lost || !open.pipe.is_open();
+        let Some(loss) = open.loss.filter(|_| !is_told) else { return false };
         // A reset may overtake what came before it; an end does not, unless the machine does not
         // want more.
-        let stuck = !matches!(open.want, Want::Stream { at_least: 0..=1, .. });
-        let waits = !open.received.is_empty() && open.received.len() > open.shown && !stuck;
-        if waits && loss == Loss::EndOfStream {
+        if loss == Loss::EndOfStream && open.pipe.has_news() {
             return true;
         }
-        open.loss_told = true;
+        open.pipe.lose();
         let connection = ConnectionId { slot: slot as u32, generation };
         node.machine.handle_event(now, Event::Lost { connection, loss }, &mut node.memory);
         false
@@ -443,11 +438,7 @@ impl<M: Machine> World<M> {
             Effect::Resume { connection } => {
                 let node = &mut self.hosts[host].nodes[shard];
                 if let Some(open) = node.find(connection) {
-                    assert!(
-                        matches!(open.want, Want::Pause),
-                        "{connection} is resumed and was not paused"
-                    );
-                    open.want = Want::Stream { at_least: 1, at_most: usize::MAX };
+                    open.pipe.resume();
                     self.wake(host, shard);
                 }
             }
@@ -458,9 +449,8 @@ impl<M: Machine> World<M> {
             Effect::Close { connection, after_send } => {
                 let node = &mut self.hosts[host].nodes[shard];
                 let open = node.find(connection).expect("a machine closes what is open");
-                assert!(open.closing.is_none(), "{connection} is closed twice");
-                open.closing = Some(after_send);
-                if open.sending.is_none() || !after_send {
+                open.pipe.end(after_send);
+                if !open.pipe.is_sending() || !after_send {
                     self.finish_close(host, shard, connection);
                 }
             }
@@ -486,10 +476,7 @@ impl<M: Machine> World<M> {
     fn send(&mut self, host: usize, shard: usize, connection: ConnectionId, batch: SendBatch) {
         let node = &mut self.hosts[host].nodes[shard];
         let open = node.find(connection).expect("a machine sends on what is open");
-        assert!(open.sending.is_none(), "{connection}: a second batch is sent");
-        assert!(open.closing.is_none(), "{connection}: a batch is sent after the close");
-        assert!(!batch.is_empty(), "{connection}: an empty batch is sent");
-        open.sending = Some(Sending { batch, sent: 0 });
+        open.pipe.send(batch);
         let (link, from) = (open.link, open.end);
         self.schedule(0, What::Transmit { link, from });
     }
@@ -509,33 +496,25 @@ impl<M: Machine> World<M> {
         let most = self.random.below(self.timing.segment_max).max(1).min(room as u64);
         let most = if self.random.chance(1, 16) { most.min(7) } else { most };
         let node = &mut self.hosts[host].nodes[shard];
-        let Some(open) = node.find(connection) else { return };
-        let Some(sending) = &mut open.sending else { return };
-        let length = most.min(sending.batch.length - sending.sent);
-        let sent = sending.sent;
-        sending.sent += length;
-        let done = sending.sent == sending.batch.length;
-        let open = node.find(connection).expect("it was there");
-        let sending = open.sending.take().expect("it was there");
-        let bytes = bytes_of(&sending.batch, sent, length, &node.memory);
+        let Node { sockets, memory, inbox, .. } = node;
+        let open = sockets[connection.slot as usize].open.as_mut().expect("it is attached");
+        let Some((bytes, batch)) = open.pipe.leave_some(most, memory) else { return };
+        let ends = batch.is_some() && open.pipe.close == Some(true);
+        let length = bytes.len() as u64;
         self.trace.note(Instant(self.now), "segment", &[link as u64, from as u64, length]);
         self.trace.note_bytes(&bytes);
-        if done {
-            node.inbox.push_back(Event::Sent { connection, batch: sending.batch });
+        if let Some(batch) = batch {
+            inbox.push_back(Event::Sent { connection, batch });
         } else {
-            node.find(connection).expect("it was there").sending = Some(sending);
-            node.inbox.push_back(Event::SendProgress { connection });
+            inbox.push_back(Event::SendProgress { connection });
             self.schedule(0, What::Transmit { link, from });
         }
         let flow = &mut self.links[link].flows[1 - from];
         flow.outstanding += bytes.len();
         self.push_segment(link, 1 - from, Segment::Bytes(bytes));
         self.wake(host, shard);
-        if done {
-            let node = &mut self.hosts[host].nodes[shard];
-            if node.find(connection).is_some_and(|open| open.closing == Some(true)) {
-                self.finish_close(host, shard, connection);
-            }
+        if ends {
+            self.finish_close(host, shard, connection);
         }
     }
 
@@ -571,7 +550,7 @@ impl<M: Machine> World<M> {
         match segment {
             // After a reset nothing arrives: what was between was lost, and a stream has no holes.
             Segment::Bytes(_) if open.loss.is_some() => return,
-            Segment::Bytes(bytes) => open.received.push(&bytes),
+            Segment::Bytes(bytes) => open.pipe.receive(&bytes),
             Segment::End => open.loss = open.loss.or(Some(Loss::EndOfStream)),
             Segment::Reset => open.loss = Some(Loss::Error(104)),
         }
@@ -582,15 +561,11 @@ impl<M: Machine> World<M> {
     fn finish_close(&mut self, host: usize, shard: usize, connection: ConnectionId) {
         let node = &mut self.hosts[host].nodes[shard];
         let socket = &mut node.sockets[connection.slot as usize];
-        let open = socket.open.take().expect("it is open");
-        let direct = match open.want {
-            Want::Direct { direct, .. } => Some(direct),
-            _ => None,
-        };
-        let batch = open.sending.map(|sending| sending.batch);
+        let mut open = socket.open.take().expect("it is open");
+        let (direct, batch) = open.pipe.shut();
         // After last words, what still comes in is read and dropped; otherwise a close over unread
         // bytes is a reset.
-        let unread = open.closing != Some(true) && !open.received.is_empty();
+        let unread = open.pipe.close != Some(true) && open.pipe.unread() > 0;
         let lost_data = batch.is_some() || unread;
         node.inbox.push_back(Event::Closed { connection, direct, batch });
         self.links[open.link].ends[open.end] = None;
@@ -617,29 +592,30 @@ impl<M: Machine> World<M> {
         };
         let link = self.links.len();
         let local = self.hosts[host].address;
-        let near = self.hosts[host].nodes[shard].open(link, 0, &mut self.random);
-        let count = self.hosts[target].nodes.len();
-        let far_shard = self.hosts[target].accepted % count;
-        self.hosts[target].accepted += 1;
-        let far = self.hosts[target].nodes[far_shard].open(link, 1, &mut self.random);
-        let attach = |host: usize, life, shard, connection| {
-            Some(Attachment { host, life, shard, connection })
-        };
-        self.links.push(Link {
-            ends: [
-                attach(host, self.hosts[host].life, shard, near),
-                attach(target, self.hosts[target].life, far_shard, far),
-            ],
-            flows: [Flow::default(), Flow::default()],
-            raw: [None, None],
-            silent: false,
-        });
-        self.trace.note(Instant(self.now), "connect", &[link as u64, far_shard as u64]);
-        let connected = Event::Connected { token, connection: near, local };
+        let near = self.attach(host, shard, 0);
+        let far = self.attach_next(target, 1);
+        self.links.push(Link::new([Some(near), Some(far)], [None, None]));
+        self.trace.note(Instant(self.now), "connect", &[link as u64, far.shard as u64]);
+        let connected = Event::Connected { token, connection: near.connection, local };
         self.hosts[host].nodes[shard].inbox.push_back(connected);
         let endpoint = Endpoint { listener, peer: local, local: address };
-        self.hosts[target].nodes[far_shard].accepted(far, endpoint);
+        self.hosts[target].nodes[far.shard].accepted(far.connection, endpoint);
         self.wake(host, shard);
-        self.wake(target, far_shard);
+        self.wake(target, far.shard);
+    }
+
+    /// A shard's end of the link that is made next.
+    fn attach(&mut self, host: usize, shard: usize, end: End) -> Attachment {
+        let link = self.links.len();
+        let connection = self.hosts[host].nodes[shard].open(link, end, &mut self.random);
+        Attachment { host, life: self.hosts[host].life, shard, connection }
+    }
+
+    /// The same of the shard whose turn it is to accept.
+    fn attach_next(&mut self, host: usize, end: End) -> Attachment {
+        let found = &mut self.hosts[host];
+        let shard = found.accepted % found.nodes.len();
+        found.accepted += 1;
+        self.attach(host, shard, end)
     }
 }

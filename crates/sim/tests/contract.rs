@@ -8,7 +8,7 @@ use contract::{
     DiskId, EtherType, Instruction, Intake, LinkFacts, LinkId, ListenerId, Loss, Spread,
 };
 use sim::disk::{Behaviour, SimDisk};
-use sim::ethernet::Weather;
+use sim::ethernet::LinkFaults;
 use sim::trace::Trace;
 use sim::world::{Timing, World};
 use testkit::suite::{self, Cable, Command, End, Harness, Note, Peer, PeerEnd, Report, Scripted};
@@ -31,28 +31,35 @@ impl Virtual {
         let address: SocketAddr = ([10, 0, 0, 1], 4420).into();
         world.hosts[HOST].listeners = vec![(address, ListenerId(0))];
         world.raw_listener = Some(([10, 8, 8, 8], 1).into());
-        let behaviour = Behaviour {
-            volatile: false,
-            latency_us: 300,
-            read_fails: 0,
-            write_fails: 0,
-            flush_fails: 0,
-            sticks: 0,
-            lies: false,
-            leases: seed.is_multiple_of(2),
-        };
+        let leases = seed.is_multiple_of(2);
+        let behaviour = Behaviour { latency_us: 300, leases, ..Behaviour::default() };
         world.hosts[HOST].disks.insert(DiskId(0), SimDisk::new(2 << 20, behaviour));
         Virtual { world, accepted: 0 }
     }
 
-    fn until<R>(&mut self, mut check: impl FnMut(&mut World<Scripted>) -> Option<R>) -> R {
-        loop {
-            if let Some(found) = check(&mut self.world) {
-                return found;
-            }
-            assert!(self.world.step().is_some(), "nothing happens any more");
-        }
+    fn until<R>(&mut self, check: impl FnMut(&mut World<Scripted>) -> Option<R>) -> R {
+        until(&mut self.world, check)
     }
+}
+
+fn until<R>(
+    world: &mut World<Scripted>,
+    mut check: impl FnMut(&mut World<Scripted>) -> Option<R>,
+) -> R {
+    loop {
+        if let Some(found) = check(world) {
+            return found;
+        }
+        assert!(world.step().is_some(), "nothing happens any more");
+    }
+}
+
+fn next_report(world: &mut World<Scripted>) -> (ShardId, Report) {
+    until(world, |world| match world.hosts[HOST].control.pop_front() {
+        Some((from, Note::Report(report))) => Some((from, report)),
+        Some((_, other)) => panic!("a machine wrote {other:?}"),
+        None => None,
+    })
 }
 
 impl Harness for Virtual {
@@ -92,10 +99,7 @@ impl Harness for Virtual {
     fn receive_end(&mut self, peer: Peer) -> PeerEnd {
         let (left, loss) = self.until(|world| world.raw_end(peer.0));
         assert!(left == 0 || loss != Loss::EndOfStream, "{left} bytes come before the end");
-        match loss {
-            Loss::EndOfStream => PeerEnd::EndOfStream,
-            Loss::Error(_) => PeerEnd::Reset,
-        }
+        self.drain(peer)
     }
 
     fn drain(&mut self, peer: Peer) -> PeerEnd {
@@ -122,11 +126,7 @@ impl Harness for Virtual {
     }
 
     fn report(&mut self) -> (ShardId, Report) {
-        self.until(|world| match world.hosts[HOST].control.pop_front() {
-            Some((from, Note::Report(report))) => Some((from, report)),
-            Some((_, other)) => panic!("a machine wrote {other:?}"),
-            None => None,
-        })
+        next_report(&mut self.world)
     }
 }
 
@@ -151,7 +151,7 @@ impl Wire {
     fn new(seed: u64) -> Wire {
         let timing = Timing { network_us: 50, mail_us: 20, turn_us: 10, segment_max: 1 << 20 };
         let mut world = World::new(Random::new(seed), timing, Trace::new(false));
-        world.ethernet.weather = Weather {
+        world.ethernet.faults = LinkFaults {
             lost: 100,
             repeated: 100,
             held: 100,
@@ -190,13 +190,7 @@ impl Cable for Wire {
     }
 
     fn report(&mut self) -> (ShardId, Report) {
-        loop {
-            match self.0.hosts[HOST].control.pop_front() {
-                Some((from, Note::Report(report))) => return (from, report),
-                Some((_, other)) => panic!("a machine wrote {other:?}"),
-                None => assert!(self.0.step().is_some(), "nothing happens any more"),
-            }
-        }
+        next_report(&mut self.0)
     }
 }
 

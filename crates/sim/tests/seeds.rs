@@ -1,7 +1,8 @@
 //! Seeds of every scenario pass, leave the same trace twice, and do what their scenario says: a
 //! scenario in which nothing happens finds nothing. `plateway sim` runs thousands of them.
 
-use sim::over_nvme::raw_host::Deeds;
+use sim::over_aoe;
+use sim::over_nvme::raw_host::Actions;
 use sim::{Activity, Counts, SCENARIOS, run_seed, trace_seed};
 
 /// What some seeds of a scenario did together.
@@ -52,7 +53,7 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
         assert!(did.counts.done > 2 * failed, "{}: {did:?}", scenario.name);
         // Over AoE alone there are no streams.
         let is_direct = did.counts.direct_in > 0 && did.counts.direct_out > 0;
-        let is_aoe = did.aoe.reads > 0 && did.aoe.writes > 0;
+        let is_aoe = did.aoe.target.reads > 0 && did.aoe.target.writes > 0;
         assert!(is_direct || is_aoe, "{}: {did:?}", scenario.name);
         assert_eq!(is_aoe, scenario.name.starts_with("aoe"), "{}", scenario.name);
         assert!(did.shards > 1, "{}: one shard alone", scenario.name);
@@ -62,51 +63,53 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
 #[test]
 fn scenarios_do_what_they_say() {
     let did = |scenario| activity(scenario, 200..208);
-    assert!(did("cuts").mishaps.cuts > 0);
-    assert!(did("silence").mishaps.hushes > 0);
-    assert!(did("kills").mishaps.kills > 0);
+    assert!(did("cuts").injected.cuts > 0);
+    assert!(did("silence").injected.hushes > 0);
+    assert!(did("kills").injected.kills > 0);
     let shards = did("shards");
-    assert!(shards.client_shards > 1 && shards.mishaps.cuts > 0, "{shards:?}");
+    assert!(shards.client_shards > 1 && shards.injected.cuts > 0, "{shards:?}");
     let Counts { logs, events, .. } = did("discovery").counts;
     assert!(logs > 0 && events > 0, "{logs} {events}");
     let Counts { denials, removals, .. } = did("access").counts;
     assert!(denials > 0 && removals > 0, "{denials} {removals}");
     assert!(did("change").counts.swaps > 0);
-    assert!(did("power").mishaps.power_cuts > 0);
-    assert!(did("lies").mishaps.power_cuts > 0);
-    assert!(did("clients").mishaps.kills > 0);
-    assert!(did("memory").served.waits > 0, "nobody waited for memory");
+    assert!(did("power").injected.power_cuts > 0);
+    assert!(did("lies").injected.power_cuts > 0);
+    assert!(did("clients").injected.kills > 0);
+    assert!(did("memory").nvme.waits > 0, "nobody waited for memory");
     let corruption = did("corruption");
-    assert!(corruption.mishaps.corruptions > 0 && corruption.served.corrupt > 0, "{corruption:?}");
+    assert!(corruption.injected.corruptions > 0 && corruption.nvme.corrupt > 0, "{corruption:?}");
     let Counts { garbage, misbehaved, .. } = did("garbage").counts;
     assert!(garbage > 0 && misbehaved > 0, "{garbage} {misbehaved}");
-    let Deeds { swaps, miscompares, grants, shutdowns, .. } = did("fused").raw;
+    let Actions { swaps, miscompares, grants, shutdowns, .. } = did("fused").raw;
     assert!(swaps > 0 && miscompares > 0 && grants > 0 && shutdowns > 0, "{swaps} {miscompares}");
-    let Deeds { resets, reset_commands, losses, .. } = did("resets").raw;
+    let Actions { resets, reset_commands, losses, .. } = did("resets").raw;
     assert!(resets > 0 && reset_commands > 0 && losses > 0, "{resets} {reset_commands} {losses}");
-    let Activity { fates, aoe, drops, counts, .. } = did("aoe");
+    let Activity { fates, aoe: over_aoe::Activity { target, drops }, counts, .. } = did("aoe");
     assert!(fates.lost > 0 && fates.repeated > 0 && fates.held > 0, "{fates:?}");
-    assert!(aoe.repeated_answered > 0 && drops.repeated_in_flight > 0, "{aoe:?} {drops:?}");
+    assert!(target.repeated_answered > 0 && drops.repeated_in_flight > 0, "{target:?} {drops:?}");
     assert!(counts.hostile > 0 && drops.not_allowed > 0 && drops.wildcard > 0, "{drops:?}");
     let calm = did("aoe-calm");
-    let copies = calm.aoe.repeated_answered + calm.drops.repeated_in_flight;
-    assert!(copies == 0 && calm.aoe.writes > 0, "{calm:?}");
+    let copies = calm.aoe.target.repeated_answered + calm.aoe.drops.repeated_in_flight;
+    assert!(copies == 0 && calm.aoe.target.writes > 0, "{calm:?}");
     let crash = did("aoe-crash");
-    assert!(crash.mishaps.power_cuts > 0 && crash.aoe.flushes > 0, "{crash:?}");
-    assert!(did("aoe-restart").mishaps.kills > 0);
+    assert!(crash.injected.power_cuts > 0 && crash.aoe.target.flushes > 0, "{crash:?}");
+    assert!(did("aoe-restart").injected.kills > 0);
     let Activity { fates, .. } = did("aoe-links");
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
     let plain = did("aoe-plain");
-    let known = plain.aoe.waited + plain.aoe.repeated_answered + plain.drops.repeated_in_flight;
+    let known = plain.aoe.target.waited
+        + plain.aoe.target.repeated_answered
+        + plain.aoe.drops.repeated_in_flight;
     assert!(plain.fates.lost > 0 && plain.fates.held > 0 && known == 0, "{plain:?}");
     assert!(did("aoe-inside").fates.downs > 0);
     let both = did("aoe-both");
-    assert!(both.aoe.writes > 0 && both.counts.direct_in > 0, "{both:?}");
+    assert!(both.aoe.target.writes > 0 && both.counts.direct_in > 0, "{both:?}");
     let control = did("aoe-control");
     assert!(control.counts.changes > 0 && control.counts.unavailable > 0, "{control:?}");
-    assert!(control.aoe.refused > 0 && control.drops.not_allowed > 0, "{control:?}");
+    assert!(control.aoe.target.refused > 0 && control.aoe.drops.not_allowed > 0, "{control:?}");
     let Counts { fences, refused, .. } = did("aoe-fence").counts;
     assert!(fences > 0 && refused > 0, "{fences} {refused}");
-    let Activity { mishaps, .. } = did("everything");
-    assert!(mishaps.cuts > 0 && mishaps.kills > 0 && mishaps.power_cuts > 0, "{mishaps:?}");
+    let Activity { injected, .. } = did("everything");
+    assert!(injected.cuts > 0 && injected.kills > 0 && injected.power_cuts > 0, "{injected:?}");
 }

@@ -4,6 +4,7 @@
 pub mod host;
 
 use block::checksum::crc32c;
+use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, Register};
 use wire::nvme::{Command, Completion, Nqn, Status};
 use wire::nvme_tcp::{
     CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, Digests, ICResp, PduType, R2T,
@@ -51,6 +52,18 @@ impl Said {
 /// A name that must be a valid one.
 pub fn nqn(name: &str) -> Nqn {
     Nqn::new(name).expect("a valid name")
+}
+
+/// Connect of a queue of 32 entries; queue 0 is the admin queue.
+pub fn connect(queue_id: u16, keep_alive_ms: u32) -> Connect {
+    let attributes = ConnectAttributes::default();
+    Connect { record_format: 0, queue_id, sq_size: 31, attributes, keep_alive_ms }
+}
+
+/// What sets CC: CC.EN and CC.SHN, with entries as large as they always are.
+pub fn configure(enable: bool, shutdown: u32) -> Command {
+    let value = Configuration::default().with_enable(enable).with_iosqes(6).with_iocqes(4);
+    Command::property_set(Register::CC.0, value.with_shn(shutdown).0)
 }
 
 /// A command capsule.

@@ -58,6 +58,21 @@ struct Entry {
 }
 
 impl Entry {
+    fn new(id: WriteId, content: Content, start: u64) -> Entry {
+        Entry {
+            id,
+            content,
+            start,
+            end: None,
+            known: None,
+            durable: false,
+            shaken: false,
+            swapped: None,
+            follows: None,
+            fenced: None,
+        }
+    }
+
     /// What began after this moment comes after it.
     fn order_end(&self) -> Option<u64> {
         self.follows.into_iter().chain(self.fenced).chain(self.end).min()
@@ -86,16 +101,10 @@ impl Oracle {
     /// A volume of `blocks` blocks of zeros.
     pub fn new(blocks: u64, flushes_count: bool) -> Oracle {
         let first = Entry {
-            id: 0,
-            content: Content::Zeros,
-            start: 0,
             end: Some(0),
             known: Some(0),
             durable: true,
-            shaken: false,
-            swapped: None,
-            follows: None,
-            fenced: None,
+            ..Entry::new(0, Content::Zeros, 0)
         };
         Oracle {
             blocks: vec![vec![first]; blocks as usize],
@@ -115,18 +124,7 @@ impl Oracle {
     pub fn begin(&mut self, now: u64, id: WriteId, content: Content, first: u64, count: u64) {
         self.dirty.extend(first..first + count);
         for block in &mut self.blocks[first as usize..(first + count) as usize] {
-            block.push(Entry {
-                id,
-                content,
-                start: now,
-                end: None,
-                known: None,
-                durable: false,
-                shaken: false,
-                swapped: None,
-                follows: None,
-                fenced: None,
-            });
+            block.push(Entry::new(id, content, now));
         }
     }
 

@@ -2,20 +2,31 @@
 //! next, the batch that is out. It keeps the driver's half of the contract (`contract::Machine`)
 //! and checks the machine's half.
 
+use core::ops::Range;
+
+use block::{Instant, Memory};
+use contract::{
+    ConnectionId, Direct, Machine, Next, Receive, SendBatch, SendSegment, SessionEffect,
+};
+
 use crate::Pages;
-use block::Memory;
-use contract::{Direct, Next, Receive, SendBatch, SendSegment, SessionEffect};
+use crate::pages::Lender;
 
 /// One connection, seen from one of its ends.
 #[derive(Debug)]
 pub struct Pipe {
     /// What the other side sent and did not arrive yet.
     pub coming: Vec<u8>,
-    received: Vec<u8>,
+    received: Received,
+    /// How much of it was shown.
     shown: usize,
     want: Want,
+    /// Whether the machine may leave what it could consume, as scripted ones do.
+    pub may_leave: bool,
     /// The batch that is out.
     pub out: Option<SendBatch>,
+    /// How much of it has left.
+    sent: u64,
     /// Whether the machine closed, and whether after what is out.
     pub close: Option<bool>,
     /// Whether the machine was told of a loss.
@@ -25,6 +36,32 @@ pub struct Pipe {
     /// How often the machine wanted to receive directly, and how often it yielded.
     pub directs: usize,
     pub yields: usize,
+}
+
+/// Bytes that came and were not consumed.
+#[derive(Debug, Default)]
+struct Received {
+    all: Vec<u8>,
+    /// How many at the front are consumed: they are moved out now and then, not at every step.
+    consumed: usize,
+}
+
+impl Received {
+    fn bytes(&self) -> &[u8] {
+        &self.all[self.consumed..]
+    }
+
+    fn len(&self) -> usize {
+        self.all.len() - self.consumed
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.consumed += count;
+        if self.consumed > self.all.len() / 2 {
+            self.all.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -49,10 +86,12 @@ impl Default for Pipe {
     fn default() -> Self {
         Pipe {
             coming: Vec::new(),
-            received: Vec::new(),
+            received: Received::default(),
             shown: 0,
             want: ANY,
+            may_leave: false,
             out: None,
+            sent: 0,
             close: None,
             lost: false,
             closed: false,
@@ -66,12 +105,17 @@ impl Pipe {
     /// `count` bytes arrive, if there are so many.
     pub fn arrive(&mut self, count: usize) {
         let count = count.min(self.coming.len());
-        self.received.extend(self.coming.drain(..count));
+        self.received.all.extend(self.coming.drain(..count));
     }
 
     /// Bytes arrive.
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.received.extend_from_slice(bytes);
+        self.received.all.extend_from_slice(bytes);
+    }
+
+    /// Bytes that came and were not consumed.
+    pub fn unread(&self) -> usize {
+        self.received.len()
     }
 
     /// Whether the machine may be shown or told something.
@@ -102,73 +146,111 @@ impl Pipe {
         self.show(memory, machine) || moved
     }
 
+    /// Whether the machine may be shown something.
+    pub fn is_readable(&self) -> bool {
+        let least = match self.want {
+            Want::Pause => return false,
+            Want::Direct { .. } => 1,
+            Want::Stream { at_least, .. } => at_least,
+        };
+        self.is_open() && !self.lost && self.received.len() >= least
+    }
+
+    /// Whether the machine waits for any byte, and one came that it was not shown.
+    pub fn has_news(&self) -> bool {
+        let wants_any = matches!(self.want, Want::Stream { at_least: 1, .. });
+        wants_any && self.received.len() > self.shown
+    }
+
     /// Shows what arrived, as often as the machine wants it within a turn. Returns whether it was
     /// shown anything.
-    pub fn show(
+    pub fn show<L: Lender>(
         &mut self,
-        memory: &mut Pages,
-        mut machine: impl FnMut(Shown<'_>, &mut Pages) -> Receive,
+        memory: &mut Pages<L>,
+        machine: impl FnMut(Shown<'_>, &mut Pages<L>) -> Receive,
+    ) -> bool {
+        self.show_cut(|_, all| all, memory, machine)
+    }
+
+    /// The same to a connection of a machine with several. Of what is there `cut` says how much is
+    /// shown, between two bounds.
+    pub fn show_to<M: Machine, L: Lender>(
+        &mut self,
+        (now, connection): (Instant, ConnectionId),
+        cut: impl FnMut(usize, usize) -> usize,
+        machine: &mut M,
+        memory: &mut Pages<L>,
+    ) -> bool {
+        self.show_cut(cut, memory, |shown, memory| match shown {
+            Shown::Bytes(bytes) => machine.handle_received(now, connection, bytes, memory),
+            Shown::Direct(direct) => {
+                let next = machine.handle_direct(now, connection, direct, memory);
+                Receive { consumed: 0, next }
+            }
+        })
+    }
+
+    fn show_cut<L: Lender>(
+        &mut self,
+        mut cut: impl FnMut(usize, usize) -> usize,
+        memory: &mut Pages<L>,
+        mut machine: impl FnMut(Shown<'_>, &mut Pages<L>) -> Receive,
     ) -> bool {
         let mut moved = false;
-        while self.is_open() && !self.lost {
-            match &mut self.want {
-                Want::Pause => break,
+        while self.is_readable() {
+            moved = true;
+            let receive = match &mut self.want {
+                Want::Pause => unreachable!("it is readable"),
                 Want::Direct { direct, filled } => {
-                    let missing = direct.length - *filled;
-                    let there = self.received.len().min(missing as usize);
-                    if there == 0 {
-                        break;
-                    }
-                    moved = true;
-                    let bytes: Vec<u8> = self.received.drain(..there).collect();
-                    memory.write(&mut direct.buffer, direct.at + *filled, &bytes);
+                    let missing = (direct.length - *filled) as usize;
+                    let there = self.received.len().min(missing);
+                    let bytes = &self.received.bytes()[..there];
+                    memory.write(&mut direct.buffer, direct.at + *filled, bytes);
+                    self.received.consume(there);
                     *filled += there as u32;
-                    if *filled < direct.length {
+                    if there < missing {
                         break;
                     }
                     let Want::Direct { direct, .. } = core::mem::replace(&mut self.want, ANY)
                     else {
                         unreachable!("it was one")
                     };
-                    let receive = machine(Shown::Direct(direct), memory);
-                    if self.take(receive.next) {
-                        break;
-                    }
+                    machine(Shown::Direct(direct), memory)
                 }
                 &mut Want::Stream { at_least, at_most } => {
+                    // Less than the least is never shown, however little may come at once.
                     let most = self.shown.saturating_add(at_most).max(at_least);
-                    let visible = self.received.len().min(most);
-                    if visible < at_least.max(self.shown).max(1) {
-                        break;
-                    }
-                    moved = true;
-                    let receive = machine(Shown::Bytes(&self.received[..visible]), memory);
-                    assert!(receive.consumed <= visible, "consumed more than was shown");
-                    let yields = matches!(receive.next, Next::Yield);
-                    assert!(!yields || receive.consumed > 0, "a turn of nothing");
-                    self.received.drain(..receive.consumed);
+                    let most = self.received.len().min(most);
+                    let visible = cut(at_least.max(self.shown), most);
+                    let receive = machine(Shown::Bytes(&self.received.bytes()[..visible]), memory);
+                    assert!(
+                        receive.consumed <= visible,
+                        "{} of {visible} bytes were consumed",
+                        receive.consumed
+                    );
+                    self.received.consume(receive.consumed);
                     self.shown = visible - receive.consumed;
-                    if self.take(receive.next) {
-                        break;
-                    }
+                    receive
                 }
+            };
+            if self.take(receive) {
+                break;
             }
         }
         moved
     }
 
     /// Notes what the machine wants. Returns whether it yields.
-    fn take(&mut self, next: Next) -> bool {
+    fn take(&mut self, Receive { consumed, next }: Receive) -> bool {
         let (want, yields) = match next {
             Next::Stream { at_least, at_most } => {
                 assert!(at_least > 0 && at_most > 0, "at least {at_least}, at most {at_most}");
-                assert!(
-                    at_least as usize > self.shown,
-                    "it was shown {} bytes, and {at_least} are enough",
-                    self.shown
-                );
+                let (at_least, shown) = (at_least as usize, self.shown);
+                // Else it would be shown the same for ever.
+                let goes_on = at_least > shown || (self.may_leave && consumed > 0);
+                assert!(goes_on, "it was shown {shown} bytes, and {at_least} are enough");
                 let at_most = if at_most == u32::MAX { usize::MAX } else { at_most as usize };
-                (Want::Stream { at_least: at_least as usize, at_most }, false)
+                (Want::Stream { at_least, at_most }, false)
             }
             Next::Idle => {
                 assert_eq!(self.shown, 0, "idle with bytes left");
@@ -182,6 +264,7 @@ impl Pipe {
                 (Want::Direct { direct, filled: 0 }, false)
             }
             Next::Yield => {
+                assert!(consumed > 0, "a turn of nothing");
                 assert!(self.shown > 0, "it yields with nothing left");
                 self.yields += 1;
                 (ANY, true)
@@ -224,9 +307,24 @@ impl Pipe {
     }
 
     /// The batch that is out leaves: its bytes, and the batch for the machine.
-    pub fn leave(&mut self, memory: &Pages) -> Option<(Vec<u8>, SendBatch)> {
-        let batch = self.out.take()?;
-        Some((bytes_of(&batch, memory), batch))
+    pub fn leave<L: Lender>(&mut self, memory: &Pages<L>) -> Option<(Vec<u8>, SendBatch)> {
+        let (bytes, batch) = self.leave_some(u64::MAX, memory)?;
+        Some((bytes, batch.expect("all of it left")))
+    }
+
+    /// Some bytes of the batch that is out leave, `most` at most: only now they are read. With the
+    /// last of them comes the batch for the machine.
+    pub fn leave_some<L: Lender>(
+        &mut self,
+        most: u64,
+        memory: &Pages<L>,
+    ) -> Option<(Vec<u8>, Option<SendBatch>)> {
+        let batch = self.out.as_ref()?;
+        let end = self.sent.saturating_add(most).min(batch.length);
+        let bytes = part_of(batch, self.sent..end, memory);
+        let is_over = end == batch.length;
+        self.sent = if is_over { 0 } else { end };
+        Some((bytes, self.out.take_if(|_| is_over)))
     }
 
     /// The connection carries nothing more. Returns whether the machine is to be told.
@@ -252,21 +350,36 @@ impl Pipe {
 }
 
 /// The bytes of a batch.
-pub fn bytes_of(batch: &SendBatch, memory: &Pages) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(batch.length as usize);
+pub fn bytes_of<L: Lender>(batch: &SendBatch, memory: &Pages<L>) -> Vec<u8> {
+    part_of(batch, 0..batch.length, memory)
+}
+
+fn part_of<L: Lender>(batch: &SendBatch, part: Range<u64>, memory: &Pages<L>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity((part.end - part.start) as usize);
+    let mut start = 0;
     for segment in &batch.segments {
-        match *segment {
-            SendSegment::Head { start, length } => {
-                bytes.extend(&batch.head[start as usize..(start + length) as usize]);
+        let (SendSegment::Head { length, .. }
+        | SendSegment::Data { length, .. }
+        | SendSegment::Zeros { length }) = *segment;
+        let end = start + u64::from(length);
+        let (low, high) = (part.start.max(start), part.end.min(end));
+        if low < high {
+            let (skip, count) = ((low - start) as u32, (high - low) as usize);
+            let from = bytes.len();
+            bytes.resize(from + count, 0);
+            let into = &mut bytes[from..];
+            match *segment {
+                SendSegment::Head { start, .. } => {
+                    into.copy_from_slice(&batch.head[(start + skip) as usize..][..count]);
+                }
+                SendSegment::Data { buffer, at, .. } => {
+                    memory.read(&batch.buffers[buffer as usize], at + skip, into);
+                }
+                SendSegment::Zeros { .. } => {}
             }
-            SendSegment::Data { buffer, at, length } => {
-                let from = bytes.len();
-                bytes.resize(from + length as usize, 0);
-                memory.read(&batch.buffers[buffer as usize], at, &mut bytes[from..]);
-            }
-            SendSegment::Zeros { length } => bytes.resize(bytes.len() + length as usize, 0),
         }
+        start = end;
     }
-    assert_eq!(bytes.len() as u64, batch.length, "the length of a batch");
+    assert_eq!(start, batch.length, "the length of a batch");
     bytes
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::cases::{Case, Figure, Kind, Side};
+use super::cases::{Case, Figure};
 use super::process::Bench;
 use super::report::{self, Row};
 use super::{Progress, Running};
@@ -70,7 +70,7 @@ fn git(tree: &Tree, args: &[&str]) -> Result<String> {
 /// [`CELLS`].
 pub(super) fn choose(cases: &mut Vec<Case>, named: bool) {
     cases.retain(|case| {
-        matches!(case.kind, Kind::Ratio { .. })
+        case.reference.is_some()
             && (named || CELLS.iter().any(|beginning| case.name.starts_with(beginning)))
     });
 }
@@ -85,13 +85,6 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    fn subject(&self) -> Option<&Side> {
-        match &self.case.kind {
-            Kind::Ratio { subject, .. } => Some(subject),
-            Kind::Limit { .. } => None,
-        }
-    }
-
     /// This tree by the commit, a round each; above 1 is better.
     fn ratios(&self) -> Vec<f64> {
         let ratio = |[before, now, again]: &[f64; 3]| now / (before * again).sqrt();
@@ -113,13 +106,12 @@ impl Cell<'_> {
 
     /// Some more rounds with servers of their own.
     fn measure(&mut self, benches: [&Bench; 3], rounds: usize, seconds: f64, progress: &Progress) {
-        let Some(side) = self.subject() else { return };
         let figure = self.case.figure;
         let (mut found, mut raw) = (Vec::new(), Vec::new());
         let done = (|| -> Result<()> {
             let mut sides = Vec::new();
             for bench in benches {
-                sides.push(Running::start(bench, side)?);
+                sides.push(Running::start(bench, &self.case.subject)?);
             }
             for round in 0..rounds {
                 progress.show(&format!("round {} of {rounds}", round + 1));
@@ -159,7 +151,7 @@ impl Cell<'_> {
             "rounds": self.rounds, "raw": self.raw,
         });
         let cells = [show(0), show(1), written(&ratios), written(&control), verdict.to_owned()];
-        Row::of(self.case.name, cells, self.trouble.clone(), json)
+        Row::of(&self.case.name, cells, self.trouble.clone(), json)
     }
 }
 
@@ -186,7 +178,7 @@ pub(super) fn run(
             if pass > 0 && Instant::now() > until {
                 break;
             }
-            let progress = Progress::new(number + 1, all, cell.case.name);
+            let progress = Progress::new(number + 1, all, &cell.case.name);
             cell.measure(benches, rounds, seconds, &progress);
             progress.done();
         }
@@ -204,7 +196,7 @@ fn verdict(cells: &[Cell<'_>]) -> String {
     };
     let (ratio, control) = (mean(&|cell| cell.ratios()), mean(&|cell| cell.control()));
     let slower = |cell: &&&Cell<'_>| interval(&cell.ratios()).1 < CELL_MIN;
-    let slow: Vec<&str> = measured.iter().filter(slower).map(|cell| cell.case.name).collect();
+    let slow: Vec<&str> = measured.iter().filter(slower).map(|cell| &*cell.case.name).collect();
     let restless = measured.iter().filter(|cell| !cell.is_calm()).count();
     let missing = cells.len() - measured.len();
     let judged = if ratio >= MEAN_MIN && slow.is_empty() && missing == 0 { "no" } else { "yes" };
@@ -278,9 +270,11 @@ mod tests {
     }
 
     fn case(figure: Figure) -> Case {
-        let mut cases = super::super::cases::all();
+        let mut cases = super::super::cases::all().unwrap();
         choose(&mut cases, false);
-        Case { figure, ..cases.remove(0) }
+        let mut case = cases.remove(0);
+        case.figure = figure;
+        case
     }
 
     #[test]
@@ -290,7 +284,7 @@ mod tests {
         let slow = cell(&speed, 6, [100.0, 96.0, 100.0]);
         assert!(verdict(&[cell(&speed, 6, [100.0, 99.5, 100.0])]).ends_with("Slower: no."));
         let text = verdict(&[even, slow]);
-        assert!(text.contains(speed.name) && text.ends_with("Slower: yes."), "{text}");
+        assert!(text.contains(&speed.name) && text.ends_with("Slower: yes."), "{text}");
         let few = cell(&speed, 5, [100.0, 96.0, 100.0]);
         assert!(verdict(&[few]).contains("wholly below 0.97: none"), "no interval of five");
     }

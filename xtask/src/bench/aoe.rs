@@ -1,24 +1,22 @@
-//! AoE: its cases, and how its three kinds of servers are started.
+//! AoE: how its three kinds of servers are started.
 //!
 //! Every case has a LAN of its own ([`super::lan`]), the target pinned to one end's CPU and the
 //! load to the other's. Beside Plateway and the bare responder stands Debian's `vblade` on a file
-//! in memory, where it is installed: its figures are shown and judge only the bare responder. How
-//! the client receives is part of a case: by a ring it does least itself, but then the copy of an
-//! answer is made in the softirq that runs on the target's CPU, and of full frames that is a third
-//! of the target's work; those it takes by `recvmmsg`.
+//! in memory, where it is installed: its figures are shown and judge only the bare responder.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::cases::{Case, Figure, Kind, Load, Names, Side, Want, limit, ratio, words};
+use super::cases::Case;
 use super::lan::{LOAD, Lan, PREFIX, SHARED_MEMORY, Softirq, TARGET};
-use super::process::{Bench, Server, VOLUME, output, server_table, volume};
+use super::process::{Bench, Place, Server, VOLUME, output, server_table, volume};
 use crate::tree;
 
 /// Shelf and slot of what is measured.
@@ -31,19 +29,27 @@ const BUFFERS: u32 = 256;
 const VOLUME_BYTES: usize = 512 << 20;
 
 /// An AoE server to start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Plan {
     program: Program,
     mtu: u32,
+    /// Where it is the receiver's own CPU, softirqs count as the target's.
+    #[serde(default)]
     softirq: Softirq,
+    /// With AF_XDP.
+    #[serde(default)]
     xdp: bool,
+    /// With 4,095 more exports of volumes without memory.
+    #[serde(default)]
     many: bool,
-    memory: bool,
-    /// Write every block before anything is measured.
-    pub(super) fill: bool,
+    /// Without memory for data.
+    #[serde(default)]
+    null: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 enum Program {
     Plateway,
     Ceiling,
@@ -51,189 +57,15 @@ enum Program {
 }
 
 impl Plan {
-    fn new(program: Program, mtu: u32) -> Self {
-        let fill = program == Program::Plateway;
-        Self { program, mtu, softirq: Softirq::Sender, xdp: false, many: false, memory: true, fill }
-    }
-
-    /// With each end's softirqs on its own CPU, where they count as the target's.
-    fn own(mut self) -> Self {
-        self.softirq = Softirq::Own;
-        self
-    }
-
-    /// With AF_XDP.
-    fn xdp(mut self) -> Self {
-        self.xdp = true;
-        self
-    }
-
-    /// With 4,095 more exports of volumes without memory.
-    fn many(mut self) -> Self {
-        self.many = true;
-        self
-    }
-
-    /// Without memory for data.
-    fn null(mut self) -> Self {
-        (self.memory, self.fill) = (false, false);
-        self
-    }
-
-    /// Whether the target's softirqs count as its work.
-    pub(super) fn counts_core(&self) -> bool {
-        self.softirq == Softirq::Own
+    /// Whether every block is to be written before anything is measured.
+    pub(super) fn fill(&self) -> bool {
+        self.program == Program::Plateway && !self.null
     }
 
     /// The export that comes up last.
     fn last(&self) -> String {
         if self.many { format!("{}.{}", MANY.0, MANY.1 - 1) } else { ADDRESS.to_owned() }
     }
-}
-
-fn side(plan: Plan, args: &'static str) -> Side {
-    Side { server: Some(super::process::Plan::Aoe(plan)), load: Load::Client(words(args)) }
-}
-
-/// Every case of AoE.
-pub(super) fn cases() -> Vec<Case> {
-    let mut cases = transfers();
-    cases.extend(xdp());
-    cases.extend(latency_and_load());
-    cases.extend(many_and_quiet());
-    cases.extend(initiators());
-    cases
-}
-
-/// Plateway against the bare responder, with vblade beside; then the other layout.
-fn transfers() -> Vec<Case> {
-    let small: fn(Program) -> Plan = |program| Plan::new(program, 1500);
-    let large: fn(Program) -> Plan = |program| Plan::new(program, 9000);
-    let own_small: fn(Program) -> Plan = |program| Plan::new(program, 1500).own();
-    let own_large: fn(Program) -> Plan = |program| Plan::new(program, 9000).own();
-    let (read, write) = ("--ring", "--ring --rw=randwrite");
-    let own = "1 KiB reads, each end's softirqs on its own CPU";
-    let table = [
-        ("aoe-1k-read-8", "1 KiB reads, MTU 1500, window 8", small, "--bs=1k --window=8", read),
-        ("aoe-1k-read-32", "the same, window 32", small, "--bs=1k --window=32", read),
-        ("aoe-1k-write-8", "1 KiB writes, window 8", small, "--bs=1k --window=8", write),
-        ("aoe-1k-write-32", "the same, window 32", small, "--bs=1k --window=32", write),
-        ("aoe-4k-read-8", "4 KiB reads, MTU 9000, window 8", large, "--bs=4k --window=8", read),
-        ("aoe-4k-read-32", "the same, window 32", large, "--bs=4k --window=32", read),
-        ("aoe-4k-write-8", "4 KiB writes, window 8", large, "--bs=4k --window=8", write),
-        ("aoe-4k-write-32", "the same, window 32", large, "--bs=4k --window=32", write),
-        ("aoe-full-read-8", "8.5 KiB reads, MTU 9000, window 8", large, "--bs=full --window=8", ""),
-        ("aoe-full-read-32", "the same, window 32", large, "--bs=full --window=32", ""),
-        ("aoe-full-write-8", "8.5 KiB writes, window 8", large, "--bs=full --window=8", write),
-        ("aoe-full-write-32", "the same, window 32", large, "--bs=full --window=32", write),
-        ("aoe-own-1k-32", own, own_small, "--bs=1k --window=32", read),
-        ("aoe-own-full-32", "8.5 KiB reads, the same", own_large, "--bs=full --window=32", read),
-    ];
-    let case = |(name, about, plan, args, more): (_, _, fn(Program) -> Plan, _, &'static str)| {
-        let side = |program| Side {
-            server: Some(super::process::Plan::Aoe(plan(program))),
-            load: Load::Client(words(args).into_iter().chain(more.split_whitespace()).collect()),
-        };
-        let kind = Kind::Ratio {
-            reference: side(Program::Ceiling),
-            subject: side(Program::Plateway),
-            beside: Some(side(Program::Vblade)),
-        };
-        Case { name, about, kind, figure: Figure::OpsPerCpu, want: Want::AtLeast(0.9) }
-    };
-    table.map(case).into()
-}
-
-/// The other way to receive.
-fn xdp() -> Vec<Case> {
-    let first = "AF_XDP against the packet ring, 1 KiB reads, window 8";
-    let table: [(Names, u32, &str); 3] = [
-        (("aoe-xdp-1k-8", first), 1500, "--ring --bs=1k --window=8"),
-        (("aoe-xdp-1k-32", "the same, window 32"), 1500, "--ring --bs=1k --window=32"),
-        (("aoe-xdp-full-32", "8.5 KiB reads, window 32"), 9000, "--bs=full --window=32"),
-    ];
-    let case = |(names, mtu, args)| {
-        let ring = Plan::new(Program::Plateway, mtu);
-        ratio(names, Figure::OpsPerCpu, Want::Stated, side(ring, args), side(ring.xdp(), args))
-    };
-    table.map(case).into()
-}
-
-fn latency_and_load() -> Vec<Case> {
-    let one = "--ring --bs=1k --window=1";
-    let flood = "--ring --bs=1k --window=32 --overload";
-    let flood_writes = "--ring --bs=1k --window=32 --rw=randwrite --overload";
-    let plan = Plan::new(Program::Plateway, 1500);
-    let flooded = |names, figure, want, args| {
-        limit(names, figure, Want::AtLeast(want), side(plan.own(), args))
-    };
-    let share = "share of its peak that is left in a flood, softirqs on the target's CPU";
-    let after = "share of its peak a second after a flood";
-    vec![
-        ratio(
-            ("aoe-latency", "1 KiB reads one at a time, against vblade"),
-            Figure::Iops,
-            Want::AtLeast(1.0),
-            side(Plan::new(Program::Vblade, 1500), one),
-            side(plan, one),
-        ),
-        flooded(("aoe-overload", share), Figure::OverloadShare, 0.5, flood),
-        flooded(
-            ("aoe-overload-write", "the same with writes"),
-            Figure::OverloadShare,
-            0.5,
-            flood_writes,
-        ),
-        flooded(("aoe-recovery", after), Figure::AfterShare, 0.9, flood),
-    ]
-}
-
-fn many_and_quiet() -> Vec<Case> {
-    let load = "--ring --bs=1k --window=32";
-    let plan = Plan::new(Program::Plateway, 1500);
-    let quiet =
-        |names, figure, want| limit(names, figure, want, side(plan.many().null(), "--window=0"));
-    let start = "from the start of the process to the answer of the last of 4,096 exports";
-    let memory = "resident memory with 4,096 exports of volumes without memory";
-    let idle = "CPU share of 4,096 exports that nobody uses";
-    vec![
-        ratio(
-            ("aoe-4096", "one of 4,096 exports against the same export alone, 1 KiB reads"),
-            Figure::OpsPerCpu,
-            Want::AtLeast(0.95),
-            side(plan, load),
-            side(plan.many(), load),
-        ),
-        quiet(("aoe-4096-start", start), Figure::StartSeconds, Want::AtMost(1.0)),
-        quiet(("aoe-4096-memory", memory), Figure::Resident, Want::Stated),
-        quiet(("aoe-idle", idle), Figure::TargetShare, Want::AtMost(0.5)),
-    ]
-}
-
-fn initiators() -> Vec<Case> {
-    let responder = Plan::new(Program::Ceiling, 9000);
-    let initiator = |args| Side {
-        server: Some(super::process::Plan::Aoe(responder)),
-        load: Load::Initiator(words(args)),
-    };
-    let costs = "CPU an operation of `plateway bench` against the bare client's, 4 KiB reads";
-    let carried = "128 KiB reads of `plateway bench` against what the pair carries in full frames";
-    vec![
-        ratio(
-            ("aoe-initiator", costs),
-            Figure::LoadCpu,
-            Want::AtMost(1.0),
-            side(responder, "--ring --bs=4k --window=32"),
-            initiator("--rw=randread --bs=4k --iodepth=32"),
-        ),
-        ratio(
-            ("aoe-128k", carried),
-            Figure::Megabytes,
-            Want::AtLeast(0.8),
-            side(responder, "--ring --rw=read --bs=full --window=128"),
-            initiator("--rw=read --bs=128k --iodepth=8"),
-        ),
-    ]
 }
 
 /// Starts a server and waits until its last export answers.
@@ -244,18 +76,11 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
     let lan = Lan::new(plan.mtu, plan.softirq, (bench.target_cpu, bench.load_cpu))?;
     let own = bench.fresh("aoe")?;
     let cpus = bench.target_cpu.to_string();
-    let mut command = match plan.program {
+    let command = match plan.program {
         Program::Ceiling => {
             let mut command = bench.command_in(&lan.at_target(), &cpus, &bench.yardstick);
-            command.args([
-                "ceiling-aoe",
-                "--interface",
-                TARGET,
-                "--address",
-                ADDRESS,
-                "--size",
-                VOLUME,
-            ]);
+            command.args(["ceiling-aoe", "--interface", TARGET]);
+            command.args(["--address", ADDRESS, "--size", VOLUME]);
             command
         }
         Program::Plateway => {
@@ -275,15 +100,12 @@ pub(super) fn serve(bench: &Bench, plan: &Plan) -> Result<Server> {
         }
     };
     let log = own.join("server.log");
-    command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     let text = tree::words(&command);
     let started = Instant::now();
-    let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
-    let mut server = Server::in_lan(child, lan, cpus, log, plan.counts_core());
+    let mut server = Server::start(command, Place::Lan(lan), cpus, log)?;
+    server.counts_core = plan.softirq == Softirq::Own;
     let found = client(bench, &server, &plan.last(), &["--window=0", "--warm-up=0"], 0.0);
-    if let Some(status) = server.child.try_wait()? {
-        bail!("{text} ended with {status}: {}", server.words());
-    }
+    server.is_up(&text)?;
     found.with_context(|| format!("{text}: {}", server.words()))?;
     server.start_seconds = started.elapsed().as_secs_f64();
     Ok(server)
@@ -342,7 +164,7 @@ fn memory_file(bench: &Bench) -> Result<PathBuf> {
 }
 
 fn configuration(plan: &Plan, cpus: &str, own: &Path) -> String {
-    let disk = if plan.memory { format!("ram:{VOLUME}") } else { format!("null:{VOLUME}") };
+    let disk = format!("{}:{VOLUME}", if plan.null { "null" } else { "ram" });
     let mut text = server_table(cpus, own) + &volume(&[disk]);
     let link = if plan.xdp { "xdp" } else { "packet" };
     text += &format!("[[listener]]\naoe = \"{TARGET}\"\nlink = \"{link}\"\n");
@@ -392,22 +214,27 @@ pub(super) fn leave_out(chosen: &mut Vec<Case>) -> Result<Option<String>> {
 mod tests {
     use super::*;
 
+    fn plan(words: &str) -> Plan {
+        toml::from_str(&format!("program = \"plateway\"\nmtu = 1500\n{words}")).unwrap()
+    }
+
     #[test]
     fn many_exports_have_one_address_each_and_the_measured_one_has_the_memory() {
-        let plan = Plan::new(Program::Plateway, 1500).many();
-        let text = configuration(&plan, "0", Path::new("/own"));
+        let many = plan("many = true");
+        let text = configuration(&many, "0", Path::new("/own"));
         assert_eq!(text.matches("[[export]]").count(), 4096);
         assert_eq!(text.matches("shelf = 7, slot = 0, ").count(), 1);
         assert_eq!(text.matches("ram:").count(), 1);
-        assert!(text.contains("shelf = 32, slot = 127, ") && plan.last() == "32.127");
-        assert!(!configuration(&plan.null(), "0", Path::new("/own")).contains("ram:"));
+        assert!(text.contains("shelf = 32, slot = 127, ") && many.last() == "32.127");
+        assert!(
+            !configuration(&Plan { null: true, ..many }, "0", Path::new("/own")).contains("ram:")
+        );
     }
 
     #[test]
     fn the_listener_says_how_it_is_linked() {
-        let plan = Plan::new(Program::Plateway, 1500);
-        let text = |plan| configuration(plan, "0", Path::new("/own"));
-        assert!(text(&plan).contains("link = \"packet\""));
-        assert!(text(&plan.xdp()).contains("link = \"xdp\""));
+        let text = |words| configuration(&plan(words), "0", Path::new("/own"));
+        assert!(text("").contains("link = \"packet\""));
+        assert!(text("xdp = true").contains("link = \"xdp\""));
     }
 }

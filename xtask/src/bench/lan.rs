@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
 
 /// The names of all our namespaces begin so; then come the process, a number, and the end. Files in
 /// shared memory end with the process.
@@ -24,10 +25,12 @@ pub(super) const TARGET: &str = "aoe-target";
 pub(super) const LOAD: &str = "aoe-load";
 
 /// On which CPU received frames are dealt with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Softirq {
     /// On the sender's, as virtual interfaces do: the target's frames on the load's CPU and the
     /// other way round.
+    #[default]
     Sender,
     /// On the receiver's own.
     Own,

@@ -7,14 +7,16 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::Read as _;
+use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::aoe;
@@ -31,16 +33,9 @@ const START: Duration = Duration::from_secs(30);
 /// How much longer than its window a load may take.
 const SLACK: Duration = Duration::from_secs(150);
 
-/// Sizes that cases speak of.
-pub(super) struct Bytes;
-
-impl Bytes {
-    /// The memory budget of the data path when nothing else is configured.
-    pub(super) const BUDGET: u64 = 256 << 20;
-}
-
 /// A server to start.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Plan {
     /// Of NVMe/TCP, on a port of the loopback interface.
     Nvme(NvmePlan),
@@ -52,65 +47,35 @@ impl Plan {
     /// Whether every block is to be written before anything is measured.
     pub(super) fn fill(&self) -> bool {
         match self {
-            Self::Nvme(plan) => plan.fill,
-            Self::Aoe(plan) => plan.fill,
+            Self::Nvme(plan) => matches!(plan.disks, Disks::Ram | Disks::Stripe),
+            Self::Aoe(plan) => plan.fill(),
         }
     }
 }
 
 /// A server of NVMe/TCP.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct NvmePlan {
     disks: Disks,
+    /// Microseconds for which it looks for work before it sleeps.
+    #[serde(default)]
     poll_us: u32,
+    /// On both CPUs.
+    #[serde(default)]
     two_shards: bool,
-    fill: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 enum Disks {
+    /// None: it is the barest responder, not Plateway.
     Ceiling,
     Ram,
+    /// Over four RAM disks.
     Stripe,
+    /// Without any memory for data.
     Null,
-}
-
-impl NvmePlan {
-    fn new(disks: Disks, fill: bool) -> Self {
-        Self { disks, poll_us: 0, two_shards: false, fill }
-    }
-
-    /// The barest responder.
-    pub(super) fn ceiling() -> Self {
-        Self::new(Disks::Ceiling, false)
-    }
-
-    /// Plateway with one RAM disk.
-    pub(super) fn ram() -> Self {
-        Self::new(Disks::Ram, true)
-    }
-
-    /// Plateway with a stripe over four RAM disks.
-    pub(super) fn stripe() -> Self {
-        Self::new(Disks::Stripe, true)
-    }
-
-    /// Plateway without any memory for data.
-    pub(super) fn null() -> Self {
-        Self::new(Disks::Null, false)
-    }
-
-    /// Looks for work that many microseconds before it sleeps.
-    pub(super) fn poll(mut self, us: u32) -> Self {
-        self.poll_us = us;
-        self
-    }
-
-    /// On both CPUs.
-    pub(super) fn two_shards(mut self) -> Self {
-        self.two_shards = true;
-        self
-    }
 }
 
 /// A server that runs.
@@ -126,7 +91,7 @@ pub(super) struct Server {
 }
 
 /// Where a server is found.
-enum Place {
+pub(super) enum Place {
     Port { address: SocketAddr, subsystem: &'static str },
     Lan(Lan),
 }
@@ -226,7 +191,7 @@ impl Bench {
         } else {
             self.target_cpu.to_string()
         };
-        let (mut command, subsystem) = if plan.disks == Disks::Ceiling {
+        let (command, subsystem) = if plan.disks == Disks::Ceiling {
             let mut command = self.command(&cpus, &self.yardstick);
             command.args(["ceiling", "--listen", &address.to_string(), "--size", VOLUME]);
             command.args(["--spin-us", &plan.poll_us.to_string()]);
@@ -241,17 +206,11 @@ impl Bench {
             (command, SUBSYSTEM)
         };
         let log = self.dir.join(format!("server-{port}.log"));
-        command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
         let text = words(&command);
-        let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
-        let place = Place::Port { address, subsystem };
-        let mut server =
-            Server { child, place, cpus, log, counts_core: false, start_seconds: f64::NAN };
+        let mut server = Server::start(command, Place::Port { address, subsystem }, cpus, log)?;
         let deadline = Instant::now() + START;
         while TcpStream::connect(address).is_err() {
-            if let Some(status) = server.child.try_wait()? {
-                bail!("{text} ended with {status}: {}", server.words());
-            }
+            server.is_up(&text)?;
             ensure!(Instant::now() < deadline, "{text} does not listen: {}", server.words());
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -375,15 +334,24 @@ impl Bench {
 }
 
 impl Server {
-    /// A server on a LAN.
-    pub(super) fn in_lan(
-        child: Child,
-        lan: Lan,
+    pub(super) fn start(
+        mut command: Command,
+        place: Place,
         cpus: String,
         log: PathBuf,
-        counts_core: bool,
-    ) -> Self {
-        Self { child, place: Place::Lan(lan), cpus, log, counts_core, start_seconds: f64::NAN }
+    ) -> Result<Self> {
+        command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+        let text = words(&command);
+        let child = command.spawn().with_context(|| format!("cannot start {text}"))?;
+        Ok(Self { child, place, cpus, log, counts_core: false, start_seconds: f64::NAN })
+    }
+
+    /// An error if it has ended.
+    pub(super) fn is_up(&mut self, text: &str) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("{text} ended with {status}: {}", self.words()),
+            None => Ok(()),
+        }
     }
 
     /// Its LAN, if it is on one.
@@ -465,19 +433,7 @@ pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {text}"))?;
-    let mut readers = Vec::new();
-    let pipes: [Option<Box<dyn std::io::Read + Send>>; 2] = [
-        child.stdout.take().map(|pipe| Box::new(pipe) as _),
-        child.stderr.take().map(|pipe| Box::new(pipe) as _),
-    ];
-    for mut pipe in pipes.into_iter().flatten() {
-        readers.push(std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // What was read up to an error is all that can be shown of it.
-            let _ = pipe.read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
-        }));
-    }
+    let readers = [child.stdout.take().map(read_all), child.stderr.take().map(read_all)];
     let start = Instant::now();
     let limit = Duration::from_secs_f64(seconds) + SLACK;
     let (first, second) = (seconds * 0.4, seconds * 0.8);
@@ -498,21 +454,30 @@ pub(super) fn output(mut command: Command, seconds: f64) -> Result<Done> {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    let texts: Vec<String> =
-        readers.into_iter().map(|reader| reader.join().unwrap_or_default()).collect();
+    let [printed, errors] =
+        readers.map(|reader| reader.and_then(|reader| reader.join().ok()).unwrap_or_default());
     ensure!(
         status.success(),
         "{} ({status} of: {text})",
-        texts[1].trim().trim_start_matches("Error: ").replace('\n', " ")
+        errors.trim().trim_start_matches("Error: ").replace('\n', " ")
     );
     let cpu_share = match looks[..] {
         [(from, a), (to, b)] => b.saturating_sub(a) as f64 / (to - from).as_nanos() as f64,
         _ => f64::NAN,
     };
-    let begin = texts[0].find('{').with_context(|| format!("{text} prints no JSON"))?;
-    let value = serde_json::from_str(texts[0][begin..].trim())
+    let begin = printed.find('{').with_context(|| format!("{text} prints no JSON"))?;
+    let value = serde_json::from_str(printed[begin..].trim())
         .with_context(|| format!("the JSON of {text}"))?;
     Ok(Done { value, cpu_share })
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read up to an error is all that can be shown of it.
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// Run time of all threads of a process, in nanoseconds.
@@ -551,10 +516,11 @@ mod tests {
 
     #[test]
     fn a_stripe_names_all_its_disks_and_a_single_disk_has_no_chunk() {
+        let plan = |disks, poll_us| NvmePlan { disks, poll_us, two_shards: false };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-        let stripe = configuration(&NvmePlan::stripe(), address, "0", Path::new("/own"));
+        let stripe = configuration(&plan(Disks::Stripe, 0), address, "0", Path::new("/own"));
         assert!(stripe.contains("disks = [\"d0\", \"d1\", \"d2\", \"d3\"]\nchunk = \"64KiB\""));
-        let single = configuration(&NvmePlan::ram().poll(50), address, "0,1", Path::new("/own"));
+        let single = configuration(&plan(Disks::Ram, 50), address, "0,1", Path::new("/own"));
         assert!(single.contains("shards = [0,1]") && single.contains("poll_us = 50"));
         assert!(!single.contains("chunk"));
     }

@@ -10,9 +10,10 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
+use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::cases::{Case, Figure, Kind, Want};
+use super::cases::{Case, Figure};
 use crate::tree::Tree;
 
 /// From this share of its CPU on a client may be what limits.
@@ -73,7 +74,7 @@ impl Measured {
 
 /// A line of the table.
 pub(super) struct Row {
-    name: &'static str,
+    name: String,
     wanted: String,
     reference: String,
     subject: String,
@@ -90,7 +91,7 @@ impl Row {
     /// Judges what was measured; a case that could not run says why.
     pub(super) fn new(case: &Case, measured: Result<Measured>) -> Self {
         let mut row = Self {
-            name: case.name,
+            name: case.name.clone(),
             wanted: case.wanted(),
             reference: "-".to_owned(),
             subject: "-".to_owned(),
@@ -111,8 +112,8 @@ impl Row {
             }
         };
         let subject = median(&measured.subject);
-        let (values, judged) = match case.kind {
-            Kind::Ratio { .. } => {
+        let (values, judged) = match case.reference {
+            Some(_) => {
                 row.reference = case.figure.show(median(&measured.reference));
                 let ratios = measured.ratios();
                 let middle = median(&ratios);
@@ -120,13 +121,13 @@ impl Row {
                 row.beside = measured.compared(case.figure);
                 (ratios, middle)
             }
-            Kind::Limit { .. } => (measured.subject.clone(), subject),
+            None => (measured.subject.clone(), subject),
         };
         row.subject = case.figure.show(subject);
-        row.verdict = match case.want {
-            Want::Stated => "",
-            _ if case.met(judged) => "ok",
-            _ => "short",
+        row.verdict = match case.met(judged) {
+            None => "",
+            Some(true) => "ok",
+            Some(false) => "short",
         }
         .to_owned();
         if measured.client_busy > CLIENT_LIMITS {
@@ -143,18 +144,14 @@ impl Row {
     }
 
     /// A line of another table: what stands behind its name, and what is stored of it.
-    pub(super) fn of(
-        name: &'static str,
-        cells: [String; 5],
-        trouble: Option<String>,
-        json: Value,
-    ) -> Self {
+    pub(super) fn of(name: &str, cells: [String; 5], trouble: Option<String>, json: Value) -> Self {
         let [reference, subject, ratio, wanted, verdict] = cells;
+        let name = name.to_owned();
         Self { name, wanted, reference, subject, ratio, verdict, trouble, beside: None, json }
     }
 
     fn cells(&self) -> [&str; 6] {
-        [self.name, &self.reference, &self.subject, &self.ratio, &self.wanted, &self.verdict]
+        [&self.name, &self.reference, &self.subject, &self.ratio, &self.wanted, &self.verdict]
     }
 }
 
@@ -187,30 +184,10 @@ pub(super) fn median(values: &[f64]) -> f64 {
 
 /// The table for a terminal or for docs/performance.md.
 pub(super) fn table(head: [&str; 6], rows: &[Row], environment: &Value, markdown: bool) -> String {
-    let mut text = String::new();
-    let mut line = |cells: [&str; 6], widths: [usize; 6]| {
-        if markdown {
-            text += &format!("| {} |\n", cells.join(" | "));
-            return;
-        }
-        let padded: Vec<String> =
-            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text += padded.join("  ").trim_end();
-        text.push('\n');
-    };
-    let mut widths = head.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row.cells()) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    line(head, widths);
-    if markdown {
-        line(["---"; 6], widths);
-    }
-    for row in rows {
-        line(row.cells(), widths);
-    }
+    let mut table = Table::new();
+    table.load_style(if markdown { presets::ASCII_MARKDOWN } else { presets::NOTHING });
+    table.set_header(head).add_rows(rows.iter().map(Row::cells));
+    let mut text = format!("{}\n", table.trim_fmt());
     for row in rows {
         if let Some(trouble) = &row.trouble {
             text += &format!("\n{}: {trouble}\n", row.name);
@@ -273,6 +250,17 @@ pub(super) fn store(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_is_of_words_in_columns_or_markdown() {
+        let cells = ["1", "2", "0.5", "stated", ""].map(str::to_owned);
+        let rows = [Row::of("a-case", cells, Some("it rained".to_owned()), Value::Null)];
+        let text = |markdown| table(HEAD, &rows, &json!({"commit": "abc"}), markdown);
+        assert!(text(true).contains("\n| a-case | 1         | 2        |"), "{}", text(true));
+        let plain = text(false);
+        assert!(plain.lines().nth(1).is_some_and(|line| line.trim().starts_with("a-case  1 ")));
+        assert!(plain.contains("\na-case: it rained\n") && plain.contains("Commit abc"), "{plain}");
+    }
 
     #[test]
     fn median_of_odd_even_and_none() {

@@ -12,7 +12,6 @@
 use std::collections::BTreeSet;
 
 use block::Random;
-use contract::Machine;
 use testkit::aoe::Station;
 use wire::aoe::{
     Command, ConfigArgument, ConfigCommand, Directive, DirectiveCommand, ErrorCode, Header,
@@ -21,7 +20,8 @@ use wire::aoe::{
 use wire::ethernet::MacAddress;
 
 use super::lan::ADDRESS;
-use crate::world::World;
+use crate::client::SimWorld;
+use crate::run::Counts;
 
 const MILLISECOND: u64 = 1_000_000;
 /// Between two copies of what is not answered.
@@ -108,9 +108,6 @@ pub(crate) struct ControlHost {
     config: Vec<u8>,
     mask: History,
     reserved: History,
-    /// Changes that were answered, and refusals because something could not be stored.
-    pub(crate) changes: u64,
-    pub(crate) unavailable: u64,
 }
 
 impl ControlHost {
@@ -133,8 +130,6 @@ impl ControlHost {
             config: Vec::new(),
             mask: History::new(),
             reserved: History::new(),
-            changes: 0,
-            unavailable: 0,
         }
     }
 
@@ -176,10 +171,14 @@ impl ControlHost {
     }
 
     /// Takes answers, asks again, asks anew.
-    pub(crate) fn drive<M: Machine>(&mut self, world: &mut World<M>) -> Result<(), String> {
+    pub(crate) fn drive(
+        &mut self,
+        world: &mut SimWorld,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
         while let Some(frame) = world.receive_frame(self.station) {
             if let Some((header, body)) = self.speaker.hear(&frame)? {
-                self.take(world.now, &header, &body)?;
+                self.take(world.now, &header, &body, counts)?;
             }
         }
         let now = world.now;
@@ -299,10 +298,22 @@ impl ControlHost {
     }
 
     /// An answer came.
-    fn take(&mut self, now: u64, header: &Header, body: &[u8]) -> Result<(), String> {
+    fn take(
+        &mut self,
+        now: u64,
+        header: &Header,
+        body: &[u8],
+        counts: &mut Counts,
+    ) -> Result<(), String> {
         let Asked { what, sent_at, .. } = self.asked.take().expect("it is answered once");
         if header.flags.is_error() {
-            return self.refused(now, sent_at, what, header.error);
+            self.refused(sent_at, &what, header.error)?;
+            if header.error == ErrorCode::DEVICE_UNAVAILABLE {
+                // A copy of it may have been stored all the same: it is asked until it is done.
+                counts.unavailable += 1;
+                self.put(now, what);
+            }
+            return Ok(());
         }
         let wrong = |seen: String| Err(format!("{what:?} was answered {seen}"));
         match &what {
@@ -313,7 +324,7 @@ impl ControlHost {
                         return wrong(format!("as done, though it is {:02x?}", self.config));
                     }
                     self.config.clone_from(string);
-                    self.changes += 1;
+                    counts.changes += 1;
                 }
                 let argument = ConfigArgument::parse(body).expect("an answer is whole");
                 let string = &body[ConfigArgument::SIZE..][..argument.length.into()];
@@ -331,7 +342,7 @@ impl ControlHost {
                 if argument.error != MaskError::NONE || list != *self.mask.list() {
                     return wrong(format!("{argument} {list:?}, not {:?}", self.mask.list()));
                 }
-                self.changes += u64::from(argument.command == MaskCommand::EDIT);
+                counts.changes += u64::from(argument.command == MaskCommand::EDIT);
                 self.mask.answer(now);
             }
             What::ReadReserved | What::Reserve(..) => {
@@ -344,7 +355,7 @@ impl ControlHost {
                 if list != *self.reserved.list() {
                     return wrong(format!("{list:?}, not {:?}", self.reserved.list()));
                 }
-                self.changes += u64::from(argument.command != ReserveCommand::READ);
+                counts.changes += u64::from(argument.command != ReserveCommand::READ);
                 self.reserved.answer(now);
             }
         }
@@ -360,15 +371,9 @@ impl ControlHost {
     }
 
     /// The target refused something.
-    fn refused(
-        &mut self,
-        now: u64,
-        sent_at: u64,
-        what: What,
-        error: ErrorCode,
-    ) -> Result<(), String> {
+    fn refused(&mut self, sent_at: u64, what: &What, error: ErrorCode) -> Result<(), String> {
         self.next_at = sent_at + DEAD;
-        match (&what, error) {
+        match (what, error) {
             (What::SetConfig(ConfigCommand::SET, string), ErrorCode::CONFIG_PRESENT)
                 if !self.config.is_empty() && self.config != *string =>
             {
@@ -377,12 +382,7 @@ impl ControlHost {
             (
                 What::SetConfig(..) | What::EditMask(..) | What::Reserve(..),
                 ErrorCode::DEVICE_UNAVAILABLE,
-            ) => {
-                // A copy of it may have been stored all the same: it is asked until it is done.
-                self.unavailable += 1;
-                self.put(now, what);
-                Ok(())
-            }
+            ) => Ok(()),
             (what, error) => Err(format!("{what:?} was refused: {error}")),
         }
     }

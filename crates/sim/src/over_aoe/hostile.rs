@@ -6,8 +6,7 @@
 //! all that a target goes by.
 
 use block::Random;
-use contract::Machine;
-use testkit::aoe::frame;
+use testkit::aoe::{frame, request};
 use wire::aoe::{
     Address, AtaArgument, Command, ConfigArgument, ConfigCommand, ErrorCode, Flags, Header,
     MaskArgument, MaskCommand, MaskError, ReserveArgument, ReserveCommand, VERSION,
@@ -16,7 +15,7 @@ use wire::ata::Opcode;
 use wire::ethernet::MacAddress;
 
 use super::lan::ADDRESS;
-use crate::world::World;
+use crate::client::SimWorld;
 
 /// The station.
 #[derive(Debug)]
@@ -27,8 +26,6 @@ pub(crate) struct Hostile {
     vlan: Option<u16>,
     /// Whose addresses it forges.
     clients: Vec<MacAddress>,
-    /// Frames that it sent.
-    pub(crate) sent: u64,
 }
 
 impl Hostile {
@@ -39,7 +36,7 @@ impl Hostile {
         vlan: Option<u16>,
         clients: Vec<MacAddress>,
     ) -> Hostile {
-        Hostile { random, station, target, vlan, clients, sent: 0 }
+        Hostile { random, station, target, vlan, clients }
     }
 
     fn stranger(&mut self) -> MacAddress {
@@ -56,17 +53,17 @@ impl Hostile {
         (0..length).map(|_| self.random.next_u64() as u8).collect()
     }
 
-    /// Does its worst, once.
-    pub(crate) fn send<M: Machine>(&mut self, world: &mut World<M>) {
+    /// Does its worst, once. Returns how many frames it sent.
+    pub(crate) fn send(&mut self, world: &mut SimWorld) -> u64 {
         let kind = self.random.below(8);
         let count = if kind >= 5 { 1 + self.random.below(100) } else { 1 + self.random.below(8) };
         for _ in 0..count {
             let bytes = self.draw(kind);
-            self.sent += 1;
             world.send_frame(self.station, &bytes);
         }
         // What came for it is not read.
         while world.receive_frame(self.station).is_some() {}
+        count
     }
 
     fn draw(&mut self, kind: u64) -> Vec<u8> {
@@ -106,11 +103,10 @@ impl Hostile {
                 };
                 let is_forged = address.is_wildcard() && self.random.chance(1, 2);
                 let from = if is_forged { self.client() } else { self.stranger() };
-                let header = Header::request(address, Command::ATA, tag);
                 let lba = self.random.below(64);
                 let argument = AtaArgument::request(Opcode::WRITE_SECTORS_EXT, lba, 2, true);
-                let data = [0x66; 1024];
-                frame(to, from, vlan, &[&header.emit()[..], &argument.emit(), &data].concat())
+                let body = [&argument.emit()[..], &[0x66; 1024]].concat();
+                frame(to, from, vlan, &request(address, Command::ATA.0, tag, &body))
             }
             // Changes that a stranger may not make, and that nobody may make of all disks.
             3 => {
@@ -132,8 +128,7 @@ impl Hostile {
                         (Command::RESERVE, [&argument.emit()[..], &from.0].concat())
                     }
                 };
-                let header = Header::request(address, command, tag);
-                frame(to, from, vlan, &[&header.emit()[..], &body].concat())
+                frame(to, from, vlan, &request(address, command.0, tag, &body))
             }
             // Somebody says that it has our address, or refuses in the target's name, or answers
             // what nobody asked.
@@ -156,10 +151,9 @@ impl Hostile {
             // Floods: queries of everybody's, reads of strangers, reads and answers with a forged
             // address.
             5 => {
-                let header = Header::request(Address::ANY, Command::CONFIG, tag);
-                let argument = ConfigArgument::request(ConfigCommand::READ, 0);
+                let body = ConfigArgument::request(ConfigCommand::READ, 0).emit();
                 let from = self.stranger();
-                frame(all, from, vlan, &[&header.emit()[..], &argument.emit()].concat())
+                frame(all, from, vlan, &request(Address::ANY, Command::CONFIG.0, tag, &body))
             }
             6 => {
                 let is_forged = self.random.chance(1, 2);
@@ -180,7 +174,6 @@ impl Hostile {
 }
 
 fn read(address: Address, tag: u32) -> Vec<u8> {
-    let header = Header::request(address, Command::ATA, tag);
     let argument = AtaArgument::request(Opcode::READ_SECTORS_EXT, u64::from(tag % 64), 2, false);
-    [&header.emit()[..], &argument.emit()].concat()
+    request(address, Command::ATA.0, tag, &argument.emit())
 }

@@ -20,7 +20,7 @@ use super::{ControlHost, hostile::Hostile};
 use crate::client::{Disguise, Simulated, VOLUME};
 use crate::clients::client_of;
 use crate::run::{MILLISECOND, Plant, Run, TARGET};
-use crate::scenario::{Lan, Setup};
+use crate::setup::{Fault, Lan, Setup};
 
 /// Where the volume is.
 pub(crate) const ADDRESS: Address = Address::new(7, 0);
@@ -39,13 +39,9 @@ pub(crate) struct LanState {
     pub(crate) reservation: Reservation,
     /// What is being stored, and since when it is durable.
     storing: Vec<(u64, StoredValue)>,
-    /// Values that were stored, and that could not be.
-    pub(crate) stored: u64,
-    pub(crate) not_stored: u64,
     pub(crate) controller: Option<ControlHost>,
-    /// Since when hosts of other protocols are shut out, and how often they were.
+    /// Since when hosts of other protocols are shut out.
     pub(crate) fenced: Option<u64>,
-    pub(crate) fences: u64,
     pub(crate) hostile: Option<Hostile>,
 }
 
@@ -83,7 +79,7 @@ impl Run {
     /// Hangs everybody on the LANs.
     pub(crate) fn plug_lan(&mut self) {
         let Some(lan) = self.setup.lan.clone() else { return };
-        self.world.ethernet.weather = lan.weather;
+        self.world.ethernet.faults = lan.faults;
         let clients: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.setup.is_aoe(*index))
             .map(|index| self.clients[index].host)
@@ -119,7 +115,7 @@ impl Run {
             }
             self.lan.controller = Some(control);
         }
-        if self.setup.faults.hostile_ms > 0 {
+        if self.setup.faults[Fault::Hostile] > 0 {
             let station = self.world.plug_station(0, mac_of(CONTROL_HOST + 1, 0));
             let target = MacAddress(mac_of(TARGET, 0));
             let victims = macs().into_iter().flatten().collect();
@@ -158,7 +154,7 @@ impl Run {
         export.discards = true;
         export.physical_block = self.setup.block_size as u32;
         export.buffers = lan.buffers;
-        if lan.control || self.setup.faults.hostile_ms > 0 {
+        if lan.control || self.setup.faults[Fault::Hostile] > 0 {
             let clients = self.clients.iter().flat_map(|client| macs_of(client.host, lan.links));
             let control = MacAddress(mac_of(CONTROL_HOST, 0));
             export.hosts = Hosts::List(clients.chain([control]).collect());
@@ -180,10 +176,7 @@ impl Run {
         let durable = self.world.now + self.random.below(STORE_MAX);
         let told = durable + self.random.below(STORE_MAX);
         if stored {
-            self.lan.stored += 1;
             self.lan.storing.push((durable, value));
-        } else {
-            self.lan.not_stored += 1;
         }
         self.world.order_at(told, TARGET, from.index(), Mail::Stored { key, version, stored });
     }
@@ -210,7 +203,7 @@ impl Run {
     /// Lets the raw AoE host do what is its turn.
     pub(crate) fn drive_lan(&mut self) -> Result<(), String> {
         let Some(controller) = &mut self.lan.controller else { return Ok(()) };
-        controller.drive(&mut self.world)?;
+        controller.drive(&mut self.world, &mut self.did.counts)?;
         let since = controller.reserved_since();
         if core::mem::replace(&mut self.lan.fenced, since) != since {
             self.oracle.lift_fences();
@@ -224,12 +217,12 @@ impl Run {
     /// A reservation that lists stations is in force: what others have under way happened before,
     /// or never.
     fn fence_hosts(&mut self, since: u64) {
-        self.lan.fences += 1;
+        self.did.counts.fences += 1;
         for index in (0..self.clients.len()).filter(|index| !self.setup.is_aoe(*index)) {
             let host = self.clients[index].host;
             for shard in 0..self.world.hosts[host].nodes.len() {
-                for (id, first, count) in client_of(&self.world, host, shard).writes_under_way() {
-                    self.oracle.fence(since, id, first, count);
+                for write in client_of(&self.world, host, shard).writes_under_way() {
+                    self.oracle.fence(since, write.id, write.first, write.count);
                 }
             }
         }
@@ -252,6 +245,6 @@ impl Run {
 /// Sends frames that nobody should send.
 pub(crate) fn disturb(run: &mut Run) {
     if let Some(hostile) = &mut run.lan.hostile {
-        hostile.send(&mut run.world);
+        run.did.counts.hostile += hostile.send(&mut run.world);
     }
 }

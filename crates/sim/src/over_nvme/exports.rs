@@ -5,14 +5,15 @@
 //! and what is are both right; before and after only one is. Units: virtual nanoseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use nvme::subsystem::{Hosts, Subsystem};
 use shard::{Export, ExportKey, Order};
 use wire::nvme::Nqn;
 
 use super::raw_host::Seen;
-use crate::run::{MILLISECOND, Run, subsystem_name};
+use super::subsystem_name;
+use crate::run::{MILLISECOND, Orders, Run};
+use crate::writer::Log;
 
 /// So long after a refusal is known to all shards, what they took before may still be answered:
 /// connections close by mail.
@@ -25,9 +26,7 @@ const OTHERS: [&str; 3] = ["a", "b", "c"];
 struct State {
     ordered_at: u64,
     answered_at: Option<u64>,
-    /// Numbers of the orders, and how many of them are not answered.
-    orders: Range<u64>,
-    left: usize,
+    orders: Option<Orders>,
     exported: BTreeMap<Nqn, Hosts>,
 }
 
@@ -38,9 +37,6 @@ pub(crate) struct Exports {
     denied: BTreeSet<Nqn>,
     /// The volume's subsystem is not exported at the moment.
     pub(crate) removed: bool,
-    /// Times that hosts were denied, and subsystems that went.
-    pub(crate) denials: u64,
-    pub(crate) removals: u64,
     states: Vec<State>,
 }
 
@@ -59,29 +55,26 @@ impl Exports {
 
     /// A target starts: it exports nothing yet.
     pub(crate) fn restart(&mut self, now: u64) {
-        let (exported, orders) = (BTreeMap::new(), 0..0);
-        let answered_at = Some(now);
-        self.states.push(State { ordered_at: now, answered_at, orders, left: 0, exported });
+        let (exported, answered_at) = (BTreeMap::new(), Some(now));
+        self.states.push(State { ordered_at: now, answered_at, orders: None, exported });
     }
 
     /// It was ordered that `nqn` is exported to these hosts, or not at all.
-    fn ordered(&mut self, now: u64, nqn: Nqn, hosts: Option<Hosts>, orders: Range<u64>) {
+    fn ordered(&mut self, now: u64, nqn: Nqn, hosts: Option<Hosts>, orders: Orders) {
         let mut exported = self.exported();
         match hosts {
             Some(hosts) => exported.insert(nqn, hosts),
             None => exported.remove(&nqn),
         };
-        let left = orders.clone().count();
-        self.states.push(State { ordered_at: now, answered_at: None, orders, left, exported });
+        let orders = Some(orders);
+        self.states.push(State { ordered_at: now, answered_at: None, orders, exported });
     }
 
     /// An order was answered.
     pub(crate) fn answered(&mut self, now: u64, number: u64) {
-        let mut states = self.states.iter_mut().rev();
-        if let Some(state) = states.find(|state| state.orders.contains(&number)) {
-            state.left -= 1;
-            if state.left == 0 {
-                state.answered_at = Some(now);
+        for State { answered_at, orders, .. } in &mut self.states {
+            if orders.as_mut().is_some_and(|orders| orders.answered(number)) {
+                (*answered_at, *orders) = (Some(now), None);
             }
         }
     }
@@ -96,13 +89,25 @@ impl Exports {
 
     /// Whether a request of `host` that was made at `start` and was carried out by `end` had no
     /// right to be.
-    pub(crate) fn must_refuse(&self, host: &Nqn, start: u64, end: u64) -> bool {
+    fn must_refuse(&self, host: &Nqn, start: u64, end: u64) -> bool {
         if start < SLACK {
             return false;
         }
         let name = subsystem_name();
         let mut states = self.between(start - SLACK, end).iter();
         states.all(|state| state.exported.get(&name).is_none_or(|hosts| !hosts.allow(host)))
+    }
+
+    /// A host that is denied reads nothing.
+    pub(crate) fn refuse(&self, host: &Nqn, log: &Log) -> Result<(), String> {
+        match *log {
+            Log::Read { start, end, .. } | Log::Swapped { start, end, .. }
+                if self.must_refuse(host, start, end) =>
+            {
+                Err(format!("{host} read from {start} to {end} what it was denied"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Judges what a host saw in the discovery log.
@@ -129,39 +134,41 @@ impl Run {
     /// Every host that there is, by name.
     fn all_hosts(&self) -> Vec<Nqn> {
         let clients = (0..self.clients.len()).map(super::client_name);
-        let raws = self.raw_hosts.iter().map(|raw| raw.name().clone());
-        clients.chain(raws).chain(self.watchers.iter().map(|watcher| watcher.nqn.clone())).collect()
+        let raws = self.nvme.raw_hosts.iter().map(|raw| raw.name().clone());
+        clients
+            .chain(raws)
+            .chain(self.nvme.watchers.iter().map(|watcher| watcher.nqn.clone()))
+            .collect()
     }
 
     /// Exports the volume as it is, to whom it is exported.
     pub(crate) fn order_export(&mut self, subsystem: Subsystem) {
-        let hosts = self.exports.hosts(&self.all_hosts());
+        let hosts = self.nvme.exports.hosts(&self.all_hosts());
         let subsystem = Subsystem { hosts: hosts.clone(), ..subsystem };
-        let first = self.orders + 1;
+        let orders = self.next_orders();
         self.order_all(|| Order::SetExport(Export::Nvme(Box::new(subsystem.clone()))));
-        let orders = first..self.orders + 1;
-        self.exports.ordered(self.world.now, subsystem.nqn, Some(hosts), orders);
+        self.nvme.exports.ordered(self.world.now, subsystem.nqn, Some(hosts), orders);
     }
 
     fn order_removal(&mut self, nqn: &Nqn) {
-        self.exports.removals += 1;
-        let first = self.orders + 1;
+        self.did.counts.removals += 1;
+        let orders = self.next_orders();
         self.order_all(|| Order::RemoveExport(ExportKey::Nvme(nqn.clone())));
-        self.exports.ordered(self.world.now, nqn.clone(), None, first..self.orders + 1);
+        self.nvme.exports.ordered(self.world.now, nqn.clone(), None, orders);
     }
 
     /// A host is not allowed any more, or all are allowed again.
     pub(crate) fn change_hosts(&mut self) {
-        if self.exports.denied.is_empty() {
+        if self.nvme.exports.denied.is_empty() {
             let all = self.all_hosts();
-            self.exports.denials += 1;
+            self.did.counts.denials += 1;
             let some = 1 + self.random.below(all.len() as u64);
             for _ in 0..some {
                 let host = self.random.below(all.len() as u64) as usize;
-                self.exports.denied.insert(all[host].clone());
+                self.nvme.exports.denied.insert(all[host].clone());
             }
         } else {
-            self.exports.denied.clear();
+            self.nvme.exports.denied.clear();
         }
         self.export();
     }
@@ -169,8 +176,8 @@ impl Run {
     /// A subsystem comes or goes: the volume's, or one that nobody uses.
     pub(crate) fn change_subsystems(&mut self) {
         if self.random.chance(1, 3) {
-            self.exports.removed = !self.exports.removed;
-            if self.exports.removed {
+            self.nvme.exports.removed = !self.nvme.exports.removed;
+            if self.nvme.exports.removed {
                 self.order_removal(&subsystem_name());
             } else {
                 self.export();
@@ -179,7 +186,7 @@ impl Run {
         }
         let which = OTHERS[self.random.below(OTHERS.len() as u64) as usize];
         let nqn = Nqn::new(&format!("nqn.2026-11.net.plateway:sim-{which}")).expect("a valid name");
-        if self.exports.exported().contains_key(&nqn) {
+        if self.nvme.exports.exported().contains_key(&nqn) {
             self.order_removal(&nqn);
         } else {
             self.order_export(Subsystem::new(nqn, Hosts::Any));
@@ -188,9 +195,9 @@ impl Run {
 
     /// Everybody may use everything again.
     pub(crate) fn allow_everything(&mut self) {
-        if self.exports.removed || !self.exports.denied.is_empty() {
-            self.exports.removed = false;
-            self.exports.denied.clear();
+        if self.nvme.exports.removed || !self.nvme.exports.denied.is_empty() {
+            self.nvme.exports.removed = false;
+            self.nvme.exports.denied.clear();
             self.export();
         }
     }

@@ -6,15 +6,14 @@
 use std::collections::VecDeque;
 
 use block::Random;
-use contract::Machine;
-use testkit::nvme::capsule;
-use wire::nvme::fabrics::{Configuration, Connect, ConnectAttributes, ConnectData, Register};
+use testkit::nvme;
+use wire::nvme::fabrics::{Connect, ConnectData, Register};
 use wire::nvme::identify::Cns;
 use wire::nvme::log::LogId;
 use wire::nvme::{Command, Nqn};
 use wire::nvme_tcp::{CapsuleResponse, Digests, ICReq, ICResp};
 
-use crate::world::World;
+use crate::client::SimWorld;
 
 /// A peer that is still connected.
 #[derive(Debug)]
@@ -31,20 +30,17 @@ struct Peer {
 #[derive(Debug, Default)]
 pub struct Garbage {
     peers: Vec<Peer>,
-    /// Peers that there were.
-    pub sent: u64,
 }
 
 impl Garbage {
     /// Lets another one come.
-    pub fn send<M: Machine>(
+    pub fn send(
         &mut self,
-        world: &mut World<M>,
+        world: &mut SimWorld,
         target: usize,
         subsystem: &Nqn,
         random: &mut Random,
     ) {
-        self.sent += 1;
         let raw = world.connect_raw(target);
         let until = world.now + random.below(20_000_000_000);
         if random.chance(1, 4) {
@@ -66,7 +62,7 @@ impl Garbage {
     }
 
     /// Some of them read, and some go.
-    pub fn drive<M: Machine>(&mut self, world: &mut World<M>, everybody_goes: bool) {
+    pub fn drive(&mut self, world: &mut SimWorld, everybody_goes: bool) {
         let now = world.now;
         self.peers.retain_mut(|peer| {
             if peer.reads {
@@ -117,8 +113,6 @@ fn words(subsystem: &Nqn, random: &mut Random) -> Vec<Vec<u8>> {
 fn flood(subsystem: &Nqn, random: &mut Random) -> VecDeque<(usize, Vec<u8>)> {
     let digests = Digests { header: random.chance(1, 2), data: random.chance(1, 2) };
     let subsystem = if random.chance(1, 2) { subsystem.clone() } else { Nqn::discovery() };
-    let enable = Configuration::default().with_enable(true).with_iosqes(6).with_iocqes(4);
-    let enable = Command::property_set(Register::CC.0, enable.0);
     let log = |bytes| Command::get_log(LogId::SUPPORTED, 0, 0, bytes, true);
     let asked = match random.below(3) {
         0 => Command::identify(Cns(1), 0),
@@ -129,12 +123,12 @@ fn flood(subsystem: &Nqn, random: &mut Random) -> VecDeque<(usize, Vec<u8>)> {
     let mut script = VecDeque::from([
         (0, ICReq::new(digests, 0).emit().to_vec()),
         (ICResp::SIZE, connect(&subsystem, digests, 0, random)),
-        (answer, capsule(enable, &[], digests)),
-        (answer, capsule(log(1 << 20), &[], digests)),
+        (answer, nvme::capsule(nvme::configure(true, 0), &[], digests)),
+        (answer, nvme::capsule(log(1 << 20), &[], digests)),
     ]);
     for _ in 0..random.below(100) {
         let count = 1 + random.below(40);
-        script.push_back((0, capsule(asked, &[], digests).repeat(count as usize)));
+        script.push_back((0, nvme::capsule(asked, &[], digests).repeat(count as usize)));
     }
     script
 }
@@ -161,20 +155,17 @@ fn damaged(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
 
 /// Connect of an admin queue, or (`controller` not 0) of an I/O queue.
 fn connect(subsystem: &Nqn, digests: Digests, controller: u16, random: &mut Random) -> Vec<u8> {
-    let connect = Connect {
-        record_format: 0,
-        queue_id: u16::from(controller != 0),
-        sq_size: if random.chance(1, 2) { 31 } else { 127 },
-        attributes: ConnectAttributes::default(),
-        keep_alive_ms: if random.chance(1, 2) { 1_000 } else { 0 },
-    };
+    let sq_size = if random.chance(1, 2) { 31 } else { 127 };
+    let keep_alive_ms = if random.chance(1, 2) { 1_000 } else { 0 };
+    let connect = nvme::connect(u16::from(controller != 0), keep_alive_ms);
+    let connect = Connect { sq_size, ..connect };
     let data = ConnectData {
         host_id: [0x66; 16],
         controller_id: if controller == 0 { ConnectData::CONTROLLER_ANY } else { controller },
         subsystem: subsystem.clone(),
         host: Nqn::new("nqn.2026-11.net.plateway:nobody").expect("a valid name"),
     };
-    capsule(Command::connect(&connect).with_command_id(1), &data.emit(), digests)
+    nvme::capsule(Command::connect(&connect).with_command_id(1), &data.emit(), digests)
 }
 
 /// Any command of an admin queue: some that exist, and some that do not.
@@ -193,5 +184,5 @@ fn admin_command(id: u16, digests: Digests, random: &mut Random) -> Vec<u8> {
             Command(bytes)
         }
     };
-    capsule(command.with_command_id(id), &[], digests)
+    nvme::capsule(command.with_command_id(id), &[], digests)
 }

@@ -11,7 +11,8 @@
 //! covers it, or to an abort that says that it succeeded (after either nothing may reach the media
 //! any more, P3); or, when connections are lost, after a quiesce time. It is strict: an answer that
 //! was not asked for, data out of place, a wrong digest, or a C2HTermReq fails the run. While
-//! nothing else goes wrong (*strict* in [`Manners`]), so does every status that it did not provoke.
+//! nothing else goes wrong (*strict* in [`HostBehaviour`]), so does every status that it did not
+//! provoke.
 //! Units: blocks of the oracle ([`SECTOR`] bytes) where a log names them, logical blocks on the
 //! wire; virtual nanoseconds.
 
@@ -22,21 +23,18 @@ mod work;
 use std::collections::BTreeMap;
 
 use block::Random;
-use contract::{Machine, counters};
+use contract::counters;
 use testkit::nvme::host::{Fault, Heard};
-use testkit::oracle::WriteId;
-use wire::nvme::fabrics::{
-    Configuration, Connect, ConnectAttributes, ConnectData, ConnectResult, ControllerStatus,
-    Register,
-};
+use testkit::nvme::{configure, connect};
+use wire::nvme::fabrics::{ConnectData, ConnectResult, ControllerStatus, Register};
 use wire::nvme::identify::{Cns, IDENTIFY_SIZE, IdentifyNamespace};
 use wire::nvme::{Command, Completion, Nqn};
 use wire::nvme_tcp::Digests;
 
-use crate::client::Log;
+use crate::client::SimWorld;
 use crate::disk::SECTOR;
 use crate::over_nvme::swap::UUID;
-use crate::world::World;
+use crate::writer::{Log, Writer};
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
@@ -50,7 +48,7 @@ const PATIENCE: u64 = 120_000 * MILLISECOND;
 
 /// How a raw host behaves.
 #[derive(Clone, Copy, Debug)]
-pub struct Manners {
+pub struct HostBehaviour {
     /// Sectors of a logical block.
     pub unit: u64,
     /// Logical blocks that it works on, from the first on.
@@ -71,7 +69,7 @@ pub struct Manners {
 
 counters! {
     /// What a raw host did.
-    pub struct Deeds {
+    pub struct Actions {
         /// Commands that were answered.
         answered: Operations,
         /// Fused pairs that wrote.
@@ -126,7 +124,7 @@ enum Step {
 #[derive(Debug)]
 pub struct RawHost {
     random: Random,
-    manners: Manners,
+    behaviour: HostBehaviour,
     nqn: Nqn,
     subsystem: Nqn,
     host_id: [u8; 16],
@@ -136,36 +134,32 @@ pub struct RawHost {
     controller: u16,
     pairs: BTreeMap<u64, Pair>,
     next_pair: u64,
-    /// What each logical block was last seen to hold.
-    seen: BTreeMap<u64, Vec<u8>>,
-    next_id: WriteId,
-    id_step: u64,
     /// Commands until this life ends.
     left: u64,
     next_at: u64,
     poll_at: Option<u64>,
+    /// When it was last given a turn.
+    now: u64,
     heard_at: u64,
     alarm: Option<u64>,
     stopping: bool,
-    /// What it did, to be told to the oracle in order.
-    pub(crate) log: Vec<Log>,
+    pub(crate) writer: Writer,
     /// What it did, in numbers.
-    pub deeds: Deeds,
+    pub actions: Actions,
 }
 
 impl RawHost {
-    /// Host number `index`, whose writes are numbered `first_id`, `first_id + id_step` and so on.
-    pub fn new(
+    pub(crate) fn new(
         random: Random,
-        manners: Manners,
+        behaviour: HostBehaviour,
         subsystem: Nqn,
         index: usize,
-        (first_id, id_step): (WriteId, u64),
+        writer: Writer,
     ) -> RawHost {
         let name = format!("nqn.2014-08.org.nvmexpress:uuid:sim-raw-{index}");
         RawHost {
             random,
-            manners,
+            behaviour,
             nqn: Nqn::new(&name).expect("a valid name"),
             subsystem,
             host_id: [0x80 + index as u8; 16],
@@ -174,17 +168,15 @@ impl RawHost {
             controller: 0,
             pairs: BTreeMap::new(),
             next_pair: 0,
-            seen: BTreeMap::new(),
-            next_id: first_id,
-            id_step,
             left: 0,
             next_at: 0,
             poll_at: None,
+            now: 0,
             heard_at: 0,
             alarm: None,
             stopping: false,
-            log: Vec::new(),
-            deeds: Deeds::default(),
+            writer,
+            actions: Actions::default(),
         }
     }
 
@@ -211,36 +203,36 @@ impl RawHost {
     }
 
     /// Hears what came, and goes on. An error is the target's fault.
-    pub fn drive<M: Machine>(&mut self, world: &mut World<M>, target: usize) -> Result<(), String> {
-        let now = world.now;
-        self.hear(world, now)?;
-        self.notice_losses(world, now)?;
+    pub(crate) fn drive(&mut self, world: &mut SimWorld, target: usize) -> Result<(), String> {
+        self.now = world.now;
+        self.hear(world)?;
+        self.notice_losses(world)?;
         match self.phase {
             Phase::Resting(_) if self.stopping => self.phase = Phase::Done,
-            Phase::Resting(until) if until <= now => self.begin(world, target, now),
-            Phase::Live => self.live(world, now),
+            Phase::Resting(until) if until <= self.now => self.begin(world, target),
+            Phase::Live => self.live(world),
             _ => {}
         }
-        self.poll(world, now);
+        self.poll(world);
         for line in &mut self.lines {
-            line.serve_grants(world, now, &mut self.random, &self.pairs);
+            line.serve_grants(world, &self.pairs);
         }
         let asked = self.lines.iter().any(Line::is_waiting);
-        if asked && now > self.heard_at + PATIENCE {
-            if self.manners.strict {
+        if asked && self.now > self.heard_at + PATIENCE {
+            if self.behaviour.strict {
                 return Err(format!("a raw host is not answered: {}", self.state()));
             }
-            self.lose(world, now);
+            self.lose(world);
         }
-        self.set_alarm(world, now);
+        self.set_alarm(world);
         Ok(())
     }
 
-    fn set_alarm<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+    fn set_alarm(&mut self, world: &mut SimWorld) {
         let phase = match self.phase {
             Phase::Resting(until) => Some(until),
             Phase::Orphaned => Some(self.heard_at + PATIENCE + 1),
-            Phase::Live if !self.stopping && self.under_way() < self.manners.depth => {
+            Phase::Live if !self.stopping && self.under_way() < self.behaviour.depth => {
                 Some(self.next_at)
             }
             _ => None,
@@ -250,8 +242,8 @@ impl RawHost {
         let grants = self.lines.iter().filter_map(Line::next_grant);
         let next = phase.into_iter().chain(patience).chain(self.poll_at).chain(grants).min();
         let Some(next) = next else { return };
-        if self.alarm.is_none_or(|alarm| alarm <= now || next < alarm) {
-            let next = next.max(now + 1);
+        if self.alarm.is_none_or(|alarm| alarm <= self.now || next < alarm) {
+            let next = next.max(self.now + 1);
             self.alarm = Some(next);
             world.alarm_at(next);
         }
@@ -262,20 +254,15 @@ impl RawHost {
         self.lines.iter().skip(1).map(|line| line.host.asked.len()).sum()
     }
 
-    fn begin<M: Machine>(&mut self, world: &mut World<M>, target: usize, now: u64) {
-        self.lines = vec![Line::connect(world, target, self.manners.digests, &mut self.random)];
-        (self.phase, self.heard_at) = (Phase::Admin, now);
-        self.target_for_queues(target);
+    fn begin(&mut self, world: &mut SimWorld, target: usize) {
+        self.lines = vec![Line::connect(world, target, self.behaviour.digests, self.random.fork())];
+        (self.phase, self.heard_at) = (Phase::Admin, self.now);
     }
 
-    fn target_for_queues(&mut self, target: usize) {
-        self.lines[0].target = target;
-    }
-
-    fn hear<M: Machine>(&mut self, world: &mut World<M>, now: u64) -> Result<(), String> {
+    fn hear(&mut self, world: &mut SimWorld) -> Result<(), String> {
         for at in 0..self.lines.len() {
             if self.lines.get_mut(at).is_some_and(|line| line.take(world)) {
-                self.heard_at = now;
+                self.heard_at = self.now;
             }
             while let Some(heard) = self.lines.get_mut(at).and_then(|line| line.next().transpose())
             {
@@ -284,24 +271,23 @@ impl RawHost {
                     Err(Fault::Garbled(why)) => format!("a raw host heard nonsense: {why}"),
                     Err(Fault::Broken(why)) => return Err(why),
                     Ok(heard) => {
-                        self.handle(world, now, at, heard)?;
+                        self.handle(world, at, heard)?;
                         continue;
                     }
                 };
-                if self.manners.strict {
+                if self.behaviour.strict {
                     return Err(why);
                 }
                 // Bits flip on the wire, and digests told so.
-                self.lose(world, now);
+                self.lose(world);
             }
         }
         Ok(())
     }
 
-    fn handle<M: Machine>(
+    fn handle(
         &mut self,
-        world: &mut World<M>,
-        now: u64,
+        world: &mut SimWorld,
         at: usize,
         heard: Heard<Asked>,
     ) -> Result<(), String> {
@@ -310,55 +296,47 @@ impl RawHost {
                 let step = if at == 0 { Step::Connect } else { Step::Queue(at) };
                 let controller =
                     if at == 0 { ConnectData::CONTROLLER_ANY } else { self.controller };
-                let connect = Connect {
-                    record_format: 0,
-                    queue_id: at as u16,
-                    sq_size: 31,
-                    attributes: ConnectAttributes::default(),
-                    keep_alive_ms: 0,
-                };
                 let data = ConnectData {
                     host_id: self.host_id,
                     controller_id: controller,
                     subsystem: self.subsystem.clone(),
                     host: self.nqn.clone(),
                 };
-                let command = Command::connect(&connect);
+                let command = Command::connect(&connect(at as u16, 0));
                 let asked = Asked::Step(step);
-                self.lines[at].ask(world, &mut self.random, command, &data.emit(), asked);
+                self.lines[at].ask(world, command, &data.emit(), asked);
                 Ok(())
             }
             Heard::Terminated(_) => unreachable!("a C2HTermReq ends the line"),
             Heard::Data { .. } => unreachable!("the line takes them"),
             Heard::Answered(asked, entry) => match asked.what {
-                Asked::Step(step) => self.stepped(world, now, step, &entry),
+                Asked::Step(step) => self.stepped(world, step, &entry),
                 Asked::Identify { bytes } => {
                     let seen = IdentifyNamespace::parse(&bytes).expect("a whole page");
-                    self.identified(world, now, &seen);
+                    self.identified(world, &seen);
                     Ok(())
                 }
                 asked => {
-                    self.deeds.answered += 1;
-                    self.answered(now, asked, &entry)
+                    self.actions.answered += 1;
+                    self.answered(asked, &entry)
                 }
             },
             Heard::Granted(grant) => {
-                self.deeds.grants += 1;
-                self.lines[at].grant(now, grant, &mut self.random);
+                self.actions.grants += 1;
+                self.lines[at].grant(self.now, grant);
                 Ok(())
             }
         }
     }
 
-    fn ask_admin<M: Machine>(&mut self, world: &mut World<M>, step: Step, command: Command) {
-        self.lines[0].ask(world, &mut self.random, command, &[], Asked::Step(step));
+    fn ask_admin(&mut self, world: &mut SimWorld, step: Step, command: Command) {
+        self.lines[0].ask(world, command, &[], Asked::Step(step));
     }
 
     /// An answer on the way up or down.
-    fn stepped<M: Machine>(
+    fn stepped(
         &mut self,
-        world: &mut World<M>,
-        now: u64,
+        world: &mut SimWorld,
         step: Step,
         entry: &Completion,
     ) -> Result<(), String> {
@@ -366,10 +344,10 @@ impl RawHost {
             // A target that is just starting, or that drains an old association of ours, asks us to
             // come again: without DNR.
             let comes_again = matches!(step, Step::Connect | Step::Queue(_)) && !entry.status.dnr();
-            if self.manners.strict && !comes_again {
+            if self.behaviour.strict && !comes_again {
                 return Err(format!("{step:?} of a raw host was answered: {entry}"));
             }
-            self.lose(world, now);
+            self.lose(world);
             return Ok(());
         }
         let status = ControllerStatus(entry.result as u32);
@@ -382,9 +360,9 @@ impl RawHost {
             Step::Ready if status.ready() => {
                 self.phase = Phase::Queues;
                 let target = self.lines[0].target;
-                for _ in 0..self.manners.queues {
-                    let digests = self.manners.digests;
-                    self.lines.push(Line::connect(world, target, digests, &mut self.random));
+                for _ in 0..self.behaviour.queues {
+                    let digests = self.behaviour.digests;
+                    self.lines.push(Line::connect(world, target, digests, self.random.fork()));
                 }
             }
             Step::Queue(at) => {
@@ -392,52 +370,52 @@ impl RawHost {
                 if self.lines.iter().skip(1).all(|line| line.live) {
                     let asked = Asked::Identify { bytes: vec![0; IDENTIFY_SIZE] };
                     let command = Command::identify(Cns::NAMESPACE, NSID);
-                    self.lines[0].ask(world, &mut self.random, command, &[], asked);
+                    self.lines[0].ask(world, command, &[], asked);
                 }
             }
-            Step::Disable if self.phase == Phase::Resetting => self.reset_done(world, now),
+            Step::Disable if self.phase == Phase::Resetting => self.reset_done(world),
             Step::Disabled if self.phase == Phase::Resetting && !status.ready() => {
-                self.reset_done(world, now);
+                self.reset_done(world);
             }
             Step::ShutdownStatus => {
                 let Phase::ShuttingDown(start) = self.phase else { return Ok(()) };
                 if status.shst() == SHUTDOWN_COMPLETE {
-                    self.deeds.shutdowns += 1;
+                    self.actions.shutdowns += 1;
                     // What was acknowledged before is durable now.
-                    self.log.push(Log::Flushed { start });
-                    self.hang_up(world, now, false);
+                    self.writer.log.push(Log::Flushed { start });
+                    self.hang_up(world, false);
                     return Ok(());
                 }
                 if status.fatal() {
-                    if self.manners.strict {
+                    if self.behaviour.strict {
                         return Err("a shutdown ends in CSTS.CFS".to_owned());
                     }
-                    self.lose(world, now);
+                    self.lose(world);
                     return Ok(());
                 }
-                self.poll_at = Some(now + 5 * MILLISECOND);
+                self.poll_at = Some(self.now + 5 * MILLISECOND);
             }
-            Step::Ready => self.poll_at = Some(now + 5 * MILLISECOND),
-            Step::Shutdown => self.poll_at = Some(now),
+            Step::Ready => self.poll_at = Some(self.now + 5 * MILLISECOND),
+            Step::Shutdown => self.poll_at = Some(self.now),
             Step::Disable | Step::Disabled => {}
         }
         Ok(())
     }
 
     /// Lives if it is the volume that it knows; else it comes again.
-    fn identified<M: Machine>(&mut self, world: &mut World<M>, now: u64, seen: &IdentifyNamespace) {
+    fn identified(&mut self, world: &mut SimWorld, seen: &IdentifyNamespace) {
         if seen.nguid != UUID {
-            return self.hang_up(world, now, false);
+            return self.hang_up(world, false);
         }
         self.phase = Phase::Live;
-        self.next_at = now;
-        let most = if self.manners.resets { 40 } else { 400 };
+        self.next_at = self.now;
+        let most = if self.behaviour.resets { 40 } else { 400 };
         self.left = 1 + self.random.below(most);
     }
 
     /// Asks again for what takes its time.
-    fn poll<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
-        if self.poll_at.is_none_or(|at| at > now) {
+    fn poll(&mut self, world: &mut SimWorld) {
+        if self.poll_at.is_none_or(|at| at > self.now) {
             return;
         }
         self.poll_at = None;
@@ -451,15 +429,15 @@ impl RawHost {
     }
 
     /// The target says that the controller is reset: from now on nothing of it reaches the media.
-    fn reset_done<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
-        self.deeds.resets += 1;
-        self.deeds.reset_commands += self.under_way() as u64;
+    fn reset_done(&mut self, world: &mut SimWorld) {
+        self.actions.resets += 1;
+        self.actions.reset_commands += self.under_way() as u64;
         for mut line in self.lines.split_off(1) {
-            self.abandon(&mut line, now);
+            self.abandon(&mut line, self.now);
             line.hang_up(world, false);
         }
         if self.stopping || self.random.chance(1, 2) {
-            self.hang_up(world, now, false);
+            self.hang_up(world, false);
         } else {
             self.phase = Phase::Admin;
             self.ask_admin(world, Step::Enable, configure(true, 0));
@@ -467,22 +445,22 @@ impl RawHost {
     }
 
     /// Lives on, or ends this life in one of the ways that there are.
-    fn live<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+    fn live(&mut self, world: &mut SimWorld) {
         while !self.stopping
             && self.left > 0
-            && self.next_at <= now
-            && self.under_way() < self.manners.depth
+            && self.next_at <= self.now
+            && self.under_way() < self.behaviour.depth
         {
             self.left -= 1;
-            self.work(world, now);
-            if self.random.chance(1, self.manners.depth as u64) {
-                let most = 2 * self.manners.interval_us * self.manners.depth as u64 * 1_000;
-                self.next_at = now + self.random.below(most + 1);
+            self.work(world);
+            if self.random.chance(1, self.behaviour.depth as u64) {
+                let most = 2 * self.behaviour.interval_us * self.behaviour.depth as u64 * 1_000;
+                self.next_at = self.now + self.random.below(most + 1);
             }
         }
         if self.stopping {
             if self.under_way() == 0 {
-                self.shut_down(world, now);
+                self.shut_down(world);
             }
             return;
         }
@@ -493,20 +471,20 @@ impl RawHost {
         if self.under_way() > 0 && self.random.chance(1, 4) {
             return;
         }
-        match self.random.below(if self.manners.resets { 6 } else { 2 }) {
-            0 => self.shut_down(world, now),
+        match self.random.below(if self.behaviour.resets { 6 } else { 2 }) {
+            0 => self.shut_down(world),
             1..=3 => self.reset(world),
             4 => {
-                self.deeds.losses += 1;
+                self.actions.losses += 1;
                 let mut admin = self.lines.remove(0);
                 admin.hang_up(world, true);
-                self.abandon(&mut admin, now + QUIESCE);
+                self.abandon(&mut admin, self.now + QUIESCE);
                 self.phase = Phase::Orphaned;
-                self.heard_at = now;
+                self.heard_at = self.now;
             }
             _ => {
                 // One queue is lost, and the controller reset: its answer covers that queue, too.
-                self.deeds.losses += 1;
+                self.actions.losses += 1;
                 let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
                 self.lines[at].hang_up(world, true);
                 self.reset(world);
@@ -514,7 +492,7 @@ impl RawHost {
         }
     }
 
-    fn reset<M: Machine>(&mut self, world: &mut World<M>) {
+    fn reset(&mut self, world: &mut SimWorld) {
         self.phase = Phase::Resetting;
         for line in &mut self.lines[1..] {
             line.may_end = true;
@@ -525,21 +503,21 @@ impl RawHost {
         }
     }
 
-    fn shut_down<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
-        self.phase = Phase::ShuttingDown(now);
+    fn shut_down(&mut self, world: &mut SimWorld) {
+        self.phase = Phase::ShuttingDown(self.now);
         for line in &mut self.lines[1..] {
             line.may_end = true;
         }
         self.ask_admin(world, Step::Shutdown, configure(true, 1));
     }
 
-    fn notice_losses<M: Machine>(&mut self, world: &mut World<M>, now: u64) -> Result<(), String> {
+    fn notice_losses(&mut self, world: &mut SimWorld) -> Result<(), String> {
         if self.phase == Phase::Orphaned {
             if self.lines.iter().all(|line| line.is_over(world)) {
-                self.hang_up(world, now, false);
-            } else if now > self.heard_at + PATIENCE {
-                if !self.manners.strict {
-                    self.lose(world, now);
+                self.hang_up(world, false);
+            } else if self.now > self.heard_at + PATIENCE {
+                if !self.behaviour.strict {
+                    self.lose(world);
                     return Ok(());
                 }
                 return Err("the queues of a lost admin queue are not closed".to_owned());
@@ -548,38 +526,33 @@ impl RawHost {
         }
         let lost = self.lines.iter().any(|line| !line.may_end && line.is_over(world));
         if lost {
-            if self.manners.strict {
+            if self.behaviour.strict {
                 return Err(format!("the target left a raw host: {}", self.state()));
             }
-            self.lose(world, now);
+            self.lose(world);
         }
         Ok(())
     }
 
     /// Gives an association up that broke.
-    fn lose<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
-        self.hang_up(world, now, true);
+    fn lose(&mut self, world: &mut SimWorld) {
+        self.hang_up(world, true);
     }
 
     /// Leaves: every connection is closed, and what was under way may happen for a while.
-    fn hang_up<M: Machine>(&mut self, world: &mut World<M>, now: u64, reset: bool) {
+    fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
         for mut line in core::mem::take(&mut self.lines) {
-            self.abandon(&mut line, now + QUIESCE);
+            self.abandon(&mut line, self.now + QUIESCE);
             line.hang_up(world, reset);
         }
         self.poll_at = None;
         let rest = self.random.below(500 * MILLISECOND);
-        self.phase = if self.stopping { Phase::Done } else { Phase::Resting(now + rest) };
+        self.phase = if self.stopping { Phase::Done } else { Phase::Resting(self.now + rest) };
     }
 }
 
 /// CSTS.SHST: the shutdown is complete.
 const SHUTDOWN_COMPLETE: u32 = 2;
-
-fn configure(enable: bool, shutdown: u32) -> Command {
-    let value = Configuration::default().with_enable(enable).with_iosqes(6).with_iocqes(4);
-    Command::property_set(Register::CC.0, value.with_shn(shutdown).0)
-}
 
 fn controller_status() -> Command {
     Command::property_get(Register::CSTS.0, false)

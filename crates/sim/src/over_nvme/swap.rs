@@ -6,8 +6,6 @@
 //! bytes that no write leaves; and no read may return those. What is there is gone from all shards
 //! before anything else is shown, as `apply` does it.
 
-use core::ops::RangeInclusive;
-
 use block::{BlockCount, BlockSize, Extent, VolumeId};
 use contract::DiskId;
 use nvme::subsystem::Namespace;
@@ -16,7 +14,8 @@ use volume::{Layout, Member};
 
 use crate::client::VOLUME;
 use crate::disk::SimDisk;
-use crate::run::{MILLISECOND, Run, TARGET};
+use crate::run::{MILLISECOND, Orders, Run, TARGET};
+use crate::setup::Fault;
 
 /// The identity of the volume, and of the other one.
 pub(crate) const UUID: [u8; 16] = [0x5a; 16];
@@ -32,17 +31,14 @@ const CONTENT: u8 = 0xb7;
 pub(crate) struct Swap {
     /// Whether it is the other volume, or will be.
     other: bool,
-    /// While it is neither: the orders that took away what was there, and how many are not
-    /// answered.
-    removal: Option<(RangeInclusive<u64>, usize)>,
-    /// Times that the volume went.
-    pub(crate) count: u64,
+    /// While it is neither: the orders that take away what was there.
+    removal: Option<Orders>,
 }
 
 impl Run {
     /// The other volume's disk, in a world that has one.
     pub(crate) fn plug_other(&mut self) {
-        if self.setup.faults.swap_ms > 0 {
+        if self.setup.faults[Fault::Swap] > 0 {
             let size = self.setup.disk_size;
             let mut disk = SimDisk::new(size, self.setup.behaviour);
             disk.fill(CONTENT);
@@ -52,7 +48,7 @@ impl Run {
 
     /// A target starts: it has the other volume, and exports its own.
     pub(crate) fn add_other(&mut self) {
-        (self.swap.other, self.swap.removal) = (false, None);
+        (self.nvme.swap.other, self.nvme.swap.removal) = (false, None);
         let Some(disk) = self.world.hosts[TARGET].disks.get(&OTHER_DISK) else { return };
         let facts = disk.facts();
         let layout = Layout::single(Member { disk: OTHER_DISK, base: 0, length: facts.size.0 });
@@ -66,10 +62,10 @@ impl Run {
 
     /// What is exported now, if anything is.
     pub(crate) fn exported(&self) -> Option<Namespace> {
-        if self.swap.removal.is_some() {
+        if self.nvme.swap.removal.is_some() {
             return None;
         }
-        let (volume, uuid, size) = match self.swap.other {
+        let (volume, uuid, size) = match self.nvme.swap.other {
             true => (OTHER, UUID_OTHER, self.setup.disk_size),
             false => (VOLUME, UUID, self.size),
         };
@@ -91,41 +87,36 @@ impl Run {
     /// its disk.
     pub(crate) fn swap(&mut self) {
         let begun = self.clients.iter().all(|client| client.working);
-        if !begun || self.swap.removal.is_some() || self.exports.removed {
+        if !begun || self.nvme.swap.removal.is_some() || self.nvme.exports.removed {
             return;
         }
-        self.swap.other = !self.swap.other;
-        self.swap.count += u64::from(self.swap.other);
-        let shards = self.world.hosts[TARGET].nodes.len();
-        let orders = self.orders + 1..=self.orders + shards as u64;
-        self.swap.removal = Some((orders, shards));
+        self.nvme.swap.other = !self.nvme.swap.other;
+        self.did.counts.swaps += u64::from(self.nvme.swap.other);
+        self.nvme.swap.removal = Some(self.next_orders());
         self.export();
     }
 
     /// An order was answered.
     pub(crate) fn swap_answered(&mut self, number: u64) {
-        let Some((orders, left)) = &mut self.swap.removal else { return };
-        if orders.contains(&number) {
-            *left -= 1;
-            if *left == 0 {
-                self.swap.removal = None;
-                self.export();
-            }
+        let removal = &mut self.nvme.swap.removal;
+        if removal.as_mut().is_some_and(|orders| orders.answered(number)) {
+            *removal = None;
+            self.export();
         }
     }
 
     /// The volume stays from now on.
     pub(crate) fn end_swaps(&mut self) {
-        if self.swap.removal.is_some() {
-            self.swap.other = false;
-        } else if self.swap.other {
+        if self.nvme.swap.removal.is_some() {
+            self.nvme.swap.other = false;
+        } else if self.nvme.swap.other {
             self.swap();
         }
     }
 
     /// Hosts hear some time after it that the volume is back, and are refused until then.
     pub(crate) fn let_news_spread(&mut self) -> Result<(), String> {
-        if self.swap.count > 0 {
+        if self.did.counts.swaps > 0 {
             let until = self.world.now + 1_000 * MILLISECOND;
             self.world.alarm_at(until);
             while self.world.now < until {

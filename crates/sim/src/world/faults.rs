@@ -16,7 +16,7 @@ impl<M: Machine> World<M> {
             return;
         }
         let link = up[self.random.below(up.len() as u64) as usize];
-        self.mishaps.cuts += 1;
+        self.injected.cuts += 1;
         self.trace.note(Instant(self.now), "cut", &[link as u64, u64::from(silent)]);
         if silent {
             self.links[link].silent = true;
@@ -47,7 +47,7 @@ impl<M: Machine> World<M> {
             return;
         }
         let link = queues[self.random.below(queues.len() as u64) as usize];
-        self.mishaps.hushes += 1;
+        self.injected.hushes += 1;
         self.trace.note(Instant(self.now), "hush", &[link as u64]);
         self.links[link].silent = true;
     }
@@ -75,14 +75,14 @@ impl<M: Machine> World<M> {
             let byte = (bit >> 8) as usize % bytes.len();
             bytes[byte] ^= 1 << (bit % 8);
         }
-        self.mishaps.corruptions += 1;
+        self.injected.corruptions += 1;
         self.trace.note(Instant(self.now), "corrupt", &[link as u64, end as u64, at as u64]);
     }
 
     /// Flips a bit of what leaves now.
     pub(super) fn corrupt(&mut self, link: usize, to: usize, bytes: &mut [u8]) {
         self.corrupt_next = false;
-        self.mishaps.corruptions += 1;
+        self.injected.corruptions += 1;
         let bit = self.random.next_u64();
         bytes[(bit >> 8) as usize % bytes.len()] ^= 1 << (bit % 8);
         self.trace.note(Instant(self.now), "corrupt", &[link as u64, to as u64]);
@@ -91,9 +91,9 @@ impl<M: Machine> World<M> {
     /// Kills a host: its process only, or its power too.
     pub fn kill(&mut self, host: usize, power: bool) {
         if power {
-            self.mishaps.power_cuts += 1;
+            self.injected.power_cuts += 1;
         } else {
-            self.mishaps.kills += 1;
+            self.injected.kills += 1;
         }
         self.trace.note(Instant(self.now), "kill", &[host as u64, u64::from(power)]);
         let life = self.hosts[host].life;

@@ -5,7 +5,7 @@ use block::Instant;
 use contract::{Event, FrameBatch, Intake, LinkFacts, LinkId, Machine, Spread};
 
 use super::{Host, MICROSECOND, What, World};
-use crate::ethernet::{Owner, Port, Weather, untag};
+use crate::ethernet::{LinkFaults, Owner, Port, untag};
 
 /// Frames that a ring of a shard holds, of one link.
 const RING: usize = 256;
@@ -167,7 +167,7 @@ impl<M: Machine> World<M> {
             return;
         }
         self.ethernet.fates.sent += 1;
-        let Weather { lost, repeated, held, hold_ms, wire_us, reorders } = self.ethernet.weather;
+        let LinkFaults { lost, repeated, held, hold_ms, wire_us, reorders } = self.ethernet.faults;
         for to in self.ethernet.reached(from, bytes) {
             if self.random.chance(lost, 1000) {
                 self.ethernet.fates.lost += 1;
@@ -275,7 +275,7 @@ impl<M: Machine> World<M> {
 
     /// Nothing goes wrong on the Ethernet any more, and all links are up.
     pub fn calm_ethernet(&mut self) {
-        self.ethernet.weather = Weather::CALM;
+        self.ethernet.faults = LinkFaults::NONE;
         for port in 0..self.ethernet.ports.len() {
             self.raise_link(port);
         }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use contract::{Endpoint, Event, Loss, Machine};
 
 use super::{What, World};
-use crate::network::{Attachment, End, Flow, Link, Segment, WINDOW};
+use crate::network::{End, Link, Segment, WINDOW};
 
 /// An end of a connection without a host.
 #[derive(Debug)]
@@ -21,18 +21,11 @@ pub(super) struct Raw {
 impl<M: Machine> World<M> {
     pub(super) fn connect_to_raw(&mut self, host: usize, shard: usize, token: u64) {
         let link = self.links.len();
-        let life = self.hosts[host].life;
-        let connection = self.hosts[host].nodes[shard].open(link, 0, &mut self.random);
-        let end = Attachment { host, life, shard, connection };
-        self.links.push(Link {
-            ends: [Some(end), None],
-            flows: [Flow::default(), Flow::default()],
-            raw: [None, Some(self.raws.len())],
-            silent: false,
-        });
+        let end = self.attach(host, shard, 0);
+        self.links.push(Link::new([Some(end), None], [None, Some(self.raws.len())]));
         self.raws.push(Raw { link, end: 1, received: VecDeque::new(), ended: None });
         let local = self.hosts[host].address;
-        let connected = Event::Connected { token, connection, local };
+        let connected = Event::Connected { token, connection: end.connection, local };
         self.hosts[host].nodes[shard].inbox.push_back(connected);
         self.wake(host, shard);
     }
@@ -41,21 +34,12 @@ impl<M: Machine> World<M> {
     pub fn connect_raw(&mut self, target: usize) -> usize {
         let (address, listener) = self.hosts[target].listeners[0];
         let link = self.links.len();
-        let shard = self.hosts[target].accepted % self.hosts[target].nodes.len();
-        self.hosts[target].accepted += 1;
-        let life = self.hosts[target].life;
-        let connection = self.hosts[target].nodes[shard].open(link, 1, &mut self.random);
-        let end = Attachment { host: target, life, shard, connection };
-        self.links.push(Link {
-            ends: [None, Some(end)],
-            flows: [Flow::default(), Flow::default()],
-            raw: [Some(self.raws.len()), None],
-            silent: false,
-        });
+        let end = self.attach_next(target, 1);
+        self.links.push(Link::new([None, Some(end)], [Some(self.raws.len()), None]));
         let peer = SocketAddr::from(([10, 9, 9, 9], 50_000));
         let endpoint = Endpoint { listener, peer, local: address };
-        self.hosts[target].nodes[shard].accepted(connection, endpoint);
-        self.wake(target, shard);
+        self.hosts[target].nodes[end.shard].accepted(end.connection, endpoint);
+        self.wake(target, end.shard);
         self.raws.push(Raw { link, end: 0, received: VecDeque::new(), ended: None });
         self.raws.len() - 1
     }

@@ -193,7 +193,9 @@ impl<T: Debug> Host<T> {
                 return Err(format!("{said:?} after a TermReq").into());
             }
             if padding > 0 && !self.lenient {
-                return Err(format!("{padding} bytes of padding toward a host with HPDA 0").into());
+                // No digest covers ICReq: if a bit of it flips, the target was asked to pad.
+                let why = format!("{padding} bytes of padding toward a host with HPDA 0");
+                return Err(Fault::Garbled(why));
             }
             self.taken += length;
             if let Some(heard) = self.judge(said)? {

@@ -200,7 +200,7 @@ pub(super) fn yielding(harness: &mut dyn Harness) {
     for link in [a, b] {
         let mut steps = vec![step(Some(0), Then::Stream(20, u32::MAX))];
         steps.push(step(Some(0), Then::Pause));
-        steps.extend(vec![step(Some(1), Then::Yield); 20]);
+        steps.extend(vec![step(Some(1), Then::Yield); 19]);
         command(harness, link.shard, Command::Script(link.id, steps));
         harness.send(link.peer, b"a");
         assert_eq!(shown(harness, link), b"a");

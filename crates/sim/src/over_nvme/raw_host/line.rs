@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use block::Random;
-use contract::Machine;
 use testkit::nvme::host::{Data, Fault, Heard, Host};
 use wire::nvme::Command;
 use wire::nvme_tcp::{Digests, R2T};
 
 use super::MILLISECOND;
 use super::work::{Asked, Pair};
-use crate::world::World;
+use crate::client::SimWorld;
 
 /// A connection.
 #[derive(Debug)]
@@ -25,15 +24,16 @@ pub(super) struct Line {
     /// The target may close it.
     pub(super) may_end: bool,
     grants: Vec<(u64, R2T)>,
+    random: Random,
 }
 
 impl Line {
     /// Connects and greets.
-    pub(super) fn connect<M: Machine>(
-        world: &mut World<M>,
+    pub(super) fn connect(
+        world: &mut SimWorld,
         target: usize,
         digests: Digests,
-        random: &mut Random,
+        random: Random,
     ) -> Line {
         let raw = world.connect_raw(target);
         let mut line = Line {
@@ -43,33 +43,28 @@ impl Line {
             live: false,
             may_end: false,
             grants: Vec::new(),
+            random,
         };
         let request = line.host.greet();
-        line.say(world, random, &request);
+        line.say(world, &request);
         line
     }
 
     /// Sends bytes, in pieces.
-    pub(super) fn say<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        random: &mut Random,
-        bytes: &[u8],
-    ) {
+    pub(super) fn say(&mut self, world: &mut SimWorld, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let some = 1 + random.below(rest.len() as u64) as usize;
-            let length = if random.chance(2, 3) { rest.len() } else { some };
+            let some = 1 + self.random.below(rest.len() as u64) as usize;
+            let length = if self.random.chance(2, 3) { rest.len() } else { some };
             world.send_raw(self.raw, &rest[..length]);
             rest = &rest[length..];
         }
     }
 
     /// Sends a command, with data in its capsule if there are any.
-    pub(super) fn ask<M: Machine>(
+    pub(super) fn ask(
         &mut self,
-        world: &mut World<M>,
-        random: &mut Random,
+        world: &mut SimWorld,
         command: Command,
         data: &[u8],
         asked: Asked,
@@ -83,7 +78,7 @@ impl Line {
         };
         let id = self.host.free_id();
         let bytes = self.host.ask(id, command, asked, moves, data);
-        self.say(world, random, &bytes);
+        self.say(world, &bytes);
     }
 
     /// Whether the target owes an answer: to the greeting, or to a command.
@@ -92,19 +87,19 @@ impl Line {
     }
 
     /// Takes what came in; returns whether something did.
-    pub(super) fn take<M: Machine>(&mut self, world: &mut World<M>) -> bool {
+    pub(super) fn take(&mut self, world: &mut SimWorld) -> bool {
         let bytes = world.take_raw(self.raw, usize::MAX);
         self.host.hear(&bytes);
         !bytes.is_empty()
     }
 
     /// Whether the target closed it and all that it said was heard.
-    pub(super) fn is_over<M: Machine>(&self, world: &World<M>) -> bool {
+    pub(super) fn is_over(&self, world: &SimWorld) -> bool {
         world.raw_end(self.raw).is_some()
     }
 
     /// Closes it.
-    pub(super) fn hang_up<M: Machine>(&mut self, world: &mut World<M>, reset: bool) {
+    pub(super) fn hang_up(&mut self, world: &mut SimWorld, reset: bool) {
         if !self.is_over(world) {
             world.end_raw(self.raw, reset);
         }
@@ -130,22 +125,10 @@ impl Line {
     }
 
     /// An R2T: it is served now, later, or never, when the connection ends before.
-    pub(super) fn grant(&mut self, now: u64, grant: R2T, random: &mut Random) {
-        let late = random.chance(1, 4);
-        let delay = if late { random.below(30 * MILLISECOND) } else { 0 };
+    pub(super) fn grant(&mut self, now: u64, grant: R2T) {
+        let late = self.random.chance(1, 4);
+        let delay = if late { self.random.below(30 * MILLISECOND) } else { 0 };
         self.grants.push((now + delay, grant));
-    }
-
-    /// What a command writes or compares.
-    fn data_of<'a>(&'a self, id: u16, pairs: &'a BTreeMap<u64, Pair>) -> Option<&'a [u8]> {
-        match &self.host.asked.get(&id)?.what {
-            Asked::Write { data, .. } => Some(data),
-            Asked::Pair { number, second } => {
-                let pair = &pairs[number];
-                Some(if *second { &pair.data } else { &pair.expected })
-            }
-            _ => None,
-        }
     }
 
     /// When the next R2T is to be served.
@@ -154,29 +137,23 @@ impl Line {
     }
 
     /// Sends the data that are due.
-    pub(super) fn serve_grants<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        now: u64,
-        random: &mut Random,
-        pairs: &BTreeMap<u64, Pair>,
-    ) {
-        while let Some(at) = self.grants.iter().position(|(at, _)| *at <= now) {
+    pub(super) fn serve_grants(&mut self, world: &mut SimWorld, pairs: &BTreeMap<u64, Pair>) {
+        while let Some(at) = self.grants.iter().position(|(at, _)| *at <= world.now) {
             let (_, grant) = self.grants.remove(at);
             // Answered meanwhile (aborted, say): the data are not wanted any more.
-            let Some(data) = self.data_of(grant.command_id, pairs) else { continue };
+            let Some(data) = data_of(&self.host, grant.command_id, pairs) else { continue };
             let (mut at, end) = (grant.offset, grant.offset + grant.length);
             let h2c_max = self.host.greeting.map_or(0, |greeting| greeting.max_h2c_data);
             let mut all = Vec::new();
             while at < end {
                 let blocks = u64::from(h2c_max.min(end - at) / 512);
-                let most = 512 * (1 + random.below(blocks.max(1)) as u32);
-                let length = if random.chance(1, 2) { h2c_max } else { most }.min(end - at);
+                let most = 512 * (1 + self.random.below(blocks.max(1)) as u32);
+                let length = if self.random.chance(1, 2) { h2c_max } else { most }.min(end - at);
                 let part = &data[at as usize..(at + length) as usize];
                 all.extend(self.host.give(&grant, at, part));
                 at += length;
             }
-            self.say(world, random, &all);
+            self.say(world, &all);
         }
     }
 
@@ -184,5 +161,17 @@ impl Line {
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Asked> + use<> {
         self.grants.clear();
         core::mem::take(&mut self.host.asked).into_values().map(|asked| asked.what)
+    }
+}
+
+/// What a command writes or compares.
+fn data_of<'a>(host: &'a Host<Asked>, id: u16, pairs: &'a BTreeMap<u64, Pair>) -> Option<&'a [u8]> {
+    match &host.asked.get(&id)?.what {
+        Asked::Write { data, .. } => Some(data),
+        Asked::Pair { number, second } => {
+            let pair = &pairs[number];
+            Some(if *second { &pair.data } else { &pair.expected })
+        }
+        _ => None,
     }
 }

@@ -13,10 +13,10 @@
 use std::collections::BTreeSet;
 
 use block::Random;
-use contract::Machine;
+use testkit::nvme;
 use testkit::nvme::host::{Fault, Heard};
 use wire::nvme::async_event::AsyncEvent;
-use wire::nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ControllerStatus};
+use wire::nvme::fabrics::{ConnectData, ControllerStatus};
 use wire::nvme::feature::{AsyncEventMask, FeatureId};
 use wire::nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId};
 use wire::nvme::{Command, Completion, Nqn};
@@ -24,8 +24,8 @@ use wire::nvme_tcp::Digests;
 
 use super::line::Line;
 use super::work::Asked;
-use super::{MILLISECOND, PATIENCE, Step, configure, controller_status};
-use crate::world::World;
+use super::{MILLISECOND, PATIENCE, Step, controller_status};
+use crate::client::SimWorld;
 
 /// KATO of a watcher that stays.
 const KEEP_ALIVE: u64 = 4_000 * MILLISECOND;
@@ -55,6 +55,8 @@ pub(crate) struct Watcher {
     stays: bool,
     poll_at: Option<u64>,
     alive_at: Option<u64>,
+    /// When it was last given a turn.
+    now: u64,
     heard_at: u64,
     alarm: Option<u64>,
     stopping: bool,
@@ -65,8 +67,9 @@ pub(crate) struct Watcher {
     known: Option<(u64, BTreeSet<Nqn>)>,
     /// Logs read since they were last taken.
     pub(crate) seen: Vec<Seen>,
-    /// Logs read, and events heard.
-    pub(crate) reads: u64,
+    /// The subsystems in the last of them.
+    pub(crate) last_seen: Option<BTreeSet<Nqn>>,
+    /// Events heard since they were last counted.
     pub(crate) events: u64,
 }
 
@@ -85,6 +88,7 @@ impl Watcher {
             stays: false,
             poll_at: None,
             alive_at: None,
+            now: 0,
             heard_at: 0,
             alarm: None,
             stopping: false,
@@ -92,7 +96,7 @@ impl Watcher {
             read_again: false,
             known: None,
             seen: Vec::new(),
-            reads: 0,
+            last_seen: None,
             events: 0,
         }
     }
@@ -114,51 +118,47 @@ impl Watcher {
     }
 
     /// Hears what came, and goes on. An error is the target's fault.
-    pub(crate) fn drive<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        target: usize,
-    ) -> Result<(), String> {
-        let now = world.now;
-        if self.line.is_none() && self.rest_until <= now {
+    pub(crate) fn drive(&mut self, world: &mut SimWorld, target: usize) -> Result<(), String> {
+        self.now = world.now;
+        if self.line.is_none() && self.rest_until <= self.now {
             self.stays = self.stopping || self.random.chance(2, 3);
-            self.line = Some(Line::connect(world, target, self.digests, &mut self.random));
-            self.heard_at = now;
+            self.line = Some(Line::connect(world, target, self.digests, self.random.fork()));
+            self.heard_at = self.now;
         }
-        self.hear(world, now)?;
-        self.keep_on(world, now);
+        self.hear(world)?;
+        self.keep_on(world);
         // An event may never come.
         let waits = |line: &Line| {
             let mut asked = line.host.asked.values();
             line.host.greeting.is_none() || asked.any(|asked| !matches!(asked.what, Asked::Event))
         };
         let waits = self.line.as_ref().is_some_and(waits);
-        if waits && now > self.heard_at + PATIENCE {
+        if waits && self.now > self.heard_at + PATIENCE {
             if self.strict {
                 return Err(format!("a watcher is not answered: {}", self.state()));
             }
-            self.leave(world, now);
+            self.leave(world);
         }
-        self.set_alarm(world, now, waits);
+        self.set_alarm(world, waits);
         Ok(())
     }
 
-    fn set_alarm<M: Machine>(&mut self, world: &mut World<M>, now: u64, waits: bool) {
+    fn set_alarm(&mut self, world: &mut SimWorld, waits: bool) {
         let rest = self.line.is_none().then_some(self.rest_until);
         let patience = waits.then_some(self.heard_at + PATIENCE + 1);
         let next = rest.into_iter().chain(patience).chain(self.poll_at).chain(self.alive_at).min();
         let Some(next) = next else { return };
-        if self.alarm.is_none_or(|alarm| alarm <= now || next < alarm) {
-            let next = next.max(now + 1);
+        if self.alarm.is_none_or(|alarm| alarm <= self.now || next < alarm) {
+            let next = next.max(self.now + 1);
             self.alarm = Some(next);
             world.alarm_at(next);
         }
     }
 
-    fn hear<M: Machine>(&mut self, world: &mut World<M>, now: u64) -> Result<(), String> {
+    fn hear(&mut self, world: &mut SimWorld) -> Result<(), String> {
         let Some(line) = &mut self.line else { return Ok(()) };
         if line.take(world) {
-            self.heard_at = now;
+            self.heard_at = self.now;
         }
         loop {
             let Some(line) = &mut self.line else { return Ok(()) };
@@ -166,15 +166,15 @@ impl Watcher {
                 Ok(Some(heard)) => heard,
                 Ok(None) => break,
                 Err(Fault::Garbled(_)) if !self.strict => {
-                    self.leave(world, now);
+                    self.leave(world);
                     return Ok(());
                 }
                 Err(why) => return Err(format!("a watcher heard nonsense: {why}")),
             };
             match heard {
                 Heard::Greeted(_) => self.connect(world),
-                Heard::Terminated(_) if !self.strict => self.leave(world, now),
-                Heard::Answered(asked, entry) => self.answered(world, now, asked.what, &entry)?,
+                Heard::Terminated(_) if !self.strict => self.leave(world),
+                Heard::Answered(asked, entry) => self.answered(world, asked.what, &entry)?,
                 heard => return Err(format!("a watcher was told {heard:?}")),
             }
         }
@@ -182,24 +182,19 @@ impl Watcher {
             if self.strict {
                 return Err(format!("the target left a watcher: {}", self.state()));
             }
-            self.leave(world, now);
+            self.leave(world);
         }
         Ok(())
     }
 
-    fn ask<M: Machine>(&mut self, world: &mut World<M>, command: Command, asked: Asked) {
+    fn ask(&mut self, world: &mut SimWorld, command: Command, asked: Asked) {
         let line = self.line.as_mut().expect("it is connected");
-        line.ask(world, &mut self.random, command, &[], asked);
+        line.ask(world, command, &[], asked);
     }
 
-    fn connect<M: Machine>(&mut self, world: &mut World<M>) {
-        let command = Command::connect(&Connect {
-            record_format: 0,
-            queue_id: 0,
-            sq_size: 31,
-            attributes: ConnectAttributes::default(),
-            keep_alive_ms: if self.stays { (KEEP_ALIVE / MILLISECOND) as u32 } else { 0 },
-        });
+    fn connect(&mut self, world: &mut SimWorld) {
+        let keep_alive_ms = if self.stays { (KEEP_ALIVE / MILLISECOND) as u32 } else { 0 };
+        let command = Command::connect(&nvme::connect(0, keep_alive_ms));
         let data = ConnectData {
             host_id: self.host_id,
             controller_id: ConnectData::CONTROLLER_ANY,
@@ -208,13 +203,12 @@ impl Watcher {
         };
         let line = self.line.as_mut().expect("it is connected");
         let asked = Asked::Step(Step::Connect);
-        line.ask(world, &mut self.random, command, &data.emit(), asked);
+        line.ask(world, command, &data.emit(), asked);
     }
 
-    fn answered<M: Machine>(
+    fn answered(
         &mut self,
-        world: &mut World<M>,
-        now: u64,
+        world: &mut SimWorld,
         asked: Asked,
         entry: &Completion,
     ) -> Result<(), String> {
@@ -223,17 +217,17 @@ impl Watcher {
             if self.strict && !comes_again {
                 return Err(format!("a watcher asked {asked:?} and was answered: {entry}"));
             }
-            self.leave(world, now);
+            self.leave(world);
             return Ok(());
         }
         match asked {
             Asked::Step(Step::Connect) => {
-                self.alive_at = self.stays.then_some(now + KEEP_ALIVE / 2);
-                self.ask(world, configure(true, 0), Asked::Step(Step::Enable));
+                self.alive_at = self.stays.then_some(self.now + KEEP_ALIVE / 2);
+                self.ask(world, nvme::configure(true, 0), Asked::Step(Step::Enable));
             }
-            Asked::Step(Step::Enable) => self.poll_at = Some(now),
+            Asked::Step(Step::Enable) => self.poll_at = Some(self.now),
             Asked::Step(Step::Ready) if !ControllerStatus(entry.result as u32).ready() => {
-                self.poll_at = Some(now + 5 * MILLISECOND);
+                self.poll_at = Some(self.now + 5 * MILLISECOND);
             }
             Asked::Step(Step::Ready) if self.stays => {
                 let mask = AsyncEventMask::default().with_discovery_changed(true);
@@ -241,11 +235,11 @@ impl Watcher {
                 let command = Command::set_features(feature, 0, mask.0, 0);
                 self.ask(world, command, Asked::Step(Step::Disabled));
             }
-            Asked::Step(Step::Ready) => self.read(world, now),
+            Asked::Step(Step::Ready) => self.read(world),
             // Events are on.
             Asked::Step(_) => {
                 self.ask(world, Command::async_event_request(), Asked::Event);
-                self.read(world, now);
+                self.read(world);
             }
             Asked::Event => {
                 let event = AsyncEvent::from_result(entry.result as u32);
@@ -255,15 +249,15 @@ impl Watcher {
                 self.events += 1;
                 self.settled = false;
                 self.ask(world, Command::async_event_request(), Asked::Event);
-                self.read(world, now);
+                self.read(world);
             }
-            Asked::Page { start, bytes } => self.look(world, now, start, &bytes)?,
+            Asked::Page { start, bytes } => self.look(world, start, &bytes)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn read<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+    fn read(&mut self, world: &mut SimWorld) {
         let line = self.line.as_ref().expect("it is connected");
         let mut asked = line.host.asked.values();
         if asked.any(|asked| matches!(asked.what, Asked::Page { .. })) {
@@ -271,18 +265,12 @@ impl Watcher {
             return;
         }
         let command = Command::get_log(LogId::DISCOVERY, 0, 0, PAGE as u32, false);
-        let asked = Asked::Page { start: now, bytes: vec![0; PAGE] };
+        let asked = Asked::Page { start: self.now, bytes: vec![0; PAGE] };
         self.ask(world, command, asked);
     }
 
     /// A log came.
-    fn look<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        now: u64,
-        start: u64,
-        bytes: &[u8],
-    ) -> Result<(), String> {
+    fn look(&mut self, world: &mut SimWorld, start: u64, bytes: &[u8]) -> Result<(), String> {
         let wrong = |error: wire::ParseError| format!("a discovery log is wrong: {error}");
         let header = DiscoveryHeader::parse(bytes).map_err(wrong)?;
         let mut names = BTreeSet::new();
@@ -298,42 +286,42 @@ impl Watcher {
         {
             return Err(format!("GENCTR stays {generation} while {before:?} becomes {names:?}"));
         }
-        self.reads += 1;
-        self.seen.push(Seen { start, end: now, names });
+        self.seen.push(Seen { start, end: self.now, names });
         if core::mem::take(&mut self.read_again) {
-            self.read(world, now);
+            self.read(world);
         } else if self.stays {
             self.settled = true;
         } else {
-            self.leave(world, now);
+            self.leave(world);
         }
         Ok(())
     }
 
     /// Asks for what is due.
-    fn keep_on<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+    fn keep_on(&mut self, world: &mut SimWorld) {
+        let now = self.now;
         let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
         if self.line.is_some() && due(self.poll_at) {
             self.poll_at = None;
             self.ask(world, controller_status(), Asked::Step(Step::Ready));
         }
         if self.line.is_some() && due(self.alive_at) {
-            self.alive_at = Some(now + KEEP_ALIVE / 2);
+            self.alive_at = Some(self.now + KEEP_ALIVE / 2);
             self.ask(world, Command::keep_alive(), Asked::Alive);
             // One that stays leaves now and then, too.
             if !self.stopping && self.random.chance(1, 8) {
-                self.leave(world, now);
+                self.leave(world);
             }
         }
     }
 
-    fn leave<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+    fn leave(&mut self, world: &mut SimWorld) {
         if let Some(mut line) = self.line.take() {
             line.hang_up(world, self.random.chance(1, 2));
         }
         (self.poll_at, self.alive_at, self.settled) = (None, None, false);
         self.known = None;
         self.read_again = false;
-        self.rest_until = now + self.random.below(1_000 * MILLISECOND);
+        self.rest_until = self.now + self.random.below(1_000 * MILLISECOND);
     }
 }

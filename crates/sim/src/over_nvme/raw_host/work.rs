@@ -1,15 +1,13 @@
 //! What a raw host asks on its I/O queues, and what it makes of the answers.
 
-use contract::Machine;
 use nvme::limits::COMPARE_AND_WRITE_MAX;
-use testkit::oracle::{Content, Oracle, WriteId};
+use testkit::oracle::Content;
 use wire::nvme::command::Fuse;
 use wire::nvme::{Command, Completion, Status};
 
 use super::{RawHost, Step, bytes_of};
-use crate::client::Log;
-use crate::disk::SECTOR;
-use crate::world::World;
+use crate::client::SimWorld;
+use crate::writer::{Log, Write};
 
 use super::line::Line;
 
@@ -32,9 +30,7 @@ pub(super) enum Asked {
     },
     /// `over`: the target said that it aborted it.
     Write {
-        id: WriteId,
-        first: u64,
-        count: u64,
+        write: Write,
         data: Vec<u8>,
         durable: bool,
         over: bool,
@@ -71,9 +67,7 @@ impl core::fmt::Debug for Asked {
             Asked::Step(step) => write!(f, "{step:?}"),
             Asked::Identify { .. } => f.write_str("Identify"),
             Asked::Read { start, first, .. } => write!(f, "read at {first} since {start}"),
-            Asked::Write { id, first, count, .. } => {
-                write!(f, "write {id} of {count} at {first}")
-            }
+            Asked::Write { write, .. } => write!(f, "{write:?}"),
             Asked::Pair { number, second: false } => write!(f, "compare of pair {number}"),
             Asked::Pair { number, second: true } => write!(f, "write of pair {number}"),
             Asked::Single => f.write_str("half a pair"),
@@ -89,10 +83,8 @@ impl core::fmt::Debug for Asked {
 /// A compare-and-write.
 #[derive(Debug)]
 pub(super) struct Pair {
-    pub(super) start: u64,
-    pub(super) first: u64,
-    pub(super) count: u64,
-    pub(super) id: WriteId,
+    start: u64,
+    write: Write,
     pub(super) expected: Vec<u8>,
     pub(super) data: Vec<u8>,
     statuses: [Option<Status>; 2],
@@ -101,72 +93,56 @@ pub(super) struct Pair {
 
 impl RawHost {
     /// Asks one thing.
-    pub(super) fn work<M: Machine>(&mut self, world: &mut World<M>, now: u64) {
+    pub(super) fn work(&mut self, world: &mut SimWorld) {
         let at = 1 + self.random.below(self.lines.len() as u64 - 1) as usize;
-        let span = self.manners.span;
+        let span = self.behaviour.span;
         let most = if self.random.chance(1, 2) { 1 } else { 4.min(span) };
         let count = 1 + self.random.below(most);
         let first = self.random.below(span - count + 1);
         match self.random.below(100) {
-            0..15 => self.read(world, now, at, first, count),
-            15..40 => self.write(world, now, at, first, count),
+            0..15 => self.read(world, at, first, count),
+            15..40 => self.write(world, at, first, count),
             40..85 => {
                 // What the target's NACWU allows.
-                let most = u64::from(COMPARE_AND_WRITE_MAX) / bytes_of(self.manners.unit, 1) as u64;
+                let most =
+                    u64::from(COMPARE_AND_WRITE_MAX) / bytes_of(self.behaviour.unit, 1) as u64;
                 let count = count.min(most);
                 // What is not known is looked at first: a compare with a guess would only fail.
-                if (first..first + count).all(|block| self.seen.contains_key(&block)) {
-                    self.compare_and_write(world, now, at, first, count);
+                let unit = self.behaviour.unit;
+                if self.writer.knows(first * unit, count * unit) {
+                    self.compare_and_write(world, at, first, count);
                 } else {
-                    self.read(world, now, at, first, count);
+                    self.read(world, at, first, count);
                 }
             }
             85..92 => {
-                let asked = Asked::Flush { start: now };
-                self.lines[at].ask(world, &mut self.random, Command::flush(NSID), &[], asked);
+                let asked = Asked::Flush { start: self.now };
+                self.lines[at].ask(world, Command::flush(NSID), &[], asked);
             }
             92..94 => {
                 // A first without second: the next command on the queue tells.
-                let bytes = bytes_of(self.manners.unit, 1);
+                let bytes = bytes_of(self.behaviour.unit, 1);
                 let compare = Command::compare(NSID, first, 1, bytes as u32).with_fuse(Fuse::FIRST);
                 let data = vec![0x11; bytes];
-                self.lines[at].ask(world, &mut self.random, compare, &data, Asked::Single);
-                let asked = Asked::Flush { start: now };
-                self.lines[at].ask(world, &mut self.random, Command::flush(NSID), &[], asked);
+                self.lines[at].ask(world, compare, &data, Asked::Single);
+                let asked = Asked::Flush { start: self.now };
+                self.lines[at].ask(world, Command::flush(NSID), &[], asked);
             }
             _ => self.abort(world),
         }
     }
 
-    fn read<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        now: u64,
-        at: usize,
-        first: u64,
-        count: u64,
-    ) {
-        let bytes = vec![0; bytes_of(self.manners.unit, count)];
+    fn read(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
+        let bytes = vec![0; bytes_of(self.behaviour.unit, count)];
         let command = Command::read(NSID, first, count as u32, bytes.len() as u32);
-        let asked = Asked::Read { start: now, first, bytes };
-        self.lines[at].ask(world, &mut self.random, command, &[], asked);
+        let asked = Asked::Read { start: self.now, first, bytes };
+        self.lines[at].ask(world, command, &[], asked);
     }
 
-    fn begin_write(&mut self, now: u64, first: u64, count: u64) -> (WriteId, Vec<u8>) {
-        let id = self.next_id;
-        self.next_id += self.id_step;
-        let unit = self.manners.unit;
-        let (at, number) = (first * unit, count * unit);
-        self.log.push(Log::Begin {
-            at: now,
-            id,
-            content: Content::Pattern,
-            first: at,
-            count: number,
-        });
-        let mut data = vec![0; bytes_of(unit, count)];
-        Oracle::pattern(id, at, &mut data);
-        (id, data)
+    fn begin_write(&mut self, first: u64, count: u64) -> (Write, Vec<u8>) {
+        let unit = self.behaviour.unit;
+        let write = self.writer.begin(self.now, Content::Pattern, first * unit, count * unit);
+        (write, write.pattern())
     }
 
     /// What of a command's data lies in its capsule: all, or none, which is to be asked for.
@@ -175,49 +151,34 @@ impl RawHost {
         if in_capsule { data.to_vec() } else { Vec::new() }
     }
 
-    fn write<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        now: u64,
-        at: usize,
-        first: u64,
-        count: u64,
-    ) {
-        let (id, data) = self.begin_write(now, first, count);
+    fn write(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
+        let (write, data) = self.begin_write(first, count);
         let durable = self.random.chance(1, 4);
         let command = Command::write(NSID, first, count as u32, data.len() as u32);
         let command = command.with_force_unit_access(durable);
         let with = self.inside(&data);
-        let asked = Asked::Write { id, first, count, data, durable, over: false };
-        self.lines[at].ask(world, &mut self.random, command, &with, asked);
+        let asked = Asked::Write { write, data, durable, over: false };
+        self.lines[at].ask(world, command, &with, asked);
     }
 
-    fn compare_and_write<M: Machine>(
-        &mut self,
-        world: &mut World<M>,
-        now: u64,
-        at: usize,
-        first: u64,
-        count: u64,
-    ) {
-        let (id, data) = self.begin_write(now, first, count);
-        let expected: Vec<u8> =
-            (first..first + count).flat_map(|block| self.seen[&block].clone()).collect();
+    fn compare_and_write(&mut self, world: &mut SimWorld, at: usize, first: u64, count: u64) {
+        let (write, data) = self.begin_write(first, count);
+        let expected = self.writer.expectation(write.first, write.count);
         let (blocks, bytes) = (count as u32, data.len() as u32);
         let compare = Command::compare(NSID, first, blocks, bytes).with_fuse(Fuse::FIRST);
-        let write = Command::write(NSID, first, blocks, bytes).with_fuse(Fuse::SECOND);
+        let second = Command::write(NSID, first, blocks, bytes).with_fuse(Fuse::SECOND);
         let (first_data, second_data) = (self.inside(&expected), self.inside(&data));
         let number = self.next_pair;
         self.next_pair += 1;
         let statuses = [None; 2];
-        let pair = Pair { start: now, first, count, id, expected, data, statuses, over: false };
+        let pair = Pair { start: self.now, write, expected, data, statuses, over: false };
         self.pairs.insert(number, pair);
-        let (line, random) = (&mut self.lines[at], &mut self.random);
-        line.ask(world, random, compare, &first_data, Asked::Pair { number, second: false });
-        line.ask(world, random, write, &second_data, Asked::Pair { number, second: true });
+        let line = &mut self.lines[at];
+        line.ask(world, compare, &first_data, Asked::Pair { number, second: false });
+        line.ask(world, second, &second_data, Asked::Pair { number, second: true });
     }
 
-    fn abort<M: Machine>(&mut self, world: &mut World<M>) {
+    fn abort(&mut self, world: &mut SimWorld) {
         let under_way: Vec<(usize, u16)> = self
             .lines
             .iter()
@@ -231,17 +192,12 @@ impl RawHost {
         let (line, id) = under_way[self.random.below(under_way.len() as u64) as usize];
         let command = Command::abort(line as u16, id);
         let asked = Asked::Abort { line, id };
-        self.lines[0].ask(world, &mut self.random, command, &[], asked);
+        self.lines[0].ask(world, command, &[], asked);
     }
 
     /// A command was answered.
-    pub(super) fn answered(
-        &mut self,
-        now: u64,
-        asked: Asked,
-        entry: &Completion,
-    ) -> Result<(), String> {
-        let (status, unit) = (entry.status, self.manners.unit);
+    pub(super) fn answered(&mut self, asked: Asked, entry: &Completion) -> Result<(), String> {
+        let status = entry.status;
         let done = status.is_success();
         match asked {
             Asked::Step(_) | Asked::Identify { .. } => {
@@ -253,31 +209,24 @@ impl RawHost {
                 if !done {
                     return Ok(());
                 }
-                self.remember(first, &bytes);
-                self.log.push(Log::Read { start, end: now, first: first * unit, bytes });
+                let first = first * self.behaviour.unit;
+                self.writer.remember(first, &bytes);
+                self.writer.log.push(Log::Read { start, end: self.now, first, bytes });
             }
-            Asked::Write { id, first, count, data, durable, over } => {
+            Asked::Write { write, data, durable, over } => {
                 if over {
                     return aborted(status, "a write");
                 }
                 self.expect(status, "a write")?;
                 if done {
-                    self.remember(first, &data);
+                    self.writer.remember(write.first, &data);
                 }
-                let (first, count) = (first * unit, count * unit);
-                self.log.push(Log::End {
-                    at: now,
-                    id,
-                    first,
-                    count,
-                    done,
-                    durable: durable && done,
-                });
+                self.writer.end(self.now, write, done, durable);
             }
             Asked::Flush { start } => {
                 self.expect(status, "a flush")?;
                 if done {
-                    self.log.push(Log::Flushed { start });
+                    self.writer.log.push(Log::Flushed { start });
                 }
             }
             Asked::Single => {
@@ -290,14 +239,14 @@ impl RawHost {
                 pair.statuses[usize::from(second)] = Some(status);
                 if let [Some(compare), Some(write)] = pair.statuses {
                     let pair = self.pairs.remove(&number).expect("just seen");
-                    return self.judge(now, pair, compare, write);
+                    return self.judge(pair, compare, write);
                 }
             }
             Asked::Abort { line, id } => {
                 self.expect(status, "an abort")?;
                 if done && entry.result32() & 1 == 0 {
-                    self.deeds.aborts += 1;
-                    self.note_aborted(now, line, id);
+                    self.actions.aborts += 1;
+                    self.note_aborted(line, id);
                 }
             }
         }
@@ -305,66 +254,51 @@ impl RawHost {
     }
 
     /// An abort succeeded: the command is dead, though its answer may be on its way.
-    fn note_aborted(&mut self, now: u64, line: usize, command: u16) {
-        let unit = self.manners.unit;
-        let end = |id: WriteId, first: u64, count: u64| {
-            let (first, count) = (first * unit, count * unit);
-            Log::End { at: now, id, first, count, done: false, durable: false }
-        };
+    fn note_aborted(&mut self, line: usize, command: u16) {
         let asked = self.lines.get_mut(line).and_then(|line| line.host.asked.get_mut(&command));
-        match asked.map(|asked| &mut asked.what) {
-            Some(Asked::Write { id, first, count, over, .. }) => {
+        let write = match asked.map(|asked| &mut asked.what) {
+            Some(Asked::Write { write, over, .. }) => {
                 *over = true;
-                self.log.push(end(*id, *first, *count));
+                *write
             }
             Some(Asked::Pair { number, .. }) => {
                 let pair = self.pairs.get_mut(number).expect("a pair stays until it is judged");
-                if !core::mem::replace(&mut pair.over, true) {
-                    self.log.push(end(pair.id, pair.first, pair.count));
+                if core::mem::replace(&mut pair.over, true) {
+                    return;
                 }
+                pair.write
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.writer.end(self.now, write, false, false);
     }
 
     /// Both halves of a pair were answered.
-    fn judge(
-        &mut self,
-        now: u64,
-        pair: Pair,
-        compare: Status,
-        write: Status,
-    ) -> Result<(), String> {
-        let Pair { start, first, count, id, expected, data, over, .. } = pair;
-        let unit = self.manners.unit;
-        let (at, number) = (first * unit, count * unit);
+    fn judge(&mut self, pair: Pair, first: Status, second: Status) -> Result<(), String> {
+        let Pair { start, write, expected, data, over, .. } = pair;
         if over {
-            aborted(compare, "a compare")?;
-            return aborted(write, "a fused write");
+            aborted(first, "a compare")?;
+            return aborted(second, "a fused write");
         }
-        if compare.is_success() && write.is_success() {
-            self.deeds.swaps += 1;
-            self.remember(first, &data);
-            self.log.push(Log::Swapped { start, end: now, first: at, id, expected });
-            let durable = false;
-            self.log.push(Log::End { at: now, id, first: at, count: number, done: true, durable });
+        if first.is_success() && second.is_success() {
+            self.actions.swaps += 1;
+            self.writer.remember(write.first, &data);
+            self.writer.log.push(Log::Swapped { start, end: self.now, write, expected });
+            self.writer.end(self.now, write, true, false);
             return Ok(());
         }
-        if write.is_success() {
-            return Err(format!("a fused write was done although its compare ended {compare}"));
+        if second.is_success() {
+            return Err(format!("a fused write was done although its compare ended {first}"));
         }
-        if compare.code() == Status::COMPARE_FAILURE.code() {
-            self.deeds.miscompares += 1;
-            for block in first..first + count {
-                self.seen.remove(&block);
-            }
-            self.log.push(Log::Never { id, first: at, count: number });
+        if first.code() == Status::COMPARE_FAILURE.code() {
+            self.actions.miscompares += 1;
+            self.writer.forget(&write);
+            self.writer.log.push(Log::Never { write });
             return Ok(());
         }
-        self.expect(compare, "a compare")?;
-        self.expect(write, "a fused write")?;
-        let (done, durable) = (false, false);
-        self.log.push(Log::End { at: now, id, first: at, count: number, done, durable });
+        self.expect(first, "a compare")?;
+        self.expect(second, "a fused write")?;
+        self.writer.end(self.now, write, false, false);
         Ok(())
     }
 
@@ -379,33 +313,24 @@ impl RawHost {
             Status::COMMAND_SEQUENCE_ERROR,
         ];
         let is_provoked = provoked.iter().any(|known| known.code() == status.code());
-        if self.manners.strict && !is_provoked {
+        if self.behaviour.strict && !is_provoked {
             return Err(format!("{what} was answered with {status} and nothing was wrong"));
         }
         Ok(())
     }
 
-    fn remember(&mut self, first: u64, bytes: &[u8]) {
-        let one = self.manners.unit as usize * SECTOR;
-        for (block, bytes) in (first..).zip(bytes.chunks(one)) {
-            self.seen.insert(block, bytes.to_vec());
-        }
-    }
-
     /// Nobody waits any more for what is asked on a line: nothing of it happens after `end`.
     pub(super) fn abandon(&mut self, line: &mut Line, end: u64) {
-        let unit = self.manners.unit;
         for asked in line.give_up() {
-            let (id, first, count) = match asked {
-                Asked::Write { id, first, count, over: false, .. } => (id, first, count),
+            let write = match asked {
+                Asked::Write { write, over: false, .. } => write,
                 Asked::Pair { number, .. } => match self.pairs.remove(&number) {
-                    Some(Pair { id, first, count, over: false, .. }) => (id, first, count),
+                    Some(Pair { write, over: false, .. }) => write,
                     _ => continue,
                 },
                 _ => continue,
             };
-            let (first, count) = (first * unit, count * unit);
-            self.log.push(Log::End { at: end, id, first, count, done: false, durable: false });
+            self.writer.end(end, write, false, false);
         }
     }
 }

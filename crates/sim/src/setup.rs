@@ -1,0 +1,284 @@
+//! A world as it was drawn, before it begins: who is in it, how it behaves, and what goes wrong.
+//! [`Setup::draw`] draws what all worlds have; a [`Scenario`](crate::Scenario) changes some of it.
+
+use core::ops::{Index, IndexMut};
+
+use block::Random;
+
+use crate::client::Work;
+use crate::disk::{Behaviour, SECTOR};
+use crate::ethernet::{HOLD_MAX_MS, LinkFaults};
+use crate::world::Timing;
+
+/// A world, drawn.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub shards: u16,
+    pub clients: usize,
+    /// Disks of the target's volume; more than one make a stripe or a concatenation.
+    pub disks: u32,
+    /// Whether disks are put one after the other, and differ in size.
+    pub concat: bool,
+    /// Shards of each client: each with an association of its own.
+    pub client_shards: u16,
+    /// Hosts that look at the discovery log.
+    pub watchers: usize,
+    /// Bytes of a chunk of the stripe.
+    pub chunk: u64,
+    /// Bytes of each disk.
+    pub disk_size: u64,
+    pub block_size: u64,
+    /// Pages of each shard's pool on the target.
+    pub pages: u32,
+    /// How the disks behave until the world heals.
+    pub behaviour: Behaviour,
+    pub timing: Timing,
+    pub work: Work,
+    /// I/O queues of each client.
+    pub queues: u16,
+    pub depth: u16,
+    /// Whether header and data digests are on.
+    pub digests: bool,
+    /// KATO of the clients, in milliseconds.
+    pub keep_alive_ms: u64,
+    /// Hosts that speak NVMe/TCP by themselves.
+    pub raw_hosts: usize,
+    /// Whether the lives of raw hosts end soon, in resets and losses.
+    pub raw_resets: bool,
+    /// Requests that each client makes, about.
+    pub requests: u64,
+    pub faults: Faults,
+    /// For how long things go wrong, in virtual milliseconds.
+    pub trouble_ms: u64,
+    /// AoE, if there is any.
+    pub lan: Option<Lan>,
+}
+
+/// AoE in a world: the target's volume at 7.0.
+#[derive(Clone, Debug)]
+pub struct Lan {
+    /// Whether every second client is on NVMe/TCP all the same.
+    pub mixed: bool,
+    /// Whether all live on virtual links over those that are there.
+    pub inside: bool,
+    /// Whether the target knows neither order nor copies, and carries out each frame as it comes.
+    pub plain: bool,
+    /// Links of each host, each on a LAN of its own.
+    pub links: u32,
+    /// MTUs that links may have.
+    pub mtus: &'static [u32],
+    /// The VLAN in which all is sent.
+    pub vlan: Option<u16>,
+    /// How the Ethernet behaves until the world heals.
+    pub faults: LinkFaults,
+    /// Commands that a client has outstanding at most, and that the export holds.
+    pub window: u16,
+    /// Commands that the export holds.
+    pub buffers: u16,
+    /// Clients that are started again rest until their frames are dead, and use their tags again;
+    /// else they start at once, with others.
+    pub same_tags: bool,
+    /// A target that died is down for so long, in milliseconds.
+    pub down_ms: u64,
+    /// Whether somebody changes config strings, masks and reservations.
+    pub control: bool,
+    /// The chance, in thousandths, that the control thread cannot store something.
+    pub not_stored: u64,
+}
+
+impl Lan {
+    pub(crate) fn draw(random: &mut Random) -> Lan {
+        const MTUS: [&[u32]; 4] = [&[1500], &[9000], &[1500, 9000], &[1500, 4200, 9000]];
+        let faults = LinkFaults {
+            lost: random.below(30),
+            repeated: random.below(20),
+            held: random.below(40),
+            hold_ms: 1 + random.below(HOLD_MAX_MS),
+            wire_us: 20 + random.below(500),
+            reorders: random.chance(1, 2),
+        };
+        Lan {
+            mixed: false,
+            inside: false,
+            plain: false,
+            links: 1,
+            mtus: MTUS[random.below(4) as usize],
+            vlan: random.chance(1, 4).then_some(7),
+            faults,
+            window: 2 << random.below(7),
+            buffers: 2 << random.below(7),
+            same_tags: false,
+            down_ms: 0,
+            control: false,
+            not_stored: 0,
+        }
+    }
+
+    /// A target that dies forgets what it carried out. So it stays down until frames to it are
+    /// dead, or one writer alone, who knows that, sees no copies but his own.
+    pub(crate) fn survives_kills(&mut self, random: &mut Random, is_alone: bool) {
+        if is_alone && random.chance(1, 2) {
+            self.faults.repeated = 0;
+        } else {
+            self.down_ms = self.faults.hold_ms + 50 + random.below(1_000);
+        }
+    }
+}
+
+impl Setup {
+    /// What a scenario starts from.
+    pub(crate) fn draw(random: &mut Random) -> Setup {
+        let disks = if random.chance(1, 2) { 1 } else { 2 + random.below(3) as u32 };
+        Setup {
+            shards: 1 + random.below(4) as u16,
+            clients: if random.chance(1, 3) { 2 } else { 1 },
+            disks,
+            concat: random.chance(1, 3),
+            client_shards: if random.chance(1, 4) { 2 + random.below(3) as u16 } else { 1 },
+            watchers: 0,
+            chunk: 4096 << random.below(4),
+            disk_size: 256 << 10,
+            block_size: if random.chance(1, 4) { 4096 } else { 512 },
+            pages: 2 * block::limits::POOL_PAGES_MIN,
+            behaviour: Behaviour {
+                volatile: random.chance(1, 3),
+                latency_us: 2_000,
+                leases: random.chance(1, 2),
+                ..Behaviour::default()
+            },
+            timing: Timing {
+                network_us: 200 + random.below(5_000),
+                mail_us: 1 + random.below(3_000),
+                turn_us: 1 + random.below(200),
+                segment_max: 64 << random.below(11),
+            },
+            work: Work {
+                blocks: 0,
+                unit: 1,
+                hot: 8 << random.below(5),
+                depth: 1 + random.below(24) as usize,
+                request_max: 2 << random.below(8),
+                interval_us: 0,
+            },
+            queues: 1 + random.below(4) as u16,
+            depth: 2 << random.below(6),
+            digests: random.chance(1, 2),
+            keep_alive_ms: 1_000 + random.below(4_000),
+            raw_hosts: 0,
+            raw_resets: false,
+            requests: 40 + random.below(160),
+            faults: Faults::default(),
+            trouble_ms: 3_000 + random.below(6_000),
+            lan: None,
+        }
+    }
+
+    /// What follows from the rest.
+    pub(crate) fn fit(&mut self) {
+        // A request of the largest takes hundreds of segments, not thousands, whatever was drawn.
+        let least = self.work.request_max * SECTOR as u64 / 256;
+        self.timing.segment_max = self.timing.segment_max.max(least);
+        // Enough to do for the time of trouble, and not more.
+        let shards = u64::from(self.client_shards);
+        self.work.interval_us = self.trouble_ms * 1_000 / self.requests * shards;
+        self.work.unit = self.block_size / SECTOR as u64;
+        if self.behaviour.leases {
+            self.behaviour.volatile = false;
+        }
+    }
+
+    /// Whether no request may run into its deadline: nothing is wrong that lasts longer.
+    pub fn is_prompt(&self) -> bool {
+        self.faults.are_only(&[Fault::Hush, Fault::Hostile])
+            && !self.is_controlled()
+            && self.behaviour.sticks == 0
+    }
+
+    /// Whether nothing goes wrong but what hosts do themselves: then no request may fail that was
+    /// not asked to.
+    pub fn is_strict(&self) -> bool {
+        let Behaviour { read_fails, write_fails, flush_fails, sticks, .. } = self.behaviour;
+        let disks_are_well = read_fails + write_fails + flush_fails + sticks == 0;
+        self.faults.are_only(&[Fault::Garbage, Fault::Hostile])
+            && disks_are_well
+            && !self.is_controlled()
+    }
+
+    /// Whether somebody shuts clients out.
+    fn is_controlled(&self) -> bool {
+        self.lan.as_ref().is_some_and(|lan| lan.control)
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A connection is reset.
+    Cut,
+    /// A connection goes silent.
+    Silence,
+    /// A bit is flipped on the wire.
+    Corrupt,
+    /// The target's process is killed and started again.
+    Kill,
+    /// The target loses its power.
+    Power,
+    /// A client is killed and started again.
+    KillClient,
+    /// The volume grows while hosts are connected.
+    Grow,
+    /// The volume is removed and added again while hosts are connected.
+    Replug,
+    /// Disks that were failed for writes are reopened.
+    Reopen,
+    /// A peer that means no good connects.
+    Garbage,
+    /// One I/O connection of an association goes silent alone; not before half of this time is
+    /// over.
+    Hush,
+    /// Hosts are not allowed any more, or again.
+    Hosts,
+    /// A subsystem comes or goes.
+    Subsystems,
+    /// An Ethernet link goes down for a while, or has another MTU.
+    Link,
+    /// A station that means no good sends frames.
+    Hostile,
+    /// Another volume takes the place of the volume, or gives it back.
+    Swap,
+}
+
+impl Fault {
+    /// All of them, in the order in which those that are due at once happen.
+    #[rustfmt::skip]
+    pub const ALL: [Fault; 16] = [
+        Fault::Cut, Fault::Silence, Fault::Corrupt, Fault::Kill, Fault::Power, Fault::KillClient,
+        Fault::Grow, Fault::Replug, Fault::Reopen, Fault::Garbage, Fault::Hush, Fault::Hosts,
+        Fault::Subsystems, Fault::Link, Fault::Hostile, Fault::Swap,
+    ];
+}
+
+/// The longest time between two of each fault, in milliseconds; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults([u64; Fault::ALL.len()]);
+
+impl Faults {
+    /// Whether nothing goes wrong but these.
+    pub fn are_only(&self, these: &[Fault]) -> bool {
+        Fault::ALL.iter().all(|fault| self[*fault] == 0 || these.contains(fault))
+    }
+}
+
+impl Index<Fault> for Faults {
+    type Output = u64;
+
+    fn index(&self, fault: Fault) -> &u64 {
+        &self.0[fault as usize]
+    }
+}
+
+impl IndexMut<Fault> for Faults {
+    fn index_mut(&mut self, fault: Fault) -> &mut u64 {
+        &mut self.0[fault as usize]
+    }
+}

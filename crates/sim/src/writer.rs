@@ -1,0 +1,137 @@
+//! Who writes patterns: the numbers of its writes, what it knows the blocks to hold, and the log of
+//! what it did, which the run tells the oracle in order. Units: blocks of the oracle, virtual
+//! nanoseconds.
+
+use std::collections::BTreeMap;
+
+use testkit::oracle::{Content, Oracle, WriteId};
+
+use crate::disk::SECTOR;
+
+/// The number of a write, and its blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) id: WriteId,
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+impl Write {
+    pub(crate) fn pattern(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.count as usize * SECTOR];
+        Oracle::pattern(self.id, self.first, &mut bytes);
+        bytes
+    }
+}
+
+/// What somebody did.
+#[derive(Debug)]
+pub(crate) enum Log {
+    Begin {
+        at: u64,
+        write: Write,
+        content: Content,
+    },
+    End {
+        at: u64,
+        write: Write,
+        done: bool,
+        durable: bool,
+    },
+    /// A write was carried out between its beginning and its answer.
+    Changed {
+        start: u64,
+        end: u64,
+    },
+    /// A write never happened.
+    Never {
+        write: Write,
+    },
+    /// A flush that began at `start` is done.
+    Flushed {
+        start: u64,
+    },
+    Read {
+        start: u64,
+        end: u64,
+        first: u64,
+        bytes: Vec<u8>,
+    },
+    /// A compare-and-write, one step by itself, found `expected`.
+    Swapped {
+        start: u64,
+        end: u64,
+        write: Write,
+        expected: Vec<u8>,
+    },
+}
+
+impl Log {
+    pub(crate) fn tell(self, oracle: &mut Oracle) -> Result<(), String> {
+        match self {
+            Log::Begin { at, write: Write { id, first, count }, content } => {
+                oracle.begin(at, id, content, first, count);
+            }
+            Log::End { at, write: Write { id, first, count }, done, durable } => {
+                oracle.end(at, id, first, count, done, durable);
+            }
+            Log::Changed { .. } => {}
+            Log::Never { write: Write { id, first, count } } => oracle.never(id, first, count),
+            Log::Flushed { start } => oracle.flushed(start),
+            Log::Read { start, end, first, bytes } => oracle.check(start, end, first, &bytes)?,
+            Log::Swapped { start, end, write, expected } => {
+                oracle.swapped((start, end), write.first, write.id, &expected)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// The number that the next write gets.
+    pub(crate) next_id: WriteId,
+    id_step: u64,
+    /// What each block was last seen to hold.
+    seen: BTreeMap<u64, Vec<u8>>,
+    pub(crate) log: Vec<Log>,
+}
+
+impl Writer {
+    /// One whose writes are numbered `first_id`, `first_id + id_step` and so on.
+    pub(crate) fn new(first_id: WriteId, id_step: u64) -> Writer {
+        Writer { next_id: first_id, id_step, seen: BTreeMap::new(), log: Vec::new() }
+    }
+
+    pub(crate) fn begin(&mut self, at: u64, content: Content, first: u64, count: u64) -> Write {
+        let write = Write { id: self.next_id, first, count };
+        self.next_id += self.id_step;
+        self.log.push(Log::Begin { at, write, content });
+        write
+    }
+
+    /// What is not known to have been done is not durable either.
+    pub(crate) fn end(&mut self, at: u64, write: Write, done: bool, durable: bool) {
+        self.log.push(Log::End { at, write, done, durable: durable && done });
+    }
+
+    /// What blocks hold from `first` on.
+    pub(crate) fn remember(&mut self, first: u64, bytes: &[u8]) {
+        self.seen.extend((first..).zip(bytes.chunks(SECTOR).map(<[u8]>::to_vec)));
+    }
+
+    pub(crate) fn forget(&mut self, write: &Write) {
+        self.seen.retain(|block, _| !(write.first..write.first + write.count).contains(block));
+    }
+
+    pub(crate) fn knows(&self, first: u64, count: u64) -> bool {
+        (first..first + count).all(|block| self.seen.contains_key(&block))
+    }
+
+    /// What the blocks were last seen to hold, or zeros: often right.
+    pub(crate) fn expectation(&self, first: u64, count: u64) -> Vec<u8> {
+        let block = |number| self.seen.get(&number).map_or(&[0; SECTOR][..], |seen| seen);
+        (first..first + count).flat_map(block).copied().collect()
+    }
+}
