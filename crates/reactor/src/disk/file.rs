@@ -105,7 +105,8 @@ impl FileDisk {
         read_only: bool,
     ) -> Result<FileDisk, OpenError> {
         let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
-        let (access, alignment) = choose_access(&fd);
+        let (access, alignment) =
+            if is_in_memory(&fd) { (Access::Cached, 1) } else { choose_access(&fd) };
         let logical = alignment.max(512);
         let physical = physical_block(&fd, stat.st_dev);
         let seen = stat.st_size as u64;
@@ -378,10 +379,6 @@ fn choose_access(fd: &OwnedFd) -> (Access, u32) {
 /// The alignment of offsets and lengths that direct access needs, with O_DIRECT set; `None` where
 /// it is not to be had.
 fn try_direct(fd: &OwnedFd) -> Option<u32> {
-    let system = rustix::fs::fstatfs(fd).ok()?;
-    if MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)) {
-        return None;
-    }
     let reported = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         .ok()
         .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
@@ -415,12 +412,17 @@ fn probe(fd: &OwnedFd, length: usize) -> bool {
     rustix::io::pread(fd, into, length as u64).is_ok()
 }
 
+/// Whether a regular file lies in memory. Of a device this would say where its node lies, which is
+/// in memory on every machine.
+fn is_in_memory(fd: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(fd)
+        .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)))
+}
+
 /// What is written atomically on the file system of `fd`, which lies on block device `device`: that
 /// device's physical block; in memory, a page.
 pub(super) fn physical_block(fd: &OwnedFd, device: u64) -> u32 {
-    let memory = rustix::fs::fstatfs(fd)
-        .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)));
-    match memory {
+    match is_in_memory(fd) {
         true => PAGE_SIZE,
         false => queue_number(device, "physical_block_size").unwrap_or(512),
     }

@@ -1,0 +1,66 @@
+//! Block devices, by a loop device on both engines. In a program of its own, since a child that is
+//! started holds for a moment every descriptor of its parent, and with them the locks of files that
+//! other tests let go. Where no loop device can be made, it says so and passes.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use block::{ByteCount, ShardId};
+use contract::DiskId;
+use reactor::Config;
+use reactor::disk::{Access, Disk, OpenSpec};
+use tempfile::TempDir;
+use testkit::suite::{self, Note, Report};
+
+use common::{on_each_engine, two_shards};
+
+const SIZE: u64 = 4 << 20;
+
+/// A block device over a file, detached with it.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn over(path: &Path) -> Result<LoopDevice, String> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(path).output();
+        let made = made.map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        match made.status.success() {
+            true => Ok(LoopDevice(text(&made.stdout).into())),
+            false => Err(text(&made.stderr)),
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("disk");
+    std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
+    let device = match LoopDevice::over(&path) {
+        Ok(device) => device,
+        Err(why) => return eprintln!("skipped: no loop device can be made here: {why}"),
+    };
+    on_each_engine(|driver| {
+        let (handle, arena) = common::start(&Config { driver, ..two_shards() });
+        let spec = OpenSpec::BlockDevice { path: device.0.clone() };
+        let disk = Arc::new(Disk::open(&spec, &arena).unwrap());
+        assert_eq!(disk.access(), Some(Access::Direct));
+        assert_eq!(disk.facts().size, ByteCount(SIZE));
+        assert!(Disk::open(&spec, &arena).is_err(), "it is held");
+        handle.add_disk(DiskId(1), &disk);
+        for shard in [ShardId(0), ShardId(1)] {
+            handle.send(shard, Note::Command(suite::Command::Blocks(DiskId(1), 200)));
+            assert_eq!(common::report(&handle), (shard, Report::Blocks(200)));
+        }
+        handle.stop();
+    });
+}
