@@ -50,13 +50,11 @@ pub enum Verdict {
 
 impl Control {
     /// The config string.
-    #[must_use]
     pub fn config(&self) -> &[u8] {
         &self.config
     }
 
     /// The mask: empty, or those whose frames are heard.
-    #[must_use]
     pub fn mask(&self) -> &[MacAddress] {
         &self.mask
     }

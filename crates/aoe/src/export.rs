@@ -64,7 +64,6 @@ pub struct Export {
 impl Export {
     /// An export of `size` bytes of a volume, to everybody, with usual settings. What is no whole
     /// sector at the end is left out.
-    #[must_use]
     pub fn new(address: Address, links: &[LinkId], volume: VolumeId, size: ByteCount) -> Export {
         Export {
             address,

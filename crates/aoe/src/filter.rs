@@ -26,7 +26,6 @@ const PARTITION_MASK: u32 = 0x3f;
 const TAKE: u32 = u32::MAX;
 
 /// What the targets of so many shards take.
-#[must_use]
 pub fn serving(shards: u16) -> Intake {
     of_aoe(match shards {
         1 => Spread::One(ShardId(0), target()),
@@ -35,13 +34,11 @@ pub fn serving(shards: u16) -> Intake {
 }
 
 /// What the initiators of so many shards take.
-#[must_use]
 pub fn importing(shards: u16) -> Intake {
     of_aoe(Spread::Each((0..shards as u8).map(initiator).collect()))
 }
 
 /// What a search on one shard takes.
-#[must_use]
 pub fn searching() -> Intake {
     of_aoe(Spread::One(ShardId(0), responses()))
 }
@@ -51,7 +48,6 @@ fn of_aoe(spread: Spread) -> Intake {
 }
 
 /// What a target takes: requests, announcements, runts.
-#[must_use]
 pub fn target() -> Vec<Instruction> {
     vec![
         Instruction::load_length(),

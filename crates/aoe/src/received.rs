@@ -28,7 +28,6 @@ impl<'a> Received<'a> {
 /// Of a response or announcement, which initiators want to hear: whose it is, and to which tag.
 /// `None` for requests, and what is too short.
 #[inline]
-#[must_use]
 pub fn answer_of(frame: &OpenedFrame<'_>) -> Option<(Address, u32)> {
     if !Flags(frame.payload.first()? & 0xf).is_response() {
         return None;

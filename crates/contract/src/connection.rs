@@ -139,7 +139,6 @@ pub enum SendSegment {
 
 impl SendBatch {
     /// Bytes that it holds outside the pool, as far as they are in use.
-    #[must_use]
     pub fn bytes_held(&self) -> usize {
         self.head.len() + size_of_val(&self.segments[..]) + size_of_val(&self.buffers[..])
     }

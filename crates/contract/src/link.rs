@@ -60,14 +60,12 @@ impl LinkFacts {
     /// Bytes behind the EtherType that a frame may have. The tag of a VLAN does not count: an
     /// interface carries it beyond its MTU.
     #[inline]
-    #[must_use]
     pub fn payload_max(&self) -> usize {
         self.mtu as usize
     }
 
     /// Bytes in front of the payload of a frame that is sent.
     #[inline]
-    #[must_use]
     pub fn header_length(&self) -> usize {
         HEADER_SIZE + if self.vlan.is_some() { VLAN_TAG_SIZE } else { 0 }
     }
@@ -86,13 +84,11 @@ pub struct Station {
 
 impl Station {
     /// One to which frames go without a priority.
-    #[must_use]
     pub const fn new(link: LinkId, mac: MacAddress) -> Station {
         Station { link, mac, priority: 0 }
     }
 
     /// All stations behind a link.
-    #[must_use]
     pub const fn all(link: LinkId) -> Station {
         Station::new(link, MacAddress::BROADCAST)
     }

@@ -143,7 +143,7 @@ impl Features {
         context: Context<'_>,
     ) -> Result<Value, Status> {
         let result = match feature {
-            FeatureId::TEMPERATURE_THRESHOLD => match is_under(command.cdw11())? {
+            FeatureId::TEMPERATURE_THRESHOLD => match is_under(command.cdw(11))? {
                 true => self.temperature_under.into(),
                 false => self.values[place(feature)],
             },
@@ -162,7 +162,7 @@ impl Features {
             }
             FeatureId::HOST_IDENTIFIER => {
                 // EXHID: the 64-bit form does not exist over fabrics.
-                if command.cdw11() & 1 == 0 {
+                if command.cdw(11) & 1 == 0 {
                     return Err(Status::INVALID_FIELD);
                 }
                 return Ok(Value { result: 0, data: context.host_id.to_vec() });
@@ -189,7 +189,7 @@ impl Features {
         } else if !is_for_all(command) {
             return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC);
         }
-        let value = command.cdw11();
+        let value = command.cdw(11);
         let kept = value & FEATURES[place(feature)].kept;
         let mut result = 0;
         match feature {

@@ -36,7 +36,7 @@ pub(crate) fn parse(command: &Command) -> Result<GetLog, Status> {
     let wanted = GetLog::from_command(command);
     let valid = wanted.offset.is_multiple_of(4)
         && wanted.bytes <= u64::from(TRANSFER_MAX)
-        && command.cdw14() & OFFSET_TYPE == 0;
+        && command.cdw(14) & OFFSET_TYPE == 0;
     if !valid {
         return Err(Status::INVALID_FIELD);
     }

@@ -93,7 +93,6 @@ pub struct Cursor {
 
 impl Cursor {
     /// So many bytes of the only extent are done.
-    #[must_use]
     pub fn after(done: u64, only: Extent) -> Cursor {
         let is_over = done >= only.length.0;
         Cursor { extent: usize::from(is_over), done: if is_over { 0 } else { done } }

@@ -17,7 +17,6 @@ const REST_FIRST: Duration = Duration::from_millis(1);
 const REST_LONGEST: Duration = Duration::from_millis(64);
 
 /// A rest that doubles each time, up to a longest one.
-#[must_use]
 pub fn backoff(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(1 << times.min(30)).min(longest)
 }

@@ -203,7 +203,6 @@ pub struct Target {
 
 impl Target {
     /// A target without links and exports. Its tickets carry `machine`.
-    #[must_use]
     pub fn new(machine: MachineId, shard: ShardId) -> Target {
         Target {
             machine,
@@ -311,7 +310,6 @@ impl Target {
     }
 
     /// Whether nothing of an export is left here.
-    #[must_use]
     pub fn is_gone(&self, id: ExportId) -> bool {
         self.exports.get(id.0).is_none()
     }
@@ -328,19 +326,16 @@ impl Target {
     }
 
     /// What is exported, by number.
-    #[must_use]
     pub fn export(&self, id: ExportId) -> Option<&Export> {
         Some(&self.exports.get(id.0)?.export)
     }
 
     /// What went through an export.
-    #[must_use]
     pub fn traffic(&self, id: ExportId) -> Option<Traffic> {
         Some(self.exports.get(id.0)?.traffic)
     }
 
     /// What was done since the start.
-    #[must_use]
     pub fn counters(&self) -> TargetCounters {
         TargetCounters {
             repeats_lapsed: self.repeats.lapsed(),
@@ -350,13 +345,11 @@ impl Target {
     }
 
     /// What was dropped since the start, and why.
-    #[must_use]
     pub fn drops(&self) -> &Drops {
         &self.drops
     }
 
     /// Commands in flight, of all exports.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
@@ -378,7 +371,6 @@ impl Target {
     }
 
     /// Whose a command below is; `None` for a flush of the target itself.
-    #[must_use]
     pub fn registrant(&self, ticket: Ticket) -> Option<Registrant> {
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let Flight { key, place, .. } = self.flights.get(slot)?;
@@ -401,7 +393,6 @@ impl Target {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if at all.
     #[inline]
-    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         Instant::earliest(self.sweeps.poll_timeout(), self.repeats.poll_timeout())
     }

@@ -221,36 +221,6 @@ impl Command {
         u32::get(&self.0, index * 4)
     }
 
-    /// CDW10.
-    #[inline]
-    pub fn cdw10(&self) -> u32 {
-        self.cdw(10)
-    }
-
-    /// CDW11.
-    #[inline]
-    pub fn cdw11(&self) -> u32 {
-        self.cdw(11)
-    }
-
-    /// CDW12.
-    #[inline]
-    pub fn cdw12(&self) -> u32 {
-        self.cdw(12)
-    }
-
-    /// CDW13.
-    #[inline]
-    pub fn cdw13(&self) -> u32 {
-        self.cdw(13)
-    }
-
-    /// CDW14.
-    #[inline]
-    pub fn cdw14(&self) -> u32 {
-        self.cdw(14)
-    }
-
     /// SLBA, CDW10-11: first logical block.
     #[inline]
     pub fn lba(&self) -> u64 {
@@ -367,9 +337,9 @@ impl fmt::Display for Command {
             self.opcode(),
             self.command_id(),
             self.nsid(),
-            self.cdw10(),
-            self.cdw11(),
-            self.cdw12(),
+            self.cdw(10),
+            self.cdw(11),
+            self.cdw(12),
             self.sgl()
         )
     }

@@ -214,7 +214,7 @@ impl Property {
     /// Reads the fields of a Property Get or Set.
     pub fn from_command(command: &Command) -> Self {
         Self {
-            register: Register(command.cdw11()),
+            register: Register(command.cdw(11)),
             size_code: command.0[40] & 7,
             value: u64::get(&command.0, 48),
         }

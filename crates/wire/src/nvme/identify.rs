@@ -68,12 +68,12 @@ impl Cns {
 
     /// CNTID of an Identify command, CDW10 31:16.
     pub fn controller_id_of(command: &Command) -> u16 {
-        (command.cdw10() >> 16) as u16
+        (command.cdw(10) >> 16) as u16
     }
 
     /// CSI of an Identify command, CDW11 31:24.
     pub fn command_set_of(command: &Command) -> CommandSet {
-        CommandSet((command.cdw11() >> 24) as u8)
+        CommandSet((command.cdw(11) >> 24) as u8)
     }
 }
 

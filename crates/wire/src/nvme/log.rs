@@ -55,14 +55,14 @@ pub struct GetLog {
 impl GetLog {
     /// Reads CDW10 to CDW13.
     pub fn from_command(command: &Command) -> Self {
-        let (cdw10, cdw11) = (command.cdw10(), command.cdw11());
+        let (cdw10, cdw11) = (command.cdw(10), command.cdw(11));
         let dwords = u64::from(cdw11 & 0xffff) << 16 | u64::from(cdw10 >> 16);
         Self {
             id: LogId(cdw10 as u8),
             specific: (cdw10 >> 8 & 0x7f) as u8,
             retain_event: cdw10 & 1 << 15 != 0,
             bytes: (dwords + 1) * 4,
-            offset: u64::from(command.cdw13()) << 32 | u64::from(command.cdw12()),
+            offset: u64::from(command.cdw(13)) << 32 | u64::from(command.cdw(12)),
         }
     }
 

@@ -51,14 +51,14 @@ fn admin(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         AdminOpcode::GET_LOG_PAGE => write!(f, " {}", GetLog::from_command(command)),
         AdminOpcode::GET_FEATURES => write!(f, " {}", FeatureId::of(command)),
         AdminOpcode::SET_FEATURES => {
-            write!(f, " {} = {:#x}", FeatureId::of(command), command.cdw11())
+            write!(f, " {} = {:#x}", FeatureId::of(command), command.cdw(11))
         }
         AdminOpcode::ABORT => {
-            let (queue, victim) = (command.cdw10() & 0xffff, command.cdw10() >> 16);
+            let (queue, victim) = (command.cdw(10) & 0xffff, command.cdw(10) >> 16);
             write!(f, " queue {queue} cid {victim}")
         }
         AdminOpcode::KEEP_ALIVE | AdminOpcode::ASYNC_EVENT_REQUEST => Ok(()),
-        _ => write!(f, " nsid {} cdw10 {:#x}", command.nsid(), command.cdw10()),
+        _ => write!(f, " nsid {} cdw10 {:#x}", command.nsid(), command.cdw(10)),
     }
 }
 
@@ -87,7 +87,7 @@ fn io(command: &Command, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(" deallocate")?;
             }
         }
-        _ => write!(f, " cdw10 {:#x}", command.cdw10())?,
+        _ => write!(f, " cdw10 {:#x}", command.cdw(10))?,
     }
     if command.fuse() != Fuse::NONE {
         write!(f, " {}", command.fuse())?;

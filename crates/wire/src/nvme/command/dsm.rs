@@ -23,11 +23,11 @@ impl DsmRange {
 
     /// NR + 1 of a Dataset Management command: how many ranges its data hold, 1 to 256.
     pub fn count(command: &super::Command) -> usize {
-        (command.cdw10() & 0xff) as usize + 1
+        (command.cdw(10) & 0xff) as usize + 1
     }
 
     /// AD of a Dataset Management command: the ranges are to be deallocated.
     pub fn is_deallocate(command: &super::Command) -> bool {
-        command.cdw11() & 4 != 0
+        command.cdw(11) & 4 != 0
     }
 }

@@ -35,12 +35,12 @@ fn read_vector() {
 #[test]
 fn write_flags_lie_in_cdw12() {
     let command = Command::write(1, 0, 65536, 0).with_force_unit_access(true);
-    assert_eq!(command.cdw12(), 0x4000_ffff);
+    assert_eq!(command.cdw(12), 0x4000_ffff);
     assert_eq!(command.blocks(), 65536);
     assert!(command.force_unit_access());
     assert!(!command.with_force_unit_access(false).force_unit_access());
     let zeroes = Command::write_zeroes(1, 0, 1, true);
-    assert_eq!(zeroes.cdw12(), 0x0200_0000);
+    assert_eq!(zeroes.cdw(12), 0x0200_0000);
     assert!(zeroes.deallocate() && !zeroes.with_deallocate(false).deallocate());
 }
 
@@ -61,7 +61,7 @@ fn fused_pair_and_in_capsule_data() {
 #[test]
 fn dataset_management_both_ways() {
     let command = Command::dataset_management(3, 2, true);
-    assert_eq!((command.cdw10(), command.cdw11()), (1, 4));
+    assert_eq!((command.cdw(10), command.cdw(11)), (1, 4));
     assert_eq!(command.sgl().length, 32);
     assert_eq!(DsmRange::count(&command), 2);
     assert!(DsmRange::is_deallocate(&command));
@@ -98,7 +98,7 @@ fn admin_commands_both_ways() {
     assert_eq!(FeatureId::select_of(&saved), Select::CAPABILITIES);
 
     let abort = Command::abort(2, 0x55);
-    assert_eq!(abort.cdw10(), 0x0055_0002);
+    assert_eq!(abort.cdw(10), 0x0055_0002);
     assert_eq!(abort.describe(true).to_string(), "Abort cid 0 queue 2 cid 85");
     let log = Command::get_log(LogId::SMART, NSID_ALL, 0, 512, true);
     assert_eq!(

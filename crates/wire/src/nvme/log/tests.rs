@@ -14,8 +14,8 @@ fn get_log_both_ways() {
         offset: 0x5_0000_0400,
     };
     let command = get.to_command(0);
-    assert_eq!(command.cdw10(), 0x0002_ff70);
-    assert_eq!((command.cdw11(), command.cdw12(), command.cdw13()), (2, 0x400, 5));
+    assert_eq!(command.cdw(10), 0x0002_ff70);
+    assert_eq!((command.cdw(11), command.cdw(12), command.cdw(13)), (2, 0x400, 5));
     assert_eq!(GetLog::from_command(&command), get);
     assert_eq!(get.to_string(), "discovery offset 21474837504 bytes 524300 lsp 0x7f rae");
     // NUMD is 32 bits, less one: the largest request is 16 GiB and does not overflow.
