@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
-    /// Print the NVMe/TCP PDUs and AoE frames of a capture, one a line
+    /// Print the NVMe/TCP PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
 }
 

@@ -89,9 +89,8 @@ impl Gate {
         }
     }
 
-    /// Takes new facts over after the disk was reopened or resized; a reopened disk takes writes
-    /// again. (What a disk tells of itself changes its facts alone: what a failure protects stays
-    /// so, until a person reopens it.)
+    /// Takes new facts over after a person reopened the disk, which takes writes again. What a disk
+    /// tells of itself, such as another size, changes its facts alone.
     pub fn renew(&mut self, facts: DiskFacts) {
         self.failed = None;
         self.facts = facts;

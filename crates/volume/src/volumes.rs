@@ -127,7 +127,7 @@ impl Volumes {
         assert!(before.is_none(), "disk {} was added twice", disk.0);
     }
 
-    /// A disk was reopened or has another size.
+    /// A disk was reopened; it takes writes again.
     pub fn renew_disk(&mut self, disk: DiskId, facts: DiskFacts) {
         if let Some(gate) = self.gates.get_mut(disk.0) {
             gate.renew(facts);

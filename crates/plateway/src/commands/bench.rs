@@ -181,6 +181,7 @@ fn report(session: &Session, args: &BenchArgs, plan: Plan, run: Run) -> Report {
     report
 }
 
+/// What to know before believing the figures.
 fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if stopped {

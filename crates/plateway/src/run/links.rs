@@ -3,9 +3,9 @@
 //! The first are things of the configuration: a link is there before exports on it and closed after
 //! them. One of the second is opened by the first remote disk that names its interface, and closed
 //! with the last. They are two also on one interface, and one for each protocol, since each takes
-//! other frames: which, and which shard gets them, the protocol says. Links of remote disks are always packet sockets. A
-//! look binds, receives and sends nothing. Units: bytes. Errors name the interface, what was
-//! expected there, and who may grant what is missing.
+//! other frames: which, and which shard gets them, the protocol says. Links of remote disks are
+//! always packet sockets. A look binds, receives and sends nothing. Units: bytes. Errors name the
+//! interface, what was expected there, and who may grant what is missing.
 
 use std::fs;
 

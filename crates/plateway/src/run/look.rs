@@ -1,10 +1,10 @@
 //! Looking before doing: one walk over the things of a configuration, for a start and for `check`.
 //!
 //! Each kind of thing has a look (in `disks`, `volumes`, `listeners`, `links`, `exports`): it finds
-//! what the thing is like, refuses what cannot be served, and changes nothing. A start looks and then does
-//! what the look found to be due; `check` only looks, and so prints what a start would refuse. What
-//! a look has to know of the things beside it says an [`Inventory`]: a running server's is what
-//! runs there, that of `check` is what it has looked at so far.
+//! what the thing is like, refuses what cannot be served, and changes nothing. A start looks and
+//! then does what the look found to be due; `check` only looks, and so prints what a start would
+//! refuse. What a look has to know of the things beside it says an [`Inventory`]: a running
+//! server's is what runs there, that of `check` is what it has looked at so far.
 
 use std::path::PathBuf;
 

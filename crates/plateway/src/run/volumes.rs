@@ -239,8 +239,11 @@ impl Running {
             .shards
             .order(&format!("quiesce volume {name}"), QUIESCE_LIMIT, || Order::QuiesceVolume(id));
         if let Err(error) = quiesced {
-            self.resume_volume(name)?;
-            return Err(RunError::new(format!("{}: requests are still in flight", error.line()))
+            let mut said = format!("{}: requests are still in flight", error.line());
+            if let Err(why) = self.resume_volume(name) {
+                said += &format!("; and it cannot be served again: {}", why.line());
+            }
+            return Err(RunError::new(said)
                 .help("plateway status shows the disks; one that is stuck holds its volumes"));
         }
         if let Some(volume) = self.volumes.get_mut(name) {

@@ -2,10 +2,11 @@
 //! the front of what is there. `pcap-file` knows the formats; here is which of the two it is, how
 //! much must be there before anything can be said, and what of a block `dissect` wants.
 //!
-//! Time is nanoseconds since 1970-01-01 UTC whatever the file's resolution. Blocks that carry no
-//! packet are passed over, even where what they say of names or statistics is nonsense. Errors say
-//! what was expected and what was seen; after one the decoder has lost its place. Spec: the IETF
-//! drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
+//! Time is nanoseconds since 1970-01-01 UTC; a resolution finer than that is refused, and so is
+//! text of a section, an interface or a packet that is not UTF-8. Other blocks that carry no packet
+//! are passed over, even where what they say of names or statistics is nonsense. Errors say what was
+//! expected and what was seen; after one the decoder has lost its place. Spec: the IETF drafts
+//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,15 +15,18 @@ use anyhow::{Context as _, Result, ensure};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapParseError, PcapParser, PcapTsResolution};
 use pcap_file::pcapng::blocks::{
-    ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SECTION_HEADER_BLOCK, SIMPLE_PACKET_BLOCK,
+    ENHANCED_PACKET_BLOCK, INTERFACE_DESCRIPTION_BLOCK, PACKET_BLOCK, SECTION_HEADER_BLOCK,
+    SIMPLE_PACKET_BLOCK,
 };
 use pcap_file::pcapng::{Block, PcapNgParseError, PcapNgParser};
 
 /// Largest record or block that is believed, in bytes. A snap length is 256 KiB by default;
 /// decryption secrets and name tables of pcapng can be larger.
 const RECORD_MAX: usize = 16 << 20;
-/// Interfaces of one section that are remembered; a capture with more is refused.
+/// Interfaces of one section that are remembered, and bytes of what one may say of itself, which
+/// are remembered with it; a capture with more is refused.
 const INTERFACES_MAX: usize = 4096;
+const INTERFACE_BYTES_MAX: usize = 64 << 10;
 
 /// One captured packet.
 #[derive(Debug, PartialEq, Eq)]
@@ -144,6 +148,13 @@ fn block<'a>(parser: &mut PcapNgParser, bytes: &'a [u8]) -> Result<Step<'a>> {
     ensure!(version == 1, "expected version 1 of pcapng, seen {version}");
     let seen = parser.interfaces().len();
     ensure!(seen <= INTERFACES_MAX, "expected at most {INTERFACES_MAX} interfaces, seen {seen}");
+    if raw.type_ == INTERFACE_DESCRIPTION_BLOCK {
+        let seen = raw.body.len();
+        ensure!(
+            seen <= INTERFACE_BYTES_MAX,
+            "expected at most {INTERFACE_BYTES_MAX} bytes of an interface, seen {seen}"
+        );
+    }
     if !matches!(raw.type_, PACKET_BLOCK | SIMPLE_PACKET_BLOCK | ENHANCED_PACKET_BLOCK) {
         return Ok(Step::Skip(behind));
     }

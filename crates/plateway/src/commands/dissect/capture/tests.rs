@@ -175,3 +175,18 @@ fn changed_bytes_never_panic() {
         assert_eq!((packets, ended.is_ok()), (again, ended_again.is_ok()), "{file:02x?}");
     }
 }
+
+#[test]
+fn what_an_interface_says_of_itself_is_bounded() {
+    let comment = |length: usize| {
+        let option = [&1u16.to_le_bytes()[..], &(length as u16).to_le_bytes(), &vec![b'a'; length]];
+        let body = [&[1, 0, 0, 0, 0, 0, 0, 0][..], &option.concat().repeat(2), &[0; 4]].concat();
+        let good = pcapng(false);
+        [&good[..28], &block(false, 1, &body), &good[28..]].concat()
+    };
+    assert_eq!(times(&comment(1 << 14)).len(), 2);
+    assert_eq!(
+        refusal(&comment(1 << 15)),
+        "expected at most 65536 bytes of an interface, seen 65556"
+    );
+}
