@@ -184,6 +184,7 @@ impl Play {
                         export.buffers = choices.byte().into();
                         export.read_only = choices.flag();
                         self.serving.target.renew_export(id, export);
+                        self.serving.target.announce_exports();
                     }
                 }
             }

@@ -65,6 +65,7 @@ impl Play {
         let name = format!("nqn.2026-11.net.plateway:more-{number}");
         let subsystem = Subsystem::new(nqn(&name), Hosts::Any);
         self.target.shard.shared.set_subsystem(self.target.shard.now, subsystem);
+        self.target.shard.shared.announce_exports();
         self.target.settle();
     }
 

@@ -105,6 +105,7 @@ impl Play {
                 let now = self.target.shard.now;
                 let subsystem = subsystem().with_namespace(namespace(DISK, size));
                 self.target.shard.shared.set_subsystem(now, subsystem);
+                self.target.shard.shared.announce_exports();
                 self.target.settle();
             }
             28 if what & 0xe0 == 0xe0 => self.initiator.drain(),

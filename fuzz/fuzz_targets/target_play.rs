@@ -121,6 +121,7 @@ impl Play {
                 controllers.set_subsystem(now, subsystem().with_namespace(third));
             }
         }
+        self.target.shard.shared.announce_exports();
         self.target.settle();
     }
 

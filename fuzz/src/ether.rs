@@ -95,6 +95,7 @@ impl Serving {
             self.shard.reservations.set(VolumeId(id.0), Reservation::default());
             let added = self.target.add_export(id, Self::export(id), Control::default());
             assert_eq!(added, Ok(()));
+            self.target.announce_exports();
         }
     }
 

@@ -105,10 +105,14 @@ pub enum Order {
     /// Free a volume, whoever holds it; answered once that is stored and in force on every shard.
     ClearReservation(VolumeId),
     /// Hosts are shown something, or are shown it differently; refused where its name is taken.
+    /// They are told by [`AnnounceExports`](Self::AnnounceExports), which follows.
     SetExport(Export),
     /// Hosts are shown something no more; answered when nothing of it is below that its removal
     /// waits for.
     RemoveExport(ExportKey),
+    /// Every shard has answered what was ordered of exports: hosts are told what is new. Told
+    /// earlier they would ask at once, and a shard that does not know it yet might answer.
+    AnnounceExports,
     /// All of the first configuration has been ordered: from now on what hosts do not find is
     /// refused for good.
     ConfigurationComplete,

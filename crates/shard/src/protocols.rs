@@ -301,6 +301,12 @@ impl Protocols {
         }
     }
 
+    /// All shards have the exports as they are now: who uses them, or looks for some, is told.
+    pub(crate) fn announce_exports(&mut self) {
+        self.nvme.announce_exports();
+        self.aoe().target.announce_exports();
+    }
+
     /// Whether nothing of a removed export is below any more that its removal waits for.
     pub(crate) fn is_gone(&self, key: &ExportKey) -> bool {
         match key {

@@ -122,6 +122,9 @@ impl Host {
         let export = aoe::Export::new(ADDRESS, &[link], VOLUME, ByteCount(SIZE));
         let export = Box::new(AoeExport { id: EXPORT, export, control });
         self.order(|| Order::SetExport(Export::Aoe(export.clone())));
+        // Told earlier, an initiator asks at once, and a shard that knows nothing of it may answer.
+        assert!(self.sent.is_empty(), "announced before all shards show it");
+        self.order(|| Order::AnnounceExports);
         self.announced = core::mem::take(&mut self.sent).len();
     }
 

@@ -252,6 +252,8 @@ pub(crate) struct Run {
     pub(crate) size: u64,
     /// Orders to the target that were not answered.
     pub(crate) unanswered: u64,
+    /// Hosts are to be told of exports once all orders are answered.
+    pub(crate) is_to_announce: bool,
     pub(crate) orders: u64,
     /// A removal of the volume under way.
     pub(crate) replug: Option<Orders>,
@@ -306,6 +308,7 @@ impl Run {
             healed: false,
             size,
             unanswered: 0,
+            is_to_announce: false,
             orders: 0,
             replug: None,
             clients,
@@ -509,6 +512,8 @@ impl Run {
                     self.world.hosts[TARGET].disks.values_mut().for_each(SimDisk::mended);
                     if core::mem::take(&mut self.lan.is_to_export) {
                         self.set_aoe_export();
+                    } else if core::mem::take(&mut self.is_to_announce) {
+                        self.order_all(|| Order::AnnounceExports);
                     }
                 }
                 self.nvme.exports.answered(self.world.now, number);

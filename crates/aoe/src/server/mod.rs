@@ -231,8 +231,8 @@ impl Target {
     }
 
     /// A volume is exported. `control` is what was agreed on and stored. Its address is announced
-    /// on its links that are up. Fails, with the link, where the address is taken; then nothing is
-    /// changed.
+    /// on its links that are up at the next [`announce_exports`](Self::announce_exports). Fails,
+    /// with the link, where the address is taken; then nothing is changed.
     pub fn add_export(
         &mut self,
         id: ExportId,
@@ -266,7 +266,7 @@ impl Target {
         exported.set_control(control);
         for link in exported.export.links.clone() {
             self.link_slot(link).directory.insert(exported.export.address, id);
-            self.sweeps.announce(id, link);
+            self.sweeps.hold(id, link);
         }
         let before = self.exports.insert(id.0, Box::new(exported));
         assert!(before.is_none(), "export {} was added twice", id.0);
@@ -274,7 +274,7 @@ impl Target {
     }
 
     /// An export has other settings: size, hosts, buffers and so on. Its address, links and volume
-    /// stay. It is announced again if initiators should know.
+    /// stay. It is announced again, as a new one is, if initiators should know.
     pub fn renew_export(&mut self, id: ExportId, export: Export) {
         let Some(exported) = self.exports.get_mut(id.0) else { return };
         let old = &exported.export;
@@ -288,8 +288,14 @@ impl Target {
         exported.export = export;
         exported.export.buffers = exported.export.buffers.clamp(BUFFERS_MIN, BUFFERS_MAX);
         if is_news {
-            exported.export.links.iter().for_each(|link| self.sweeps.announce(id, *link));
+            exported.export.links.iter().for_each(|link| self.sweeps.hold(id, *link));
         }
+    }
+
+    /// All shards show their exports as they are now: what is new of them is announced. Not before,
+    /// since whoever hears it asks at once, and any shard may be the one that answers.
+    pub fn announce_exports(&mut self) {
+        self.sweeps.announce_held();
     }
 
     /// No frame reaches the export any more; what waits is dropped, what is below is awaited.

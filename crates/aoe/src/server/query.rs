@@ -22,6 +22,8 @@ use crate::received::Received;
 pub(super) struct Sweeps {
     /// Wildcard queries.
     queries: VecDeque<Sweep>,
+    /// Exports that are to be announced once all shards show them as they are now, and where.
+    held: Vec<(ExportId, LinkId)>,
     /// Exports that are to be announced, and where.
     announcements: VecDeque<(ExportId, LinkId)>,
     /// When the next burst is due.
@@ -40,9 +42,19 @@ struct Sweep {
 }
 
 impl Sweeps {
+    /// An export is to be announced on a link, as soon as all shards show it as it is now.
+    pub(super) fn hold(&mut self, id: ExportId, link: LinkId) {
+        self.held.push((id, link));
+    }
+
     /// An export is to be announced on a link.
     pub(super) fn announce(&mut self, id: ExportId, link: LinkId) {
         self.announcements.push_back((id, link));
+    }
+
+    /// What was held is to be announced now.
+    pub(super) fn announce_held(&mut self) {
+        self.announcements.extend(self.held.drain(..));
     }
 
     #[inline]

@@ -105,10 +105,7 @@ impl Controllers {
             there.into_iter().for_each(|there| self.namespace_came(slot, nsid, there));
         }
         for name in self.controllers_where(|controller| controller.export == Some(slot)) {
-            let controller = self.controller_mut(name).expect("just seen");
-            // The list is bounded by NAMESPACES_MAX, which is what the log holds.
-            controller.changed_namespaces.insert(nsid);
-            self.raise_event(name);
+            self.untold.entry(name).or_default().insert(nsid);
         }
     }
 
@@ -135,6 +132,17 @@ impl Controllers {
             controller.is_discovery() && concerns(&controller.who.host.nqn)
         };
         for name in self.controllers_where(told) {
+            self.untold.entry(name).or_default();
+        }
+    }
+
+    /// All shards have the subsystems as they are now: hosts get their events. Not before, since
+    /// they look at once at what they are told of, through queues of any shard.
+    pub fn announce_exports(&mut self) {
+        for (name, namespaces) in core::mem::take(&mut self.untold) {
+            let Some(controller) = self.controller_mut(name) else { continue };
+            // The list is bounded by NAMESPACES_MAX, which is what the log holds.
+            controller.changed_namespaces.extend(namespaces);
             self.raise_event(name);
         }
     }

@@ -194,6 +194,9 @@ pub struct Controllers {
     configured: bool,
     exports: Table<Export>,
     export_of: BTreeMap<Nqn, Slot>,
+    /// Controllers whose hosts are told of changes once all shards know them, and the namespaces
+    /// that changed; of the discovery log where there are none.
+    untold: BTreeMap<ControllerRef, BTreeSet<u32>>,
     /// GENCTR of the discovery log.
     discovery_generation: u64,
     queues: Table<Queue>,
@@ -288,6 +291,7 @@ impl Controllers {
             configured: false,
             exports: Table::new(),
             export_of: BTreeMap::new(),
+            untold: BTreeMap::new(),
             discovery_generation: 1,
             queues: Table::new(),
             draining: 0,

@@ -156,6 +156,7 @@ impl World {
         for controllers in &mut self.shards {
             change(controllers, self.now);
         }
+        self.shards.iter_mut().for_each(Controllers::announce_exports);
         self.collect();
     }
 

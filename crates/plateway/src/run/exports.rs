@@ -2,7 +2,10 @@
 //!
 //! Here is what all protocols have in common: a quiesced volume is resumed before it is shown,
 //! one that is about to be removed is quiesced before hosts hear of it, and the book changes when
-//! all shards have answered. If not all do, all are told again what is in the book.
+//! all shards have answered. If not all do, all are told again what is in the book. Hosts are told of
+//! a change only when all shards have it: they look at once, and any shard may be asked.
+
+use shard::Order;
 
 use super::error::RunError;
 use super::look::Inventory;
@@ -34,7 +37,7 @@ impl Running {
         }
         look(config, self)?;
         let number = self.numbers.export.next();
-        config.show(self, number, true).inspect_err(|_| drop(config.hide(self, number)))?;
+        self.show(config, number, true).inspect_err(|_| drop(self.hide(config, number)))?;
         let open = OpenExport { number, config: config.clone() };
         self.exports.insert(config.title(), open);
         Ok(())
@@ -54,12 +57,12 @@ impl Running {
         let Some(number) = self.exports.get(&config.title()).map(|open| open.number) else {
             return Ok(());
         };
-        if let Err(error) = config.hide(self, number) {
-            let _ = config.hide(self, number);
+        if let Err(error) = self.hide(config, number) {
+            let _ = self.hide(config, number);
             // Under another number: what is late for this one finds nothing.
             let number = self.numbers.export.next();
             self.exports[&config.title()].number = number;
-            let _ = config.show(self, number, true);
+            let _ = self.show(config, number, true);
             return Err(error);
         }
         self.exports.shift_remove(&config.title());
@@ -70,7 +73,7 @@ impl Running {
         let Some(OpenExport { number, config }) = self.exports.get(&to.title()) else {
             return self.add_export(to);
         };
-        to.show(self, *number, false).inspect_err(|_| drop(config.show(self, *number, false)))?;
+        self.show(to, *number, false).inspect_err(|_| drop(self.show(config, *number, false)))?;
         self.exports[&to.title()].config.clone_from(to);
         Ok(())
     }
@@ -78,7 +81,21 @@ impl Running {
     /// Shows hosts a volume as it is now, wherever it is exported.
     pub(super) fn renew_exports_of(&self, volume: &str) -> Result<(), RunError> {
         let mut mine = self.exports_of(volume);
-        mine.try_for_each(|open| open.config.show(self, open.number, false))
+        mine.try_for_each(|open| self.show(&open.config, open.number, false))
+    }
+
+    fn show(&self, config: &ExportConfig, number: u32, is_new: bool) -> Result<(), RunError> {
+        config.show(self, number, is_new)?;
+        self.announce(config)
+    }
+
+    fn hide(&self, config: &ExportConfig, number: u32) -> Result<(), RunError> {
+        config.hide(self, number)?;
+        self.announce(config)
+    }
+
+    fn announce(&self, config: &ExportConfig) -> Result<(), RunError> {
+        self.order(&format!("announce {}", config.title()), || Order::AnnounceExports)
     }
 
     fn exports_of(&self, volume: &str) -> impl Iterator<Item = &OpenExport> {

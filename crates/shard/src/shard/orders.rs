@@ -108,6 +108,7 @@ impl Shard {
                 self.pending.push(Pending::Export { number, key });
                 return;
             }
+            Order::AnnounceExports => self.protocols.announce_exports(),
             Order::ConfigurationComplete => self.protocols.configuration_complete(),
             Order::AddListener { listener, protocol } => {
                 self.listeners.insert(listener, protocol);

@@ -167,6 +167,7 @@ impl Run {
         let Some(lan) = self.setup.lan.clone() else { return };
         let export = self.aoe_export(&lan);
         self.order_all(|| Order::SetExport(shard::Export::Aoe(export.clone())));
+        self.is_to_announce = true;
     }
 
     /// A shard wants a value stored.

@@ -147,6 +147,7 @@ impl Run {
         let subsystem = Subsystem { hosts: hosts.clone(), ..subsystem };
         let orders = self.next_orders();
         self.order_all(|| Order::SetExport(Export::Nvme(Box::new(subsystem.clone()))));
+        self.is_to_announce = true;
         self.nvme.exports.ordered(self.world.now, subsystem.nqn, Some(hosts), orders);
     }
 
@@ -154,6 +155,7 @@ impl Run {
         self.did.counts.removals += 1;
         let orders = self.next_orders();
         self.order_all(|| Order::RemoveExport(ExportKey::Nvme(nqn.clone())));
+        self.is_to_announce = true;
         self.nvme.exports.ordered(self.world.now, nqn.clone(), None, orders);
     }
 

@@ -164,6 +164,7 @@ impl World {
         self.reservations.add(export.volume.0, Reservation::default());
         let added = self.target.add_export(id, export, Control::default());
         assert_eq!(added, Ok(()));
+        self.target.announce_exports();
     }
 
     /// The export has other settings.
@@ -171,6 +172,7 @@ impl World {
         let mut export = self.target.export(EXPORT).expect("it is there").clone();
         change(&mut export);
         self.target.renew_export(EXPORT, export);
+        self.target.announce_exports();
     }
 
     pub(super) fn with_target<R>(

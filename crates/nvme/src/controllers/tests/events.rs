@@ -61,6 +61,23 @@ fn one_event_is_told_until_its_log_is_read() {
 }
 
 #[test]
+fn nothing_is_told_before_every_shard_has_it() {
+    let (mut world, line, _) = World::ready_on(2);
+    want(&mut world, line, NAMESPACES);
+    request(&mut world, line, 10);
+    let subsystem = fixtures::subsystem([namespace(1), namespace(5)]);
+    for controllers in &mut world.shards {
+        controllers.set_subsystem(world.now, subsystem.clone());
+    }
+    world.collect();
+    assert_eq!(world.take_reply(line), None, "a queue of the other shard may not know it yet");
+    assert_eq!(changed(&mut world, line, true), []);
+    world.configure(|_, _| {});
+    assert_eq!(world.take_reply(line).map(|reply| reply.command_id), Some(10));
+    assert_eq!(changed(&mut world, line, false), [5]);
+}
+
+#[test]
 fn an_event_waits_for_a_request() {
     let (mut world, line, _) = World::ready_on(1);
     want(&mut world, line, NAMESPACES);

@@ -152,6 +152,7 @@ impl Pair {
     /// Puts this under number 1, or nothing.
     pub(super) fn put(&mut self, namespace: Option<Namespace>) {
         self.shard.shared.set_subsystem(self.shard.now, fixtures::subsystem(namespace));
+        self.shard.shared.announce_exports();
     }
 
     /// A buffer with these bytes for an extent that begins at `offset`.

@@ -89,6 +89,7 @@ impl World {
     pub(super) fn put(&mut self, first: Option<Namespace>) {
         let subsystem = fixtures::subsystem(namespaces(first));
         self.shard.shared.set_subsystem(self.shard.now, subsystem);
+        self.shard.shared.announce_exports();
     }
 
     /// Accepts a connection.
