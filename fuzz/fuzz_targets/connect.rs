@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     let data = input.get(64..).unwrap_or(input);
     if let Some(data) = contract!(ConnectData, data) {
         one_line(&data);
-        for name in [&data.host, &data.subsystem] {
+        for name in data.host.iter().chain([&data.subsystem]) {
             let _ = name.is_discovery();
             assert_eq!(Nqn::new(name.as_str()).as_ref(), Ok(name));
         }

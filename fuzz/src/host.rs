@@ -153,7 +153,7 @@ impl Host {
             host_id: [7; 16],
             controller_id: self.controller,
             subsystem,
-            host: nqn(HOST),
+            host: Some(nqn(HOST)),
         };
         let id = self.free_id();
         self.line.connect(id, &connect, &data, Kind::Connect)

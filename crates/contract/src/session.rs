@@ -140,6 +140,8 @@ counters! {
         sent_bytes: Bytes,
         /// Data digests that were wrong.
         corrupt: Events,
+        /// Held event requests that were forgotten, since another command came with their CID.
+        forgotten: Events,
         /// Times that a command, or data that came with one, had to wait for memory.
         waits: Events,
     }

@@ -45,6 +45,22 @@ pub struct Host {
     pub id: [u8; 16],
 }
 
+impl Host {
+    /// What a nameless host is called: no list of hosts can name it, since HOSTNQNs begin with
+    /// `nqn.` there.
+    const NAMELESS: &str = "hostid:";
+
+    /// A host of this HOSTNQN. One without is known by its HOSTID: SPDK's `spdk_nvme_perf` sends
+    /// none, and other targets take it.
+    pub(crate) fn new(nqn: Option<Nqn>, id: [u8; 16]) -> Host {
+        let nameless = || {
+            let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            Nqn::new(&format!("{}{digits}", Host::NAMELESS)).expect("a short name")
+        };
+        Host { nqn: nqn.unwrap_or_else(nameless), id }
+    }
+}
+
 /// Who uses what: shared by a controller and its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Association {

@@ -102,7 +102,7 @@ fn capture() -> Vec<u8> {
         host_id: [7; 16],
         controller_id: 1,
         subsystem: Nqn::new("nqn.2026-11.net.plateway:v0").unwrap(),
-        host: Nqn::new("nqn.2026-11.net.plateway:me").unwrap(),
+        host: Some(Nqn::new("nqn.2026-11.net.plateway:me").unwrap()),
     };
     pdu.extend(data.emit());
     // In three segments, the last two the wrong way round and one of them twice.

@@ -452,7 +452,7 @@ fn parse_data(data: &[u8]) -> Result<(Association, u16), Refusal> {
             ConnectData::OFFSET_SUBSYSTEM
         })
     })?;
-    let host = Host { nqn: data.host, id: data.host_id };
+    let host = Host::new(data.host, data.host_id);
     Ok((Association { host, subsystem: data.subsystem }, data.controller_id))
 }
 

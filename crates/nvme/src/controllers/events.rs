@@ -8,7 +8,7 @@ use wire::nvme::Status;
 use wire::nvme::async_event::AsyncEvent;
 
 use super::controller::{Controller, Notice};
-use super::{Answer, ControllerRef, Controllers, Reply};
+use super::{Answer, ControllerRef, Controllers, QueueHandle, Reply};
 use crate::limits::ASYNC_EVENT_REQUESTS_MAX;
 
 impl Controller {
@@ -40,6 +40,18 @@ impl Controllers {
         }
         controller.event_requests.push_back(command_id);
         Ok(controller.take_event().map_or(Answer::Later, Answer::Now))
+    }
+
+    /// Forgets a held request without an answer; whether there was one of this CID.
+    pub(crate) fn forget_event_request(&mut self, queue: QueueHandle, command_id: u16) -> bool {
+        let controller = self.queues.get(queue.0).map(|queue| queue.controller);
+        let Some(controller) = controller.and_then(|name| self.controller_mut(name)) else {
+            return false;
+        };
+        let held = &mut controller.event_requests;
+        let Some(at) = held.iter().position(|held| *held == command_id) else { return false };
+        held.remove(at);
+        true
     }
 
     /// Tells what there is to tell, if a request is held.

@@ -63,6 +63,8 @@ struct Ask {
     controller: u16,
     subsystem: String,
     host: Host,
+    /// Whether HOSTNQN is left empty.
+    nameless: bool,
 }
 
 impl Default for Ask {
@@ -76,6 +78,7 @@ impl Default for Ask {
             controller: ConnectData::CONTROLLER_ANY,
             subsystem: SUBSYSTEM.into(),
             host: host(1),
+            nameless: false,
         }
     }
 }
@@ -101,7 +104,7 @@ impl Ask {
             host_id: self.host.id,
             controller_id: self.controller,
             subsystem: nqn(&self.subsystem),
-            host: self.host.nqn.clone(),
+            host: (!self.nameless).then(|| self.host.nqn.clone()),
         };
         data.emit()
     }

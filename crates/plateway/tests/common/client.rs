@@ -145,7 +145,7 @@ impl Queue {
             host_id,
             controller_id: controller,
             subsystem: nqn(SUBSYSTEM),
-            host: nqn(&format!("nqn.2026-11.net.plateway:host-{host}")),
+            host: Some(nqn(&format!("nqn.2026-11.net.plateway:host-{host}"))),
         };
         let capsule = queue.host.connect(0, &connect, &data, ());
         queue.push(&capsule);

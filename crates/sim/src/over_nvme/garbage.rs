@@ -163,7 +163,7 @@ fn connect(subsystem: &Nqn, digests: Digests, controller: u16, random: &mut Rand
         host_id: [0x66; 16],
         controller_id: if controller == 0 { ConnectData::CONTROLLER_ANY } else { controller },
         subsystem: subsystem.clone(),
-        host: Nqn::new("nqn.2026-11.net.plateway:nobody").expect("a valid name"),
+        host: Some(Nqn::new("nqn.2026-11.net.plateway:nobody").expect("a valid name")),
     };
     nvme::capsule(Command::connect(&connect).with_command_id(1), &data.emit(), digests)
 }

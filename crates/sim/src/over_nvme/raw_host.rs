@@ -300,7 +300,7 @@ impl RawHost {
                     host_id: self.host_id,
                     controller_id: controller,
                     subsystem: self.subsystem.clone(),
-                    host: self.nqn.clone(),
+                    host: Some(self.nqn.clone()),
                 };
                 let command = Command::connect(&connect(at as u16, 0));
                 let asked = Asked::Step(step);

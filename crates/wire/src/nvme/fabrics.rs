@@ -92,8 +92,8 @@ pub struct ConnectData {
     pub controller_id: u16,
     /// SUBNQN.
     pub subsystem: Nqn,
-    /// HOSTNQN.
-    pub host: Nqn,
+    /// HOSTNQN; none where the field is empty, as that of SPDK's `spdk_nvme_perf` is.
+    pub host: Option<Nqn>,
 }
 
 impl ConnectData {
@@ -117,7 +117,10 @@ impl ConnectData {
             host_id: Field::get(bytes, 0),
             controller_id: Field::get(bytes, 16),
             subsystem: Nqn::parse("SUBNQN", 256, &bytes[256..512])?,
-            host: Nqn::parse("HOSTNQN", 512, &bytes[512..768])?,
+            host: match bytes[512] {
+                0 => None,
+                _ => Some(Nqn::parse("HOSTNQN", 512, &bytes[512..768])?),
+            },
         })
     }
 
@@ -127,14 +130,20 @@ impl ConnectData {
         self.host_id.put(&mut bytes, 0);
         self.controller_id.put(&mut bytes, 16);
         bytes[256..512].copy_from_slice(&self.subsystem.emit());
-        bytes[512..768].copy_from_slice(&self.host.emit());
+        if let Some(host) = &self.host {
+            bytes[512..768].copy_from_slice(&host.emit());
+        }
         bytes
     }
 }
 
 impl fmt::Display for ConnectData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} > {} cntlid {:#06x}", self.host, self.subsystem, self.controller_id)
+        match &self.host {
+            Some(host) => write!(f, "{host}")?,
+            None => f.write_str("(no HOSTNQN)")?,
+        }
+        write!(f, " > {} cntlid {:#06x}", self.subsystem, self.controller_id)
     }
 }
 

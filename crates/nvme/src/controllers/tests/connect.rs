@@ -57,19 +57,18 @@ fn bad_parameters_are_named_by_their_offset() {
 #[test]
 fn names_that_are_none_are_refused_with_their_offset() {
     let mut world = World::new(1);
-    for (at, offset) in [(256, 256), (512, 512)] {
-        for byte in [0, 0xff] {
-            let line = world.line(0);
-            let mut data = Ask::default().data();
-            data[at..at + 256].fill(byte);
-            let answer = world.start_on(line, &Ask::default(), &data);
-            let Answer::Now(reply) = answer else { panic!("{answer:?}") };
-            assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.with_dnr());
-            assert_eq!(reply.result, IN_DATA | offset);
-            let answer = world.start_on(line, &Ask::default(), &data[..1023]);
-            let Answer::Now(reply) = answer else { panic!("{answer:?}") };
-            assert_eq!(reply.status, Status::INVALID_SGL_LENGTH.with_dnr());
-        }
+    // An empty HOSTNQN is none of them.
+    for (at, byte) in [(256, 0), (256, 0xff), (512, 0xff)] {
+        let line = world.line(0);
+        let mut data = Ask::default().data();
+        data[at..at + 256].fill(byte);
+        let answer = world.start_on(line, &Ask::default(), &data);
+        let Answer::Now(reply) = answer else { panic!("{answer:?}") };
+        assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+        assert_eq!(reply.result, IN_DATA | at as u64);
+        let answer = world.start_on(line, &Ask::default(), &data[..1023]);
+        let Answer::Now(reply) = answer else { panic!("{answer:?}") };
+        assert_eq!(reply.status, Status::INVALID_SGL_LENGTH.with_dnr());
     }
     world.assert_empty();
 }
@@ -89,6 +88,23 @@ fn a_host_that_is_not_named_is_denied() {
     let status = Status::CONNECT_INVALID_HOST.with_dnr();
     assert_eq!(refused(&mut world, &Ask::default()), (status, 0));
     world.join(&Ask { host: host(2), ..Ask::default() });
+}
+
+#[test]
+fn a_host_without_a_name_is_known_by_its_hostid_where_every_host_may_connect() {
+    let mut world = World::new(1);
+    let nameless = |number| Ask { nameless: true, host: host(number), ..Ask::default() };
+    let (_, first) = world.ready(&nameless(1));
+    let (_, other) = world.ready(&nameless(2));
+    world.join(&Ask { nameless: true, ..Ask::io(0, first.controller, 1) });
+    // Its queues are its own: neither a host of another HOSTID nor one with a name joins them.
+    let status = Status::CONNECT_INVALID_PARAMETERS.with_dnr();
+    let io = Ask { nameless: true, host: host(1), ..Ask::io(0, other.controller, 1) };
+    assert_eq!(refused(&mut world, &io).0, status);
+    assert_eq!(refused(&mut world, &Ask::io(0, first.controller, 2)).0, status);
+    world.admit(&[host(1), host(2)]);
+    let status = Status::CONNECT_INVALID_HOST.with_dnr();
+    assert_eq!(refused(&mut world, &nameless(1)), (status, 0));
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn connect_data(settings: &Settings, controller_id: u16) -> [u8; ConnectData::SI
         host_id: settings.host_id,
         controller_id,
         subsystem: settings.subsystem.clone(),
-        host: settings.host.clone(),
+        host: Some(settings.host.clone()),
     }
     .emit()
 }

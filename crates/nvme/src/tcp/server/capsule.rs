@@ -7,7 +7,7 @@
 
 use block::limits::LOANS_TOGETHER;
 use block::{Buffer, Extent, Loan, Operation, VolumeId};
-use wire::nvme::command::{Fuse, IoOpcode, NSID_ALL, SglKind};
+use wire::nvme::command::{AdminOpcode, Fuse, IoOpcode, NSID_ALL, SglKind};
 use wire::nvme::fabrics::FabricsType;
 use wire::nvme::{Command, Status};
 
@@ -38,7 +38,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> bool {
         let command_id = command.command_id();
-        if self.slots.holds(command_id) {
+        if self.slots.holds(command_id) && !self.forget_event_request(command, ctx) {
             self.take_conflicting(command, ctx);
             return true;
         }
@@ -47,6 +47,24 @@ impl Connection {
             return self.take_unusual(command, data, corrupt, ctx);
         }
         self.take_plain(command, data, ctx)
+    }
+
+    /// Forgets the held Asynchronous Event Request whose CID another command has. SPDK's host, when
+    /// it shuts down, gives the CIDs of its held requests to the commands that it shuts down with;
+    /// two requests of one CID it does not make. Returns whether there was one.
+    #[cold]
+    fn forget_event_request(&mut self, command: &Command, ctx: &mut Context<'_>) -> bool {
+        let State::Admin(queue) = &self.state else { return false };
+        let is_one =
+            !command.is_fabrics() && command.admin_opcode() == AdminOpcode::ASYNC_EVENT_REQUEST;
+        let command_id = command.command_id();
+        if is_one || !ctx.shared.forget_event_request(queue.view.handle, command_id) {
+            return false;
+        }
+        let slot = self.slots.find(command_id).expect("a held request has a slot");
+        self.slots.remove(slot);
+        self.counters.forgotten += 1;
+        true
     }
 
     /// A command that is no part of a fused pair.

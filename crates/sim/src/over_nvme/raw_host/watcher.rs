@@ -199,7 +199,7 @@ impl Watcher {
             host_id: self.host_id,
             controller_id: ConnectData::CONTROLLER_ANY,
             subsystem: Nqn::discovery(),
-            host: self.nqn.clone(),
+            host: Some(self.nqn.clone()),
         };
         let line = self.line.as_mut().expect("it is connected");
         let asked = Asked::Step(Step::Connect);

@@ -27,7 +27,7 @@ fn connect_data_both_ways() {
         host_id: [7; 16],
         controller_id: ConnectData::CONTROLLER_ANY,
         subsystem: Nqn::new("nqn.2024-01.org.example:vol").unwrap(),
-        host: Nqn::new("nqn.2014-08.org.nvmexpress:uuid:1").unwrap(),
+        host: Some(Nqn::new("nqn.2014-08.org.nvmexpress:uuid:1").unwrap()),
     };
     let bytes = data.emit();
     assert_eq!(bytes[..20], [&[7; 16][..], &[0xff, 0xff, 0, 0]].concat());
@@ -38,6 +38,9 @@ fn connect_data_both_ways() {
         data.to_string(),
         "nqn.2014-08.org.nvmexpress:uuid:1 > nqn.2024-01.org.example:vol cntlid 0xffff"
     );
+    let nameless = ConnectData { host: None, ..data };
+    assert_eq!(ConnectData::parse(&nameless.emit()), Ok(nameless.clone()));
+    assert_eq!(nameless.to_string(), "(no HOSTNQN) > nqn.2024-01.org.example:vol cntlid 0xffff");
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn connect_data_refusals_carry_the_offset_for_ipo() {
         host_id: [0; 16],
         controller_id: 1,
         subsystem: Nqn::discovery(),
-        host: Nqn::new("h").unwrap(),
+        host: Some(Nqn::new("h").unwrap()),
     }
     .emit();
     let mut bytes = good;

@@ -372,3 +372,27 @@ fn health_counts_what_hosts_read_and_wrote() {
     // 3 * 1024 + 1 blocks, and one: in thousands, rounded up.
     assert_eq!((smart.data_units_read, smart.data_units_written), (4, 1));
 }
+
+#[test]
+fn a_command_with_the_cid_of_a_held_event_request_is_taken_and_the_request_forgotten() {
+    let mut world = World::connected(Digests::NONE);
+    let request = Command::async_event_request().with_command_id(5);
+    let (alive, conflict) = (Command::keep_alive(), dnr(Status::COMMAND_ID_CONFLICT));
+    world.command(ADMIN, request);
+    assert_eq!(world.said(ADMIN), []);
+    assert_eq!(world.ask(ADMIN, request).status(), conflict, "two requests of one CID");
+    world.command(ADMIN, Command::async_event_request().with_command_id(6));
+    assert_eq!(world.ask(ADMIN, alive.with_command_id(5)).status(), Status::SUCCESS);
+    assert_eq!(world.links[ADMIN].connection.counters().forgotten, 1);
+    // The CID is free again, and the other request is told what happens.
+    assert_eq!(world.ask(ADMIN, alive.with_command_id(5)).status(), Status::SUCCESS);
+    world.ask(ADMIN, Command::set_features(0x0b, 0, 1 << 8, 0).with_command_id(7));
+    world.put(None);
+    world.run();
+    let told = world.said(ADMIN);
+    assert_eq!(told.iter().map(|said| said.response().command_id).collect::<Vec<_>>(), [6]);
+    // Any other CID in use stays a conflict, an Asynchronous Event Request's too.
+    world.hold_requests = true;
+    world.command(IO, Command::read(1, 0, 1, 512).with_command_id(5));
+    assert_eq!(world.links[ADMIN].connection.counters().forgotten, 1);
+}

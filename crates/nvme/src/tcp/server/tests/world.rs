@@ -359,7 +359,7 @@ impl World {
             host_id: [7; 16],
             controller_id,
             subsystem: nqn(subsystem),
-            host: nqn(HOST),
+            host: Some(nqn(HOST)),
         };
         self.ask_with(link, Command::connect(&connect), &data.emit()).response()
     }
