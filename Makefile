@@ -10,7 +10,7 @@ ARGS ?=
 # rustup's cargo before Debian's, and sbin for mke2fs and depmod, which an ordinary user's PATH leaves out.
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps deps-build deps-bench build demo test bench interop fuzz lint
+.PHONY: help deps deps-build deps-bench build deb demo test bench interop fuzz lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +23,9 @@ test: deps ## every test, cheap ones first, and a table at the end
 
 build: deps-build ## the static release binary
 	@cargo xtask release $(ARGS)
+
+deb: deps-build ## the Debian package of it, with unit, manual pages and completions
+	@cargo xtask deb $(ARGS)
 
 bench: deps-bench ## the measurements of docs/performance.md
 	@cargo xtask bench $(ARGS)

@@ -2,12 +2,13 @@
 //!
 //! Each chore is a module: `steps` is the table of `make test` and `test` walks it, `rooms` checks
 //! the walls between the crates, `release` builds the static binary and proves that it is static,
-//! `fuzz` runs the fuzz targets, `bench` measures, `interop` hands over to the guests in
-//! `interop/`. Nothing here is part of the product, so this may use the clock, files and processes
-//! freely; errors are `anyhow` and end the program with code 1.
+//! `package` makes the Debian package, `fuzz` runs the fuzz targets, `bench` measures, `interop`
+//! hands over to the guests in `interop/`. Nothing here is part of the product, so this may use the
+//! clock, files and processes freely; errors are `anyhow` and end the program with code 1.
 
 mod bench;
 mod fuzz;
+mod package;
 mod release;
 mod rooms;
 mod steps;
@@ -40,6 +41,8 @@ enum Chore {
     DepsCheck,
     /// Build the static release binary and print its path.
     Release,
+    /// Build the static release binary and the Debian package, and print its path.
+    Deb,
     /// Build the static release binary and run `plateway demo` with the arguments that follow.
     Demo {
         /// Arguments of `plateway demo`, for instance `--keep`.
@@ -80,6 +83,10 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Release => {
             let binary = release::build(&tree)?;
             println!("{}", binary.display());
+            Ok(true)
+        }
+        Chore::Deb => {
+            println!("{}", package::build(&tree)?.display());
             Ok(true)
         }
         Chore::Demo { args } => {

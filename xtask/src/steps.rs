@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::tree::Tree;
-use crate::{fuzz, release, rooms};
+use crate::{fuzz, package, release, rooms};
 
 /// One row of the table.
 pub(crate) struct Step {
@@ -33,7 +33,8 @@ pub(crate) enum Run {
 }
 
 /// The code with which a command says that this machine does not permit what it would do;
-/// `interop/run` ends so where it may not make the network that AoE needs.
+/// `interop/run` ends so where it may not make the network that AoE needs, `packaging/test-install`
+/// where it may not make a copy of the machine.
 pub(crate) const NOT_PERMITTED: i32 = 77;
 
 /// The steps of `make lint`.
@@ -102,6 +103,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: Run::Check("read its ELF program headers", |tree| {
             release::check_static(&release::binary(tree)).map(|()| true)
         }),
+    },
+    Step {
+        name: "package",
+        proves: "the Debian package installs, serves as its user and goes again; its unit gives little away",
+        needs: Some("release"),
+        run: Run::Check("cargo xtask deb, installed into an overlay", package::check),
     },
     Step {
         name: "demo",

@@ -80,6 +80,28 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Print the NVMe/TCP PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:\n  \
+        plateway completions bash > /etc/bash_completion.d/plateway\n  \
+        plateway completions zsh > /usr/local/share/zsh/site-functions/_plateway")]
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a folder
+    Man(ManArgs),
+}
+
+/// `completions SHELL`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `man FOLDER`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ManArgs {
+    /// The folder, which must be there
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
 }
 
 /// `serve [DISK...]`

@@ -13,6 +13,7 @@ mod control;
 mod preview;
 mod protocols;
 mod run;
+mod service;
 
 use std::io::IsTerminal;
 

@@ -29,6 +29,6 @@ pub use link::{
     Interface, LinkAccess, LinkCounters, LinkOptions, LinkStats, look_at_interface, may_open_links,
 };
 pub use process::{allowed_cpus, processor_time};
-pub use runtime::{Config, Handle, Reactor};
+pub use runtime::{Config, Handle, Pulse, Reactor};
 pub use sockets::buffer_bound;
 pub use stats::ShardStats;

@@ -85,6 +85,11 @@ impl<M> Inbox<M> {
         self.notify();
     }
 
+    /// Wakes the receiver, for whom there is nothing new.
+    pub(crate) fn nudge(&self) {
+        self.notify();
+    }
+
     /// Takes everything out, into `into`, which must be empty.
     #[inline]
     pub(crate) fn take(&self, into: &mut Vec<Delivery<M>>) {

@@ -63,6 +63,23 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Reactor;
 
+/// Whether the shards turn, as any thread may see it. It keeps nothing running.
+pub struct Pulse<M: Send + 'static> {
+    shared: Arc<Shared<M>>,
+}
+
+impl<M: Send + 'static> Pulse<M> {
+    /// Turns of each shard's loop so far.
+    pub fn turns(&self) -> Vec<u64> {
+        self.shared.counters.iter().map(|cells| cells.look().turns).collect()
+    }
+
+    /// Wakes every shard that sleeps: it takes one turn at least.
+    pub fn nudge(&self) {
+        self.shared.inboxes.iter().for_each(|inbox| inbox.nudge());
+    }
+}
+
 /// The control thread's way to the shards. Dropping it stops them.
 pub struct Handle<M: Send + 'static> {
     shared: Arc<Shared<M>>,
@@ -295,6 +312,11 @@ impl<M: Send + 'static> Handle<M> {
     /// What the shards have done so far.
     pub fn stats(&self) -> Vec<ShardStats> {
         self.shared.counters.iter().map(ShardCells::look).collect()
+    }
+
+    /// A look at the shards for a thread that sees whether they turn.
+    pub fn pulse(&self) -> Pulse<M> {
+        Pulse { shared: self.shared.clone() }
     }
 
     /// Whether all shards sleep.

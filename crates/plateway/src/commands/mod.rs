@@ -10,6 +10,7 @@ mod copy;
 mod demo;
 mod disks;
 pub(crate) mod dissect;
+mod pages;
 mod reservation;
 mod serve;
 mod session;
@@ -43,6 +44,8 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Dissect(args) => dissect::run(&args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::config::{self, Checked};
 use crate::control::{self, Ask, Reply};
 use crate::protocols;
 use crate::run::{Applied, RunError, Running, log};
+use crate::service::Service;
 
 /// What the control thread is asked.
 enum Input {
@@ -56,18 +57,24 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
     let _serving = socket.serve(ask)?;
     super::print(&introduction(&running));
+    let service = Service::ready(running.pulse(), &served(&running));
 
     let server = Server { args, flags, defaults };
     while let Ok(input) = coming.recv() {
         match input {
             Input::Stop => break,
-            Input::Reload => server.reload(&mut running),
+            Input::Reload => {
+                service.reloading();
+                server.reload(&mut running);
+                service.reloaded(&served(&running));
+            }
             Input::Follow => running.follow_remote_disks().iter().for_each(|line| log(line)),
             Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
         }
     }
     // Whoever asks from now on, or waits for an answer, is told at once that there is none.
     drop(coming);
+    service.stopping();
     log("stopping: draining for at most 5 s; a second signal ends at once");
     for line in running.shut_down() {
         log(&line);
@@ -163,6 +170,12 @@ fn apply(
     overwrite: &[String],
 ) -> Result<Applied, String> {
     running.apply(&checked.args, overwrite).map_err(|error| error.to_string())
+}
+
+/// What is served, in a line for the service manager.
+fn served(running: &Running) -> String {
+    let exports = running.exports().count();
+    format!("serving {exports} export{}", if exports == 1 { "" } else { "s" })
 }
 
 /// What is served and what to type on a host; the last lines say where.

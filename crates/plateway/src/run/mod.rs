@@ -46,8 +46,8 @@ use indexmap::IndexMap;
 use reactor::disk::Disk;
 use reactor::disk::probe::Identity;
 use reactor::memory::Arena;
-use reactor::{Choice, Config, ConnectionLimits, Preference, Reactor};
-use shard::{InternalClient, Order, Settings, Shard};
+use reactor::{Choice, Config, ConnectionLimits, Preference, Pulse, Reactor};
+use shard::{InternalClient, Mail, Order, Settings, Shard};
 use uuid::Uuid;
 
 pub(crate) use apply::Applied;
@@ -265,6 +265,11 @@ impl Running {
     /// What runs and why, in one line.
     pub(crate) fn driver(&self) -> &Choice {
         self.shards.handle().choice()
+    }
+
+    /// Whether the shards turn, for a thread that watches them.
+    pub(crate) fn pulse(&self) -> Pulse<Mail> {
+        self.shards.handle().pulse()
     }
 
     /// Drains for at most [`limits::SHUTDOWN_DRAIN`], makes all volumes durable and ends the

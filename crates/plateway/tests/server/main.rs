@@ -13,3 +13,4 @@ mod overwrite;
 mod reopen;
 mod reservations;
 mod serve;
+mod service;

@@ -1,0 +1,22 @@
+//! `plateway completions` and `plateway man`: what shells and `man` know of the command line, made
+//! from the command line itself, so that they say the same.
+
+use clap::CommandFactory as _;
+use miette::{Context as _, IntoDiagnostic as _};
+
+use crate::cli::{Cli, CompletionsArgs, ManArgs};
+
+/// Prints the completions of a shell.
+pub(super) fn completions(args: &CompletionsArgs) -> miette::Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "plateway", &mut text);
+    super::print(&String::from_utf8_lossy(&text));
+    Ok(())
+}
+
+/// Writes `plateway.1` and a page for each command.
+pub(super) fn man(args: &ManArgs) -> miette::Result<()> {
+    clap_mangen::generate_to(Cli::command(), &args.folder)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot write the pages into {}", args.folder.display()))
+}
