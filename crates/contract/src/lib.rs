@@ -26,5 +26,6 @@ pub use link::{
 };
 pub use machine::{Ask, Effect, Event, Loss, Machine};
 pub use session::{
-    SessionCounters, SessionEffect, SessionEnd, SessionIdentity, StreamEffect, TargetContext,
+    HostEvent, HostNews, Refused, SessionCounters, SessionEffect, SessionEnd, SessionIdentity,
+    StreamEffect, TargetContext,
 };

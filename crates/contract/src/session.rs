@@ -7,6 +7,7 @@
 //! session's own connection. A target without connections (one that answers frames) is given the
 //! same context. Not here: which protocols there are (the shard), what they mean (their crates).
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use block::{Instant, MachineId, Memory, Pool, ShardId, Submit, Ticket};
@@ -144,5 +145,51 @@ counters! {
         forgotten: Events,
         /// Times that a command, or data that came with one, had to wait for memory.
         waits: Events,
+    }
+}
+
+/// A host came, left or was refused: for people to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostNews {
+    /// What it calls itself.
+    pub host: String,
+    /// What it wants to use, by the name that hosts know.
+    pub export: String,
+    /// From where.
+    pub peer: SocketAddr,
+    pub event: HostEvent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostEvent {
+    Connected,
+    /// Why its session ended.
+    Left(&'static str),
+    /// Why, and what lets it in, if something does.
+    Refused(Refused),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No list of hosts names it.
+    NotNamed,
+    /// There is no such export.
+    NotExported,
+}
+
+impl fmt::Display for HostNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostNews { host, export, peer, event } = self;
+        match event {
+            HostEvent::Connected => write!(f, "host {host} connected to {export} from {peer}"),
+            HostEvent::Left(why) => write!(f, "host {host} left {export}: {why}"),
+            HostEvent::Refused(Refused::NotNamed) => write!(
+                f,
+                "host {host} at {peer} was refused: it is not among the hosts of {export}; to let it in, add \"{host}\" to them"
+            ),
+            HostEvent::Refused(Refused::NotExported) => {
+                write!(f, "host {host} at {peer} was refused: {export} is not exported")
+            }
+        }
     }
 }

@@ -223,3 +223,17 @@ pub enum CloseReason {
     /// The subsystem is not exported any more.
     SubsystemRemoved,
 }
+
+impl CloseReason {
+    /// Why a host left, for people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            CloseReason::Reset => "it reset its controller",
+            CloseReason::KeepAliveExpired => "nothing was heard of it within its keep-alive time",
+            CloseReason::AdminQueueLost => "its connection was closed or lost",
+            CloseReason::DiskStuck => "a disk of what it uses does not answer",
+            CloseReason::HostRemoved => "it is not among the hosts any more",
+            CloseReason::SubsystemRemoved => "it is not exported any more",
+        }
+    }
+}

@@ -7,7 +7,7 @@
 //! that was under way, which every room tolerates.
 
 use block::VolumeId;
-use contract::{DiskFacts, DiskId, ListenerId, VirtualLinks};
+use contract::{DiskFacts, DiskId, HostNews, ListenerId, VirtualLinks};
 use reservation::{Reservation, replica};
 use volume::Layout;
 use volume::gate::Health;
@@ -167,6 +167,8 @@ pub enum News {
     },
     /// Something about what hosts are shown that people should look at.
     Warning(String),
+    /// A host came, left or was refused.
+    Host(HostNews),
     /// A connection was closed for a reason that its peer or an operator should hear of.
     Closed {
         /// Its other side.

@@ -13,7 +13,7 @@ mod aoe;
 use ::aoe::{Control, ExportId};
 use block::{Completion, Instant, MachineId, ShardId, Slot, Ticket, VolumeId};
 use contract::{
-    Direct, Endpoint, Event, FrameBatch, LinkFacts, LinkId, Next, OpenedFrame, Receive,
+    Direct, Endpoint, Event, FrameBatch, HostNews, LinkFacts, LinkId, Next, OpenedFrame, Receive,
     SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
 };
 use nvme::controllers::{self, ControllerReport, Controllers};
@@ -354,6 +354,11 @@ impl Protocols {
     /// What people should know, in words.
     pub(crate) fn poll_notice(&mut self) -> Option<String> {
         self.aoe.target.poll_notice().map(|notice| notice.to_string())
+    }
+
+    /// Who came, left or was refused.
+    pub(crate) fn poll_host_news(&mut self) -> Option<HostNews> {
+        self.nvme.poll_host_news()
     }
 
     /// A value that is to be stored, and its version; answered by

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use block::{Instant, ShardId, Slot};
-use contract::Endpoint;
+use contract::{Endpoint, HostEvent, Refused};
 use wire::nvme::fabrics::{Connect, ConnectData, ConnectInvalid, FabricsType};
 use wire::nvme::{Command, Status};
 
@@ -190,7 +190,13 @@ impl Controllers {
         if id != ConnectData::CONTROLLER_ANY {
             return Err(Refusal::in_data(ConnectData::OFFSET_CONTROLLER_ID));
         }
-        let export = self.allowed_export(&asked.who)?;
+        let export = self.allowed_export(&asked.who).inspect_err(|refusal| {
+            let why = match refusal.status.without_hints() {
+                Status::CONNECT_INVALID_HOST => Refused::NotNamed,
+                _ => Refused::NotExported,
+            };
+            self.tell_of_host(&asked.who, &asked.endpoint, HostEvent::Refused(why));
+        })?;
         self.check_room(&asked.who)?;
         let alone = self.shards == 1 && self.is_clear(&asked.who);
         if export.is_none() || alone {
@@ -225,6 +231,7 @@ impl Controllers {
         }
         self.controllers.insert(name.id, Controller::new(now, name, export, asked, slot));
         self.arm_keep_alive(name);
+        self.tell_of_host(&asked.who, &asked.endpoint, HostEvent::Connected);
         Ok(asked.accepted(slot, name.id))
     }
 

@@ -6,7 +6,10 @@
 //! shard, has drained, so that nothing of the host's old association reaches the media under a new
 //! one. Spec: NVMe base, "Controller Loss".
 
+use std::sync::Arc;
+
 use block::{Instant, Slot, VolumeId};
+use contract::HostEvent;
 
 use super::controller::{IoQueue, Phase};
 use super::{
@@ -106,6 +109,8 @@ impl Controllers {
         if controller.phase == Phase::Failed {
             return;
         }
+        let (who, endpoint) = (Arc::clone(&controller.who), controller.endpoint);
+        let is_shut_down = controller.status.shst() != 0;
         controller.phase = Phase::Failed;
         controller.status = controller.status.with_fatal(true).with_ready(false);
         controller.event_requests.clear();
@@ -119,6 +124,8 @@ impl Controllers {
         }
         self.end_failed(name);
         self.answer_hosts(now);
+        let why = if is_shut_down { "it shut its controller down" } else { reason.words() };
+        self.tell_of_host(&who, &endpoint, HostEvent::Left(why));
     }
 
     /// Ends a failed controller once nothing of it is left.

@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use block::{Instant, MachineId, ShardId, Slot, Table, VolumeId};
+use contract::{Endpoint, HostEvent, HostNews};
 use reservation::Registrant;
 use wire::nvme::{Nqn, Status};
 
@@ -217,6 +218,7 @@ pub struct Controllers {
     timers: BTreeSet<(Instant, Timer)>,
     messages: VecDeque<(ShardId, Message)>,
     events: VecDeque<(MachineKey, ConnectionEvent)>,
+    host_news: VecDeque<HostNews>,
 }
 
 /// A subsystem of the configuration, its namespaces by NSID - 1.
@@ -308,6 +310,7 @@ impl Controllers {
             timers: BTreeSet::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
+            host_news: VecDeque::new(),
         }
     }
 
@@ -371,6 +374,25 @@ impl Controllers {
     /// What a connection is to hear. It may be gone.
     pub fn poll_event(&mut self) -> Option<(MachineKey, ConnectionEvent)> {
         self.events.pop_front()
+    }
+
+    /// Who came, left or was refused.
+    pub fn poll_host_news(&mut self) -> Option<HostNews> {
+        self.host_news.pop_front()
+    }
+
+    /// What people should know of a host that uses, or would use, a subsystem.
+    fn tell_of_host(&mut self, who: &Association, endpoint: &Endpoint, event: HostEvent) {
+        // Discovery comes and goes.
+        if who.subsystem.is_discovery() {
+            return;
+        }
+        self.host_news.push_back(HostNews {
+            host: who.host.nqn.to_string(),
+            export: who.subsystem.to_string(),
+            peer: endpoint.peer,
+            event,
+        });
     }
 
     /// When [`Self::handle_timeout`] wants to be called, if at all.

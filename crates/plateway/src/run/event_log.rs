@@ -1,21 +1,27 @@
 //! News of the shards as log lines on standard error, and what they say of disks.
 //!
-//! Every shard tells its own view: a disk that three shards see slow is told once. Peers that
-//! misbehave are told of at a bounded rate, and what was left out is counted. Units: none; times by
+//! Every shard tells its own view: a disk that three shards see slow is told once. Hosts that come,
+//! go or are refused, and peers that misbehave, are told of at a bounded rate each, and what was
+//! left out is counted. Units: none; times by
 //! the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use block::ShardId;
-use contract::{DiskFacts, DiskId, LinkId};
+use contract::{DiskFacts, DiskId, HostEvent, LinkId};
 use shard::News;
 use volume::gate::Health;
+
+use super::allowance::Allowance;
 
 /// So many lines about peers are written at once ...
 const PEERS_BURST: u32 = 10;
 /// ... and then one for each of these.
 const PEERS_EVERY: Duration = Duration::from_secs(5);
+/// The same of hosts that come and go: a machine room that starts anew is told whole.
+const HOSTS_BURST: u32 = 200;
+const HOSTS_EVERY: Duration = Duration::from_secs(1);
 
 /// What was told so far.
 #[derive(Debug)]
@@ -26,22 +32,23 @@ pub(super) struct EventLog {
     protected: BTreeSet<DiskId>,
     /// What each shard knows of the remote disks.
     remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
-    allowance: u32,
-    refilled: Instant,
-    left_out: u64,
+    peers: Allowance,
+    hosts: Allowance,
+    refusals: Allowance,
 }
 
 impl Default for EventLog {
     fn default() -> Self {
+        let now = Instant::now();
         EventLog {
             names: BTreeMap::new(),
             links: BTreeMap::new(),
             health: BTreeMap::new(),
             protected: BTreeSet::new(),
             remote: BTreeMap::new(),
-            allowance: PEERS_BURST,
-            refilled: Instant::now(),
-            left_out: 0,
+            peers: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
+            hosts: Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
+            refusals: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
         }
     }
 }
@@ -133,23 +140,12 @@ impl EventLog {
                 Some(format!("disk {}: {}", self.name_of(*disk), self.with_links(what)))
             }
             News::Closed { peer, reason } => {
-                while self.allowance < PEERS_BURST && now >= self.refilled + PEERS_EVERY {
-                    self.allowance += 1;
-                    self.refilled += PEERS_EVERY;
-                }
-                if self.allowance == PEERS_BURST {
-                    self.refilled = now;
-                }
-                if self.allowance == 0 {
-                    self.left_out += 1;
-                    return None;
-                }
-                self.allowance -= 1;
-                let more = match std::mem::take(&mut self.left_out) {
-                    0 => String::new(),
-                    count => format!(" ({count} more like it were not shown)"),
-                };
-                Some(format!("connection of {peer} closed: {reason}{more}"))
+                self.peers.take(now, || format!("connection of {peer} closed: {reason}"))
+            }
+            News::Host(news) => {
+                let is_refused = matches!(news.event, HostEvent::Refused(_));
+                let allowance = if is_refused { &mut self.refusals } else { &mut self.hosts };
+                allowance.take(now, || news.to_string())
             }
         }
     }
@@ -174,6 +170,8 @@ pub(crate) fn log(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use contract::HostNews;
+
     use super::*;
 
     #[test]
@@ -244,5 +242,26 @@ mod tests {
         let line = event_log.line(&news, start + PEERS_EVERY).unwrap();
         assert!(line.contains("990 more"), "{line}");
         assert_eq!(event_log.line(&news, start + PEERS_EVERY), None);
+    }
+
+    #[test]
+    fn a_host_that_is_refused_is_told_with_what_lets_it_in_and_not_for_ever() {
+        let mut event_log = EventLog::default();
+        let now = Instant::now();
+        let news = |event| {
+            let (host, export) = ("nqn.2026-11.net.plateway:me".to_owned(), "nqn.x:v0".to_owned());
+            News::Host(HostNews { host, export, peer: ([10, 0, 0, 7], 5000).into(), event })
+        };
+        let refused = news(HostEvent::Refused(contract::Refused::NotNamed));
+        let line = event_log.line(&refused, now).unwrap();
+        assert!(line.contains("host nqn.2026-11.net.plateway:me at 10.0.0.7:5000"), "{line}");
+        assert!(line.contains("add \"nqn.2026-11.net.plateway:me\""), "{line}");
+        let told = (0..100).filter(|_| event_log.line(&refused, now).is_some()).count();
+        assert_eq!(told, 9);
+        let line = event_log.line(&refused, now + PEERS_EVERY).unwrap();
+        assert!(line.ends_with("(91 more like it were not shown)"), "{line}");
+        // Others are told all the same.
+        let line = event_log.line(&news(HostEvent::Connected), now).unwrap();
+        assert!(line.contains("connected to nqn.x:v0 from 10.0.0.7"), "{line}");
     }
 }

@@ -9,6 +9,7 @@
 //! `look`.
 
 mod access;
+mod allowance;
 mod apply;
 pub(crate) mod disks;
 mod error;

@@ -224,6 +224,9 @@ impl Shard {
         while let Some(notice) = self.protocols.poll_notice() {
             self.tell(News::Warning(notice));
         }
+        while let Some(news) = self.protocols.poll_host_news() {
+            self.tell(News::Host(news));
+        }
     }
 
     /// Settles the machines that were touched and takes their effects.

@@ -1,6 +1,8 @@
 //! Checklist 12, 19, 41 and 44: the error matrix of Connect, queue numbers, CNTLIDs, and who may
 //! try again.
 
+use contract::{HostEvent, Refused};
+
 use super::*;
 
 /// DW0 of 0x182: the offset, and that it lies in the data.
@@ -266,4 +268,26 @@ fn a_queue_that_drains_beside_a_live_controller_holds_the_next_connect_too() {
         world.settle();
         assert_eq!(world.take_reply(line).map(|reply| reply.status), Some(Status::SUCCESS));
     }
+}
+
+#[test]
+fn who_comes_goes_and_is_refused_is_told_and_discovery_is_not() {
+    let mut world = World::new(1);
+    let told = |world: &mut World| -> Vec<(String, HostEvent)> {
+        let news = core::iter::from_fn(|| world.shards[0].poll_host_news());
+        news.map(|news| (news.host, news.event)).collect()
+    };
+    let (line, _) = world.ready(&Ask::default());
+    let name = host(1).nqn.to_string();
+    assert_eq!(told(&mut world), [(name.clone(), HostEvent::Connected)]);
+    world.ready(&Ask { subsystem: Nqn::DISCOVERY.into(), ..Ask::default() });
+    assert_eq!(told(&mut world), []);
+    world.lose(line);
+    let why = "its connection was closed or lost";
+    assert_eq!(told(&mut world), [(name.clone(), HostEvent::Left(why))]);
+    refused(&mut world, &Ask { subsystem: OTHER.into(), ..Ask::default() });
+    world.admit(&[host(2)]);
+    refused(&mut world, &Ask::default());
+    let refusals = [Refused::NotExported, Refused::NotNamed].map(HostEvent::Refused);
+    assert_eq!(told(&mut world), refusals.map(|event| (name.clone(), event)));
 }
