@@ -42,6 +42,8 @@ pub struct Presence {
     facts: Option<DiskFacts>,
     /// Why the disk is not there, or not by one of its ways.
     pub fault: String,
+    /// Whether it would be the same if it were tried again, by the word of whoever serves it.
+    pub is_refused: bool,
     closing: bool,
     draining: bool,
     pub news: VecDeque<InitiatorNews>,
@@ -53,6 +55,7 @@ impl Default for Presence {
             reach: Reach::Away,
             facts: None,
             fault: "no answer yet".to_owned(),
+            is_refused: false,
             closing: false,
             draining: false,
             news: VecDeque::new(),

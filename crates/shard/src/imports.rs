@@ -2,9 +2,9 @@
 //!
 //! In: requests of volumes, events of the connections that the initiators asked for. Out:
 //! completions, effects for the driver, answers to the orders that added imports, news. Times: the
-//! shard clock. Errors: an import that cannot be reached within its `connect_deadline` answers its
-//! order with the address and what was seen there, and is gone; one that is lost later is sought
-//! again for as long as it exists.
+//! shard clock. Errors: an import that is refused for good, or that cannot be reached within its
+//! `connect_deadline`, answers its order with the address and what was seen there, and is gone; one
+//! that is lost later is sought again for as long as it exists.
 //!
 //! Every shard has an association of its own with each remote disk, so no request changes shards;
 //! what that means for durability and for requests in flight at a break is written down in
@@ -69,7 +69,7 @@ impl Import {
         let (number, connect_by) = self.order?;
         let result = match self.remote.facts() {
             Some(facts) => Ok(facts),
-            None if now < connect_by => return None,
+            None if now < connect_by && !self.remote.is_refused() => return None,
             None => Err(self.remote.explain()),
         };
         self.order = None;

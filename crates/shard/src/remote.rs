@@ -131,6 +131,7 @@ impl Remote {
         fn close(&mut self);
         fn drain(&mut self);
         fn is_closing(&self) -> bool;
+        fn is_refused(&self) -> bool;
         fn is_gone(&self) -> bool;
     }
 

@@ -211,6 +211,11 @@ impl Initiator {
         self.disk.close();
     }
 
+    /// Whether it is refused, and would be if it came again.
+    pub fn is_refused(&self) -> bool {
+        self.disk.presence.is_refused
+    }
+
     /// Whether [`close`](Self::close) was called.
     pub fn is_closing(&self) -> bool {
         self.disk.presence.is_closing()

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::common::{flat, plateway};
+use crate::common::{Server, flat, plateway};
 
 /// Runs a command that must fail, and looks for words in what it says.
 fn says(directory: &Path, args: &[&str], code: i32, words: &[&str]) {
@@ -98,4 +98,30 @@ fn bound_only() -> (rustix::fd::OwnedFd, std::net::SocketAddr) {
     rustix::net::bind(&socket, &any).unwrap();
     let bound = rustix::net::getsockname(&socket).unwrap();
     (socket, bound.try_into().unwrap())
+}
+
+#[test]
+fn what_is_refused_for_good_is_asked_for_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let named = "nqn.2026-11.net.plateway:somebody";
+    let server = Server::start(here, "a", &["ram:1MiB", "--nvme", "127.0.0.1:0", "--hosts", named]);
+    let disk =
+        |rest: &str| format!("nvme+tcp://{}/nqn.2026-11.net.plateway:{rest}", server.address);
+    let refused = |rest: &str, words: &[&str]| says(here, &["bench", &disk(rest)], 1, words);
+    refused("v0/1", &["connect invalid host"]);
+    refused("v7/1", &["connect invalid parameters"]);
+    let told_once = |server: &Server, line: &str| {
+        server.wait_for("the log line", |_| server.log().contains(line));
+        assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
+    };
+    told_once(&server, "is not among the hosts");
+    told_once(&server, "v7 is not exported");
+
+    let second = here.join("b");
+    fs::create_dir(&second).unwrap();
+    let open = Server::of(&second, "b", "ram:1MiB");
+    let disk = format!("nvme+tcp://{}/nqn.2026-11.net.plateway:v0/7", open.address);
+    says(here, &["bench", &disk], 1, &["namespace 7: there is none"]);
+    told_once(&open, "connected to nqn.2026-11.net.plateway:v0");
 }

@@ -52,7 +52,11 @@ pub(super) struct Reply {
 impl Reply {
     /// A fault that tells how it was answered, unless it was answered well.
     pub(super) fn check(&self) -> Result<(), Fault> {
-        if self.status.is_success() { Ok(()) } else { fault(self.refusal()) }
+        match self.status {
+            status if status.is_success() => Ok(()),
+            status if status.dnr() => Err(Fault::Final(self.refusal())),
+            _ => fault(self.refusal()),
+        }
     }
 
     /// How it was answered, in words.

@@ -77,6 +77,7 @@ impl Initiator {
             Fault::Reset { drained } => *drained,
             fault => {
                 self.disk.presence.fault = fault.to_string();
+                self.disk.presence.is_refused = matches!(fault, Fault::Final(_));
                 false
             }
         };

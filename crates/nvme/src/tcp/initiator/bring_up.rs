@@ -341,7 +341,7 @@ impl Initiator {
                 .and_then(|limits| {
                     Ok((limits, disk_facts(&controller.identity, namespace, &limits)?))
                 })
-                .or_else(|why| fault(format!("namespace {nsid}: {why}")))?;
+                .map_err(|why| Fault::Final(format!("namespace {nsid}: {why}")))?;
         let identity = Identity {
             nguid: namespace.nguid,
             eui64: namespace.eui64,

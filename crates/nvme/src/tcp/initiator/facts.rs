@@ -81,6 +81,10 @@ impl Limits {
 }
 
 fn block_shift(namespace: &IdentifyNamespace) -> Result<u8, String> {
+    // A number without a namespace is answered with zeros.
+    if namespace.nsze == 0 {
+        return Err("there is none".to_owned());
+    }
     let format = namespace.lbaf[usize::from(namespace.flbas & 0xf)];
     if format.ms != 0 {
         return Err(format!("its blocks carry {} bytes of metadata, expected none", format.ms));

@@ -26,6 +26,8 @@ pub(super) enum Fault {
     Violation(Violation),
     /// Anything else, for people.
     Reason(String),
+    /// The same, of what the target says would be no other if it were asked again.
+    Final(String),
     /// The controller was reset; `drained`: none of its commands is carried out any more.
     Reset { drained: bool },
 }
@@ -40,7 +42,7 @@ impl core::fmt::Display for Fault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Fault::Violation(violation) => write!(f, "the target broke the protocol: {violation}"),
-            Fault::Reason(reason) => f.write_str(reason),
+            Fault::Reason(reason) | Fault::Final(reason) => f.write_str(reason),
             Fault::Reset { .. } => f.write_str("the controller was reset"),
         }
     }
