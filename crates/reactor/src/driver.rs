@@ -289,12 +289,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 }
                 Delivery::Spin(id, spin) => self.spin_for(id, spin),
                 Delivery::AcceptAgain => self.accept_again(),
-                Delivery::AddDisk(id, disk) => {
-                    if disk.as_ram().is_some() {
-                        self.memory.add_lender(id, disk.clone());
-                    }
-                    self.disks.add(id, disk);
-                }
+                Delivery::AddDisk(id, disk) => self.add_disk(id, disk),
                 Delivery::RemoveDisk(id, told) => {
                     self.memory.remove_lender(id);
                     self.disks.remove(id, told);

@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use block::{ByteCount, ShardId};
@@ -15,30 +13,9 @@ use reactor::disk::{Access, Disk, OpenSpec};
 use tempfile::TempDir;
 use testkit::suite::{self, Note, Report};
 
-use common::{on_each_engine, two_shards};
+use common::{LoopDevice, on_each_engine, two_shards};
 
 const SIZE: u64 = 4 << 20;
-
-/// A block device over a file, detached with it.
-struct LoopDevice(PathBuf);
-
-impl LoopDevice {
-    fn over(path: &Path) -> Result<LoopDevice, String> {
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(path).output();
-        let made = made.map_err(|error| error.to_string())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        match made.status.success() {
-            true => Ok(LoopDevice(text(&made.stdout).into())),
-            false => Err(text(&made.stderr)),
-        }
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
 
 #[test]
 fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {

@@ -197,6 +197,18 @@ impl Work {
         self.after = after;
     }
 
+    /// Whether its calls may sleep where they are handed to a ring, so that a thread is to make
+    /// them.
+    #[inline]
+    pub(crate) fn sleeps(&self) -> bool {
+        self.disk.sleeps()
+    }
+
+    /// Ends work of which nothing was begun.
+    pub(crate) fn give_up(&mut self, failure: Failure) {
+        self.stage = Stage::Done(Outcome::NotDone(failure));
+    }
+
     /// The file that the calls are for.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self.request.operation {

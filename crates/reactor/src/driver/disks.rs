@@ -4,6 +4,7 @@
 //! asked: no queue lies between the disk and the machine, and the cache misses of the whole bulk
 //! overlap. Those to files start on the ring, or go to the disk threads.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -19,6 +20,10 @@ use crate::stats::add;
 
 /// So many calls to files are gathered before they are handed to the kernel within a turn.
 const FILES_AT_ONCE: u32 = 8;
+/// Pieces of work of a disk that are with the kernel or a disk thread at once; more of them wait
+/// here. A disk that hangs keeps one of the kernel's workers for each, of which the ring is told to
+/// have enough for all disks.
+const WORKS_AT_ONCE: u32 = 128;
 /// Requests whose cache misses overlap: their slots, states and first lines fit the first-level
 /// cache.
 const OVERLAP: usize = 32;
@@ -28,8 +33,9 @@ const DISKS_MAX: usize = 1 << 16;
 /// A disk of this shard.
 struct Known {
     disk: Arc<Disk>,
-    /// Work that has not come back.
+    /// Work that has not come back, and the part of it that waits for other work to come back.
     out: u32,
+    waiting: VecDeque<Slot>,
     /// Who waits for the work to come back before the disk is forgotten.
     leaving: Option<Sender<()>>,
 }
@@ -60,7 +66,7 @@ impl Disks {
             self.known.resize_with(index + 1, || None);
         }
         assert!(self.known[index].is_none(), "disk {index} is there already");
-        self.known[index] = Some(Known { disk, out: 0, leaving: None });
+        self.known[index] = Some(Known { disk, out: 0, waiting: VecDeque::new(), leaving: None });
     }
 
     /// Forgets a disk, once nothing of it is out.
@@ -108,10 +114,12 @@ impl Disks {
         self.underway.is_empty()
     }
 
-    fn came_back(&mut self, id: DiskId) {
+    /// Work of a disk is done. Returns what waited for that.
+    fn came_back(&mut self, id: DiskId) -> Option<Slot> {
         let entry = &mut self.known[id.0 as usize];
         let known = entry.as_mut().expect("a disk with work out is known");
         known.out -= 1;
+        let next = known.waiting.pop_front();
         if known.out == 0
             && let Some(told) = known.leaving.take()
         {
@@ -119,6 +127,13 @@ impl Disks {
             // Whoever asked may have given up waiting.
             let _ = told.send(());
         }
+        next
+    }
+
+    /// Files and block devices.
+    fn count_files(&self) -> u32 {
+        let files = self.known.iter().flatten().filter(|known| known.disk.access().is_some());
+        files.count() as u32
     }
 }
 
@@ -153,9 +168,15 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 Submitted::Later { completion, after } => self.hold_back(completion, after),
                 Submitted::Work(work) => {
                     add(&self.counters().disk_works, 1);
-                    self.disks.known[id.0 as usize].as_mut().expect("it was just asked").out += 1;
                     let slot = self.disks.underway.insert(Underway { disk: id, work: Some(work) });
-                    self.go_on(slot);
+                    let known = &mut self.disks.known[id.0 as usize];
+                    let known = known.as_mut().expect("it was just asked");
+                    known.out += 1;
+                    if known.out > WORKS_AT_ONCE {
+                        known.waiting.push_back(slot);
+                    } else {
+                        self.go_on(slot);
+                    }
                 }
             }
         }
@@ -169,26 +190,44 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.set_alarm(after, Alarm::Completion(slot));
     }
 
-    /// Starts the next call that a piece of work wants.
+    /// Makes a disk known.
+    pub(super) fn add_disk(&mut self, id: DiskId, disk: Arc<Disk>) {
+        if disk.as_ram().is_some() {
+            self.memory.add_lender(id, disk.clone());
+        }
+        let is_file = disk.access().is_some();
+        self.disks.add(id, disk);
+        if is_file {
+            self.engine.set_file_workers(self.disks.count_files() * WORKS_AT_ONCE);
+        }
+    }
+
+    /// Starts the next call that a piece of work wants. If it wants none, what waited for that is
+    /// started.
     fn go_on(&mut self, slot: Slot) {
-        let underway = self.disks.underway.get_mut(slot).expect("its work goes on");
-        let work = underway.work.as_ref().expect("the work is here");
-        match work.next() {
-            Call::Finished => self.finish_work(slot),
-            call if E::FILES && !matches!(call, Call::Blocking) => {
-                // SAFETY: the iovecs and what they point at belong to the work, which stays in the
-                // table and is left alone until the call has ended; it also keeps the file open.
-                unsafe { self.engine.start_file(Self::key(Kind::File, slot), work.fd(), call) };
-                self.disks.unsubmitted += 1;
-                if self.disks.unsubmitted >= FILES_AT_ONCE {
-                    self.disks.unsubmitted = 0;
-                    self.engine.submit();
+        let mut next = Some(slot);
+        while let Some(slot) = next.take() {
+            let underway = self.disks.underway.get_mut(slot).expect("its work goes on");
+            let work = underway.work.as_ref().expect("the work is here");
+            match work.next() {
+                Call::Finished => next = self.finish_work(slot),
+                call if E::FILES && !work.sleeps() && !matches!(call, Call::Blocking) => {
+                    // SAFETY: the iovecs and what they point at belong to the work, which stays in
+                    // the table and is left alone until the call has ended; it also keeps the file
+                    // open.
+                    unsafe { self.engine.start_file(Self::key(Kind::File, slot), work.fd(), call) };
+                    self.disks.unsubmitted += 1;
+                    if self.disks.unsubmitted >= FILES_AT_ONCE {
+                        self.disks.unsubmitted = 0;
+                        self.engine.submit();
+                    }
                 }
-            }
-            _ => {
-                let work = underway.work.take().expect("the work is here");
-                let number = u64::from(slot.index) << 32 | u64::from(slot.generation);
-                self.shared.workers.give(number, work, self.inbox().clone());
+                _ => {
+                    let work = underway.work.take().expect("the work is here");
+                    let number = u64::from(slot.index) << 32 | u64::from(slot.generation);
+                    let disk = underway.disk;
+                    self.shared.workers.give(number, disk, work, self.inbox().clone());
+                }
             }
         }
     }
@@ -205,19 +244,23 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let slot = Slot { index: (number >> 32) as u32, generation: number as u32 };
         let underway = self.disks.underway.get_mut(slot).expect("work is awaited");
         underway.work = Some(work);
-        self.finish_work(slot);
+        if let Some(next) = self.finish_work(slot) {
+            self.go_on(next);
+        }
     }
 
-    fn finish_work(&mut self, slot: Slot) {
+    /// Tells what work came to. Returns what waited for that.
+    fn finish_work(&mut self, slot: Slot) -> Option<Slot> {
         let underway = self.disks.underway.remove(slot).expect("it has just finished");
         let finished = underway.work.expect("the work is here").finish();
-        self.disks.came_back(underway.disk);
+        let next = self.disks.came_back(underway.disk);
         self.memory.give_vectors(finished.vectors);
         if finished.after.is_zero() {
             self.tell(Event::Completed(finished.completion));
         } else {
             self.hold_back(finished.completion, finished.after);
         }
+        next
     }
 
     /// A held back completion is due.
