@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use block::limits::DISCARD_RANGES_MAX;
 use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
@@ -113,6 +114,8 @@ pub enum Command {
     /// Ask a disk for so many of each: a read of a page of its own, a compare of it with zeros and
     /// a flush. `Piled` when all are answered.
     Pile(DiskId, u32),
+    /// Discard the first bytes of a disk, as often as one request may name them.
+    Discard(DiskId, u64),
     /// Send numbers from 0 to a shard.
     Numbers(ShardId, u32),
     /// Report `Pong`.
@@ -216,6 +219,8 @@ pub enum Report {
     Blocks(u32),
     /// What was piled on a disk is answered; how much of it was done.
     Piled(DiskId, u32),
+    /// The discard is answered; whether it was done.
+    Discarded(DiskId, bool),
     /// A number came from a shard.
     Number(ShardId, u32),
     /// An answer to a ping.
@@ -247,6 +252,8 @@ pub struct Scripted {
 /// Who asks for the blocks of [`Command::Blocks`], and for what [`Command::Pile`] piles up.
 const BLOCKS: MachineId = MachineId(7);
 const PILES: MachineId = MachineId(8);
+/// Who asks for the discard of [`Command::Discard`].
+const DISCARDS: MachineId = MachineId(9);
 
 /// What was piled on a disk and is not answered, and what was done.
 #[derive(Debug)]
@@ -299,6 +306,10 @@ impl Scripted {
                 }
             }
             Command::Pile(disk, count) => self.pile(disk, count, memory),
+            Command::Discard(disk, bytes) => {
+                let extents = vec![Extent::new(0, bytes); DISCARD_RANGES_MAX];
+                self.ask_disk(disk, DISCARDS, Operation::Discard { extents });
+            }
             Command::Numbers(to, count) => {
                 for number in 0..count {
                     self.effects.push_back(Effect::Mail { to, mail: Note::Number(number) });
@@ -392,11 +403,14 @@ impl Scripted {
                 Operation::Compare { extent, buffer: expected },
                 Operation::Flush,
             ] {
-                let (generation, shard) = (0, ShardId(0));
-                let ticket = Ticket { machine: PILES, generation, slot: disk.0, shard };
-                self.asks.push((disk, Request { ticket, operation }));
+                self.ask_disk(disk, PILES, operation);
             }
         }
+    }
+
+    fn ask_disk(&mut self, disk: DiskId, machine: MachineId, operation: Operation) {
+        let ticket = Ticket { machine, generation: 0, slot: disk.0, shard: ShardId(0) };
+        self.asks.push((disk, Request { ticket, operation }));
     }
 
     fn pile_answered(&mut self, completion: block::Completion, memory: &mut dyn Memory) {
@@ -515,6 +529,10 @@ impl Machine for Scripted {
             }
             Event::Completed(completion) if completion.ticket.machine == PILES => {
                 self.pile_answered(completion, memory);
+            }
+            Event::Completed(completion) if completion.ticket.machine == DISCARDS => {
+                let disk = DiskId(completion.ticket.slot);
+                self.report(Report::Discarded(disk, completion.outcome == Outcome::Done));
             }
             Event::Completed(completion) => self.block_answered(completion, memory),
             Event::Mail { mail: Note::Command(command), .. } => self.obey(now, command, memory),

@@ -26,7 +26,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Completion, Failure, Memory, Operation, Outcome, Request};
+use block::{Completion, Extent, Failure, Memory, Operation, Outcome, Request};
 use libc::iovec;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -156,8 +156,13 @@ impl Work {
                 transfer(true, *durable, extent.offset.0)
             }
             Operation::Flush => Stage::Sync,
-            Operation::Discard { .. } if disk.is_device() => Stage::Blocking(Job::Discard),
-            Operation::Discard { .. } => Stage::Discard { index: 0 },
+            Operation::Discard { extents } => {
+                Extent::merge(extents);
+                match disk.is_device() {
+                    true => Stage::Blocking(Job::Discard),
+                    false => Stage::Discard { index: 0 },
+                }
+            }
             Operation::WriteZeroes { deallocate, .. } => {
                 let how = match *deallocate {
                     true => FallocateFlags::PUNCH_HOLE,
@@ -187,7 +192,7 @@ impl Work {
         if work.length() == 0 && !matches!(work.stage, Stage::Sync | Stage::Discard { .. }) {
             work.stage = Stage::Done(Outcome::Done);
         }
-        work.skip_empty_ranges();
+        work.end_discard();
         work
     }
 
@@ -283,7 +288,7 @@ impl Work {
                 panic!("a result of {result:?} for {:?}, which wanted no call", self.stage)
             }
         };
-        self.skip_empty_ranges();
+        self.end_discard();
     }
 
     /// Makes all calls; sleeps in them. For threads that may, and for tests.
@@ -336,18 +341,14 @@ impl Work {
         )
     }
 
-    /// `fallocate` refuses ranges of no bytes; the last range behind it, a discard is done.
-    fn skip_empty_ranges(&mut self) {
-        let (Stage::Discard { index }, Operation::Discard { extents }) =
+    /// The last range behind it, a discard is done.
+    fn end_discard(&mut self) {
+        if let (Stage::Discard { index }, Operation::Discard { extents }) =
             (self.stage, &self.request.operation)
-        else {
-            return;
-        };
-        let next = (index..extents.len()).find(|index| extents[*index].length.0 > 0);
-        self.stage = match next {
-            Some(index) => Stage::Discard { index },
-            None => Stage::Done(Outcome::Done),
-        };
+            && index == extents.len()
+        {
+            self.stage = Stage::Done(Outcome::Done);
+        }
     }
 
     fn transferred(&mut self, transfer: Transfer, moved: u64) -> Stage {
@@ -443,7 +444,7 @@ impl Work {
         let Operation::Discard { extents } = &self.request.operation else {
             unreachable!("only a discard has this job")
         };
-        for extent in extents.iter().filter(|extent| extent.length.0 > 0) {
+        for extent in extents {
             self.disk.discard_device(*extent)?;
         }
         Ok(Outcome::Done)

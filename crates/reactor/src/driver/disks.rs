@@ -14,7 +14,7 @@ use block::{Completion, Failure, Outcome};
 use contract::{Ask, DiskId, Event, Machine};
 
 use super::{Alarm, Driver};
-use crate::disk::{Call, Disk, Submitted, Work};
+use crate::disk::{Call, Clearing, Disk, Submitted, Work};
 use crate::engine::{Engine, Kind};
 use crate::stats::add;
 
@@ -33,7 +33,8 @@ const DISKS_MAX: usize = 1 << 16;
 /// A disk of this shard.
 struct Known {
     disk: Arc<Disk>,
-    /// Work that has not come back, and the part of it that waits for other work to come back.
+    /// Work and clearing that is not done, and the work of it that waits for other work to come
+    /// back.
     out: u32,
     waiting: VecDeque<Slot>,
     /// Who waits for the work to come back before the disk is forgotten.
@@ -55,6 +56,8 @@ pub(super) struct Disks {
     asks: Vec<Ask>,
     underway: Table<Underway>,
     held_back: Table<Completion>,
+    /// Requests to memory that clear many pages, the next to have its turn first.
+    clearing: VecDeque<(DiskId, Box<Clearing>)>,
     unsubmitted: u32,
 }
 
@@ -109,21 +112,31 @@ impl Disks {
         }
     }
 
+    /// Whether there are pages to clear.
+    #[inline]
+    pub(super) fn is_clearing(&self) -> bool {
+        !self.clearing.is_empty()
+    }
+
     /// Whether nothing is with the kernel or a disk thread.
     pub(super) fn is_quiet(&self) -> bool {
         self.underway.is_empty()
     }
 
+    /// A disk of which something is out.
+    fn known_mut(&mut self, id: DiskId) -> &mut Known {
+        self.known[id.0 as usize].as_mut().expect("a disk with work out is known")
+    }
+
     /// Work of a disk is done. Returns what waited for that.
     fn came_back(&mut self, id: DiskId) -> Option<Slot> {
-        let entry = &mut self.known[id.0 as usize];
-        let known = entry.as_mut().expect("a disk with work out is known");
+        let known = self.known_mut(id);
         known.out -= 1;
         let next = known.waiting.pop_front();
         if known.out == 0
             && let Some(told) = known.leaving.take()
         {
-            *entry = None;
+            self.known[id.0 as usize] = None;
             // Whoever asked may have given up waiting.
             let _ = told.send(());
         }
@@ -166,11 +179,14 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     self.machine.handle_event(self.now, event, &mut self.memory);
                 }
                 Submitted::Later { completion, after } => self.hold_back(completion, after),
+                Submitted::Clearing(clearing) => {
+                    self.disks.known_mut(id).out += 1;
+                    self.disks.clearing.push_back((id, clearing));
+                }
                 Submitted::Work(work) => {
                     add(&self.counters().disk_works, 1);
                     let slot = self.disks.underway.insert(Underway { disk: id, work: Some(work) });
-                    let known = &mut self.disks.known[id.0 as usize];
-                    let known = known.as_mut().expect("it was just asked");
+                    let known = self.disks.known_mut(id);
                     known.out += 1;
                     if known.out > WORKS_AT_ONCE {
                         known.waiting.push_back(slot);
@@ -255,12 +271,37 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let finished = underway.work.expect("the work is here").finish();
         let next = self.disks.came_back(underway.disk);
         self.memory.give_vectors(finished.vectors);
-        if finished.after.is_zero() {
-            self.tell(Event::Completed(finished.completion));
-        } else {
-            self.hold_back(finished.completion, finished.after);
-        }
+        self.tell_completion(finished.completion, finished.after);
         next
+    }
+
+    fn tell_completion(&mut self, completion: Completion, after: Duration) {
+        if after.is_zero() {
+            self.tell(Event::Completed(completion));
+        } else {
+            self.hold_back(completion, after);
+        }
+    }
+
+    /// Clears a turn's pages.
+    #[inline]
+    pub(super) fn clear_some(&mut self) {
+        if self.disks.is_clearing() {
+            self.clear_next();
+        }
+    }
+
+    #[cold]
+    fn clear_next(&mut self) {
+        let (id, mut clearing) = self.disks.clearing.pop_front().expect("there is something");
+        let disk = &self.disks.known[id.0 as usize].as_ref().expect("something of it is out").disk;
+        if !disk.clear_some(&mut self.memory, &mut clearing) {
+            self.disks.clearing.push_back((id, clearing));
+            return;
+        }
+        let (completion, after) = clearing.finish();
+        self.disks.came_back(id);
+        self.tell_completion(completion, after);
     }
 
     /// A held back completion is due.
