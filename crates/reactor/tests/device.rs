@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use block::{ByteCount, ShardId};
-use contract::DiskId;
+use contract::{Cache, DiskId};
 use reactor::Config;
 use reactor::disk::{Access, Disk, OpenSpec};
 use tempfile::TempDir;
@@ -26,12 +26,19 @@ fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
         Ok(device) => device,
         Err(why) => return eprintln!("skipped: no loop device can be made here: {why}"),
     };
+    // What the kernel says of its cache at present may be changed later, so it counts for nothing.
+    let name = device.0.file_name().and_then(|name| name.to_str()).unwrap();
+    if let Err(why) =
+        std::fs::write(format!("/sys/block/{name}/queue/write_cache"), "write through")
+    {
+        eprintln!("not tried with a device that writes through: {why}");
+    }
     on_each_engine(|driver| {
         let (handle, arena) = common::start(&Config { driver, ..two_shards() });
         let spec = OpenSpec::BlockDevice { path: device.0.clone() };
         let disk = Arc::new(Disk::open(&spec, &arena).unwrap());
         assert_eq!(disk.access(), Some(Access::Direct));
-        assert_eq!(disk.facts().size, ByteCount(SIZE));
+        assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(SIZE), Cache::Volatile));
         assert!(Disk::open(&spec, &arena).is_err(), "it is held");
         handle.add_disk(DiskId(1), &disk);
         for shard in [ShardId(0), ShardId(1)] {

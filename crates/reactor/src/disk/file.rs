@@ -11,9 +11,10 @@
 //! device by O_EXCL, which also keeps away from mounted ones. The lock ends with the process,
 //! however it ends.
 //!
-//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's; none only for a
-//! device that is accessed directly and whose queue says "write through". Logical block: the
-//! alignment of direct access, else 512. Physical block: that of the device below (sysfs), else the
+//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's. That of a drive may
+//! be switched on while it is served, so what its queue says when it is opened counts for nothing;
+//! where there is none, the kernel ends a flush by itself. Logical block: the alignment of direct
+//! access, else 512. Physical block: that of the device below (sysfs), else the
 //! logical one. Unit: bytes.
 
 use std::fs::File;
@@ -155,18 +156,13 @@ impl FileDisk {
         let physical = rustix::fs::ioctl_blkpbszget(&fd).unwrap_or(logical).max(logical);
         let (access, alignment) = choose_access(&fd);
         let logical = logical.max(alignment);
-        let through = queue_text(stat.st_rdev, "write_cache").is_some_and(|s| s == "write through");
-        let cache = match access {
-            Access::Direct if through => Cache::None,
-            _ => Cache::Volatile,
-        };
         let discards = !read_only
             && queue_number(stat.st_rdev, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
         let facts = DiskFacts {
             size: ByteCount(size),
             logical_block: logical,
             physical_block: physical.max(logical),
-            cache,
+            cache: Cache::Volatile,
             read_only,
             discards,
             // BLKDISCARD promises nothing about what is read afterwards.
@@ -451,14 +447,11 @@ fn punches_holes(fd: &OwnedFd, size: u64) -> bool {
 /// A number of the queue of the block device that `device` (or, for a partition, the disk that it
 /// is part of) names.
 fn queue_number(device: u64, name: &str) -> Option<u32> {
-    let number: u64 = queue_text(device, name)?.parse().ok()?;
-    Some(u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-fn queue_text(device: u64, name: &str) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    ["queue", "../queue"].iter().find_map(|queue| {
+    let text = ["queue", "../queue"].iter().find_map(|queue| {
         let path = format!("/sys/dev/block/{major}:{minor}/{queue}/{name}");
-        std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-    })
+        std::fs::read_to_string(path).ok()
+    });
+    let number: u64 = text?.trim().parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
