@@ -9,7 +9,7 @@
 //! misaligned.
 //!
 //! ```text
-//!   read          preadv2 ... until all is there
+//!   read          preadv ... until all is there
 //!   write         pwritev2 (RWF_DSYNC if durable) ... until all is there [fdatasync where RWF_DSYNC is refused]
 //!   flush         fdatasync
 //!   discard       fallocate(PUNCH_HOLE) for each range; a block device: BLKDISCARD
@@ -21,8 +21,8 @@
 //! request's buffer, which stays in `Work` until `finish`; whoever submitted a call must not drop
 //! or finish the work before the kernel's completion came.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ static ZEROS: Zeros = Zeros([0; 64 << 10]);
 /// A system call that a piece of work wants, on [`Work::fd`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call<'a> {
-    /// `preadv2`. The result is the bytes read.
+    /// `preadv`. The result is the bytes read.
     Read { offset: u64, iovecs: &'a [iovec] },
     /// `pwritev2`, with RWF_DSYNC if durable. The result is the bytes written.
     Write { offset: u64, iovecs: &'a [iovec], durable: bool },
@@ -563,15 +563,15 @@ fn write_flags(durable: bool) -> ReadWriteFlags {
 fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
     match call {
         Call::Read { offset, iovecs } => {
-            // SAFETY: IoSliceMut has the layout of iovec. The runs are private pages of the buffer
-            // that the work owns, and do not overlap.
-            let slices = unsafe {
-                std::slice::from_raw_parts_mut(
-                    iovecs.as_ptr().cast_mut().cast::<IoSliceMut<'_>>(),
-                    iovecs.len(),
-                )
-            };
-            rustix::io::preadv2(fd, slices, offset, ReadWriteFlags::empty())
+            // Not by rustix, which would want exclusive slices made of what is only lent.
+            let (count, offset) = (iovecs.len() as libc::c_int, offset as libc::off_t);
+            // SAFETY: the kernel reads the iovecs and writes to the runs, which are private pages
+            // of the buffer that the work owns, made by `iovecs_mut`.
+            let read = unsafe { libc::preadv(fd.as_raw_fd(), iovecs.as_ptr(), count, offset) };
+            usize::try_from(read).map_err(|_| {
+                let error = std::io::Error::last_os_error();
+                Errno::from_io_error(&error).expect("a call that failed says why")
+            })
         }
         Call::Write { offset, iovecs, durable } => {
             // SAFETY: IoSlice has the layout of iovec. The runs are pages of the buffer that the
