@@ -340,6 +340,9 @@ mod tests {
                 }
                 let over = !pushing && woken + queue.starting == 0 && !running.iter().any(ends);
                 assert!(queue.ready() <= woken + queue.starting, "round {round}, step {step}");
+                let beyond = |lane: &Lane<()>| lane.running.saturating_sub(lane.own);
+                assert_eq!(queue.shared, queue.lanes.iter().map(beyond).sum::<usize>());
+                assert!(queue.shared <= SHARED);
                 if over {
                     break;
                 }
