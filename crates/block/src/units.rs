@@ -108,6 +108,19 @@ impl Extent {
         self.offset < other.end() && other.offset < self.end()
     }
 
+    /// Puts ranges in order, joins those that share bytes or touch, and leaves empty ones out.
+    pub fn merge(extents: &mut Vec<Extent>) {
+        extents.retain(|extent| extent.length.0 > 0);
+        extents.sort_unstable_by_key(|extent| extent.offset);
+        extents.dedup_by(|next, last| {
+            let touches = next.offset <= last.end();
+            if touches {
+                last.length.0 = last.end().max(next.end()).0 - last.offset.0;
+            }
+            touches
+        });
+    }
+
     /// Whether the whole of the range lies below `size`.
     #[inline]
     pub fn fits(self, size: ByteCount) -> bool {
@@ -124,6 +137,26 @@ impl fmt::Display for Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merged_ranges_cover_the_same_bytes_once() {
+        let mut random = crate::random::Random::new(1);
+        for _ in 0..1_000 {
+            let mut draw = |below: u64| random.next_u64() % below;
+            let count = draw(8);
+            let extents: Vec<_> = (0..count).map(|_| Extent::new(draw(32), draw(8))).collect();
+            let mut merged = extents.clone();
+            Extent::merge(&mut merged);
+            let covers = |extents: &[Extent], at| {
+                extents.iter().any(|extent| extent.overlaps(Extent::new(at, 1)))
+            };
+            for at in 0..40 {
+                assert_eq!(covers(&merged, at), covers(&extents, at), "{extents:?} {merged:?}");
+            }
+            assert!(merged.iter().all(|extent| extent.length.0 > 0));
+            assert!(merged.windows(2).all(|pair| pair[0].end() < pair[1].offset), "{merged:?}");
+        }
+    }
 
     #[test]
     fn an_extent_beyond_64_bits_is_refused() {

@@ -5,7 +5,7 @@ use block::{ByteCount, PAGE_SIZE};
 /// Where a completed write may still be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// A completed write is as durable as the disk ever makes it (RAM, write-through).
+    /// A completed write is as durable as the disk ever makes it (RAM, a remote disk that says so).
     None,
     /// A completed write may be lost with the power until a flush is done.
     Volatile,

@@ -206,7 +206,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
     }
 
     fn next_wait(&self) -> Wait {
-        let pressed = self.pressed || self.links.has_frames();
+        let pressed = self.pressed || self.links.has_frames() || self.disks.is_clearing();
         if pressed || !self.ready.is_empty() || !self.events.is_empty() {
             return Wait::NONE;
         }
@@ -233,6 +233,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let letters = self.take_mail();
         let frames = self.show_frames();
         self.show_yielded(yielded);
+        self.clear_some();
         self.flush_events();
         self.ring_alarms();
         if self.machine.poll_timeout().is_some_and(|at| at <= self.now) {
@@ -289,12 +290,7 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                 }
                 Delivery::Spin(id, spin) => self.spin_for(id, spin),
                 Delivery::AcceptAgain => self.accept_again(),
-                Delivery::AddDisk(id, disk) => {
-                    if disk.as_ram().is_some() {
-                        self.memory.add_lender(id, disk.clone());
-                    }
-                    self.disks.add(id, disk);
-                }
+                Delivery::AddDisk(id, disk) => self.add_disk(id, disk),
                 Delivery::RemoveDisk(id, told) => {
                     self.memory.remove_lender(id);
                     self.disks.remove(id, told);

@@ -177,6 +177,10 @@ pub(crate) trait Engine {
         unreachable!("files go to the disk threads (Engine::FILES)")
     }
 
+    /// So many calls to files may sleep at once: where the kernel makes them with workers of its
+    /// own, it is to have that many.
+    fn set_file_workers(&mut self, _count: u32) {}
+
     /// Sends from the message's vectors at once, if that is the cheapest way and possible; returns
     /// how much left. `None`: nothing happened, a send is to be started. Between two waits it works
     /// once at most, so that whoever always has more to send comes to wait.

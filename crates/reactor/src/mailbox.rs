@@ -5,7 +5,9 @@
 //! is awake looks at one flag a turn. What does not live here: who answers what.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+#[cfg(not(test))]
+use std::sync::atomic::AtomicBool as Flag;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +22,8 @@ use crate::disk::{Disk, Work};
 use crate::engine::workers::Deliver;
 use crate::link::supervisor::{LinkCommand, LinkMailbox};
 use crate::process::lock;
+#[cfg(test)]
+use tests::Flag;
 
 /// What can be in a shard's mailbox.
 pub(crate) enum Delivery<M> {
@@ -53,8 +57,8 @@ pub(crate) enum Delivery<M> {
 /// A shard's mailbox.
 pub(crate) struct Inbox<M> {
     queue: Mutex<Vec<Delivery<M>>>,
-    filled: AtomicBool,
-    sleeping: AtomicBool,
+    filled: Flag,
+    sleeping: Flag,
     wake: OwnedFd,
 }
 
@@ -62,8 +66,8 @@ impl<M> Inbox<M> {
     pub(crate) fn new() -> io::Result<Inbox<M>> {
         Ok(Inbox {
             queue: Mutex::default(),
-            filled: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
+            filled: Flag::new(false),
+            sleeping: Flag::new(false),
             wake: event_descriptor()?,
         })
     }
@@ -158,6 +162,8 @@ pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn mail(number: u32) -> Delivery<u32> {
         Delivery::Mail { from: ShardId(0), mail: number }
@@ -192,6 +198,83 @@ mod tests {
         assert!(!inbox.fall_asleep());
         inbox.take(&mut Vec::new());
         assert!(inbox.fall_asleep());
+    }
+
+    /// A flag before each use of which something else may happen, as if on another thread.
+    pub(super) struct Flag(AtomicBool);
+
+    type Interruption = (u32, Box<dyn FnOnce()>);
+
+    thread_local! {
+        /// What is to happen before which use of a flag from now on.
+        static NEXT: RefCell<Option<Interruption>> = const { RefCell::new(None) };
+    }
+
+    fn interrupt() {
+        let due = NEXT.with_borrow_mut(|next| match next {
+            Some((0, _)) => next.take(),
+            Some((uses, _)) => {
+                *uses -= 1;
+                None
+            }
+            None => None,
+        });
+        if let Some((_, happen)) = due {
+            happen();
+        }
+    }
+
+    impl Flag {
+        pub(super) fn new(value: bool) -> Flag {
+            Flag(AtomicBool::new(value))
+        }
+
+        pub(super) fn load(&self, order: Ordering) -> bool {
+            interrupt();
+            self.0.load(order)
+        }
+
+        pub(super) fn store(&self, value: bool, order: Ordering) {
+            interrupt();
+            self.0.store(value, order);
+        }
+
+        pub(super) fn swap(&self, value: bool, order: Ordering) -> bool {
+            interrupt();
+            self.0.swap(value, order)
+        }
+    }
+
+    /// Whatever step of one side the other comes between, and behind the last one.
+    fn no_mail_is_slept_over(first: fn(&Inbox<u32>) -> bool, second: fn(&Inbox<u32>) -> bool) {
+        for uses in 0.. {
+            let inbox = Arc::new(Inbox::new().unwrap());
+            let sleeps = Arc::new(AtomicBool::new(false));
+            let (other, told) = (inbox.clone(), sleeps.clone());
+            let happen = move || told.store(second(&other), SeqCst);
+            NEXT.set(Some((uses, Box::new(happen))));
+            let first_sleeps = first(&inbox);
+            let rest = NEXT.take();
+            let is_last = rest.is_some();
+            if let Some((_, happen)) = rest {
+                happen();
+            }
+            let woken = rustix::io::read(inbox.wake_descriptor(), &mut [0u8; 8]).is_ok();
+            assert!(woken || !(first_sleeps || sleeps.load(SeqCst)), "before use {uses} of a flag");
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn mail_that_meets_a_receiver_falling_asleep_keeps_it_awake_or_wakes_it() {
+        let post = |inbox: &Inbox<u32>| {
+            inbox.post(mail(1));
+            false
+        };
+        no_mail_is_slept_over(Inbox::fall_asleep, post);
+        no_mail_is_slept_over(post, Inbox::fall_asleep);
     }
 
     #[test]

@@ -4,41 +4,18 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use block::{ByteCount, ShardId};
-use contract::DiskId;
+use contract::{Cache, DiskId};
 use reactor::Config;
 use reactor::disk::{Access, Disk, OpenSpec};
 use tempfile::TempDir;
 use testkit::suite::{self, Note, Report};
 
-use common::{on_each_engine, two_shards};
+use common::{LoopDevice, on_each_engine, two_shards};
 
 const SIZE: u64 = 4 << 20;
-
-/// A block device over a file, detached with it.
-struct LoopDevice(PathBuf);
-
-impl LoopDevice {
-    fn over(path: &Path) -> Result<LoopDevice, String> {
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(path).output();
-        let made = made.map_err(|error| error.to_string())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        match made.status.success() {
-            true => Ok(LoopDevice(text(&made.stdout).into())),
-            false => Err(text(&made.stderr)),
-        }
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
 
 #[test]
 fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
@@ -49,12 +26,19 @@ fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
         Ok(device) => device,
         Err(why) => return eprintln!("skipped: no loop device can be made here: {why}"),
     };
+    // What the kernel says of its cache at present may be changed later, so it counts for nothing.
+    let name = device.0.file_name().and_then(|name| name.to_str()).unwrap();
+    if let Err(why) =
+        std::fs::write(format!("/sys/block/{name}/queue/write_cache"), "write through")
+    {
+        eprintln!("not tried with a device that writes through: {why}");
+    }
     on_each_engine(|driver| {
         let (handle, arena) = common::start(&Config { driver, ..two_shards() });
         let spec = OpenSpec::BlockDevice { path: device.0.clone() };
         let disk = Arc::new(Disk::open(&spec, &arena).unwrap());
         assert_eq!(disk.access(), Some(Access::Direct));
-        assert_eq!(disk.facts().size, ByteCount(SIZE));
+        assert_eq!((disk.facts().size, disk.facts().cache), (ByteCount(SIZE), Cache::Volatile));
         assert!(Disk::open(&spec, &arena).is_err(), "it is held");
         handle.add_disk(DiskId(1), &disk);
         for shard in [ShardId(0), ShardId(1)] {

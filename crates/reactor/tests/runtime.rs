@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::ShardId;
+use block::limits::PAGES_PER_TRANSFER;
 use contract::{ConnectionId, DiskId, ListenerId};
 use reactor::disk::{Disk, OpenSpec};
 use reactor::memory::Arena;
@@ -120,6 +121,39 @@ fn a_delay_is_not_cut_short() {
         bench.blocks(ShardId(1), 1, 10);
         // Writes, then reads: twice the delay.
         assert!(begin.elapsed() >= Duration::from_millis(4), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn memory_is_cleared_over_many_turns() {
+    const SIZE: u64 = 64 << 20;
+    // Each page once, whatever the ranges, and no more of them in a turn than a transfer has.
+    let turns_min = SIZE / 4096 / u64::from(PAGES_PER_TRANSFER);
+    on_each(&two_shards(), |bench| {
+        let ram = || OpenSpec::Ram { bytes: SIZE };
+        let _disk = bench.open(1, &ram());
+        let _delayed = bench.open(2, &OpenSpec::Delay { us: 1, inner: Box::new(ram()) });
+        for disk in [1, 2] {
+            bench.blocks(ShardId(0), disk, 500);
+            let turns = || bench.handle.stats()[0].turns;
+            let before = turns();
+            bench.command(ShardId(0), Command::Discard(DiskId(disk), SIZE));
+            assert_eq!(bench.report(), (ShardId(0), Report::Discarded(DiskId(disk), true)));
+            let took = turns() - before;
+            assert!(took >= turns_min, "{took} turns of at least {turns_min}");
+        }
+        // It is forgotten behind what it has to clear.
+        bench.command(ShardId(0), Command::Discard(DiskId(1), SIZE));
+        bench.command(ShardId(0), Command::Ping(1));
+        let first = bench.report();
+        assert!(bench.handle.remove_disk(DiskId(1), HANG));
+        for report in [first, bench.report()] {
+            let expected = [Report::Pong(1), Report::Discarded(DiskId(1), true)];
+            assert!(expected.contains(&report.1), "{report:?}");
+        }
+        // What is left to clear keeps nobody from stopping.
+        bench.command(ShardId(0), Command::Discard(DiskId(2), SIZE));
+        bench.handle.stop();
     });
 }
 

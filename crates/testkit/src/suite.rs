@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use block::limits::DISCARD_RANGES_MAX;
 use block::{
     Buffer, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId, Ticket,
 };
@@ -110,6 +111,11 @@ pub enum Command {
     /// Write so many blocks of 512 bytes to a disk, one request each, and read each back once it is
     /// written.
     Blocks(DiskId, u32),
+    /// Ask a disk for so many of each: a read of a page of its own, a compare of it with zeros and
+    /// a flush. `Piled` when all are answered.
+    Pile(DiskId, u32),
+    /// Discard the first bytes of a disk, as often as one request may name them.
+    Discard(DiskId, u64),
     /// Send numbers from 0 to a shard.
     Numbers(ShardId, u32),
     /// Report `Pong`.
@@ -211,6 +217,10 @@ pub enum Report {
     TimedOut(bool),
     /// The blocks are written and read; how many were right.
     Blocks(u32),
+    /// What was piled on a disk is answered; how much of it was done.
+    Piled(DiskId, u32),
+    /// The discard is answered; whether it was done.
+    Discarded(DiskId, bool),
     /// A number came from a shard.
     Number(ShardId, u32),
     /// An answer to a ping.
@@ -236,6 +246,20 @@ pub struct Scripted {
     timer: Option<Instant>,
     lent: usize,
     blocks: Blocks,
+    piles: BTreeMap<DiskId, Pile>,
+}
+
+/// Who asks for the blocks of [`Command::Blocks`], and for what [`Command::Pile`] piles up.
+const BLOCKS: MachineId = MachineId(7);
+const PILES: MachineId = MachineId(8);
+/// Who asks for the discard of [`Command::Discard`].
+const DISCARDS: MachineId = MachineId(9);
+
+/// What was piled on a disk and is not answered, and what was done.
+#[derive(Debug)]
+struct Pile {
+    out: u32,
+    done: u32,
 }
 
 #[derive(Debug, Default)]
@@ -280,6 +304,11 @@ impl Scripted {
                 for block in 0..count {
                     self.write_block(block, memory);
                 }
+            }
+            Command::Pile(disk, count) => self.pile(disk, count, memory),
+            Command::Discard(disk, bytes) => {
+                let extents = vec![Extent::new(0, bytes); DISCARD_RANGES_MAX];
+                self.ask_disk(disk, DISCARDS, Operation::Discard { extents });
             }
             Command::Numbers(to, count) => {
                 for number in 0..count {
@@ -357,9 +386,45 @@ impl Scripted {
     }
 
     fn ask(&mut self, slot: u32, generation: u32, operation: Operation) {
-        let ticket = Ticket { machine: MachineId(7), generation, slot, shard: ShardId(0) };
-        let request = Request { ticket, operation };
-        self.asks.push((self.blocks.disk, request));
+        let ticket = Ticket { machine: BLOCKS, generation, slot, shard: ShardId(0) };
+        self.asks.push((self.blocks.disk, Request { ticket, operation }));
+    }
+
+    fn pile(&mut self, disk: DiskId, count: u32, memory: &mut dyn Memory) {
+        self.piles.insert(disk, Pile { out: 3 * count, done: 0 });
+        for page in 0..count {
+            let extent = Extent::new(u64::from(page) * 4096, 4096);
+            let buffer = Buffer::reserved(4096, 0);
+            let mut expected = Buffer::reserved(4096, 0);
+            memory.write(&mut expected, 0, &[0; 4096]);
+            self.lent += 2;
+            for operation in [
+                Operation::Read { extent, buffer },
+                Operation::Compare { extent, buffer: expected },
+                Operation::Flush,
+            ] {
+                self.ask_disk(disk, PILES, operation);
+            }
+        }
+    }
+
+    fn ask_disk(&mut self, disk: DiskId, machine: MachineId, operation: Operation) {
+        let ticket = Ticket { machine, generation: 0, slot: disk.0, shard: ShardId(0) };
+        self.asks.push((disk, Request { ticket, operation }));
+    }
+
+    fn pile_answered(&mut self, completion: block::Completion, memory: &mut dyn Memory) {
+        let disk = DiskId(completion.ticket.slot);
+        let pile = self.piles.get_mut(&disk).expect("only a pile asks under this name");
+        pile.out -= 1;
+        pile.done += u32::from(completion.outcome == Outcome::Done);
+        let (is_over, done) = (pile.out == 0, pile.done);
+        if !completion.buffer.is_empty() {
+            self.take_back(completion.buffer, memory);
+        }
+        if is_over {
+            self.report(Report::Piled(disk, done));
+        }
     }
 
     fn write_block(&mut self, block: u32, memory: &mut dyn Memory) {
@@ -461,6 +526,13 @@ impl Machine for Scripted {
                     self.take_back(buffer, memory);
                 }
                 self.report(Report::FramesSent(token, frames));
+            }
+            Event::Completed(completion) if completion.ticket.machine == PILES => {
+                self.pile_answered(completion, memory);
+            }
+            Event::Completed(completion) if completion.ticket.machine == DISCARDS => {
+                let disk = DiskId(completion.ticket.slot);
+                self.report(Report::Discarded(disk, completion.outcome == Outcome::Done));
             }
             Event::Completed(completion) => self.block_answered(completion, memory),
             Event::Mail { mail: Note::Command(command), .. } => self.obey(now, command, memory),

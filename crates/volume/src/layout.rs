@@ -10,6 +10,7 @@
 //! Every edge between members is a multiple of 4 KiB, so that a payload is cut at the edges of its
 //! pages.
 
+use core::cmp::Ordering;
 use core::fmt;
 
 use block::{ByteCount, Extent};
@@ -167,6 +168,36 @@ impl Layout {
         }
     }
 
+    /// What each member has of `extent`, which is one range; members that have nothing of it are
+    /// left out. As many as there are members, however long it is.
+    pub fn shares(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
+        self.members.iter().enumerate().filter_map(move |(index, member)| {
+            let [from, to] = [extent.offset.0, extent.end().0].map(|end| self.before(end, index));
+            let extent = Extent::new(member.base + from, to - from);
+            (to > from).then_some(Piece { disk: member.disk, extent })
+        })
+    }
+
+    /// Bytes of a member that hold what lies before `end` in the volume.
+    fn before(&self, end: u64, index: usize) -> u64 {
+        match &self.kind {
+            Kind::Single => end,
+            Kind::Concat(starts) => {
+                end.saturating_sub(starts[index]).min(self.members[index].length)
+            }
+            Kind::Stripe { chunk_shift } => {
+                let count = self.members.len() as u64;
+                let chunk = end >> chunk_shift;
+                let within = match (chunk % count).cmp(&(index as u64)) {
+                    Ordering::Less => 0,
+                    Ordering::Equal => end & ((1 << chunk_shift) - 1),
+                    Ordering::Greater => 1 << chunk_shift,
+                };
+                ((chunk / count) << chunk_shift) + within
+            }
+        }
+    }
+
     /// All runs of `extent`, in its order.
     pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
         let mut left = extent;
@@ -220,6 +251,33 @@ mod tests {
         let layout = Layout::concat(members(&[8192, 5000, 12_288])).unwrap();
         assert_eq!(layout.size().0, 8192 + 4096 + 12_288);
         assert_one_to_one(&layout, 512);
+    }
+
+    #[test]
+    fn a_share_holds_the_pieces_of_its_member() {
+        let layouts = [
+            Layout::single(members(&[1 << 20])[0]),
+            Layout::concat(members(&[65_536, 4096, 1 << 20])).unwrap(),
+            Layout::stripe(members(&[1 << 18; 3]), 8192).unwrap(),
+        ];
+        for layout in layouts {
+            let blocks = layout.size().0 / 512;
+            for step in 0..2_000u64 {
+                let from = step * 7_919 % blocks;
+                let extent = Extent::new(from * 512, step * 104_729 % (blocks - from) * 512);
+                let mut by_disk = std::collections::BTreeMap::<DiskId, Vec<Extent>>::new();
+                for piece in layout.pieces(extent) {
+                    by_disk.entry(piece.disk).or_default().push(piece.extent);
+                }
+                by_disk.values_mut().for_each(Extent::merge);
+                let mut shares: Vec<_> = layout.shares(extent).collect();
+                shares.sort_by_key(|share| share.disk);
+                let pieces = by_disk.into_iter().flat_map(|(disk, extents)| {
+                    extents.into_iter().map(move |extent| Piece { disk, extent })
+                });
+                assert_eq!(shares, pieces.collect::<Vec<_>>(), "{extent} of {layout:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,9 +11,10 @@
 //! device by O_EXCL, which also keeps away from mounted ones. The lock ends with the process,
 //! however it ends.
 //!
-//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's; none only for a
-//! device that is accessed directly and whose queue says "write through". Logical block: the
-//! alignment of direct access, else 512. Physical block: that of the device below (sysfs), else the
+//! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's. That of a drive may
+//! be switched on while it is served, so what its queue says when it is opened counts for nothing;
+//! where there is none, the kernel ends a flush by itself. Logical block: the alignment of direct
+//! access, else 512. Physical block: that of the device below (sysfs), else the
 //! logical one. Unit: bytes.
 
 use std::fs::File;
@@ -49,6 +50,8 @@ pub(super) struct FileDisk {
     /// error that the flush must see.
     flushes: OwnedFd,
     device: bool,
+    /// Whether a call may sleep where it is handed to a ring.
+    sleeps: bool,
     access: Access,
     size: AtomicU64,
     /// As it was opened: the size may have changed since.
@@ -58,6 +61,11 @@ pub(super) struct FileDisk {
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC`: their direct access, where accepted, goes through the page
 /// cache all the same.
 const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// File systems that let a call which is handed to a ring wait for its device elsewhere: those in
+/// memory, ext4, XFS, Btrfs and F2FS. The files of others are asked by disk threads alone: handed
+/// to a ring, a call to FUSE sleeps until its server answers, and holds the shard up.
+const RING_FILE_SYSTEMS: [u64; 6] =
+    [MEMORY_FILE_SYSTEMS[0], MEMORY_FILE_SYSTEMS[1], 0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
 /// `_IO(0x12, 119)`.
 const BLKDISCARD: rustix::ioctl::Opcode = 0x1277;
 
@@ -106,7 +114,7 @@ impl FileDisk {
     ) -> Result<FileDisk, OpenError> {
         let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
         let (access, alignment) =
-            if is_in_memory(&fd) { (Access::Cached, 1) } else { choose_access(&fd) };
+            if is_on(&fd, &MEMORY_FILE_SYSTEMS) { (Access::Cached, 1) } else { choose_access(&fd) };
         let logical = alignment.max(512);
         let physical = physical_block(&fd, stat.st_dev);
         let seen = stat.st_size as u64;
@@ -148,18 +156,13 @@ impl FileDisk {
         let physical = rustix::fs::ioctl_blkpbszget(&fd).unwrap_or(logical).max(logical);
         let (access, alignment) = choose_access(&fd);
         let logical = logical.max(alignment);
-        let through = queue_text(stat.st_rdev, "write_cache").is_some_and(|s| s == "write through");
-        let cache = match access {
-            Access::Direct if through => Cache::None,
-            _ => Cache::Volatile,
-        };
         let discards = !read_only
             && queue_number(stat.st_rdev, "discard_max_bytes").is_some_and(|bytes| bytes > 0);
         let facts = DiskFacts {
             size: ByteCount(size),
             logical_block: logical,
             physical_block: physical.max(logical),
-            cache,
+            cache: Cache::Volatile,
             read_only,
             discards,
             // BLKDISCARD promises nothing about what is read afterwards.
@@ -180,7 +183,8 @@ impl FileDisk {
             return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
         }
         let flushes = open_again(&fd).map_err(system(path, "open it for flushes"))?;
-        Ok(FileDisk { fd, flushes, device, access, size: AtomicU64::new(bytes), facts })
+        let sleeps = !device && !is_on(&fd, &RING_FILE_SYSTEMS);
+        Ok(FileDisk { fd, flushes, device, sleeps, access, size: AtomicU64::new(bytes), facts })
     }
 
     /// What is known of it at present. Whoever opened it saw whole blocks; a file that was since
@@ -218,6 +222,12 @@ impl FileDisk {
 
     pub(super) fn is_direct(&self) -> bool {
         self.access == Access::Direct
+    }
+
+    /// Whether a call may sleep where it is handed to a ring.
+    #[inline]
+    pub(super) fn sleeps(&self) -> bool {
+        self.sleeps
     }
 
     pub(super) fn is_device(&self) -> bool {
@@ -412,17 +422,16 @@ fn probe(fd: &OwnedFd, length: usize) -> bool {
     rustix::io::pread(fd, into, length as u64).is_ok()
 }
 
-/// Whether a regular file lies in memory. Of a device this would say where its node lies, which is
-/// in memory on every machine.
-fn is_in_memory(fd: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(fd)
-        .is_ok_and(|system| MEMORY_FILE_SYSTEMS.contains(&(system.f_type as u64)))
+/// Whether a regular file lies on one of these file systems. Of a device this would say where its
+/// node lies, which is in memory on every machine.
+fn is_on(fd: &OwnedFd, systems: &[u64]) -> bool {
+    rustix::fs::fstatfs(fd).is_ok_and(|system| systems.contains(&(system.f_type as u64)))
 }
 
 /// What is written atomically on the file system of `fd`, which lies on block device `device`: that
 /// device's physical block; in memory, a page.
 pub(super) fn physical_block(fd: &OwnedFd, device: u64) -> u32 {
-    match is_in_memory(fd) {
+    match is_on(fd, &MEMORY_FILE_SYSTEMS) {
         true => PAGE_SIZE,
         false => queue_number(device, "physical_block_size").unwrap_or(512),
     }
@@ -438,14 +447,11 @@ fn punches_holes(fd: &OwnedFd, size: u64) -> bool {
 /// A number of the queue of the block device that `device` (or, for a partition, the disk that it
 /// is part of) names.
 fn queue_number(device: u64, name: &str) -> Option<u32> {
-    let number: u64 = queue_text(device, name)?.parse().ok()?;
-    Some(u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-fn queue_text(device: u64, name: &str) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    ["queue", "../queue"].iter().find_map(|queue| {
+    let text = ["queue", "../queue"].iter().find_map(|queue| {
         let path = format!("/sys/dev/block/{major}:{minor}/{queue}/{name}");
-        std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-    })
+        std::fs::read_to_string(path).ok()
+    });
+    let number: u64 = text?.trim().parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -36,6 +36,7 @@ pub(crate) use work::{Call, Work};
 use faulty::{Fate, Faulty};
 use file::FileDisk;
 use null::NullDisk;
+pub(crate) use ram::Clearing;
 use ram::RamDisk;
 
 /// What to open.
@@ -111,6 +112,8 @@ pub(crate) enum Submitted {
     Done(Completion),
     /// It is answered, but the answer is to be told after this time.
     Later { completion: Completion, after: Duration },
+    /// It clears many pages: go on with [`Disk::clear_some`], turn by turn.
+    Clearing(Box<Clearing>),
     /// It needs the kernel: carry the work out, then tell what [`Work::finish`] says.
     Work(Box<Work>),
 }
@@ -222,7 +225,7 @@ impl Disk {
     #[inline]
     fn submit_plain(&self, memory: &mut ShardMemory, request: Request) -> Submitted {
         match &self.backing {
-            Backing::Ram(disk) => Submitted::Done(disk.perform(memory, request)),
+            Backing::Ram(disk) => disk.perform(memory, request),
             Backing::Null(disk) => Submitted::Done(disk.perform(memory, request)),
             Backing::File(disk) => match refusal(&disk.facts(), &request.operation) {
                 Some(failure) => Submitted::Done(request.complete(Outcome::NotDone(failure))),
@@ -261,10 +264,23 @@ impl Disk {
                     Submitted::Later { completion, after }
                 }
             }
+            Submitted::Clearing(mut clearing) => {
+                (clearing.verdict, clearing.after) = (verdict, after);
+                Submitted::Clearing(clearing)
+            }
             Submitted::Work(mut work) => {
                 work.instrument(verdict, after);
                 Submitted::Work(work)
             }
+        }
+    }
+
+    /// Clears some pages of a request that this disk gave back as [`Submitted::Clearing`]; returns
+    /// whether these were the last.
+    pub(crate) fn clear_some(&self, memory: &mut ShardMemory, clearing: &mut Clearing) -> bool {
+        match &self.backing {
+            Backing::Ram(disk) => disk.clear_some(memory, clearing),
+            Backing::Null(_) | Backing::File(_) => unreachable!("memory alone is cleared"),
         }
     }
 

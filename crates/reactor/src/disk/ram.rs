@@ -30,16 +30,21 @@
 //! get again. A detached page is covered by the leases that keep it, each of which stands in a
 //! counted buffer in place of a page of its own. The rest (a fresh page in hand while an old one is
 //! copied) is the shard's slack.
+//!
+//! **No request holds the shard.** A transfer is bounded; what clears more pages than the largest
+//! transfer has becomes a [`Clearing`], of which the driver has so many cleared in a turn.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Operation, Outcome, PAGE_SIZE, PageId, Request,
+    limits::PAGES_PER_TRANSFER,
 };
 
-use super::is_within;
+use super::{Submitted, is_within};
 use crate::memory::arena::{Arena, ArenaError, COLD, NO_PAGE, ZERO_PAGE, prefetch};
 use crate::memory::shard_memory::{ShardMemory, difference};
 
@@ -66,6 +71,23 @@ pub(crate) struct RamDisk {
     /// processor's cache, else 0.
     mark: u32,
     slots: Box<[AtomicU32]>,
+}
+
+/// A request that makes ranges read as zeros, and has more pages to clear than a turn may.
+#[derive(Debug)]
+pub(crate) struct Clearing {
+    request: Request,
+    /// Disjoint, the next one last.
+    left: Vec<Extent>,
+    pub(super) verdict: Option<Outcome>,
+    pub(super) after: Duration,
+}
+
+impl Clearing {
+    /// The answer, and how long to hold it back.
+    pub(crate) fn finish(self) -> (Completion, Duration) {
+        (self.request.complete(self.verdict.unwrap_or(Outcome::Done)), self.after)
+    }
 }
 
 /// The part of one page that a request touches.
@@ -118,9 +140,9 @@ impl RamDisk {
         ByteCount(self.size)
     }
 
-    /// Answers a request at once.
+    /// Answers a request at once, unless it clears many pages.
     #[inline]
-    pub(super) fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Completion {
+    pub(super) fn perform(&self, memory: &mut ShardMemory, mut request: Request) -> Submitted {
         let outcome = match &mut request.operation {
             Operation::Read { extent, buffer } if self.holds(*extent) => {
                 memory.strip(buffer);
@@ -132,37 +154,68 @@ impl RamDisk {
                 self.write(memory, *extent, buffer);
                 Outcome::Done
             }
-            other => self.perform_other(memory, other),
+            _ => return self.perform_other(memory, request),
         };
-        request.complete(outcome)
+        Submitted::Done(request.complete(outcome))
     }
 
     #[cold]
-    fn perform_other(&self, memory: &mut ShardMemory, operation: &mut Operation) -> Outcome {
-        if !is_within(operation, self.size()) {
-            return Outcome::NotDone(Failure::OutOfRange);
-        }
-        match operation {
+    fn perform_other(&self, memory: &mut ShardMemory, mut request: Request) -> Submitted {
+        let outcome = match &mut request.operation {
+            operation if !is_within(operation, self.size()) => {
+                Outcome::NotDone(Failure::OutOfRange)
+            }
             Operation::Read { .. } | Operation::Write { .. } => {
                 unreachable!("what the disk holds of these is carried out by perform")
             }
             Operation::Flush | Operation::Verify { .. } => Outcome::Done,
             Operation::Discard { extents } => {
-                for extent in extents {
-                    self.clear(memory, *extent);
-                }
-                Outcome::Done
+                let mut extents = std::mem::take(extents);
+                Extent::merge(&mut extents);
+                extents.reverse();
+                return self.begin_clearing(memory, request, extents);
             }
             Operation::WriteZeroes { extent, .. } => {
-                self.clear(memory, *extent);
-                Outcome::Done
+                let extents = vec![*extent];
+                return self.begin_clearing(memory, request, extents);
             }
             Operation::Compare { extent, buffer } => {
                 check(*extent, buffer);
                 self.compare(memory, *extent, buffer)
             }
             Operation::CompareAndWrite { .. } => Outcome::NotDone(Failure::Unsupported),
+        };
+        Submitted::Done(request.complete(outcome))
+    }
+
+    fn begin_clearing(
+        &self,
+        memory: &mut ShardMemory,
+        request: Request,
+        left: Vec<Extent>,
+    ) -> Submitted {
+        let mut clearing = Clearing { request, left, verdict: None, after: Duration::ZERO };
+        match self.clear_some(memory, &mut clearing) {
+            true => Submitted::Done(clearing.finish().0),
+            false => Submitted::Clearing(Box::new(clearing)),
         }
+    }
+
+    /// Clears as many pages as the largest transfer has; returns whether these were the last.
+    pub(super) fn clear_some(&self, memory: &mut ShardMemory, clearing: &mut Clearing) -> bool {
+        let mut pages = u64::from(PAGES_PER_TRANSFER);
+        while pages > 0
+            && let Some(extent) = clearing.left.pop()
+        {
+            let first = extent.offset.0 / PAGE as u64;
+            let end = extent.end().0.min((first + pages) * PAGE as u64);
+            self.clear(memory, Extent::new(extent.offset.0, end - extent.offset.0));
+            pages -= end.div_ceil(PAGE as u64) - first;
+            if end < extent.end().0 {
+                clearing.left.push(Extent::new(end, extent.end().0 - end));
+            }
+        }
+        clearing.left.is_empty()
     }
 
     /// Fetches the table's line for the first page of `extent`. When several requests are at hand,
@@ -216,6 +269,14 @@ impl RamDisk {
         self.mark != 0 && self.arena.is_alone()
     }
 
+    /// What holds a page; each use is an operation on a page.
+    #[inline]
+    fn slot(&self, index: usize) -> &AtomicU32 {
+        #[cfg(test)]
+        tests::PAGE_OPERATIONS.set(tests::PAGE_OPERATIONS.get() + 1);
+        &self.slots[index]
+    }
+
     #[inline]
     fn holds(&self, extent: Extent) -> bool {
         extent.fits(ByteCount(self.size))
@@ -233,12 +294,12 @@ impl RamDisk {
     pub(crate) fn lend(&self, extent: Extent, buffer: &mut Buffer) {
         check(extent, buffer);
         if buffer.page_count() == 1 {
-            let slot = &self.slots[(extent.offset.0 / PAGE as u64) as usize];
+            let slot = self.slot((extent.offset.0 / PAGE as u64) as usize);
             buffer.push_page(PageId(self.arena.lease(slot)).leased());
             return;
         }
         self.prefetch_parts(extent, usize::MAX, 0);
-        let lease = |part: Part| PageId(self.arena.lease(&self.slots[part.slot])).leased();
+        let lease = |part: Part| PageId(self.arena.lease(self.slot(part.slot))).leased();
         buffer.fill(parts(extent).map(lease));
     }
 
@@ -300,7 +361,7 @@ impl RamDisk {
     /// Changes a part of a page in place; `false` if somebody leases the page, or there is none.
     #[inline]
     fn change(&self, memory: &mut ShardMemory, part: Part, bytes: &[u8]) -> bool {
-        let Some(page) = self.arena.borrow(&self.slots[part.slot]) else { return false };
+        let Some(page) = self.arena.borrow(self.slot(part.slot)) else { return false };
         // SAFETY: the page is borrowed: nobody else reads or writes its bytes until the borrow
         // ends. The part lies within it and is as long as `bytes`, which are elsewhere: a page
         // whose bytes can be read is leased or private, and this one is neither.
@@ -354,7 +415,7 @@ impl RamDisk {
     /// what the slot held around them. Returns what it held, for the caller to retire.
     #[inline]
     fn install(&self, part: Part, new: u32) -> u32 {
-        let slot = &self.slots[part.slot];
+        let slot = self.slot(part.slot);
         if part.is_whole() {
             return slot.swap(new, SeqCst);
         }
@@ -393,11 +454,14 @@ impl RamDisk {
     /// Makes `extent` read as zeros: whole pages are given up, parts are cleared by exchange.
     fn clear(&self, memory: &mut ShardMemory, extent: Extent) {
         for part in parts(extent) {
-            let slot = &self.slots[part.slot];
+            let slot = self.slot(part.slot);
+            if slot.load(SeqCst) == NO_PAGE {
+                continue;
+            }
             if part.is_whole() {
                 let old = slot.swap(NO_PAGE, SeqCst);
                 self.free(memory, old);
-            } else if slot.load(SeqCst) != NO_PAGE {
+            } else {
                 let fresh = memory.take_page();
                 // SAFETY: `fresh` is ours alone and the part lies within a page.
                 unsafe {
@@ -413,7 +477,7 @@ impl RamDisk {
         let mut at = 0;
         for (index, part) in parts(extent).enumerate() {
             let expected = buffer.pages()[index];
-            let page = self.arena.lease(&self.slots[part.slot]);
+            let page = self.arena.lease(self.slot(part.slot));
             // SAFETY: the first page is leased by us until below, the other is in the buffer that we
             // borrow, so neither changes meanwhile.
             let found =

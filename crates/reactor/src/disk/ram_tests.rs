@@ -1,14 +1,16 @@
 //! Rules of the RAM disk: leases hold, pages are conserved, blocks are never torn.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use block::limits::{DISCARD_RANGES_MAX, PAGES_PER_TRANSFER, TRANSFER_MAX};
 use block::random::Random;
 use block::{
     Buffer, ByteCount, Completion, Extent, Failure, Memory, Operation, Outcome, Request, Ticket,
 };
 
-use super::{NO_PAGE, RamDisk};
+use super::{NO_PAGE, RamDisk, Submitted};
 use crate::memory::{Arena, ShardMemory};
 
 struct Bench {
@@ -25,7 +27,14 @@ fn bench(pages: u64) -> Bench {
 }
 
 fn ask(disk: &RamDisk, memory: &mut ShardMemory, operation: Operation) -> Completion {
-    disk.perform(memory, Request { ticket: Ticket::default(), operation })
+    match disk.perform(memory, Request { ticket: Ticket::default(), operation }) {
+        Submitted::Done(completion) => completion,
+        Submitted::Clearing(mut clearing) => {
+            while !disk.clear_some(memory, &mut clearing) {}
+            clearing.finish().0
+        }
+        other => panic!("memory answers, {other:?}"),
+    }
 }
 
 /// Pages that hold something.
@@ -361,4 +370,80 @@ impl Drop for Flag<'_> {
             self.0.store(true, Ordering::Relaxed);
         }
     }
+}
+
+#[test]
+fn no_request_does_more_than_a_transfers_page_operations_at_a_time() {
+    let size = 4096 * 4096;
+    let Bench { mut memory, disk, .. } = bench(4096);
+    let all = Extent::new(0, size);
+    let transfer = Extent::new(512, u64::from(TRANSFER_MAX));
+    let buffer = || Buffer::reserved(TRANSFER_MAX, 512);
+    // Ranges that overlap, ranges that begin and end within pages, and both on pages that exist.
+    let whole = vec![all; DISCARD_RANGES_MAX];
+    let crumbs = (0..DISCARD_RANGES_MAX as u64).map(|at| Extent::new(at * 65_536 + 512, 61_440));
+    let discards = [whole, crumbs.collect()].map(|extents| Operation::Discard { extents });
+    let zeroes = Operation::WriteZeroes { extent: all, deallocate: false, durable: false };
+    let mut expected = buffer();
+    memory.write(&mut expected, 0, &vec![7; TRANSFER_MAX as usize]);
+    let others = [
+        Operation::Compare { extent: transfer, buffer: expected },
+        Operation::Read { extent: transfer, buffer: buffer() },
+        Operation::Verify { extent: all },
+        Operation::Flush,
+        zeroes,
+    ];
+    for operation in others.into_iter().chain(discards) {
+        for at in (0..size).step_by(TRANSFER_MAX as usize) {
+            let mut buffer = Buffer::reserved(TRANSFER_MAX, 0);
+            memory.write(&mut buffer, 0, &vec![7; TRANSFER_MAX as usize]);
+            let extent = Extent::new(at, u64::from(TRANSFER_MAX));
+            assert_eq!(
+                bounded(|| ask(
+                    &disk,
+                    &mut memory,
+                    Operation::Write { extent, buffer, durable: false }
+                ))
+                .outcome,
+                Outcome::Done
+            );
+        }
+        let name = operation.name();
+        let request = Request { ticket: Ticket::default(), operation };
+        let completion = match bounded(|| disk.perform(&mut memory, request)) {
+            Submitted::Done(completion) => completion,
+            Submitted::Clearing(mut clearing) => {
+                let mut turns = 1;
+                while !bounded(|| disk.clear_some(&mut memory, &mut clearing)) {
+                    turns += 1;
+                }
+                assert!(
+                    turns <= 4096u32.div_ceil(PAGES_PER_TRANSFER),
+                    "{name} passes each page once"
+                );
+                clearing.finish().0
+            }
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(completion.outcome, Outcome::Done, "{name}");
+        memory.release(completion.buffer);
+        if name == "write zeroes" {
+            assert_eq!(pages_used(&disk), 0);
+        }
+    }
+    assert_eq!(pages_used(&disk), 2 * DISCARD_RANGES_MAX as u32, "what the crumbs left");
+}
+
+thread_local! {
+    pub(super) static PAGE_OPERATIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Does something that may touch each page of the largest transfer twice: a page of which a part is
+/// changed is taken and installed.
+fn bounded<T>(something: impl FnOnce() -> T) -> T {
+    PAGE_OPERATIONS.set(0);
+    let result = something();
+    let count = PAGE_OPERATIONS.get();
+    assert!(count <= 2 * PAGES_PER_TRANSFER, "{count} page operations at a time");
+    result
 }

@@ -49,6 +49,10 @@ pub(super) fn ask(disk: &Disk, memory: &mut ShardMemory, operation: Operation) -
     let request = Request { ticket: Ticket::default(), operation };
     match disk.submit(memory, request) {
         Submitted::Done(completion) | Submitted::Later { completion, .. } => completion,
+        Submitted::Clearing(mut clearing) => {
+            while !disk.clear_some(memory, &mut clearing) {}
+            clearing.finish().0
+        }
         Submitted::Work(mut work) => {
             work.run();
             work.finish().completion

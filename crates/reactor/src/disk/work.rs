@@ -9,7 +9,7 @@
 //! misaligned.
 //!
 //! ```text
-//!   read          preadv2 ... until all is there
+//!   read          preadv ... until all is there
 //!   write         pwritev2 (RWF_DSYNC if durable) ... until all is there [fdatasync where RWF_DSYNC is refused]
 //!   flush         fdatasync
 //!   discard       fallocate(PUNCH_HOLE) for each range; a block device: BLKDISCARD
@@ -21,12 +21,12 @@
 //! request's buffer, which stays in `Work` until `finish`; whoever submitted a call must not drop
 //! or finish the work before the kernel's completion came.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{Completion, Failure, Memory, Operation, Outcome, Request};
+use block::{Completion, Extent, Failure, Memory, Operation, Outcome, Request};
 use libc::iovec;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -48,7 +48,7 @@ static ZEROS: Zeros = Zeros([0; 64 << 10]);
 /// A system call that a piece of work wants, on [`Work::fd`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call<'a> {
-    /// `preadv2`. The result is the bytes read.
+    /// `preadv`. The result is the bytes read.
     Read { offset: u64, iovecs: &'a [iovec] },
     /// `pwritev2`, with RWF_DSYNC if durable. The result is the bytes written.
     Write { offset: u64, iovecs: &'a [iovec], durable: bool },
@@ -156,8 +156,13 @@ impl Work {
                 transfer(true, *durable, extent.offset.0)
             }
             Operation::Flush => Stage::Sync,
-            Operation::Discard { .. } if disk.is_device() => Stage::Blocking(Job::Discard),
-            Operation::Discard { .. } => Stage::Discard { index: 0 },
+            Operation::Discard { extents } => {
+                Extent::merge(extents);
+                match disk.is_device() {
+                    true => Stage::Blocking(Job::Discard),
+                    false => Stage::Discard { index: 0 },
+                }
+            }
             Operation::WriteZeroes { deallocate, .. } => {
                 let how = match *deallocate {
                     true => FallocateFlags::PUNCH_HOLE,
@@ -187,7 +192,7 @@ impl Work {
         if work.length() == 0 && !matches!(work.stage, Stage::Sync | Stage::Discard { .. }) {
             work.stage = Stage::Done(Outcome::Done);
         }
-        work.skip_empty_ranges();
+        work.end_discard();
         work
     }
 
@@ -195,6 +200,18 @@ impl Work {
     pub(super) fn instrument(&mut self, verdict: Option<Outcome>, after: Duration) {
         self.verdict = verdict;
         self.after = after;
+    }
+
+    /// Whether its calls may sleep where they are handed to a ring, so that a thread is to make
+    /// them.
+    #[inline]
+    pub(crate) fn sleeps(&self) -> bool {
+        self.disk.sleeps()
+    }
+
+    /// Ends work of which nothing was begun.
+    pub(crate) fn give_up(&mut self, failure: Failure) {
+        self.stage = Stage::Done(Outcome::NotDone(failure));
     }
 
     /// The file that the calls are for.
@@ -271,7 +288,7 @@ impl Work {
                 panic!("a result of {result:?} for {:?}, which wanted no call", self.stage)
             }
         };
-        self.skip_empty_ranges();
+        self.end_discard();
     }
 
     /// Makes all calls; sleeps in them. For threads that may, and for tests.
@@ -324,18 +341,14 @@ impl Work {
         )
     }
 
-    /// `fallocate` refuses ranges of no bytes; the last range behind it, a discard is done.
-    fn skip_empty_ranges(&mut self) {
-        let (Stage::Discard { index }, Operation::Discard { extents }) =
+    /// The last range behind it, a discard is done.
+    fn end_discard(&mut self) {
+        if let (Stage::Discard { index }, Operation::Discard { extents }) =
             (self.stage, &self.request.operation)
-        else {
-            return;
-        };
-        let next = (index..extents.len()).find(|index| extents[*index].length.0 > 0);
-        self.stage = match next {
-            Some(index) => Stage::Discard { index },
-            None => Stage::Done(Outcome::Done),
-        };
+            && index == extents.len()
+        {
+            self.stage = Stage::Done(Outcome::Done);
+        }
     }
 
     fn transferred(&mut self, transfer: Transfer, moved: u64) -> Stage {
@@ -431,7 +444,7 @@ impl Work {
         let Operation::Discard { extents } = &self.request.operation else {
             unreachable!("only a discard has this job")
         };
-        for extent in extents.iter().filter(|extent| extent.length.0 > 0) {
+        for extent in extents {
             self.disk.discard_device(*extent)?;
         }
         Ok(Outcome::Done)
@@ -550,15 +563,15 @@ fn write_flags(durable: bool) -> ReadWriteFlags {
 fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
     match call {
         Call::Read { offset, iovecs } => {
-            // SAFETY: IoSliceMut has the layout of iovec. The runs are private pages of the buffer
-            // that the work owns, and do not overlap.
-            let slices = unsafe {
-                std::slice::from_raw_parts_mut(
-                    iovecs.as_ptr().cast_mut().cast::<IoSliceMut<'_>>(),
-                    iovecs.len(),
-                )
-            };
-            rustix::io::preadv2(fd, slices, offset, ReadWriteFlags::empty())
+            // Not by rustix, which would want exclusive slices made of what is only lent.
+            let (count, offset) = (iovecs.len() as libc::c_int, offset as libc::off_t);
+            // SAFETY: the kernel reads the iovecs and writes to the runs, which are private pages
+            // of the buffer that the work owns, made by `iovecs_mut`.
+            let read = unsafe { libc::preadv(fd.as_raw_fd(), iovecs.as_ptr(), count, offset) };
+            usize::try_from(read).map_err(|_| {
+                let error = std::io::Error::last_os_error();
+                Errno::from_io_error(&error).expect("a call that failed says why")
+            })
         }
         Call::Write { offset, iovecs, durable } => {
             // SAFETY: IoSlice has the layout of iovec. The runs are pages of the buffer that the

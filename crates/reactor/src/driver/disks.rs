@@ -4,6 +4,7 @@
 //! asked: no queue lies between the disk and the machine, and the cache misses of the whole bulk
 //! overlap. Those to files start on the ring, or go to the disk threads.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -13,12 +14,16 @@ use block::{Completion, Failure, Outcome};
 use contract::{Ask, DiskId, Event, Machine};
 
 use super::{Alarm, Driver};
-use crate::disk::{Call, Disk, Submitted, Work};
+use crate::disk::{Call, Clearing, Disk, Submitted, Work};
 use crate::engine::{Engine, Kind};
 use crate::stats::add;
 
 /// So many calls to files are gathered before they are handed to the kernel within a turn.
 const FILES_AT_ONCE: u32 = 8;
+/// Pieces of work of a disk that are with the kernel or a disk thread at once; more of them wait
+/// here. A disk that hangs keeps one of the kernel's workers for each, of which the ring is told to
+/// have enough for all disks.
+const WORKS_AT_ONCE: u32 = 128;
 /// Requests whose cache misses overlap: their slots, states and first lines fit the first-level
 /// cache.
 const OVERLAP: usize = 32;
@@ -28,8 +33,10 @@ const DISKS_MAX: usize = 1 << 16;
 /// A disk of this shard.
 struct Known {
     disk: Arc<Disk>,
-    /// Work that has not come back.
+    /// Work and clearing that is not done, and the work of it that waits for other work to come
+    /// back.
     out: u32,
+    waiting: VecDeque<Slot>,
     /// Who waits for the work to come back before the disk is forgotten.
     leaving: Option<Sender<()>>,
 }
@@ -49,6 +56,8 @@ pub(super) struct Disks {
     asks: Vec<Ask>,
     underway: Table<Underway>,
     held_back: Table<Completion>,
+    /// Requests to memory that clear many pages, the next to have its turn first.
+    clearing: VecDeque<(DiskId, Box<Clearing>)>,
     unsubmitted: u32,
 }
 
@@ -60,7 +69,7 @@ impl Disks {
             self.known.resize_with(index + 1, || None);
         }
         assert!(self.known[index].is_none(), "disk {index} is there already");
-        self.known[index] = Some(Known { disk, out: 0, leaving: None });
+        self.known[index] = Some(Known { disk, out: 0, waiting: VecDeque::new(), leaving: None });
     }
 
     /// Forgets a disk, once nothing of it is out.
@@ -103,22 +112,41 @@ impl Disks {
         }
     }
 
+    /// Whether there are pages to clear.
+    #[inline]
+    pub(super) fn is_clearing(&self) -> bool {
+        !self.clearing.is_empty()
+    }
+
     /// Whether nothing is with the kernel or a disk thread.
     pub(super) fn is_quiet(&self) -> bool {
         self.underway.is_empty()
     }
 
-    fn came_back(&mut self, id: DiskId) {
-        let entry = &mut self.known[id.0 as usize];
-        let known = entry.as_mut().expect("a disk with work out is known");
+    /// A disk of which something is out.
+    fn known_mut(&mut self, id: DiskId) -> &mut Known {
+        self.known[id.0 as usize].as_mut().expect("a disk with work out is known")
+    }
+
+    /// Work of a disk is done. Returns what waited for that.
+    fn came_back(&mut self, id: DiskId) -> Option<Slot> {
+        let known = self.known_mut(id);
         known.out -= 1;
+        let next = known.waiting.pop_front();
         if known.out == 0
             && let Some(told) = known.leaving.take()
         {
-            *entry = None;
+            self.known[id.0 as usize] = None;
             // Whoever asked may have given up waiting.
             let _ = told.send(());
         }
+        next
+    }
+
+    /// Files and block devices.
+    fn count_files(&self) -> u32 {
+        let files = self.known.iter().flatten().filter(|known| known.disk.access().is_some());
+        files.count() as u32
     }
 }
 
@@ -151,11 +179,20 @@ impl<M: Machine, E: Engine> Driver<M, E> {
                     self.machine.handle_event(self.now, event, &mut self.memory);
                 }
                 Submitted::Later { completion, after } => self.hold_back(completion, after),
+                Submitted::Clearing(clearing) => {
+                    self.disks.known_mut(id).out += 1;
+                    self.disks.clearing.push_back((id, clearing));
+                }
                 Submitted::Work(work) => {
                     add(&self.counters().disk_works, 1);
-                    self.disks.known[id.0 as usize].as_mut().expect("it was just asked").out += 1;
                     let slot = self.disks.underway.insert(Underway { disk: id, work: Some(work) });
-                    self.go_on(slot);
+                    let known = self.disks.known_mut(id);
+                    known.out += 1;
+                    if known.out > WORKS_AT_ONCE {
+                        known.waiting.push_back(slot);
+                    } else {
+                        self.go_on(slot);
+                    }
                 }
             }
         }
@@ -169,26 +206,44 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         self.set_alarm(after, Alarm::Completion(slot));
     }
 
-    /// Starts the next call that a piece of work wants.
+    /// Makes a disk known.
+    pub(super) fn add_disk(&mut self, id: DiskId, disk: Arc<Disk>) {
+        if disk.as_ram().is_some() {
+            self.memory.add_lender(id, disk.clone());
+        }
+        let is_file = disk.access().is_some();
+        self.disks.add(id, disk);
+        if is_file {
+            self.engine.set_file_workers(self.disks.count_files() * WORKS_AT_ONCE);
+        }
+    }
+
+    /// Starts the next call that a piece of work wants. If it wants none, what waited for that is
+    /// started.
     fn go_on(&mut self, slot: Slot) {
-        let underway = self.disks.underway.get_mut(slot).expect("its work goes on");
-        let work = underway.work.as_ref().expect("the work is here");
-        match work.next() {
-            Call::Finished => self.finish_work(slot),
-            call if E::FILES && !matches!(call, Call::Blocking) => {
-                // SAFETY: the iovecs and what they point at belong to the work, which stays in the
-                // table and is left alone until the call has ended; it also keeps the file open.
-                unsafe { self.engine.start_file(Self::key(Kind::File, slot), work.fd(), call) };
-                self.disks.unsubmitted += 1;
-                if self.disks.unsubmitted >= FILES_AT_ONCE {
-                    self.disks.unsubmitted = 0;
-                    self.engine.submit();
+        let mut next = Some(slot);
+        while let Some(slot) = next.take() {
+            let underway = self.disks.underway.get_mut(slot).expect("its work goes on");
+            let work = underway.work.as_ref().expect("the work is here");
+            match work.next() {
+                Call::Finished => next = self.finish_work(slot),
+                call if E::FILES && !work.sleeps() && !matches!(call, Call::Blocking) => {
+                    // SAFETY: the iovecs and what they point at belong to the work, which stays in
+                    // the table and is left alone until the call has ended; it also keeps the file
+                    // open.
+                    unsafe { self.engine.start_file(Self::key(Kind::File, slot), work.fd(), call) };
+                    self.disks.unsubmitted += 1;
+                    if self.disks.unsubmitted >= FILES_AT_ONCE {
+                        self.disks.unsubmitted = 0;
+                        self.engine.submit();
+                    }
                 }
-            }
-            _ => {
-                let work = underway.work.take().expect("the work is here");
-                let number = u64::from(slot.index) << 32 | u64::from(slot.generation);
-                self.shared.workers.give(number, work, self.inbox().clone());
+                _ => {
+                    let work = underway.work.take().expect("the work is here");
+                    let number = u64::from(slot.index) << 32 | u64::from(slot.generation);
+                    let disk = underway.disk;
+                    self.shared.workers.give(number, disk, work, self.inbox().clone());
+                }
             }
         }
     }
@@ -205,19 +260,48 @@ impl<M: Machine, E: Engine> Driver<M, E> {
         let slot = Slot { index: (number >> 32) as u32, generation: number as u32 };
         let underway = self.disks.underway.get_mut(slot).expect("work is awaited");
         underway.work = Some(work);
-        self.finish_work(slot);
+        if let Some(next) = self.finish_work(slot) {
+            self.go_on(next);
+        }
     }
 
-    fn finish_work(&mut self, slot: Slot) {
+    /// Tells what work came to. Returns what waited for that.
+    fn finish_work(&mut self, slot: Slot) -> Option<Slot> {
         let underway = self.disks.underway.remove(slot).expect("it has just finished");
         let finished = underway.work.expect("the work is here").finish();
-        self.disks.came_back(underway.disk);
+        let next = self.disks.came_back(underway.disk);
         self.memory.give_vectors(finished.vectors);
-        if finished.after.is_zero() {
-            self.tell(Event::Completed(finished.completion));
+        self.tell_completion(finished.completion, finished.after);
+        next
+    }
+
+    fn tell_completion(&mut self, completion: Completion, after: Duration) {
+        if after.is_zero() {
+            self.tell(Event::Completed(completion));
         } else {
-            self.hold_back(finished.completion, finished.after);
+            self.hold_back(completion, after);
         }
+    }
+
+    /// Clears a turn's pages.
+    #[inline]
+    pub(super) fn clear_some(&mut self) {
+        if self.disks.is_clearing() {
+            self.clear_next();
+        }
+    }
+
+    #[cold]
+    fn clear_next(&mut self) {
+        let (id, mut clearing) = self.disks.clearing.pop_front().expect("there is something");
+        let disk = &self.disks.known[id.0 as usize].as_ref().expect("something of it is out").disk;
+        if !disk.clear_some(&mut self.memory, &mut clearing) {
+            self.disks.clearing.push_back((id, clearing));
+            return;
+        }
+        let (completion, after) = clearing.finish();
+        self.disks.came_back(id);
+        self.tell_completion(completion, after);
     }
 
     /// A held back completion is due.

@@ -298,6 +298,13 @@ impl Engine for Uring {
         unsafe { self.push(entry.user_data(key.0)) };
     }
 
+    fn set_file_workers(&mut self, count: u32) {
+        self.system_calls += 1;
+        // Workers for files are the first of the two kinds; 0 leaves the other one as it is. A
+        // kernel before 5.15 has few: a disk that hangs may then delay the calls of another one.
+        let _ = self.ring.submitter().register_iowq_max_workers(&mut [count, 0]);
+    }
+
     unsafe fn send_now(&mut self, socket: Socket, message: *const libc::msghdr) -> Option<i32> {
         if std::mem::replace(&mut self.tried, true) {
             return None;

@@ -2,6 +2,8 @@
 //! waiting for conditions, which has a limit only so that a hang ends.
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,5 +63,26 @@ pub(crate) fn wait_for_rest(handle: &Handle<Note>) {
             return;
         }
         assert!(begin.elapsed() < HANG, "it never rests: {:#?}", handle.stats());
+    }
+}
+
+/// A block device over a file, detached with it.
+pub(crate) struct LoopDevice(pub(crate) PathBuf);
+
+impl LoopDevice {
+    pub(crate) fn over(path: &Path) -> Result<LoopDevice, String> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(path).output();
+        let made = made.map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        match made.status.success() {
+            true => Ok(LoopDevice(text(&made.stdout).into())),
+            false => Err(text(&made.stderr)),
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
 }

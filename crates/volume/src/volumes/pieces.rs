@@ -94,7 +94,7 @@ impl Volumes {
         let layout = &self.volumes[volume.0].layout;
         let all = Extent::new(0, layout.size().0);
         let mut by_disk: BTreeMap<DiskId, Vec<Extent>> = BTreeMap::new();
-        for piece in extents.iter().flat_map(|extent| layout.pieces(*extent)) {
+        for piece in extents.iter().flat_map(|extent| layout.shares(*extent)) {
             by_disk.entry(piece.disk).or_default().push(piece.extent);
         }
         if by_disk.keys().any(|disk| self.gates[disk.0].protected().is_some()) {

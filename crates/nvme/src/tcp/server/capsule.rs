@@ -139,7 +139,15 @@ impl Connection {
             _ if check_place(command, data)? => match work {
                 Work::Ranges(_) => {
                     let extents = io::ranges(command, data, namespace)?;
-                    self.discard(None, command, volume, extents, ctx);
+                    if extents.is_empty() {
+                        self.answer(command.command_id(), Status::SUCCESS);
+                        return Ok(true);
+                    }
+                    let Some(memory) = self.capsule_memory(data.len() as u32, 0, ctx) else {
+                        return Ok(false);
+                    };
+                    let slot = self.occupy(command, CommandState::in_flight(Kind::Capsule));
+                    self.discard(slot, volume, extents, memory, ctx);
                     Ok(true)
                 }
                 _ => Ok(self.start_with_data(command, volume, work, data, ctx)),
@@ -240,23 +248,17 @@ impl Connection {
         Ok(true)
     }
 
-    /// Discards what a Dataset Management command asks for; one that only gives hints is done.
+    /// Discards what a Dataset Management command asks for; `memory`, of the account that `slot`
+    /// is in flight for, stands for its ranges until it is answered.
     fn discard(
         &mut self,
-        slot: Option<u16>,
-        command: &Command,
+        slot: u16,
         volume: VolumeId,
         extents: Vec<Extent>,
+        memory: Buffer,
         ctx: &mut Context<'_>,
     ) {
-        if extents.is_empty() {
-            match slot {
-                Some(slot) => self.finish(slot, Status::SUCCESS),
-                None => self.answer(command.command_id(), Status::SUCCESS),
-            }
-            return;
-        }
-        let slot = self.place(slot, command, CommandState::in_flight(Kind::Transfer));
+        self.ranges.insert(slot, memory);
         self.submit(slot, volume, Operation::Discard { extents }, ctx);
     }
 
@@ -293,10 +295,10 @@ impl Connection {
             _ => {
                 let mut data = vec![0; length as usize];
                 ctx.memory.read(&buffer, 0, &mut data);
-                ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                 return match judged {
-                    Judged::Io(judged) => self.discard_granted(slot, &judged, &data, ctx),
+                    Judged::Io(judged) => self.discard_granted(slot, &judged, &data, buffer, ctx),
                     Judged::Control(command) => {
+                        ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
                         self.ask_controllers(Some(slot), &command, &data, ctx);
                     }
                 };
@@ -311,16 +313,25 @@ impl Connection {
         slot: u16,
         judged: &JudgedIo,
         data: &[u8],
+        buffer: Buffer,
         ctx: &mut Context<'_>,
     ) {
         let command = &judged.command;
         let extents = judged
             .namespace_again(ctx)
             .and_then(|namespace| Ok((namespace.volume, io::ranges(command, data, namespace)?)));
-        match extents {
-            Ok((volume, extents)) => self.discard(Some(slot), command, volume, extents, ctx),
-            Err(status) => self.finish(slot, status),
-        }
+        let status = match extents {
+            Ok((volume, extents)) if !extents.is_empty() => {
+                *self.slots.state(slot) = CommandState::in_flight(Kind::Transfer);
+                let memory = Buffer::reserved(buffer.len(), buffer.phase());
+                ctx.memory.release(buffer);
+                return self.discard(slot, volume, extents, memory, ctx);
+            }
+            Ok(_) => Status::SUCCESS,
+            Err(status) => status,
+        };
+        ctx.pool.give(&mut self.transfers, ctx.memory, buffer);
+        self.finish(slot, status);
     }
 
     /// An admin or Fabrics command: to the controllers, once its data are there. One that takes

@@ -92,7 +92,8 @@ impl Connection {
             Kind::Capsule | Kind::Pair(_) => &mut self.capsules,
             Kind::Read | Kind::Transfer => &mut self.transfers,
         };
-        for buffer in [Some(buffer), expected].into_iter().flatten() {
+        let ranges = self.ranges.remove(&slot);
+        for buffer in [Some(buffer), expected, ranges].into_iter().flatten() {
             ctx.pool.give(account, ctx.memory, buffer);
         }
         let status = if flight.status.is_success() { status_of(outcome) } else { flight.status };

@@ -40,7 +40,7 @@ mod slots;
 mod tests;
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
@@ -177,6 +177,8 @@ pub struct Connection {
     /// Memory of data that came in capsules: freed by the volumes alone, so that a stopped stream
     /// always goes on.
     capsules: Account,
+    /// Memory that stands for the ranges of a discard in flight, by its slot: they lie elsewhere.
+    ranges: BTreeMap<u16, Buffer>,
     outbox: Outbox,
     /// When to look at the time limits, at the latest.
     wake: Option<Instant>,
@@ -212,6 +214,7 @@ impl Connection {
             in_flight: 0,
             transfers: Account::default(),
             capsules: Account::default(),
+            ranges: BTreeMap::new(),
             outbox: Outbox::default(),
             wake: Some(now + HANDSHAKE),
             counters: SessionCounters::default(),

@@ -167,6 +167,33 @@ fn discards_and_zeroes_read_as_zeros() {
 }
 
 #[test]
+fn the_ranges_of_a_discard_are_counted_in_the_pool_until_it_is_answered() {
+    let mut world = World::connected(BOTH);
+    let mut range = [0; 16];
+    range[4..8].copy_from_slice(&8u32.to_le_bytes());
+    world.hold_requests = true;
+    for id in 0..4 {
+        let command = Command::dataset_management(1, 1, true).with_command_id(id);
+        if id < 2 {
+            world.command_with(IO, command, &range);
+        } else {
+            let command = command.with_sgl(SglDescriptor::transport(4096));
+            let r2t = world.ask(IO, command).r2t();
+            let mut all = range.to_vec();
+            all.resize(4096, 0);
+            world.grant(IO, &r2t, &all, 4096);
+        }
+        assert!(world.said(IO).is_empty(), "it is with the volume");
+        assert_eq!(world.shard.pool.used(), u32::from(id) + 1);
+    }
+    world.release_requests();
+    world.run();
+    let statuses: Vec<_> = world.said(IO).iter().map(|said| said.status()).collect();
+    assert_eq!(statuses, [Status::SUCCESS; 4]);
+    assert_eq!(world.shard.pool.used(), 0);
+}
+
+#[test]
 fn dataset_management_checks_all_ranges_and_hints_change_nothing() {
     let bad = [[0; 16], [0xff; 16]].concat();
     assert_eq!(
