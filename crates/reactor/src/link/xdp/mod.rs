@@ -43,7 +43,7 @@ use super::packet;
 use super::ring::{AHEAD, fetch_frame};
 use super::socket::{LinkSocket, Way};
 use crate::memory::mapping::Mapping;
-use program::{Attached, TAG, TYPE_AT};
+use program::{Attached, Failed, TAG, TYPE_AT, tried};
 use rings::Ring;
 
 const CHUNK: u32 = 4096;
@@ -115,7 +115,11 @@ pub(super) fn open(
     let open = |pieces| Xdp::open(options, interface, &station, count, pieces);
     // Frames of several pieces need Linux 6.6; where one chunk is enough, it goes without.
     let xdp = match open(true) {
-        Err(error) if !needs_pieces && error.raw_os_error() == Some(libc::EINVAL) => open(false)?,
+        Err(Failed { error, .. })
+            if !needs_pieces && error.raw_os_error() == Some(libc::EINVAL) =>
+        {
+            open(false)?
+        }
         other => other?,
     };
     let sockets: Vec<_> = xdp.queues.iter().map(|queue| queue.socket.clone()).collect();
@@ -136,16 +140,18 @@ impl Xdp {
         station: &Station,
         count: u32,
         pieces: bool,
-    ) -> io::Result<Xdp> {
+    ) -> Result<Xdp, Failed> {
         // First, so that an interface that has a program is known by that. Until a socket is there,
         // its frames go to the stack.
         let program = packet::program(&options.intake.spread, 0);
         let attached = Attached::new(interface.index, count, station, program, pieces)?;
         let queues: Vec<Queue> = (0..count)
             .map(|number| Queue::open(interface.index, number, pieces))
-            .collect::<io::Result<_>>()?;
+            .collect::<io::Result<_>>()
+            .map_err(tried("opening an AF_XDP socket"))?;
         for (number, queue) in (0..).zip(&queues) {
-            attached.serve(number, &queue.socket)?;
+            let served = attached.serve(number, &queue.socket);
+            served.map_err(tried("giving a queue its socket"))?;
         }
         let chunks = (interface.mtu + HEADER).div_ceil(CHUNK - HEADROOM);
         Ok(Xdp {
