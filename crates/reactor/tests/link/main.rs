@@ -804,18 +804,21 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
 
 #[test]
 fn xdp_has_an_interface_leave_tags_in_frames_and_packet_sockets_leave_it_as_it_is() {
-    on_all("xdp_has_an_interface_leave_tags_in_frames_and_packet_sockets_leave_it_as_it_is", |bench| {
-        let is_xdp = bench.access == LinkAccess::Xdp;
-        strip_tags("left");
-        bench.add_all([(LEFT, "left", None, one(ON_LEFT))]);
-        assert_eq!(strips_tags("left"), !is_xdp);
-        if is_xdp {
-            // Somebody switches it on again: the link is opened anew, without it.
+    on_all(
+        "xdp_has_an_interface_leave_tags_in_frames_and_packet_sockets_leave_it_as_it_is",
+        |bench| {
+            let is_xdp = bench.access == LinkAccess::Xdp;
             strip_tags("left");
-            bench.wait_up(LEFT);
-            assert!(!strips_tags("left"));
-        }
-    });
+            bench.add_all([(LEFT, "left", None, one(ON_LEFT))]);
+            assert_eq!(strips_tags("left"), !is_xdp);
+            if is_xdp {
+                // Somebody switches it on again: the link is opened anew, without it.
+                strip_tags("left");
+                bench.wait_up(LEFT);
+                assert!(!strips_tags("left"));
+            }
+        },
+    );
 }
 
 #[test]
