@@ -33,6 +33,13 @@ pub fn serving(shards: u16) -> Intake {
     })
 }
 
+/// What the targets of one shard take where nobody else on the interface is shown what they take:
+/// requests alone, so that announcements, which tell importing links of another size or disk, come
+/// to those. That an address is used twice is not noticed there.
+pub fn serving_at_the_door() -> Intake {
+    of_aoe(Spread::One(ShardId(0), requests()))
+}
+
 /// What the initiators of so many shards take.
 pub fn importing(shards: u16) -> Intake {
     of_aoe(Spread::Each((0..shards as u8).map(initiator).collect()))
@@ -56,6 +63,18 @@ pub fn target() -> Vec<Instruction> {
         Instruction::if_any_bit(RESPONSE, 0, 2),
         Instruction::load_word(TAG_AT),
         Instruction::if_equal(0, 0, 1),
+        Instruction::ret(TAKE),
+        Instruction::ret(0),
+    ]
+}
+
+/// Requests and runts.
+fn requests() -> Vec<Instruction> {
+    vec![
+        Instruction::load_length(),
+        Instruction::if_at_least(HEADERS, 0, 2),
+        Instruction::load_byte(FLAGS_AT),
+        Instruction::if_any_bit(RESPONSE, 1, 0),
         Instruction::ret(TAKE),
         Instruction::ret(0),
     ]
@@ -120,7 +139,7 @@ mod tests {
 
     #[test]
     fn programs_are_sound() {
-        for program in [target(), initiator(63), responses(), steer()] {
+        for program in [target(), requests(), initiator(63), responses(), steer()] {
             assert!(is_sound(&program), "{program:?}");
         }
     }
@@ -132,6 +151,17 @@ mod tests {
         assert!(takes(&frame(8, 1, 7, 0, 0)), "an announcement");
         assert!(!takes(&frame(8, 1, 7, 0, 99)), "a response");
         assert!(takes(&frame(0, 1, 7, 0, 99)[..20]), "a runt is counted");
+    }
+
+    #[test]
+    fn at_the_door_announcements_are_left_to_initiators() {
+        let Spread::One(_, program) = serving_at_the_door().spread else { unreachable!() };
+        let takes = |frame: &[u8]| run(&program, frame) > 0;
+        assert!(takes(&frame(0, 1, 7, 0, 99)));
+        assert!(!takes(&frame(8, 1, 7, 0, 0)), "an announcement");
+        assert!(!takes(&frame(8, 1, 7, 0, 99)), "a response");
+        assert!(takes(&frame(0, 1, 7, 0, 99)[..20]), "a runt is counted");
+        assert!(run(&initiator(0), &frame(8, 1, 7, 0, 0)) > 0);
     }
 
     #[test]

@@ -71,6 +71,13 @@ impl<W: Default> Disk<W> {
             }
         }
         self.wake_at(dead_at);
+        self.doubt_flushes(shared);
+    }
+
+    /// The target was away and may have been started anew: what was completed and lay in a volatile
+    /// cache may be lost. `shared`: others write to the disk, too.
+    #[cold]
+    pub fn doubt_flushes(&mut self, shared: bool) {
         let volatile = |facts: &DiskFacts| facts.cache == Cache::Volatile;
         let Flushes { written, covered, .. } = self.flushes;
         if self.presence.facts().is_some_and(volatile) && (shared || written > covered) {
@@ -78,9 +85,14 @@ impl<W: Default> Disk<W> {
         }
     }
 
+    /// Whether flushes are to fail.
+    pub fn has_flush_doubt(&self) -> bool {
+        self.flushes.are_doubtful
+    }
+
     /// Fails every flush that waits, once.
     #[cold]
-    pub(crate) fn fail_flushes(&mut self) {
+    pub fn fail_flushes(&mut self) {
         self.flushes.are_doubtful = false;
         self.flushes.covered = self.flushes.written;
         let (flushes, others) = core::mem::take(&mut self.waiting)

@@ -11,6 +11,10 @@
 //! **Unknown.** A change that fails while a copy of it may be on the wire, or that passes its
 //! deadline while it is sent, is *held*: no more commands are made of it, and it ends *unknown*,
 //! but not before its copies are dead. What was never sent ends *not done*.
+//!
+//! **Flush doubt.** A target with a volatile cache that was silent or announced itself may have been
+//! started anew, and have lost what it answered. What was completed makes the next flush fail; a
+//! change that is under way is cut into commands once more when all of it is answered.
 
 use block::{Instant, Outcome};
 
@@ -31,12 +35,22 @@ pub(super) struct Progress {
     pub(super) doubt_until: Option<Instant>,
     /// No more commands are made of it.
     pub(super) held: bool,
+    /// How often the target may have been started anew before the first of its commands.
+    pub(super) restarts: u64,
 }
 
 impl Default for Progress {
     fn default() -> Progress {
         let outcome = Outcome::Done;
-        Progress { cut: 0, unanswered: 0, flushed: false, outcome, doubt_until: None, held: false }
+        Progress {
+            cut: 0,
+            unanswered: 0,
+            flushed: false,
+            outcome,
+            doubt_until: None,
+            held: false,
+            restarts: 0,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 
 use block::{ByteCount, Completion, Failure, Instant, Operation, Outcome, Request};
 use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId, counters};
-use remote::{PayloadPlace, Reach, Verdict};
+use remote::{JobKind, PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
 use wire::ata::IdentifyDevice;
 
@@ -139,6 +139,8 @@ pub struct Initiator {
     resend: VecDeque<u32>,
     /// When the first command counts as lost, at the earliest.
     due_at: Option<Instant>,
+    /// How often the target may have been started anew, and have lost what its cache held.
+    restarts: u64,
     outbox: Outbox,
     /// The number of the batch that is gathered.
     batch: u32,
@@ -171,6 +173,7 @@ impl Initiator {
             active: VecDeque::new(),
             resend: VecDeque::new(),
             due_at: None,
+            restarts: 0,
             outbox: Outbox::default(),
             batch: 0,
             counters: InitiatorCounters::default(),
@@ -276,6 +279,7 @@ impl Initiator {
             if self.paths[index].link == id {
                 self.paths[index].ask(now);
                 self.recall(index as u32);
+                self.doubt_cache();
             }
         }
         self.note_life();
@@ -382,12 +386,27 @@ impl Initiator {
     fn try_finish(&mut self, index: u32, now: Instant) {
         let volatile = self.device.as_ref().is_some_and(|device| device.write_cache);
         let job = &mut self.disk[index];
-        let (is_durable, is_cut) =
-            (job.kind.changes() && job.durable, job.wire.cut >= job.extent.length.0);
+        let changes = job.kind.changes();
+        let (is_durable, is_cut) = (changes && job.durable, job.wire.cut >= job.extent.length.0);
         let progress = &mut job.wire;
         if progress.unanswered > 0 || job.place != PayloadPlace::Home {
             return;
         }
+        if progress.restarts != self.restarts && is_cut && !progress.has_failed() {
+            // What was answered before the target was away may be lost.
+            progress.restarts = self.restarts;
+            if changes && !progress.held {
+                (progress.cut, progress.flushed) = (0, false);
+                self.active.push_back(index);
+                return;
+            }
+            if job.kind == JobKind::Flush && self.disk.has_flush_doubt() {
+                self.disk.fail_flushes();
+                self.disk[index].wire.note(Outcome::NotDone(Failure::MediumWrite));
+                return self.complete(index);
+            }
+        }
+        let progress = &mut self.disk[index].wire;
         if !progress.has_failed() && !is_cut {
             if !progress.held {
                 return;
@@ -401,8 +420,7 @@ impl Initiator {
             }
             progress.note(Outcome::Unknown(Failure::TimedOut));
         }
-        if let (Outcome::NotDone(why) | Outcome::Unknown(why), true) =
-            (progress.outcome, job.kind.changes())
+        if let (Outcome::NotDone(why) | Outcome::Unknown(why), true) = (progress.outcome, changes)
             && let Some(until) = progress.doubt_until.filter(|until| *until > now)
         {
             // A copy may still be carried out: it is told when that is over.
@@ -419,6 +437,15 @@ impl Initiator {
             self.active.retain(|other| *other != index);
         }
         self.disk.finish_when_home(index, progress.outcome);
+    }
+
+    /// The target is not heard, or announces itself: it may have been started anew.
+    #[cold]
+    fn doubt_cache(&mut self) {
+        if self.device.as_ref().is_some_and(|device| device.write_cache) {
+            self.restarts += 1;
+            self.disk.doubt_flushes(self.settings.sharers > 1);
+        }
     }
 
     /// Whether the disk is there may have changed.

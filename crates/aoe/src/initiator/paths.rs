@@ -98,6 +98,47 @@ impl PathState {
     }
 }
 
+/// Whether a target repeats in its answer which sectors a command was about. AoE does not say that
+/// it has to (AoEr11, 3.1); all targets that we know do. One that repeats it for IDENTIFY alone,
+/// which shows in its first answers, is believed without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Echo {
+    None,
+    /// It did so for IDENTIFY; so many answers to commands did not match since, and none did.
+    Expected(u8),
+    Proven,
+}
+
+/// After so many first answers that do not match, a target does not repeat sectors.
+const MISMATCHES_MAX: u8 = 8;
+
+impl Echo {
+    pub(super) fn of(identify: bool) -> Echo {
+        if identify { Echo::Expected(0) } else { Echo::None }
+    }
+
+    /// Whether an answer is taken that repeats what was asked, or does not.
+    #[inline]
+    pub(super) fn allows(&mut self, is_same: bool) -> bool {
+        match self {
+            Echo::None => true,
+            Echo::Proven => is_same,
+            Echo::Expected(_) if is_same => {
+                *self = Echo::Proven;
+                true
+            }
+            Echo::Expected(MISMATCHES_MAX) => {
+                *self = Echo::None;
+                true
+            }
+            Echo::Expected(count) => {
+                *count += 1;
+                false
+            }
+        }
+    }
+}
+
 /// A path.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
@@ -107,6 +148,7 @@ pub(super) struct Path {
     /// Commands that the target holds, and sectors of a frame, as it told them.
     pub(super) buffers: u16,
     pub(super) sectors: u8,
+    pub(super) echo: Echo,
     rtt: [Rtt; 2],
     window: u32,
     threshold: u32,
@@ -124,6 +166,7 @@ impl Path {
             state: PathState::asking(now),
             buffers: 0,
             sectors: 0,
+            echo: Echo::None,
             rtt: [Rtt::default(); 2],
             window: WINDOW_FIRST.min(limit) * UNIT,
             threshold: limit * UNIT,
@@ -213,6 +256,17 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_that_repeats_sectors_for_identify_alone_is_believed_without() {
+        let mut echo = Echo::of(true);
+        assert!((0..MISMATCHES_MAX).all(|_| !echo.allows(false)));
+        assert!(echo.allows(false) && echo.allows(true) && echo.allows(false));
+        let mut echo = Echo::of(true);
+        assert!(!echo.allows(false) && echo.allows(true));
+        assert!((0..=MISMATCHES_MAX).all(|_| !echo.allows(false)));
+        assert!(Echo::of(false).allows(false));
+    }
 
     fn path() -> Path {
         let mut path = Path::new(Instant(1), LinkId(0), MacAddress([2; 6]), 64);

@@ -8,7 +8,8 @@ use wire::aoe::{AtaArgument, Command as AoeCommand, ConfigArgument, ErrorCode, S
 use wire::ata::{ErrorBits, IdentifyDevice, Status};
 
 use super::commands::Command;
-use super::paths::{Path, PathState};
+use super::paths::{Echo, Path, PathState};
+use super::sending::IDENTIFY_LBA;
 use super::{Initiator, InitiatorNews, facts};
 use crate::limits::PATHS_MAX;
 use crate::received::Received;
@@ -57,7 +58,12 @@ impl Initiator {
         let sectors = self.sectors_of(received.from.link, argument.sector_count);
         let is_announced = received.header.tag == 0;
         let path = match path {
-            Some(path) => path,
+            Some(path) => {
+                if is_announced {
+                    self.doubt_cache();
+                }
+                path
+            }
             None => {
                 let limit = self.settings.window.into();
                 let new = Path::new(now, received.from.link, received.from.mac, limit);
@@ -119,6 +125,7 @@ impl Initiator {
             return;
         }
         path.identified(now);
+        path.echo = Echo::of(argument.lba == IDENTIFY_LBA);
         self.disk.presence.set_facts(facts(&device));
         self.device = Some(device);
         // What found no path goes on.
@@ -142,6 +149,11 @@ impl Initiator {
         let Some(command) = self.commands.get_mut(tag).copied() else {
             return self.late(tag);
         };
+        if !self.is_its_answer(path, &command, received) {
+            // Somebody else behind our address uses the target, under an equal tag.
+            self.counters.strange += 1;
+            return;
+        }
         if !command.doubted && command.count > SECTORS_LEAST && is_aborted(received) {
             return self.doubt(now, tag);
         }
@@ -170,6 +182,19 @@ impl Initiator {
             self.disk.claim_for_strays(extent, tag, command.copies - 1, until);
         }
         self.try_finish(command.job, now);
+    }
+
+    /// Whether an answer speaks of this command's sectors, and of the same direction, as far as the
+    /// target repeats them: what failed may tell where, and an error tells nothing.
+    #[inline]
+    fn is_its_answer(&mut self, path: usize, command: &Command, received: &Received<'_>) -> bool {
+        let Ok(seen) = AtaArgument::parse(received.body) else { return true };
+        if received.header.flags.is_error() || !Status(seen.command_status).is_good() {
+            return true;
+        }
+        let asked = self.registers(command);
+        let is_same = (seen.lba, seen.flags.is_write()) == (asked.lba, asked.flags.is_write());
+        self.paths[path].echo.allows(is_same)
     }
 
     /// A command was aborted, perhaps since its frame, or the answer's, is larger than the target's

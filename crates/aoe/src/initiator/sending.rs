@@ -18,6 +18,9 @@ use super::{Initiator, Path, Port};
 use crate::head::Head;
 use crate::limits::{QUERY_REST_FIRST, QUERY_REST_MAX, TIMEOUTS_SUSPECT};
 
+/// What stands where other commands have their sector: of it a target shows whether it repeats that.
+pub(super) const IDENTIFY_LBA: [u8; 6] = [0, 0, 0, 0xa0, 0, 0];
+
 /// A query for the config string of an address.
 pub(super) fn query(address: Address, tag: u32) -> Vec<u8> {
     let header = Header::request(address, AoeCommand::CONFIG, tag);
@@ -82,7 +85,7 @@ impl Initiator {
             let tag = self.commands.next_tag();
             let header = Header::request(self.settings.address, AoeCommand::ATA, tag);
             let mut argument = AtaArgument::request(Opcode::IDENTIFY_DEVICE, 0, 1, false);
-            argument.lba[3] = 0xa0;
+            argument.lba = IDENTIFY_LBA;
             let head = Head::new(&header).with_ata(&argument);
             self.outbox.gathering().push(&facts, &to, EtherType::AOE, head.bytes());
             self.paths[index].state.asked_now(now, tag);
@@ -175,7 +178,7 @@ impl Initiator {
     #[inline]
     fn begin(&mut self, index: u32) -> u32 {
         let job = &mut self.disk[index];
-        job.wire = Progress::default();
+        job.wire = Progress { restarts: self.restarts, ..Progress::default() };
         if job.kind.changes() {
             self.disk.claim(index);
         }
@@ -306,7 +309,7 @@ impl Initiator {
     }
 
     #[inline]
-    fn registers(&self, command: &Command) -> AtaArgument {
+    pub(super) fn registers(&self, command: &Command) -> AtaArgument {
         let device = self.device.as_ref().expect("commands are made for a known device");
         if command.count == 0 {
             let opcode = match device.flush_ext {
@@ -354,6 +357,7 @@ impl Initiator {
                 self.disk.presence.fault = why;
                 path.ask(now);
                 self.recall(index as u32);
+                self.doubt_cache();
             }
         }
         self.note_life();

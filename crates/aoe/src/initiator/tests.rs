@@ -597,3 +597,112 @@ fn discovery_gathers_all_who_answer() {
     }
     assert_eq!(discovery.poll_batch().map(|batch| batch.frames.len()), Some(1));
 }
+
+#[test]
+fn an_answer_about_other_sectors_or_in_the_other_direction_is_not_taken() {
+    let mut world = World::live(&[1500]);
+    world.read(1, 10, 1);
+    let asked = world.one();
+    let mut foreign = asked.clone();
+    foreign[28..30].copy_from_slice(&500_u16.to_le_bytes());
+    world.serve(&foreign);
+    assert!(world.done.is_empty(), "sector 500 for sector 10");
+    world.serve(&asked);
+    assert_eq!(world.completed(1), (Outcome::Done, pattern(10).to_vec()));
+    // A write of the same sector by somebody else does not end ours.
+    world.write(2, 10, 1, false);
+    let asked = world.one();
+    let mut foreign = asked.clone();
+    (foreign[24], foreign[27]) = (0x40, 0x24);
+    world.serve(&foreign);
+    assert!(world.done.is_empty(), "a read for a write");
+    assert_eq!(world.initiator.counters().strange, 2);
+    world.serve(&asked);
+    assert_eq!(world.completed(2).0, Outcome::Done);
+    world.is_clean();
+}
+
+/// A target with a volatile cache is started anew: it announces itself, and says who it is.
+fn start_anew(world: &mut World) {
+    world.tell(LinkId(0), T, 0, 64, 2);
+    let sent = world.take();
+    let asked = sent.iter().find(|(_, frame)| frame[27] == 0xec).expect("it is asked");
+    world.identify(LinkId(0), T, tag_of(&asked.1), 7);
+}
+
+fn volatile() -> World {
+    World::live_with(&[1500], 2, 64, |device| device.write_cache = true)
+}
+
+#[test]
+fn a_flush_after_a_volatile_target_was_started_anew_does_not_vouch_for_what_it_lost() {
+    let mut world = volatile();
+    world.write(1, 10, 1, false);
+    world.serve_one();
+    assert_eq!(world.completed(1).0, Outcome::Done);
+    start_anew(&mut world);
+    world.ask(2, Operation::Flush);
+    assert_eq!(world.completed(2).0, Outcome::NotDone(Failure::MediumWrite));
+    // It is told once; what is written from now on is flushed.
+    world.write(3, 10, 1, false);
+    world.serve_one();
+    assert_eq!(world.completed(3).0, Outcome::Done);
+    world.ask(4, Operation::Flush);
+    world.serve_one();
+    assert_eq!(world.completed(4).0, Outcome::Done);
+    // What a flush covered is not lost.
+    start_anew(&mut world);
+    world.ask(5, Operation::Flush);
+    world.serve_one();
+    assert_eq!(world.completed(5).0, Outcome::Done);
+    world.is_clean();
+}
+
+#[test]
+fn a_flush_that_a_volatile_target_answers_after_it_was_started_anew_fails() {
+    let mut world = volatile();
+    world.write(1, 10, 1, false);
+    world.serve_one();
+    assert_eq!(world.completed(1).0, Outcome::Done);
+    world.ask(2, Operation::Flush);
+    let flush = world.one();
+    start_anew(&mut world);
+    world.take();
+    world.serve(&flush);
+    assert_eq!(world.completed(2).0, Outcome::NotDone(Failure::MediumWrite));
+    world.is_clean();
+}
+
+#[test]
+fn a_write_across_a_new_start_of_a_volatile_target_is_sent_once_more() {
+    for durable in [false, true] {
+        let mut world = volatile();
+        // Two commands, of which one is answered before.
+        world.write(1, 10, 4, durable);
+        let sent = world.take();
+        assert_eq!(sent.len(), 2);
+        world.serve(&sent[0].1);
+        start_anew(&mut world);
+        world.take();
+        world.serve(&sent[1].1);
+        assert!(world.done.is_empty(), "the first half may be lost");
+        let again = world.take();
+        let places: Vec<_> = again.iter().map(|(_, frame)| place_of(frame)).collect();
+        assert_eq!(places, [(10, 2), (12, 2)]);
+        again.iter().for_each(|(_, frame)| world.serve(frame));
+        if durable {
+            world.serve_one();
+        }
+        assert_eq!(world.completed(1).0, Outcome::Done);
+        world.is_clean();
+    }
+}
+
+#[test]
+fn a_write_cache_that_is_on_after_a_new_start_is_told() {
+    let mut world = World::live(&[1500]);
+    world.device.write_cache = true;
+    start_anew(&mut world);
+    assert!(world.news().contains(&InitiatorNews::FactsChanged));
+    assert_eq!(world.initiator.facts().unwrap().cache, Cache::Volatile);
+}

@@ -20,6 +20,8 @@ pub struct Interface {
     pub mtu: u32,
     /// It was set up, and is ready to carry frames.
     pub up: bool,
+    /// It takes VLAN tags off frames (`rx-vlan-hw-parse`) before a program at its door sees them.
+    pub strips_tags: bool,
 }
 
 /// Looks at an interface; `None`: there is none of this name. An error if it carries no Ethernet.
@@ -43,8 +45,31 @@ pub(super) fn find(name: &str) -> io::Result<Option<Interface>> {
     let flags = i32::from(unsafe { answer.ifru_flags });
     let ready = libc::IFF_UP | libc::IFF_RUNNING;
     let mtu = u32::try_from(mtu).unwrap_or(0);
-    Ok(Some(Interface { index, mac, mtu, up: flags & ready == ready }))
+    // What does not say is not trusted.
+    let strips_tags = asker.features(name).map_or(true, |features| features & STRIPS_TAGS != 0);
+    Ok(Some(Interface { index, mac, mtu, up: flags & ready == ready, strips_tags }))
 }
+
+/// Has an interface leave VLAN tags in frames, for all who use it, until somebody changes that.
+pub(super) fn leave_tags(name: &str) -> io::Result<()> {
+    let asker = Asker::new()?;
+    let switched = asker.features(name).and_then(|features| {
+        asker.set_features(name, features & !STRIPS_TAGS)?;
+        asker.features(name)
+    });
+    let seen = match switched {
+        Ok(features) if features & STRIPS_TAGS == 0 => return Ok(()),
+        Ok(_) => "it stays on".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let text = format!(
+        "it takes VLAN tags off frames, so that AF_XDP cannot tell of which VLAN one is, and that cannot be switched off ({seen}): try `ethtool -K {name} rxvlan off`, or use packet sockets"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
+}
+
+/// `ETH_FLAG_RXVLAN`.
+const STRIPS_TAGS: u32 = 1 << 8;
 
 /// How many queues an interface receives on, as its driver says.
 pub(super) fn receive_queues(name: &str) -> io::Result<u32> {
@@ -147,6 +172,25 @@ impl Asker {
             Some(libc::ENODEV | libc::ENXIO) => Ok(None),
             _ => Err(error),
         }
+    }
+
+    /// What an interface does beside carrying frames (`ETH_FLAG_*`).
+    fn features(&self, name: &str) -> io::Result<u32> {
+        /// ETHTOOL_GFLAGS.
+        const GET: u32 = 0x25;
+        let mut value = [GET, 0];
+        let ifru_data = (&raw mut value).cast();
+        let asked = self.ask_with(name, libc::SIOCETHTOOL, Argument { ifru_data })?;
+        asked.map(|_| value[1]).ok_or_else(missing)
+    }
+
+    fn set_features(&self, name: &str, features: u32) -> io::Result<()> {
+        /// ETHTOOL_SFLAGS.
+        const SET: u32 = 0x26;
+        let mut value = [SET, features];
+        let ifru_data = (&raw mut value).cast();
+        let asked = self.ask_with(name, libc::SIOCETHTOOL, Argument { ifru_data })?;
+        asked.map(drop).ok_or_else(missing)
     }
 
     fn ethernet_names(&self) -> Vec<String> {

@@ -64,7 +64,8 @@ pub enum LinkAccess {
     Packet,
     /// AF_XDP sockets, one for each receive queue of the interface, for one shard. Needs
     /// CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF. An interface has one such link; what it does not
-    /// take goes on to the stack, and to links over packet sockets.
+    /// take goes on to the stack, and to links over packet sockets. The interface is told to leave
+    /// VLAN tags in frames; one that cannot is refused.
     Xdp,
 }
 

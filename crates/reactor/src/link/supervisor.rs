@@ -193,9 +193,15 @@ impl LinkSupervisor {
 
     /// Opens a link's sockets and gives them to their shards. Returns how many frames the smallest
     /// ring holds.
-    fn open(&self, kept: &mut Supervised, interface: Interface) -> io::Result<u32> {
+    fn open(&self, kept: &mut Supervised, mut interface: Interface) -> io::Result<u32> {
         let open = match kept.options.access {
-            LinkAccess::Xdp => xdp::open,
+            LinkAccess::Xdp => {
+                if interface.strips_tags {
+                    interface::leave_tags(&kept.options.interface)?;
+                    interface.strips_tags = false;
+                }
+                xdp::open
+            }
             LinkAccess::Packet => packet::open,
         };
         let sockets = open(kept.id, &kept.options, &interface, &kept.counters)?;

@@ -18,7 +18,7 @@ use reactor::{Config, Handle, LinkAccess, LinkCounters, LinkOptions, LinkStats};
 use testkit::suite::{CABLE_SCENES, Cable, Command, End, FramePart, Note, Report};
 
 use common::{HANG, on_each_engine, two_shards, wait_for_rest};
-use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up};
+use net::{delete, in_namespace, make_pair, set_mac, set_mtu, set_up, strip_tags, strips_tags};
 
 /// A type for experiments (IEEE 802).
 const TYPE: u16 = 0x88b5;
@@ -800,6 +800,25 @@ fn xdp_takes_a_vlan_and_leaves_the_rest_to_packet_sockets() {
         let error = bench.handle.add_link(LinkId(4), &bench.options("left", Some(5), spread));
         assert!(error.unwrap_err().to_string().contains("one shard"));
     });
+}
+
+#[test]
+fn xdp_has_an_interface_leave_tags_in_frames_and_packet_sockets_leave_it_as_it_is() {
+    on_all(
+        "xdp_has_an_interface_leave_tags_in_frames_and_packet_sockets_leave_it_as_it_is",
+        |bench| {
+            let is_xdp = bench.access == LinkAccess::Xdp;
+            strip_tags("left");
+            bench.add_all([(LEFT, "left", None, one(ON_LEFT))]);
+            assert_eq!(strips_tags("left"), !is_xdp);
+            if is_xdp {
+                // Somebody switches it on again: the link is opened anew, without it.
+                strip_tags("left");
+                bench.wait_up(LEFT);
+                assert!(!strips_tags("left"));
+            }
+        },
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -178,6 +178,40 @@ pub(crate) fn set_mtu(name: &str, mtu: u32) {
 pub(crate) fn set_mac(name: &str, mac: [u8; 6]) {
     let request = Request::new(NEW, 0).interface(index_of(name), 0, 0);
     request.attribute(libc::IFLA_ADDRESS, &mac).call().unwrap();
+}
+
+/// `ETH_FLAG_RXVLAN`.
+const STRIPS_TAGS: u32 = 1 << 8;
+
+/// Whether an interface is to take VLAN tags off frames.
+pub(crate) fn strips_tags(name: &str) -> bool {
+    flags(name, [0x25, 0]) & STRIPS_TAGS != 0
+}
+
+/// Has an interface take VLAN tags off frames.
+pub(crate) fn strip_tags(name: &str) {
+    flags(name, [0x26, flags(name, [0x25, 0]) | STRIPS_TAGS]);
+}
+
+/// ETHTOOL_GFLAGS (0x25) or ETHTOOL_SFLAGS (0x26).
+fn flags(name: &str, mut value: [u32; 2]) -> u32 {
+    // SAFETY: a request of zeros is valid; the kernel reads the name and reads or fills the value,
+    // both of which live until the call returns.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        libc::ioctl(socket_of_ioctls().as_raw_fd(), libc::SIOCETHTOOL, &raw mut request)
+    };
+    assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
+    value[1]
+}
+
+fn socket_of_ioctls() -> OwnedFd {
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap()
 }
 
 /// Deletes an interface, and with it the other end of its cable.

@@ -26,7 +26,7 @@ pub(super) struct World {
     pub(super) sent: Vec<(LinkId, Vec<u8>)>,
     pub(super) done: Vec<(u32, Outcome, Vec<u8>)>,
     pub(super) sectors: u64,
-    device: IdentifyDevice,
+    pub(super) device: IdentifyDevice,
 }
 
 pub(super) fn facts(link: usize, mtu: u32) -> LinkFacts {

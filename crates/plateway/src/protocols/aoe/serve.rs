@@ -105,11 +105,11 @@ fn file(uuid: Uuid, address: Address) -> String {
 
 /// Requests, spread over the shards by their source and address.
 pub(crate) fn intake_of_exports(access: LinkAccess, shards: u16) -> Intake {
-    filter::serving(match access {
-        LinkAccess::Packet => shards,
-        // Its queues cannot be steered.
-        LinkAccess::Xdp => 1,
-    })
+    match access {
+        LinkAccess::Packet => filter::serving(shards),
+        // Its queues cannot be steered, and what it takes no other link is shown.
+        LinkAccess::Xdp => filter::serving_at_the_door(),
+    }
 }
 
 /// A config string and mask as a line; none if they say nothing.
@@ -135,5 +135,17 @@ mod tests {
         let file = |uuid: u8, slot| file(Uuid::from_bytes([uuid; 16]), Address::new(7, slot));
         assert_ne!(file(7, 0), file(7, 1));
         assert_ne!(file(7, 0), file(8, 0));
+    }
+
+    #[test]
+    fn a_link_over_af_xdp_leaves_announcements_to_the_imports_of_its_interface() {
+        let mut announcement = vec![0; 60];
+        (announcement[12], announcement[13], announcement[14]) = (0x88, 0xa2, 0x18);
+        for (access, taken) in [(LinkAccess::Packet, true), (LinkAccess::Xdp, false)] {
+            let contract::Spread::One(_, program) = intake_of_exports(access, 1).spread else {
+                unreachable!("one shard")
+            };
+            assert_eq!(contract::filter::run(&program, &announcement) > 0, taken, "{access:?}");
+        }
     }
 }

@@ -12,8 +12,10 @@
 //!   memory of a queue, chunks of 4 KiB:   | 512 to receive into: 3,840 bytes of a frame each | 512 to send from (first queue) |
 //! ```
 //!
-//! An interface whose hardware takes VLAN tags off hides them from programs:
-//! `ethtool -K IF rxvlan off`. Errors: missing rights, an interface that has a program already,
+//! An interface that takes VLAN tags off hides them from programs: frames of every VLAN would pass
+//! for frames of none. So that is switched off before a link is opened ([`interface::leave_tags`]),
+//! and whoever switches it on again has the link opened anew. A veth takes nothing off: there the
+//! other end decides (`tx-vlan-hw-insert`), which cannot be seen from here. Errors: missing rights, an interface that has a program already,
 //! memory that may not be locked, each with what to do.
 
 mod program;
@@ -43,7 +45,7 @@ use super::packet;
 use super::ring::{AHEAD, fetch_frame};
 use super::socket::{LinkSocket, Way};
 use crate::memory::mapping::Mapping;
-use program::{Attached, TAG, TYPE_AT};
+use program::{Attached, Failed, TAG, TYPE_AT, tried};
 use rings::Ring;
 
 const CHUNK: u32 = 4096;
@@ -115,7 +117,11 @@ pub(super) fn open(
     let open = |pieces| Xdp::open(options, interface, &station, count, pieces);
     // Frames of several pieces need Linux 6.6; where one chunk is enough, it goes without.
     let xdp = match open(true) {
-        Err(error) if !needs_pieces && error.raw_os_error() == Some(libc::EINVAL) => open(false)?,
+        Err(Failed { error, .. })
+            if !needs_pieces && error.raw_os_error() == Some(libc::EINVAL) =>
+        {
+            open(false)?
+        }
         other => other?,
     };
     let sockets: Vec<_> = xdp.queues.iter().map(|queue| queue.socket.clone()).collect();
@@ -136,16 +142,18 @@ impl Xdp {
         station: &Station,
         count: u32,
         pieces: bool,
-    ) -> io::Result<Xdp> {
+    ) -> Result<Xdp, Failed> {
         // First, so that an interface that has a program is known by that. Until a socket is there,
         // its frames go to the stack.
         let program = packet::program(&options.intake.spread, 0);
         let attached = Attached::new(interface.index, count, station, program, pieces)?;
         let queues: Vec<Queue> = (0..count)
             .map(|number| Queue::open(interface.index, number, pieces))
-            .collect::<io::Result<_>>()?;
+            .collect::<io::Result<_>>()
+            .map_err(tried("opening an AF_XDP socket"))?;
         for (number, queue) in (0..).zip(&queues) {
-            attached.serve(number, &queue.socket)?;
+            let served = attached.serve(number, &queue.socket);
+            served.map_err(tried("giving a queue its socket"))?;
         }
         let chunks = (interface.mtu + HEADER).div_ceil(CHUNK - HEADROOM);
         Ok(Xdp {

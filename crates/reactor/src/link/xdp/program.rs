@@ -286,6 +286,30 @@ const ATTACH_XDP: u32 = 37;
 const HAS_PIECES: u32 = 1 << 5;
 /// Run by the stack instead of the driver (XDP_FLAGS_SKB_MODE).
 const GENERIC: u32 = 1 << 1;
+/// How often a program is loaded that the kernel was interrupted in checking.
+const ATTEMPTS: u32 = 5;
+
+/// An error, and what was tried.
+#[derive(Debug)]
+pub(super) struct Failed {
+    what: &'static str,
+    pub(super) error: io::Error,
+}
+
+/// Says what was tried.
+pub(super) fn tried(what: &'static str) -> impl Fn(io::Error) -> Failed {
+    move |error| Failed { what, error }
+}
+
+impl From<Failed> for io::Error {
+    fn from(Failed { what, error }: Failed) -> io::Error {
+        // Words of ours say it themselves.
+        match error.raw_os_error() {
+            Some(_) => io::Error::new(error.kind(), format!("{what}: {error}")),
+            None => error,
+        }
+    }
+}
 
 impl Attached {
     /// Loads and attaches. Frames go to a queue's socket once it is told by [`serve`](Self::serve).
@@ -295,19 +319,23 @@ impl Attached {
         station: &Station,
         program: &[Instruction],
         pieces: bool,
-    ) -> io::Result<Attached> {
+    ) -> Result<Attached, Failed> {
         // Its kind, bytes of a key and of a value, entries.
-        let sockets = bpf_descriptor(MAP_CREATE, &[MAP_OF_XDP_SOCKETS, 4, 4, queues])?;
-        let ops = translate(station, program, sockets.as_raw_fd())?;
-        let program = load_program(&ops, if pieces { HAS_PIECES } else { 0 })?;
+        let sockets = bpf_descriptor(MAP_CREATE, &[MAP_OF_XDP_SOCKETS, 4, 4, queues])
+            .map_err(tried("making the map of sockets"))?;
+        let translated = translate(station, program, sockets.as_raw_fd());
+        let ops = translated.map_err(tried("translating the program"))?;
+        let program = load_program(&ops, if pieces { HAS_PIECES } else { 0 })
+            .map_err(tried("loading the program"))?;
         let (program, interface) = (program.as_raw_fd() as u32, interface as u32);
         let attach = |flags| bpf_descriptor(LINK_CREATE, &[program, interface, ATTACH_XDP, flags]);
         let link = match attach(0) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(taken()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(taken()),
             // A driver that runs no programs, or none on frames of this size.
-            Err(_) => attach(GENERIC)?,
-            Ok(link) => link,
+            Err(_) => attach(GENERIC),
+            Ok(link) => Ok(link),
         };
+        let link = link.map_err(tried("attaching the program"))?;
         Ok(Attached { sockets, _link: link })
     }
 
@@ -366,14 +394,14 @@ fn load_program(ops: &[Op], flags: u32) -> io::Result<OwnedFd> {
         interface: 0,
         attach: ATTACH_XDP,
     };
-    let error = match bpf_descriptor(PROGRAM_LOAD, &load) {
+    let error = match persist(|| bpf_descriptor(PROGRAM_LOAD, &load)) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => error,
         other => return other,
     };
     // Again, with the verifier's own words.
     let mut log = vec![0u8; 64 << 10];
     (load.log_level, load.log_size, load.log) = (1, log.len() as u32, log.as_mut_ptr() as u64);
-    match bpf_descriptor(PROGRAM_LOAD, &load) {
+    match persist(|| bpf_descriptor(PROGRAM_LOAD, &load)) {
         Ok(program) => Ok(program),
         Err(_) => {
             let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -384,6 +412,19 @@ fn load_program(ops: &[Op], flags: u32) -> io::Result<OwnedFd> {
             Err(io::Error::new(error.kind(), text))
         }
     }
+}
+
+/// Tries again what was only interrupted, as often as libbpf does. The verifier gives up with EAGAIN
+/// where something waits for the thread: a signal, or the end of an io_uring that it had, which the
+/// kernel's workers bring about some time after its close.
+fn persist<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            other => return other,
+        }
+    }
+    attempt()
 }
 
 fn bpf_descriptor<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
@@ -464,6 +505,30 @@ mod tests {
         let ops = translate(&STATION, &nothing, 3).unwrap();
         assert_eq!(ends(&ops), 1, "nothing is redirected");
         assert_eq!(ends(&translate(&STATION, &[], 3).unwrap()), 2);
+    }
+
+    #[test]
+    fn what_was_interrupted_is_tried_again_and_what_failed_is_not() {
+        let run = |errors: &[i32]| {
+            let (mut left, mut attempts) = (errors.iter(), 0);
+            let outcome = persist(|| {
+                attempts += 1;
+                left.next().map_or(Ok(7), |errno| Err(io::Error::from_raw_os_error(*errno)))
+            });
+            (outcome.map_err(|error| error.raw_os_error().unwrap()), attempts)
+        };
+        assert_eq!(run(&[]), (Ok(7), 1));
+        assert_eq!(run(&[libc::EAGAIN; 4]), (Ok(7), 5));
+        assert_eq!(run(&[libc::EAGAIN; 5]), (Err(libc::EAGAIN), 5));
+        assert_eq!(run(&[libc::EAGAIN, libc::EINVAL]), (Err(libc::EINVAL), 2));
+    }
+
+    #[test]
+    fn an_error_of_the_system_says_what_was_tried_and_one_of_ours_speaks_for_itself() {
+        let said = |error| io::Error::from(tried("loading the program")(error)).to_string();
+        let errno = io::Error::from_raw_os_error(libc::EAGAIN);
+        assert!(said(errno).starts_with("loading the program: Resource"));
+        assert_eq!(said(taken()), taken().to_string());
     }
 
     #[test]
