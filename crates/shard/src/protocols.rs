@@ -144,8 +144,8 @@ impl Session {
         fn poll_effect(&mut self) -> Option<SessionEffect>;
         fn poll_timeout(&self) -> Option<Instant>;
         fn waits_for_memory(&self, class: Class) -> bool;
-        /// Whether it has memory of the class.
-        fn holds_memory(&self, class: Class) -> bool;
+        /// Pages of the pool that it holds for a class.
+        fn pages_of(&self, class: Class) -> u32;
         /// Whether `handle_memory` would find what it needs in `pool`; if not, it is kept for it
         /// there.
         fn would_go_on(&mut self, class: Class, pool: &mut Pool) -> bool;

@@ -64,6 +64,8 @@ struct Place {
     touched: bool,
     /// Whether it stands in the line of each class.
     in_line: [bool; 2],
+    /// How often it was served in each line.
+    turns: [u64; 2],
     armed: Option<Instant>,
 }
 
@@ -224,6 +226,7 @@ impl Shard {
                 endpoint,
                 touched: false,
                 in_line: [false; 2],
+                turns: [0; 2],
                 armed: None,
             }
         });

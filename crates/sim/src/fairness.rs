@@ -4,38 +4,51 @@
 //! A session that waits and holds nothing of its class is served before whoever comes later. Those
 //! before it in line are served once, each with what its peer may have outstanding at most, and then
 //! stand behind it. So the pool's grants of the class while it waits are bounded by that, whatever
-//! load there is and whoever makes it.
+//! load there is and whoever makes it. And while it waits it is granted nothing that it asked for
+//! later: else what it holds would never come back.
 
 use std::collections::BTreeMap;
 
 use block::Slot;
 use shard::{Shard, Waiter};
 
-/// What is known of a shard's waiters.
+/// What is known of a shard's waiters, by class and session.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness {
-    /// The grants of its class that each waiter must be served by.
-    limits: BTreeMap<(usize, Slot), u64>,
+    seen: BTreeMap<(usize, Slot), Seen>,
+}
+
+/// A session that waits, since it last was served.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    turns: u64,
+    pages: u32,
+    /// The grants of its class that it must be served by, once it holds nothing.
+    limit: Option<u64>,
 }
 
 impl Fairness {
     /// Looks at a shard that was just settled.
     pub(crate) fn check(&mut self, shard: &mut Shard) {
         let (waiters, granted) = shard.check_lines();
-        let before = core::mem::take(&mut self.limits);
+        let before = core::mem::take(&mut self.seen);
         let mut ahead = [0; 2];
-        for Waiter { slot, class, holds, entries } in waiters {
+        for Waiter { slot, class, pages, turns, entries } in waiters {
             let key = (class, slot);
-            // Its own buffers come back first.
-            if !holds {
-                let limit = before.get(&key).copied().unwrap_or(granted[class] + ahead[class]);
-                assert!(
-                    granted[class] <= limit,
-                    "{slot:?} waits for memory and was overtaken by {} grants too many",
-                    granted[class] - limit
-                );
-                self.limits.insert(key, limit);
+            let before = before.get(&key).filter(|seen| seen.turns == turns);
+            if let Some(seen) = before {
+                assert!(pages <= seen.pages, "{slot:?} lets its own commands overtake one in line");
             }
+            let limit = before.and_then(|seen| seen.limit);
+            let limit = match pages {
+                0 => Some(limit.unwrap_or(granted[class] + ahead[class])),
+                _ => None,
+            };
+            if let Some(limit) = limit {
+                let over = granted[class].saturating_sub(limit);
+                assert_eq!(over, 0, "{slot:?} waits for memory, and so many others had it first");
+            }
+            self.seen.insert(key, Seen { turns, pages, limit });
             ahead[class] += u64::from(entries);
         }
     }

@@ -27,8 +27,10 @@ pub struct Waiter {
     pub slot: Slot,
     /// Its class's place in [`Class::ALL`].
     pub class: usize,
-    /// Whether it holds buffers of the class, for which it waits first.
-    pub holds: bool,
+    /// Pages of the class that it holds, and waits for first.
+    pub pages: u32,
+    /// How often it was served in line.
+    pub turns: u64,
     /// Commands that its peer may have outstanding.
     pub entries: u16,
 }
@@ -84,7 +86,9 @@ impl Shard {
                     (session.waits_for_memory(class), session.pages() > before)
                 });
                 let Some((waits, is_served)) = tried else { continue };
-                self.places.get_mut(slot).expect("it was there").in_line[at] = waits;
+                let place = self.places.get_mut(slot).expect("it was there");
+                place.in_line[at] = waits;
+                place.turns[at] += u64::from(is_served || !waits);
                 match (waits, is_served) {
                     (true, true) => served.push(slot),
                     (true, false) => self.lines.of[at].push_back(slot),
@@ -118,8 +122,8 @@ impl Shard {
                     !session.would_go_on(class, &mut pool),
                     "{slot:?} waits for memory of {class:?} that is there"
                 );
-                let (holds, entries) = (session.holds_memory(class), session.entries());
-                waiters.push(Waiter { slot, class: at, holds, entries });
+                let (pages, entries) = (session.pages_of(class), session.entries());
+                waiters.push(Waiter { slot, class: at, pages, turns: place.turns[at], entries });
             }
         }
         assert_eq!(pool.kept(), self.pool.kept(), "what is kept for the heads of the lines");

@@ -41,11 +41,11 @@ impl Connection {
         }
     }
 
-    /// Whether it has memory of the class.
-    pub fn holds_memory(&self, class: Class) -> bool {
+    /// Pages that it holds of the pool for a class.
+    pub fn pages_of(&self, class: Class) -> u32 {
         match class {
-            Class::Transfer => self.transfers.pages() > 0,
-            Class::Immediate => self.capsules.pages() > 0,
+            Class::Transfer => self.transfers.pages(),
+            Class::Immediate => self.capsules.pages(),
         }
     }
 
