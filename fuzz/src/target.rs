@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use block::{BlockCount, BlockSize, Instant, MachineId, ShardId, VolumeId};
+use block::{BlockCount, BlockSize, Class, Instant, MachineId, ShardId, VolumeId};
 use contract::{Endpoint, ListenerId, Loss, Receive, SessionIdentity};
 use nvme::controllers::Controllers;
 use nvme::subsystem::{Hosts, Namespace, Subsystem};
@@ -194,9 +194,12 @@ impl Target {
 
     /// There may be memory again.
     pub fn wake(&mut self) {
-        for link in 0..self.links.len() {
-            if self.links[link].connection.waits_for_memory() {
-                self.with(link, |connection, ctx| connection.handle_memory(ctx));
+        self.shard.pool.begin_line();
+        for class in Class::ALL {
+            for link in 0..self.links.len() {
+                if self.links[link].connection.waits_for_memory(class) {
+                    self.with(link, |connection, ctx| connection.handle_memory(class, ctx));
+                }
             }
         }
         self.settle();

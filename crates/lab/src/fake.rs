@@ -2,8 +2,7 @@
 //! time stands still unless a guest waits for it.
 
 use block::{
-    Account, Buffer, Class, Failure, Instant, Memory, Operation, Outcome, Pool, Random, Request,
-    Ticket,
+    Account, Buffer, Failure, Instant, Memory, Operation, Outcome, Pool, Random, Request, Ticket,
 };
 use testkit::{Pages, perform};
 
@@ -116,7 +115,7 @@ impl Desk for Bench {
     }
 
     fn take(&mut self, account: &mut Account, length: u32, phase: u32) -> Option<Buffer> {
-        self.pool.take(account, Class::Transfer, length, phase)
+        self.pool.take(account, length, phase)
     }
 
     fn give(&mut self, account: &mut Account, buffer: Buffer) {

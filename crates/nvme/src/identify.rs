@@ -33,6 +33,8 @@ const OAES_NAMESPACES: u32 = 1 << 8;
 const OAES_DISCOVERY: u32 = 1 << 31;
 /// CTRATT bit 0, 128-bit HOSTID, and bit 6, traffic-based keep alive.
 const CTRATT: u32 = 1 | 1 << 6;
+/// FRMW: one slot, which is read-only.
+const FRMW: u8 = 1 << 1 | 1;
 /// LPA bit 1: commands supported and effects; bit 2: NUMD of 32 bits and LPO.
 const LPA: u8 = 1 << 1 | 1 << 2;
 /// ONCS: compare, dataset management, write zeroes, save and select, timestamp, verify.
@@ -141,6 +143,7 @@ fn common(controller: &Controller, subsystem: &Nqn, serial: [u8; 20]) -> Identif
         ctratt: CTRATT,
         acl: ACL,
         aerl: ASYNC_EVENT_REQUESTS_MAX as u8 - 1,
+        frmw: FRMW,
         lpa: LPA,
         elpe: ERROR_ENTRIES_MAX as u8 - 1,
         kas: GRANULARITY,

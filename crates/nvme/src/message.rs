@@ -105,6 +105,8 @@ pub enum Message {
         controller: ControllerRef,
         /// QID.
         queue_id: u16,
+        /// Time since its last command.
+        quiet: Duration,
     },
     /// The connection of an I/O queue is lost; `QueueGone` follows once it has drained.
     QueueLost {

@@ -12,7 +12,6 @@
 use core::fmt::Debug;
 use std::collections::VecDeque;
 
-use block::pool::Class;
 use block::{
     Account, Buffer, Completion, Instant, Memory, Operation, Pool, Request, ShardId, Ticket,
     VolumeId,
@@ -57,7 +56,7 @@ impl ClientContext<'_> {
     /// at present.
     #[inline]
     pub fn take(&mut self, account: &mut Account, length: u32, phase: u32) -> Option<Buffer> {
-        self.pool.take(account, Class::Transfer, length, phase)
+        self.pool.take(account, length, phase)
     }
 
     /// Takes a buffer back.

@@ -22,7 +22,7 @@ pub use mail::{Answer, Mail, News, Order};
 pub use protocols::{AoeExport, Export, ExportKey, Protocol, StoreKey, StoredValue};
 pub use remote::ImportSettings;
 pub use report::Report;
-pub use shard::{Settings, Shard};
+pub use shard::{Settings, Shard, Waiter};
 
 /// The kinds of machines on a shard: the top four bits of a [`block::MachineId`]. The rest is its
 /// number among those of its kind.

@@ -11,7 +11,7 @@
 mod aoe;
 
 use ::aoe::{Control, ExportId};
-use block::{Completion, Instant, MachineId, ShardId, Slot, Ticket, VolumeId};
+use block::{Class, Completion, Instant, MachineId, Pool, ShardId, Slot, Ticket, VolumeId};
 use contract::{
     Direct, Endpoint, Event, FrameBatch, HostNews, LinkFacts, LinkId, Next, OpenedFrame, Receive,
     SessionCounters, SessionEffect, SessionEnd, SessionIdentity, TargetContext,
@@ -137,13 +137,18 @@ impl Session {
         fn handle_completion(&mut self, done: Completion; context);
         fn handle_timeout(&mut self; context);
         /// There may be memory again.
-        fn handle_memory(&mut self; context);
+        fn handle_memory(&mut self, class: Class; context);
         /// What is below is finished, then it closes.
         fn close(&mut self, end: SessionEnd; context);
         fn settle(&mut self; context);
         fn poll_effect(&mut self) -> Option<SessionEffect>;
         fn poll_timeout(&self) -> Option<Instant>;
-        fn waits_for_memory(&self) -> bool;
+        fn waits_for_memory(&self, class: Class) -> bool;
+        /// Pages of the pool that it holds for a class.
+        fn pages_of(&self, class: Class) -> u32;
+        /// Whether `handle_memory` would find what it needs in `pool`; if not, it is kept for it
+        /// there.
+        fn would_go_on(&mut self, class: Class, pool: &mut Pool) -> bool;
         /// Whether nothing of it is below and its connection is closed.
         fn is_gone(&self) -> bool;
         /// Its host, as reservations know it.

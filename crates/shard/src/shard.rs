@@ -8,12 +8,13 @@
 //! settles the session's replies leave as one batch.
 //!
 //! Only machines that were touched in a turn are settled. Who waits for memory stands in a line
-//! that is served round robin. Names: a *connection* is the driver's, and has its [`ConnectionId`]
+//! (`lines`). Names: a *connection* is the driver's, and has its [`ConnectionId`]
 //! while its socket lives. What serves it is a *session* ([`crate::protocols`]), which has a place,
 //! its machine number, until nothing of it is below any more; the driver may use its name for the
 //! connection again before that.
 
 mod frames;
+mod lines;
 mod orders;
 mod reservations;
 mod routing;
@@ -35,6 +36,8 @@ use crate::protocols::{Protocol, Protocols, Session};
 use crate::report::ShardCounters;
 use crate::timers::Timers;
 use frames::Frames;
+use lines::Lines;
+pub use lines::Waiter;
 use orders::Pending;
 use reservations::Reservations;
 
@@ -59,7 +62,10 @@ struct Place {
     socket: Option<ConnectionId>,
     endpoint: Endpoint,
     touched: bool,
-    in_line: bool,
+    /// Whether it stands in the line of each class.
+    in_line: [bool; 2],
+    /// How often it was served in each line.
+    turns: [u64; 2],
     armed: Option<Instant>,
 }
 
@@ -87,9 +93,7 @@ pub struct Shard {
     /// The owner of each of the driver's slots, with the slot's generation.
     sockets: Vec<Option<(u32, Owner)>>,
     touched: Vec<Slot>,
-    /// Who waits for memory, and the pool's use when the line was last served.
-    line: VecDeque<Slot>,
-    line_served_at: u32,
+    lines: Lines,
     timers: Timers,
     imports: Imports,
     frames: Frames,
@@ -118,8 +122,7 @@ impl Shard {
             places: Table::new(),
             sockets: Vec::new(),
             touched: Vec::new(),
-            line: VecDeque::new(),
-            line_served_at: 0,
+            lines: Lines::default(),
             timers: Timers::default(),
             imports: Imports::default(),
             frames: Frames::default(),
@@ -155,19 +158,18 @@ impl Shard {
 
     fn settle_machines(&mut self, now: Instant, memory: &mut dyn Memory) {
         loop {
-            self.serve_line(now, memory);
+            self.serve_lines(now, memory);
             self.settle_touched(now, memory);
             self.settle_frames(now, memory);
             self.settle_reservations(now, memory);
             self.route_protocols(now, memory);
             self.route_imports(now, memory);
             self.route_outbox(now, memory);
-            let served = self.line.is_empty() || self.pool.used() >= self.line_served_at;
             let is_settled = self.touched.is_empty()
                 && !self.imports.needs_settle()
                 && !self.protocols.needs_settle()
                 && !self.reservations.needs_settle();
-            if is_settled && served {
+            if is_settled && !self.lines_are_due() {
                 return;
             }
         }
@@ -223,7 +225,8 @@ impl Shard {
                 socket: Some(connection),
                 endpoint,
                 touched: false,
-                in_line: false,
+                in_line: [false; 2],
+                turns: [0; 2],
                 armed: None,
             }
         });

@@ -19,6 +19,7 @@ use shard::{ClientContext, InternalClient, Mail, Shard};
 use testkit::oracle::Content;
 
 use crate::disk::SECTOR;
+use crate::fairness::Fairness;
 use crate::world::World;
 use crate::writer::{Log, Write, Writer};
 
@@ -43,6 +44,8 @@ pub struct Simulated {
     /// of target.
     pub(crate) disguise: Option<Disguise>,
     planted: Vec<(ShardId, Mail)>,
+    /// Who waits for memory, and what others got meanwhile.
+    fairness: Fairness,
 }
 
 /// Gives ATA frames that come tags of their own, so that a target does not know them again, and
@@ -456,6 +459,7 @@ impl Simulated {
             forgets_fences: false,
             disguise: None,
             planted: Vec::new(),
+            fairness: Fairness::default(),
         }
     }
 
@@ -540,6 +544,7 @@ impl Machine for Simulated {
 
     fn settle(&mut self, now: Instant, memory: &mut dyn Memory) {
         self.shard.settle(now, memory);
+        self.fairness.check(&mut self.shard);
     }
 
     fn take_requests(&mut self, asks: &mut Vec<Ask>) {

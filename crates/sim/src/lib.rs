@@ -13,6 +13,7 @@ mod clients;
 pub mod disk;
 mod ending;
 pub mod ethernet;
+mod fairness;
 mod faults;
 pub mod memory;
 pub mod network;

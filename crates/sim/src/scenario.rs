@@ -115,6 +115,24 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "line",
+        "a pool that holds two large transfers, and hosts that always want more, large and small",
+        |random, setup| {
+            setup.clients = 3;
+            setup.client_shards = 1;
+            setup.pages = 600 + random.below(600) as u32;
+            setup.disk_size = 4 << 20;
+            setup.behaviour.latency_us = 1_000 << random.below(6);
+            setup.work.request_max = 2_048;
+            setup.work.depth = 24;
+            setup.queues = 1 + random.below(4) as u16;
+            setup.timing.segment_max = 64 << 10;
+            setup.raw_hosts = 1 + random.below(2) as usize;
+            setup.requests = 20 + random.below(40);
+            setup.trouble_ms = 1_000;
+        },
+    ),
+    scenario(
         "change",
         "the volume grows, goes, comes back, and has another one in its place, while hosts are connected",
         |random, setup| {

@@ -15,7 +15,6 @@
 
 use block::checksum::crc32c;
 use block::limits::{DISCARD_RANGES_MAX, LOANS_TOGETHER};
-use block::pool::Class;
 use block::{Buffer, Extent, Instant, Loan, Operation, PAGE_SIZE, Slot, Table};
 use reservation::{Access, Registrant};
 use wire::aoe::{AtaArgument, ErrorCode, SECTOR};
@@ -205,7 +204,7 @@ impl Target {
         let mut judged = asked.judged(Kind::Read, (first, end), &[]);
         let Some(overlap) = self.admit(&judged) else { return };
         let extent = extent(first, end);
-        let Some((buffer, account)) = self.take(id, Class::Transfer, extent, ctx) else { return };
+        let Some((buffer, account)) = self.take(id, extent, ctx) else { return };
         let volume = self.exports[id.0].export.volume;
         if overlap == Overlap::None
             && let Some((disk, extent)) = ctx.volumes.find_loan(volume, extent, ctx.memory)
@@ -258,7 +257,7 @@ impl Target {
             self.exports[id.0].count_write(extent.length.0, &mut self.counters);
             return self.succeed(asked);
         }
-        let taken = self.take(id, Class::Immediate, extent, ctx);
+        let taken = self.take(id, extent, ctx);
         let Some((mut buffer, account)) = taken else { return };
         judged.account = account;
         ctx.memory.write(&mut buffer, 0, payload);
@@ -311,7 +310,6 @@ impl Target {
     fn take(
         &mut self,
         id: ExportId,
-        class: Class,
         Extent { offset, length }: Extent,
         ctx: &mut Context<'_>,
     ) -> Option<(Buffer, u8)> {
@@ -319,7 +317,7 @@ impl Target {
         let phase = (offset.0 % u64::from(PAGE_SIZE)) as u32;
         let which = exported.accounts.next();
         let account = exported.accounts.of(which);
-        let buffer = ctx.pool.take(account, class, length.0 as u32, phase);
+        let buffer = ctx.pool.take(account, length.0 as u32, phase);
         self.drops.no_memory += u64::from(buffer.is_none());
         Some((buffer?, which))
     }

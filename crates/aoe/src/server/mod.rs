@@ -44,8 +44,8 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use block::{
-    Account, IdMap, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table, Ticket,
-    VolumeId,
+    Account, Class, IdMap, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table,
+    Ticket, VolumeId,
 };
 use contract::{FrameBatch, LinkId, TargetContext};
 use reservation::Registrant;
@@ -121,14 +121,22 @@ struct Exported {
 
 /// An export's accounts with the pool. One alone may hold but a share of what is free: in a small
 /// pool less than a window of large frames. Several in turn may hold that, and what they hold
-/// together is bounded by the buffer count.
-#[derive(Debug, Default)]
+/// together is bounded by the buffer count. All of it is immediate data, also that of reads: it
+/// waits for disks, and then for a link a second at most. So frames, which cannot wait in line, find
+/// the reserve when transfers hold all else.
+#[derive(Debug)]
 struct Accounts {
     accounts: [Account; ACCOUNTS],
     next: u8,
 }
 
 const ACCOUNTS: usize = 8;
+
+impl Default for Accounts {
+    fn default() -> Accounts {
+        Accounts { accounts: [(); ACCOUNTS].map(|()| Account::new(Class::Immediate)), next: 0 }
+    }
+}
 
 impl Accounts {
     /// The account whose turn it is.

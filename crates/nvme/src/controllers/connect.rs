@@ -6,6 +6,7 @@
 //! [`Refusal`], a status and DW0; DNR says that the same Connect would fail again, since Linux then
 //! stops trying. Spec: NVMe base, "Connect command"; "Connect Response".
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use block::{Instant, ShardId, Slot};
@@ -347,7 +348,9 @@ impl Controllers {
             .conclude(ask, |controllers, asked| controllers.finish_io(now, asked, owner, answer?));
         // A connection that did not wait, or may not be there any more, gives the number back.
         if let Some(controller) = admitted.filter(|_| !joined) {
-            self.send(owner, Message::QueueGone { controller, queue_id });
+            // Its owner heard the Connect when it admitted it.
+            let quiet = Duration::MAX;
+            self.send(owner, Message::QueueGone { controller, queue_id, quiet });
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! A command only stores the time. When a controller's time may be over, its owner looks at what it
 //! heard itself and then asks the shards that have I/O queues of it; only if none has heard a
-//! command within KATO is the controller failed. So an I/O costs one store, and a controller one
+//! command within KATO is the controller failed. A queue that goes leaves behind when it was last
+//! heard. So an I/O costs one store, and a controller one
 //! timer each KATO. A discovery controller without KATO has two minutes. Spec: NVMe base, "Keep
 //! Alive".
 
@@ -27,10 +28,22 @@ impl Controller {
         }
     }
 
+    /// While it is being reset its host waits for us, and is not asked for signs of life.
+    pub(super) fn excuse(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Resetting { .. }) {
+            self.heard = self.heard.max(now);
+        }
+    }
+
     /// Whether that time is over.
     fn is_silent(&self, now: Instant) -> bool {
         self.silence_max().is_some_and(|limit| self.heard + limit <= now)
     }
+}
+
+/// The moment so long before now.
+pub(super) fn earlier(now: Instant, time: Duration) -> Instant {
+    Instant(now.0.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }
 
 /// KATO in milliseconds as it is kept: rounded up to the granularity.
@@ -65,6 +78,7 @@ impl Controllers {
         let latest = heard.map(|queue| queue.heard).max();
         let controller = self.controllers.get_mut(&name.id).expect("just seen");
         controller.heard = controller.heard.max(latest.unwrap_or(Instant::ZERO));
+        controller.excuse(now);
         if !controller.is_silent(now) {
             return self.arm_keep_alive(name);
         }
@@ -97,9 +111,9 @@ impl Controllers {
         let Some(controller) = self.controller_mut(name) else { return };
         controller.heard_asked -= 1;
         if let Some(quiet) = quiet {
-            let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
-            controller.heard = controller.heard.max(Instant(now.0.saturating_sub(quiet)));
+            controller.heard = controller.heard.max(earlier(now, quiet));
         }
+        controller.excuse(now);
         // Another timer runs if KATO was set anew in the meantime.
         if controller.heard_asked > 0 || controller.keep_alive_at.is_some() {
             return;

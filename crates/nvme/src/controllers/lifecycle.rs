@@ -57,11 +57,12 @@ impl Controllers {
             controller.admin = None;
             self.end_failed(queue.controller);
         } else if queue.owner == self.shard {
-            self.owned_queue_gone(now, queue.controller, queue.id);
+            self.owned_queue_gone(now, queue.controller, queue.id, queue.heard);
         } else {
             self.forget_foreign(queue.controller, slot);
             let (controller, queue_id) = (queue.controller, queue.id);
-            self.send(queue.owner, Message::QueueGone { controller, queue_id });
+            let quiet = now.since(queue.heard);
+            self.send(queue.owner, Message::QueueGone { controller, queue_id, quiet });
         }
         self.answer_hosts(now);
     }
@@ -151,9 +152,17 @@ impl Controllers {
         }
     }
 
-    /// An I/O queue of a controller of this shard is gone, here or elsewhere: its QID is free.
-    pub(super) fn owned_queue_gone(&mut self, now: Instant, name: ControllerRef, queue_id: u16) {
+    /// An I/O queue of a controller of this shard is gone, here or elsewhere: its QID is free. What
+    /// it heard last counts for the controller.
+    pub(super) fn owned_queue_gone(
+        &mut self,
+        now: Instant,
+        name: ControllerRef,
+        queue_id: u16,
+        heard: Instant,
+    ) {
         let Some(controller) = self.controller_mut(name) else { return };
+        controller.heard = controller.heard.max(heard);
         let key = controller.admin_key;
         controller.set_io_queue(queue_id, IoQueue::Free);
         if let Some(reply) = self.end_reset(now, name) {

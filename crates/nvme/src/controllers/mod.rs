@@ -429,8 +429,8 @@ impl Controllers {
             Message::QueueLost { controller, queue_id } => {
                 self.owned_queue_lost(controller, queue_id)
             }
-            Message::QueueGone { controller, queue_id } => {
-                self.owned_queue_gone(now, controller, queue_id);
+            Message::QueueGone { controller, queue_id, quiet } => {
+                self.owned_queue_gone(now, controller, queue_id, keep_alive::earlier(now, quiet));
             }
             Message::HeardAsk { controller } => {
                 let quiet = self.quiet(now, controller);

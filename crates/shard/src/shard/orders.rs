@@ -211,7 +211,7 @@ impl Shard {
                 pool_used_bytes: u64::from(self.pool.used()) * page,
                 pool_used_max_bytes: u64::from(self.pool.used_max()) * page,
                 waits: self.pool.refusals(),
-                waiting: self.line.len() as u64,
+                waiting: self.lines.len() as u64,
             },
             counters: self.counters,
             imports: self.imports.report(),

@@ -6,7 +6,8 @@
 //! is there: a session stays until nothing of it is below.
 
 use block::{
-    ByteCount, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket, VolumeId,
+    ByteCount, Class, Completion, DiskId, Extent, Instant, Memory, Request, Slot, Submit, Ticket,
+    VolumeId,
 };
 use contract::{Effect, TargetContext};
 use volume::gate::Health;
@@ -249,12 +250,9 @@ impl Shard {
                 let Some(connection) = place.socket else { continue };
                 self.effects.push_back(effect.on(connection));
             }
-            if place.session.waits_for_memory() && !place.in_line {
-                place.in_line = true;
-                self.line.push_back(slot);
-                // Memory may have come back since it tried: the line is served at once, whatever
-                // the pool's use was.
-                self.line_served_at = u32::MAX;
+            let waits = Class::ALL.map(|class| place.session.waits_for_memory(class));
+            if waits != place.in_line {
+                self.lines.change(slot, &mut place.in_line, waits);
             }
             self.timers.arm(slot, &mut place.armed, place.session.poll_timeout());
             if place.session.is_gone() && place.socket.is_none() {
@@ -263,32 +261,6 @@ impl Shard {
             }
         }
         self.touched = touched;
-    }
-
-    /// Lets those who wait for memory try again, the longest waiting first, when there is more of
-    /// it than when they last tried.
-    pub(super) fn serve_line(&mut self, now: Instant, memory: &mut dyn Memory) {
-        if self.line.is_empty() || self.pool.used() >= self.line_served_at {
-            self.line_served_at = self.line_served_at.max(self.pool.used());
-            if self.line.is_empty() {
-                self.line_served_at = 0;
-            }
-            return;
-        }
-        for _ in 0..self.line.len() {
-            let Some(slot) = self.line.pop_front() else { break };
-            let Some(place) = self.places.get_mut(slot) else { continue };
-            place.in_line = false;
-            let waits = self.with_session(now, slot, memory, |session, context| {
-                session.handle_memory(context);
-                session.waits_for_memory()
-            });
-            if waits == Some(true) {
-                self.places.get_mut(slot).expect("it was there").in_line = true;
-                self.line.push_back(slot);
-            }
-        }
-        self.line_served_at = self.pool.used();
     }
 
     /// Takes what imports want, and hands their completions to the volumes.

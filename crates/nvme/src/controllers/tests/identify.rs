@@ -35,6 +35,7 @@ fn the_controller_says_what_hosts_demand() {
     assert_eq!(id.oncs, 0xdd, "compare, DSM, write zeroes, save, timestamp, verify");
     assert_eq!((id.fuses, id.cmic, id.anacap), (1, 2, 0));
     assert_eq!((id.acl, id.aerl, id.kas), (3, 3, 10));
+    assert_eq!(id.frmw >> 1 & 7, 1, "the slot that the firmware log says is active");
     assert_eq!(id.ctratt, 0x41, "128-bit HOSTID, TBKAS");
     assert_eq!(id.oaes, 1 << 8);
     assert_eq!(id.vwc, 7, "present, flush of all namespaces");

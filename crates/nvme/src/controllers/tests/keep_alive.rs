@@ -133,3 +133,44 @@ fn a_discovery_controller_without_kato_ends_after_two_silent_minutes() {
         assert_eq!(world.admin(line, &Command::keep_alive()).status, Status::SUCCESS);
     }
 }
+
+/// A host in teardown closes its I/O queues before it says that it goes.
+#[test]
+fn what_a_queue_that_is_gone_heard_counts() {
+    for shard in [0, 1] {
+        let (mut world, line, view) = World::ready_as(2, &ask());
+        let (io, io_view) = world.join(&Ask::io(shard, view.controller, 1));
+        world.pass(seconds(4));
+        let now = world.now;
+        world.of(io).command_heard(now, io_view.handle, 1).expect("the queue is open");
+        world.pass(Duration::from_millis(500));
+        world.lose(io);
+        world.settle();
+        world.pass(seconds(4));
+        assert!(world.closes.is_empty(), "shard {shard} heard a command 4.5 s ago");
+        world.pass(Duration::from_millis(500));
+        assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+    }
+}
+
+#[test]
+fn a_host_that_waits_for_its_reset_is_not_silent() {
+    for shard in [0, 1] {
+        let (mut world, line, view) = World::ready_as(2, &ask());
+        let (io, _) = world.join(&Ask::io(shard, view.controller, 1));
+        world.admin_later(line, &Command::property_set(0x14, 0));
+        world.settle();
+        assert_eq!(world.take_close(io), Some(CloseReason::Reset));
+        for _ in 0..4 {
+            world.pass(seconds(4));
+        }
+        assert!(world.closes.is_empty(), "its queue drains on shard {shard}");
+        world.drained(io);
+        world.settle();
+        assert_eq!(world.take_reply(line).map(|reply| reply.status), Some(Status::SUCCESS));
+        world.pass(seconds(4));
+        assert!(world.closes.is_empty());
+        world.pass(seconds(1));
+        assert_eq!(world.take_close(line), Some(CloseReason::KeepAliveExpired));
+    }
+}

@@ -172,7 +172,8 @@ impl Connection {
         if command.sgl().kind != SglKind::TRANSPORT {
             return Err(Status::INVALID_SGL_TYPE.with_dnr());
         }
-        match self.transfer_memory(extent.length.0 as u32, io::phase(&extent), ctx) {
+        let (length, phase) = (extent.length.0 as u32, io::phase(&extent));
+        match self.transfer_memory(length, phase, ctx) {
             Some(buffer) => match ctx.volumes.find_loan(volume, extent, ctx.memory) {
                 Some((disk, extent)) => {
                     let who = command.command_id();
@@ -186,7 +187,7 @@ impl Connection {
                     self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);
                 }
             },
-            None => self.wait(command, ctx),
+            None => self.wait(command, length, phase, ctx),
         }
         Ok(true)
     }
@@ -212,14 +213,15 @@ impl Connection {
 
     /// A command whose data have to be asked for: it gets its whole buffer first, or waits for it.
     fn start_granted(&mut self, command: &Command, phase: u32, ctx: &mut Context<'_>) {
-        match self.transfer_memory(command.sgl().length, phase, ctx) {
+        let length = command.sgl().length;
+        match self.transfer_memory(length, phase, ctx) {
             Some(buffer) => {
                 let judged = self.judged(command, ctx);
                 let grant = Box::new(Grant { judged, data: Incoming::new(buffer) });
                 let slot = self.occupy(command, CommandState::Granted(grant));
                 self.ask_for_data(slot, ctx);
             }
-            None => self.wait(command, ctx),
+            None => self.wait(command, length, phase, ctx),
         }
     }
 

@@ -5,18 +5,18 @@
 //! alone, so a stopped stream goes on whatever the peer does; buffers of transfers may hang on
 //! H2CData further back in the same stream, and nobody in the stream waits for those.
 
+use block::buffer::pages_for;
 use block::limits::DIRECT_RECEIVE_MIN;
-use block::{Buffer, Class, Operation, VolumeId};
+use block::{Buffer, Class, Operation, Pool, VolumeId};
 use wire::nvme::{Command, Status};
 
 use super::receive::Stream;
-use super::slots::{CommandState, Grant, Incoming, Judged, JudgedIo, Kind};
+use super::slots::{CommandState, Grant, Incoming, Judged, JudgedIo, Kind, Waiting};
 use super::{Connection, Context};
 use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
 
-/// Memory that the capsule at the front of the stream needs: `count` buffers of one length and
-/// phase.
+/// Memory that somebody waits for: `count` buffers of one length and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) length: u32,
@@ -24,41 +24,85 @@ pub(super) struct Need {
     pub(super) count: u8,
 }
 
+impl Need {
+    fn pages(self) -> u32 {
+        u32::from(self.count) * pages_for(self.length, self.phase)
+    }
+}
+
 impl Connection {
-    /// Whether commands or the stream wait for memory of the pool.
+    /// Whether it waits for memory of the pool: commands for that of transfers, the stream for that
+    /// of immediate data.
     #[inline]
-    pub fn waits_for_memory(&self) -> bool {
-        matches!(self.intake.stream, Stream::OutOfMemory(_)) || !self.intake.waiting.is_empty()
+    pub fn waits_for_memory(&self, class: Class) -> bool {
+        match class {
+            Class::Transfer => !self.intake.waiting.is_empty(),
+            Class::Immediate => matches!(self.intake.stream, Stream::OutOfMemory(_)),
+        }
+    }
+
+    /// Pages that it holds of the pool for a class.
+    pub fn pages_of(&self, class: Class) -> u32 {
+        match class {
+            Class::Transfer => self.transfers.pages(),
+            Class::Immediate => self.capsules.pages(),
+        }
+    }
+
+    /// Whether [`handle_memory`](Self::handle_memory) would find what it needs in `pool` now. If
+    /// not, it is kept for it there, if it has to be. For checks: nobody who waits is forgotten.
+    pub fn would_go_on(&mut self, class: Class, pool: &mut Pool) -> bool {
+        let (account, need) = match (class, self.intake.stream) {
+            (Class::Immediate, Stream::OutOfMemory(need)) => (&self.capsules, need),
+            (Class::Immediate, _) => return false,
+            (Class::Transfer, _) => {
+                let Some(&slot) = self.intake.waiting.front() else { return false };
+                let CommandState::Waiting(waiting) = self.slots.state(slot) else {
+                    panic!("slot {slot} is in line for memory and does not wait");
+                };
+                (&self.transfers, waiting.need)
+            }
+        };
+        let found = pool.would_grant(account, need.pages());
+        pool.keep(account, need.pages());
+        found
     }
 
     /// There may be memory again: who waits goes on as far as there is.
-    pub fn handle_memory(&mut self, ctx: &mut Context<'_>) {
-        while let Some(&slot) = self.intake.waiting.front() {
-            if !self.go_on(slot, ctx) {
-                break;
+    pub fn handle_memory(&mut self, class: Class, ctx: &mut Context<'_>) {
+        match class {
+            Class::Transfer => {
+                while let Some(&slot) = self.intake.waiting.front() {
+                    if !self.go_on(slot, ctx) {
+                        break;
+                    }
+                    self.intake.waiting.pop_front();
+                }
             }
-            self.intake.waiting.pop_front();
-        }
-        if let Stream::OutOfMemory(need) = self.intake.stream
-            && self.reserve(need, ctx)
-        {
-            self.intake.stream = Stream::Resuming;
+            Class::Immediate => {
+                let Stream::OutOfMemory(need) = self.intake.stream else { return };
+                if self.reserve(need, ctx) {
+                    self.intake.stream = Stream::Resuming;
+                } else {
+                    ctx.pool.keep(&self.capsules, need.pages());
+                }
+            }
         }
     }
 
     /// Takes memory for the capsule at the front of the stream, all or nothing.
     fn reserve(&mut self, need: Need, ctx: &mut Context<'_>) -> bool {
         self.give_reserved(ctx);
-        for _ in 0..need.count {
-            match ctx.pool.take(&mut self.capsules, Class::Immediate, need.length, need.phase) {
-                Some(buffer) => self.intake.reserved.push(buffer),
-                None => {
-                    self.give_reserved(ctx);
-                    return false;
-                }
-            }
+        let Need { length, phase, count } = need;
+        let account = &mut self.capsules;
+        if count == 1 {
+            self.intake.reserved.extend(ctx.pool.take(account, length, phase));
+        } else {
+            self.intake
+                .reserved
+                .extend(ctx.pool.take_two(account, length, phase).into_iter().flatten());
         }
-        true
+        !self.intake.reserved.is_empty()
     }
 
     /// Gives memory back that a capsule turned out not to need.
@@ -82,7 +126,7 @@ impl Connection {
             }
             ctx.pool.give(&mut self.capsules, ctx.memory, buffer);
         }
-        let buffer = ctx.pool.take(&mut self.capsules, Class::Immediate, length, phase);
+        let buffer = ctx.pool.take(&mut self.capsules, length, phase);
         if buffer.is_none() {
             self.pause(Need { length, phase, count: 1 });
         }
@@ -122,13 +166,14 @@ impl Connection {
         if !self.intake.waiting.is_empty() {
             return None;
         }
-        ctx.pool.take(&mut self.transfers, Class::Transfer, length, phase)
+        ctx.pool.take(&mut self.transfers, length, phase)
     }
 
     /// Puts a command in line for memory.
-    pub(super) fn wait(&mut self, command: &Command, ctx: &Context<'_>) {
+    pub(super) fn wait(&mut self, command: &Command, length: u32, phase: u32, ctx: &Context<'_>) {
         let judged = self.judged(command, ctx);
-        let slot = self.occupy(command, CommandState::Waiting(Box::new(judged)));
+        let waiting = Waiting { judged, need: Need { length, phase, count: 1 } };
+        let slot = self.occupy(command, CommandState::Waiting(Box::new(waiting)));
         self.counters.waits += 1;
         self.intake.waiting.push_back(slot);
     }
@@ -136,10 +181,10 @@ impl Connection {
     /// The command in `slot` is the first in line: judges it anew and takes its memory. False when
     /// there is none.
     fn go_on(&mut self, slot: u16, ctx: &mut Context<'_>) -> bool {
-        let CommandState::Waiting(judged) = self.slots.state(slot) else {
+        let CommandState::Waiting(waiting) = self.slots.state(slot) else {
             panic!("slot {slot} is in line for memory and does not wait");
         };
-        let judged = **judged;
+        let Waiting { judged, need } = **waiting;
         let work = match self.judge_again(&judged, ctx) {
             Ok(work) => work,
             Err(status) => {
@@ -147,13 +192,11 @@ impl Connection {
                 return true;
             }
         };
-        let length = match work {
-            Some((_, Work::Read(extent))) => extent.length.0 as u32,
-            _ => judged.command().sgl().length,
+        // The namespace is the same, and so are its blocks: what is needed has not changed.
+        let Some(buffer) = ctx.pool.take(&mut self.transfers, need.length, need.phase) else {
+            ctx.pool.keep(&self.transfers, need.pages());
+            return false;
         };
-        let phase = work.as_ref().map_or(0, |(_, work)| work.phase());
-        let taken = ctx.pool.take(&mut self.transfers, Class::Transfer, length, phase);
-        let Some(buffer) = taken else { return false };
         if let Some((volume, Work::Read(extent))) = work {
             *self.slots.state(slot) = CommandState::in_flight(Kind::Read);
             self.submit(slot, volume, Operation::Read { extent, buffer }, ctx);

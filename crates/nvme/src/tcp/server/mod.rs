@@ -42,7 +42,7 @@ mod tests;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{Account, Buffer, Instant, Loan, Operation, Request, VolumeId, limits};
+use block::{Account, Buffer, Class, Instant, Loan, Operation, Request, VolumeId, limits};
 use contract::{Endpoint, SessionCounters, SessionEffect, SessionIdentity, TargetContext};
 use reservation::{Access, InForce, Registrant};
 use wire::nvme::{Command, Completion as Entry, Status};
@@ -213,7 +213,7 @@ impl Connection {
             slots: Slots::default(),
             in_flight: 0,
             transfers: Account::default(),
-            capsules: Account::default(),
+            capsules: Account::new(Class::Immediate),
             ranges: BTreeMap::new(),
             outbox: Outbox::default(),
             wake: Some(now + HANDSHAKE),

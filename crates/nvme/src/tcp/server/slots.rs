@@ -10,6 +10,7 @@ use block::{Buffer, Instant};
 use wire::nvme::{Command, Status};
 
 use super::Context;
+use super::memory::Need;
 use crate::controllers::QueueHandle;
 use crate::controllers::health::Origin;
 use crate::subsystem::{Namespace, NamespaceIdentity};
@@ -35,7 +36,7 @@ pub(super) enum CommandState {
     /// Nobody's.
     Free,
     /// In line for memory. A read is submitted then; a write asks for its data.
-    Waiting(Box<Judged>),
+    Waiting(Box<Waiting>),
     /// Holds its whole buffer and has asked for the data (R2T). Boxed, as `Waiting` is, because a
     /// slot of a small command is moved about a million times a second.
     Granted(Box<Grant>),
@@ -47,6 +48,13 @@ pub(super) enum CommandState {
     InFlight(InFlight),
     /// With the controllers, which answer later; the host takes so many bytes of data.
     Controllers(u32),
+}
+
+/// A command in line for memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) judged: Judged,
+    pub(super) need: Need,
 }
 
 /// A command that was judged and has to wait: when it starts it is judged anew.
@@ -64,14 +72,6 @@ pub(super) struct JudgedIo {
     pub(super) command: Command,
     queue: QueueHandle,
     namespace: Option<NamespaceIdentity>,
-}
-
-impl Judged {
-    pub(super) fn command(&self) -> &Command {
-        match self {
-            Judged::Control(command) | Judged::Io(JudgedIo { command, .. }) => command,
-        }
-    }
 }
 
 impl JudgedIo {

@@ -32,6 +32,8 @@ layout! {
         258 => acl: u8,
         /// Asynchronous event requests in flight, less one.
         259 => aerl: u8,
+        /// Firmware; bit 0: slot 1 is read-only, bits 3:1: slots, 1 to 7.
+        260 => frmw: u8,
         /// Log attributes; bit 1: commands supported and effects, bit 2: extended data.
         261 => lpa: u8,
         /// Error log entries, less one.

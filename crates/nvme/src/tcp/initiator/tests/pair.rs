@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use block::random::Random;
 use block::{
-    Buffer, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request, ShardId,
-    Ticket, limits,
+    Buffer, Class, Completion, Extent, Instant, MachineId, Memory, Operation, Outcome, Request,
+    ShardId, Ticket, limits,
 };
 use contract::{ConnectionId, Loss, Receive, SendBatch, SessionEffect, StreamEffect};
 use testkit::pipe::{Pipe, Shown, bytes_of};
@@ -491,7 +491,8 @@ impl Pair {
             return false;
         }
         self.with(index, |machine, ctx| {
-            machine.handle_memory(ctx);
+            ctx.pool.begin_line();
+            Class::ALL.into_iter().for_each(|class| machine.handle_memory(class, ctx));
             machine.settle(ctx);
         });
         let mut moved = false;

@@ -1,6 +1,6 @@
 //! 27: fused compare and write, and all the ways in which a pair is none.
 
-use block::Failure;
+use block::{Failure, Operation};
 use wire::nvme::command::{Fuse, SglDescriptor};
 use wire::nvme::{Command, Status};
 use wire::nvme_tcp::Digests;
@@ -33,6 +33,22 @@ fn a_pair_is_one_request() {
         assert_eq!(statuses(&mut world), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
         assert_eq!(current(&world), new);
         assert_eq!(world.log, ["compare and write"]);
+    }
+}
+
+#[test]
+fn a_pair_is_durable_if_either_command_is() {
+    for (of_compare, of_write) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::connected(Digests::NONE);
+        world.hold_requests = true;
+        let compare = compare(1).with_force_unit_access(of_compare);
+        world.command_with(IO, compare, &current(&world));
+        world.command_with(IO, write(1).with_force_unit_access(of_write), &[1; 512]);
+        let (_, request) = &world.shard.below.held[0];
+        let Operation::CompareAndWrite { durable, .. } = request.operation else {
+            panic!("{request:?}");
+        };
+        assert_eq!(durable, of_compare || of_write);
     }
 }
 

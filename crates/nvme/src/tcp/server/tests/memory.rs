@@ -12,8 +12,8 @@ use super::world::{ALL_DIGESTS, Said, World, pattern};
 pub(super) fn hog(world: &mut World, class: Class, length: u32) -> Vec<(Account, Buffer)> {
     let mut held = Vec::new();
     loop {
-        let mut account = Account::default();
-        match world.shard.pool.take(&mut account, class, length, 0) {
+        let mut account = Account::new(class);
+        match world.shard.pool.take(&mut account, length, 0) {
             Some(buffer) => held.push((account, buffer)),
             None => return held,
         }
@@ -36,7 +36,7 @@ fn a_capsule_without_memory_stops_the_stream_and_nothing_of_it_is_lost() {
         world.command_with(IO, Command::write(1, 0, 8, 4096).with_command_id(1), &data);
         world.command(IO, Command::flush(1).with_command_id(2));
         assert!(world.links[IO].pipe.is_paused() && world.said(IO).is_empty());
-        assert!(world.links[IO].connection.waits_for_memory());
+        assert!(world.links[IO].connection.waits_for_memory(Class::Immediate));
         assert!(world.wake(IO), "there is none yet");
         give(&mut world, held);
         assert!(!world.wake(IO));
@@ -101,7 +101,7 @@ fn a_capsule_gets_memory_while_transfers_hold_all_that_the_connection_may_have()
         world.command(IO, Command::write(1, 0, 128, 65_536).with_command_id(command_id));
         tags.extend(world.said(IO));
     }
-    assert!(world.links[IO].connection.waits_for_memory(), "its share is used up");
+    assert!(world.links[IO].connection.waits_for_memory(Class::Transfer), "its share is used up");
     world.command_with(IO, Command::write(1, 0, 1, 512).with_command_id(100), &[1; 512]);
     assert_eq!(world.said_one(IO).response().command_id, 100);
     // And each grant that is used makes room for the next.
@@ -138,8 +138,8 @@ fn who_waits_for_memory_may_be_closed() {
         if capsule {
             // The memory is taken, and the connection is lost before the stream goes on.
             world.with(IO, |connection, ctx| {
-                connection.handle_memory(ctx);
-                assert!(!connection.waits_for_memory());
+                connection.handle_memory(class, ctx);
+                assert!(!connection.waits_for_memory(class));
                 connection.handle_lost(contract::Loss::Error(104), ctx);
             });
             world.run();

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use block::{Failure, Instant, Outcome, limits};
+use block::{Class, Failure, Instant, Outcome, limits};
 use contract::SendBatch;
 use testkit::nvme::hear;
 pub(super) use testkit::nvme::{Said, capsule, host_data, seal};
@@ -226,10 +226,13 @@ impl World {
 
     /// Memory may be free again.
     pub(super) fn wake(&mut self, link: usize) -> bool {
-        self.with(link, |connection, ctx| connection.handle_memory(ctx));
-        let waits = self.links[link].connection.waits_for_memory();
+        self.shard.pool.begin_line();
+        let waits = Class::ALL.map(|class| {
+            self.with(link, |connection, ctx| connection.handle_memory(class, ctx));
+            self.links[link].connection.waits_for_memory(class)
+        });
         self.run();
-        waits
+        waits.contains(&true)
     }
 
     /// Time passes until the machine's own limits are looked at.
