@@ -86,9 +86,11 @@ fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
         source: Place(0),
         destination: Place(1),
         size,
+        from: 0,
+        holes: Vec::new(),
         piece: args.bs as u32,
         depth: args.iodepth,
-        verify: args.verify(),
+        compare: if args.verify() { 0..size } else { 0..0 },
     };
     carry(session, args, plan)
 }
@@ -97,9 +99,9 @@ fn copy(session: &Session, args: &CopyArgs) -> miette::Result<Copied> {
 fn carry(session: &Session, args: &CopyArgs, plan: Plan) -> miette::Result<Copied> {
     let began = Instant::now();
     let progress = Arc::new(Progress::default());
-    let copier = Copier::new(plan, progress.clone());
+    let copier = Copier::new(plan.clone(), progress.clone());
     let interrupted = super::session::interrupt()?;
-    let passes = if plan.verify { 2 } else { 1 };
+    let passes = if args.verify() { 2 } else { 1 };
     let template = "{bar:32} {bytes}/{total_bytes} {bytes_per_sec} {msg} {eta} left";
     let bar = super::progress_bar(plan.size * passes, template);
     let outcome = session.run(vec![copier], |reading| {
@@ -134,7 +136,7 @@ fn carry(session: &Session, args: &CopyArgs, plan: Plan) -> miette::Result<Copie
         source: args.source.to_string(),
         destination: args.destination.to_string(),
         bytes,
-        verified: plan.verify,
+        verified: args.verify(),
         seconds,
         bytes_per_second: bytes as f64 / seconds.max(1e-9),
     })
