@@ -226,6 +226,15 @@ impl Copier {
         }
     }
 
+    /// Whether what was read of the source is of use yet. What lies before a piece that failed is:
+    /// with it more is durable.
+    fn is_wanted(&self, extent: Extent) -> bool {
+        match self.unwritten {
+            Some(first) => self.phase != Phase::Verifying && extent.offset.0 < first,
+            None => self.failed.is_none(),
+        }
+    }
+
     /// Begins pieces while there are free slots and memory.
     fn begin(&mut self, desk: &mut dyn Desk) {
         while self.goes_on() {
@@ -406,10 +415,11 @@ impl Guest for Copier {
         if slot == FLUSH {
             return self.flush_ended(outcome);
         }
+        let Piece { extent, step, .. } = self.pieces[slot as usize];
+        let is_wanted = self.is_wanted(extent);
         let piece = &mut self.pieces[slot as usize];
-        let extent = piece.extent;
-        match piece.step {
-            Step::ReadSource if outcome.is_done() && self.failed.is_none() => {
+        match step {
+            Step::ReadSource if outcome.is_done() && is_wanted => {
                 self.source_read(desk, slot, buffer);
             }
             Step::ReadSource => {
@@ -418,7 +428,9 @@ impl Guest for Copier {
                     desk.give(&mut piece.other_account, other);
                 }
                 self.finish(slot);
-                self.miss(extent);
+                if self.phase != Phase::Verifying {
+                    self.miss(extent);
+                }
                 if !outcome.is_done() {
                     self.fail(Failed::Read(extent.offset.0, outcome));
                 }

@@ -10,6 +10,7 @@
 
 mod access;
 mod apply;
+pub(crate) mod backing;
 pub(crate) mod disks;
 mod error;
 mod event_log;
