@@ -147,6 +147,19 @@ impl Journal {
         Ok(journal)
     }
 
+    /// The same copy, after its ends were opened, which may have changed their times.
+    pub fn reopened(&self, source: Option<String>, destination: Option<String>) -> Journal {
+        let again = |end: &End, changed: Option<String>| {
+            let changed = changed.filter(|_| end.changed.is_some());
+            End { changed, ..end.clone() }
+        };
+        Journal {
+            source: again(&self.source, source),
+            destination: again(&self.destination, destination),
+            durable: self.durable,
+        }
+    }
+
     fn checksum(&self) -> u32 {
         crc32c(&serde_json::to_vec(self).expect("words and numbers"))
     }

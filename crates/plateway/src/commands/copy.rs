@@ -23,7 +23,7 @@ use lab::report::Grouped;
 use lab::{Phase, Place, Progress};
 use serde::Serialize;
 
-use self::ends::OpenEnd;
+use self::ends::{Look, OpenEnd};
 use self::shelf::FileShelf;
 use super::Ended;
 use super::session::{Interrupt, Opening, Session};
@@ -75,14 +75,17 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
         true => Some(records.journal(args)?),
         false => None,
     };
-    let before = [source, destination].map(ends::changed_before);
+    let looks = match &journal {
+        Some(journal) => look(args, journal)?,
+        None => Default::default(),
+    };
     // A resume goes on with a file that is there, and makes none.
     let wanted = if args.resume { destination.as_it_is() } else { destination.clone() };
     let disks = [source.clone(), wanted];
     let in_flight = 2 * u64::from(args.iodepth) * args.bs.max(4096);
     let opening = Opening { disks: &disks, config: config.as_deref(), shards: 1, in_flight };
     let session = Session::open(&opening)?;
-    let begun = begin(&session, args, names, before, journal, &records);
+    let begun = begin(&session, args, names, looks, journal, &records);
     let Begun { source, destination, from, keeper, interrupted } = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -129,6 +132,21 @@ impl Records {
         };
         Journal::parse(&text)
             .map_err(|why| refused(&format!("the journal in {}: {why}", path.display())))
+    }
+
+    /// Both ends are open, and were what it says.
+    fn reopened(
+        &self,
+        journal: &Journal,
+        [source, destination]: [Option<String>; 2],
+    ) -> miette::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let text = journal.reopened(source, destination).text();
+        let put = FileShelf::open(&self.state, folder.clone());
+        put.and_then(|mut shelf| shelf.put(&text)).map_err(|error| {
+            let path = self.state.join(folder);
+            miette::miette!("{}: cannot replace the journal: {error}", path.display())
+        })
     }
 
     /// Takes it away: it is not true any more.
@@ -217,7 +235,7 @@ fn begin(
     session: &Session,
     args: &CopyArgs,
     names: [Option<String>; 2],
-    before: [Option<String>; 2],
+    looks: [Look; 2],
     journal: Option<Journal>,
     records: &Records,
 ) -> miette::Result<Begun> {
@@ -227,8 +245,12 @@ fn begin(
     let destination = open_end(session, DESTINATION, destination)?;
     let start = match &journal {
         Some(journal) => {
-            let seen = [(&source, &before[0]), (&destination, &before[1])];
-            start_of(journal, seen).map_err(|why| refused(args, &why))?
+            let start = start_of(journal, [(&source, &looks[0]), (&destination, &looks[1])]);
+            let start = start.map_err(|why| refused(args, &why))?;
+            // If nothing comes of it, the next resume finds them as opening left them.
+            let ends = [&source, &destination].map(OpenEnd::changed);
+            records.reopened(journal, ends)?;
+            start
         }
         // Nothing is known of the destination.
         None => Start::Crashed(0),
@@ -398,13 +420,28 @@ fn refused(args: &CopyArgs, why: &str) -> miette::Report {
     miette::miette!(help = anew(args), "--resume is refused: {why}")
 }
 
-/// From where to go on, if both ends are what the journal says, as they were before they were
-/// opened.
-fn start_of(journal: &Journal, seen: [(&OpenEnd, &Option<String>); 2]) -> Result<Start, String> {
-    let [source, destination] = seen.map(|(open, before)| {
-        let changed = |end: &End| before.clone().or_else(|| end.changed.clone());
-        let end = open.end.as_ref().map(|end| End { changed: changed(end), ..end.clone() });
-        end.ok_or_else(|| "nothing tells which disk an end is".to_owned())
+/// Looks at both ends, before opening them changes anything, and refuses others than the journal's.
+fn look(args: &CopyArgs, journal: &Journal) -> miette::Result<[Look; 2]> {
+    let at = |uri: &DiskUri| {
+        Look::at(uri).map_err(|error| refused(args, &format!("cannot look at {uri}: {error}")))
+    };
+    let (source, destination) = (at(&args.source)?, at(&args.destination)?);
+    journal
+        .resume(&source.over(&journal.source), &destination.over(&journal.destination))
+        .map_err(|other| refused(args, &other.to_string()))?;
+    Ok([source, destination])
+}
+
+/// From where to go on, if both ends are what the journal says: which disks they are now that they
+/// are open, and unchanged when they were not.
+fn start_of(journal: &Journal, seen: [(&OpenEnd, &Look); 2]) -> Result<Start, String> {
+    let unchanged = |open: &OpenEnd, look: &Look| {
+        let end = open.end.as_ref()?;
+        let changed = look.over(end).changed;
+        Some(End { changed, ..end.clone() })
+    };
+    let [source, destination] = seen.map(|(open, look)| {
+        unchanged(open, look).ok_or_else(|| "nothing tells which disk an end is".to_owned())
     });
     journal.resume(&source?, &destination?).map_err(|other| other.to_string())
 }

@@ -12,6 +12,7 @@
 //! Units: bytes. Errors: none; what cannot be found out is not known.
 
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -49,12 +50,35 @@ pub(super) fn folder_of(source: &str, destination: &str) -> PathBuf {
     Path::new("copies").join(hash.simple().to_string())
 }
 
-/// When the file behind a disk was last changed, before anybody opens it: opening it may change
-/// that on some file systems.
-pub(super) fn changed_before(uri: &DiskUri) -> Option<String> {
-    let DiskUri::File { path, .. } = uri.innermost() else { return None };
-    let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::ALL).ok()?;
-    Some(changed(&stat))
+/// What is seen of a disk before anybody opens it.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    identity: Option<String>,
+    /// When it was last changed: opening it may change that on some file systems.
+    changed: Option<String>,
+}
+
+impl Look {
+    /// Looks at a file or device of this machine; of others nothing is seen.
+    pub(super) fn at(uri: &DiskUri) -> io::Result<Look> {
+        let (DiskUri::File { path, .. } | DiskUri::BlockDevice { path }) = uri.innermost() else {
+            return Ok(Look::default());
+        };
+        let flags = StatxFlags::ALL | StatxFlags::MNT_ID;
+        let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), flags)?;
+        let changed = is_file(&stat).then(|| changed(&stat));
+        Ok(Look { identity: identity_of(&stat), changed })
+    }
+
+    /// An end, with what was seen of it here in place of what was seen of it later or before.
+    pub(super) fn over(&self, end: &End) -> End {
+        let (identity, changed) = (self.identity.as_ref(), self.changed.as_ref());
+        End {
+            identity: identity.unwrap_or(&end.identity).clone(),
+            changed: changed.or(end.changed.as_ref()).cloned(),
+            ..end.clone()
+        }
+    }
 }
 
 /// One end of a copy, while its disk is open.
@@ -71,7 +95,7 @@ impl OpenEnd {
     pub(super) fn new(name: Option<String>, backing: Backing, uuid: Uuid, bytes: u64) -> OpenEnd {
         let (identity, fd) = match backing {
             Backing::Memory => (None, None),
-            Backing::Open(fd) => (of_open(&fd), Some(fd)),
+            Backing::Open(fd) => (stat_of(&fd).and_then(|stat| identity_of(&stat)), Some(fd)),
             Backing::Remote(identity) => (identity, None),
             Backing::Set => (Some(format!("volume {uuid}")), None),
         };
@@ -140,10 +164,9 @@ fn changed(stat: &Statx) -> String {
     format!("{}.{:09}", stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec)
 }
 
-fn of_open(fd: &OwnedFd) -> Option<String> {
-    let stat = stat_of(fd)?;
-    match is_file(&stat) {
-        true => of_file(&stat),
+fn identity_of(stat: &Statx) -> Option<String> {
+    match is_file(stat) {
+        true => of_file(stat),
         false => of_device(stat.stx_rdev_major, stat.stx_rdev_minor),
     }
 }
@@ -242,7 +265,11 @@ mod tests {
         let end = open(&path, 512);
         let uri = format!("file:{}", path.display()).parse().unwrap();
         let before = end.changed_durably();
-        assert_eq!(changed_before(&uri), before);
+        let look = Look::at(&uri).unwrap();
+        assert_eq!(
+            (look.identity, look.changed),
+            (end.end.as_ref().map(|end| end.identity.clone()), before.clone())
+        );
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         let later = time + std::time::Duration::from_nanos(1);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
