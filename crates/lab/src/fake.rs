@@ -23,6 +23,8 @@ pub(crate) struct Bench {
     pub(crate) fail_at: Option<u64>,
     /// Writes from this one on (counted from 1) are said to be done and are not.
     pub(crate) lose_writes_from: Option<u64>,
+    /// Whether volumes can clear what they are not sent.
+    pub(crate) clears: bool,
     /// Nanoseconds that a request takes.
     pub(crate) service_ns: u64,
     pub(crate) writes: u64,
@@ -43,6 +45,7 @@ impl Bench {
             volumes: sizes.iter().map(|size| vec![0; *size]).collect(),
             fail_at: None,
             lose_writes_from: None,
+            clears: true,
             service_ns: 1_000,
             writes: 0,
             flushes: 0,
@@ -100,6 +103,10 @@ impl Bench {
                     return (Outcome::Done, request.complete(Outcome::Done).buffer);
                 }
             }
+            Operation::WriteZeroes { .. } if !self.clears => {
+                outcome = Outcome::NotDone(Failure::Unsupported);
+            }
+            Operation::WriteZeroes { .. } => {}
             Operation::Flush => self.flushes += 1,
             other => panic!("the lab does not ask for {}", other.name()),
         }

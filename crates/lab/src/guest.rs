@@ -78,6 +78,7 @@ pub enum Phase {
 pub struct Progress {
     requests: AtomicU64,
     bytes: AtomicU64,
+    durable: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -90,6 +91,11 @@ impl Progress {
     /// Bytes of their payloads.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Of a copy, the end of what is durable at its destination.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Relaxed)
     }
 
     /// Asks the guest to begin nothing new.
@@ -105,5 +111,9 @@ impl Progress {
     pub(crate) fn tell(&self, requests: u64, bytes: u64) {
         self.requests.store(requests, Relaxed);
         self.bytes.store(bytes, Relaxed);
+    }
+
+    pub(crate) fn tell_durable(&self, durable: u64) {
+        self.durable.store(durable, Relaxed);
     }
 }

@@ -268,8 +268,10 @@ pub(crate) struct BenchArgs {
 #[command(after_help = "Examples:\n  \
     plateway copy file:/srv/a.img nvme+tcp://10.0.0.1:4420/nqn.2026-11.net.plateway:v0/1\n  \
     plateway copy /dev/sdb volume:v0 --config plateway.toml --overwrite\n\n\
-    The copy is read back and compared unless --no-verify is given.\n\
-    One that was interrupted or failed begins anew, with --overwrite: what of it is right is not known.")]
+    The copy is read back and compared, all of it, unless --no-verify is given.\n\
+    One that was interrupted or failed goes on with --resume, from what is durable, if both disks are\n\
+    still the same and nobody else wrote to them; else it begins anew, with --overwrite.\n\n\
+    Exit code 0: copied (and compared). 1: an error. 3: the destination differs. 130: interrupted.")]
 pub(crate) struct CopyArgs {
     /// The disk to read
     #[arg(value_name = "SRC")]
@@ -289,9 +291,12 @@ pub(crate) struct CopyArgs {
     /// Write even where the destination holds data
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Refused: a copy that ended early begins anew, with --overwrite
+    /// Go on with a copy that ended early, onto the disk that its journal knows and no other
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Read back and compare only what is copied now: what was copied before is trusted
+    #[arg(long, requires = "resume", conflicts_with_all = ["verify", "no_verify"])]
+    pub(crate) verify_rest: bool,
     /// Requests in flight
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
@@ -490,6 +495,7 @@ mod tests {
             "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
             "bench volume:v0 --config p.toml --rw write --bs 128k --warmup 0 --control /run/p.sock",
             "copy file:/a ram:1GiB --no-verify --overwrite --resume --json --iodepth 8 --bs 1m",
+            "copy file:/a file:/b --resume --verify-rest",
             "discover nvme+tcp://127.0.0.1 --host-nqn nqn.2026-11.net.plateway:me",
             "discover aoe://eth1,eth2?vlan=5 --time 3 --json",
             "serve ram:1GiB --aoe eth1/7.0 --hosts 02:00:00:00:00:01",

@@ -16,15 +16,23 @@ mod run;
 mod service;
 
 use std::io::IsTerminal;
+use std::process::ExitCode;
 
 use clap::Parser;
 
 /// Runs the command that was typed.
-pub fn main() -> miette::Result<()> {
+pub fn main() -> ExitCode {
     // In a log a line stays a line, so that it can be searched.
     let wrap = std::io::stderr().is_terminal();
-    miette::set_hook(Box::new(move |_| {
+    let hook = miette::set_hook(Box::new(move |_| {
         Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())
-    }))?;
-    commands::run(cli::Cli::parse().command)
+    }));
+    let done = hook.map_err(Into::into).and_then(|()| commands::run(cli::Cli::parse().command));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:?}");
+            ExitCode::from(commands::exit_code(&error))
+        }
+    }
 }

@@ -53,6 +53,31 @@ fn a_report_has_its_figures_and_its_environment() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    for args in [&["--json"][..], &[]] {
+        let mut command = plateway();
+        command.current_dir(directory.path()).env("XDG_STATE_HOME", directory.path());
+        command.args(["bench", "null:1MiB", "--time", "1", "--warmup", "0"]).args(args);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let said = flat(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot write the result to standard output"), "{said}");
+    }
+}
+
+#[test]
+fn a_disk_that_lost_everything_is_wrong_and_was_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = bench(directory.path(), &["null:16MiB", "--rw", "randrw=50", "--verify"]);
+    let (said, why) = (flat(&output.stdout), flat(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("blocks were wrong"), "{why}");
+    assert!(!said.contains("nothing could be checked"), "{said}");
+}
+
+#[test]
 fn a_table_is_printed_for_people() {
     let directory = tempfile::tempdir().unwrap();
     let output =

@@ -332,6 +332,7 @@ impl Imports {
         let report = |import: &Import| ImportReport {
             disk: import.disk,
             state: import.remote.state(),
+            identity: import.remote.identity(),
             in_flight: import.remote.in_flight(),
             counters: import.remote.counters(),
         };

@@ -127,6 +127,7 @@ impl Remote {
         fn handle_timeout(&mut self, now: Instant);
         fn explain(&self) -> String;
         fn state(&self) -> String;
+        fn identity(&self) -> Option<String>;
         fn in_flight(&self) -> usize;
         fn close(&mut self);
         fn drain(&mut self);

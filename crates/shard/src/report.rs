@@ -83,6 +83,9 @@ pub struct ImportReport {
     pub disk: DiskId,
     /// How its connection is, in words.
     pub state: String,
+    /// Which disk it is, wherever it is met; none where it was not reached yet, or says nothing
+    /// that tells it from others.
+    pub identity: Option<String>,
     /// Requests that wait for an answer.
     pub in_flight: usize,
     /// What its initiator counted.

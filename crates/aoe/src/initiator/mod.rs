@@ -35,6 +35,7 @@ use block::{ByteCount, Completion, Failure, Instant, Operation, Outcome, Request
 use contract::{Cache, DiskFacts, FrameBatch, LinkFacts, LinkId, counters};
 use remote::{JobKind, PayloadPlace, Reach, Verdict};
 use wire::aoe::{Address, SECTOR};
+use wire::ascii_text;
 use wire::ata::IdentifyDevice;
 
 pub(crate) use commands::PARTITION_SHIFT;
@@ -250,6 +251,13 @@ impl Initiator {
             false => format!("connected to {} at {}", self.settings.address, live.join(" and ")),
             true => self.disk.presence.explain(format_args!("looking for {}", self.address())),
         }
+    }
+
+    /// Which disk it is, wherever it is met, if its serial number says so.
+    pub fn identity(&self) -> Option<String> {
+        let device = self.device.as_ref()?;
+        let (serial, model) = (ascii_text(&device.serial), ascii_text(&device.model));
+        (!serial.is_empty()).then(|| format!("serial {serial} of {model}"))
     }
 
     /// Why it is not connected.

@@ -14,9 +14,6 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
     if args.json {
         return super::print_json(&changes);
     }
-    super::print_changes(&changes);
-    if !changes.steps.is_empty() {
-        super::print("applied\n");
-    }
-    Ok(())
+    super::print_changes(&changes)?;
+    if changes.steps.is_empty() { Ok(()) } else { super::print("applied\n") }
 }

@@ -9,7 +9,6 @@
 mod environment;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -18,7 +17,7 @@ use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
 use lab::workload::Workload;
 use lab::{Phase, Place, Progress};
 
-use super::session::{Opening, Outcome, Session};
+use super::session::{Interrupt, Opening, Outcome, Session};
 use super::workload_host::Reading;
 use crate::cli::BenchArgs;
 use crate::config::uri::DiskUri;
@@ -116,12 +115,12 @@ fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> mie
         .iter()
         .enumerate()
         .map(|(index, progress)| Load::new(plan, Place(0), index as u32, shards, progress.clone()));
-    let interrupted = super::session::interrupt()?;
+    let interrupted = Interrupt::watch()?;
     let mut line = Line::new(plan);
     let cpu_ns = || Some(target?.status().ok()?.cpu_ns);
     let (mut opened, mut closed) = (None, None);
     let outcome = session.run(loads.collect(), |reading| {
-        if interrupted.load(Relaxed) {
+        if interrupted.is_raised() {
             shares.iter().for_each(|progress| progress.stop());
         }
         match reading.map(|reading| reading.phase) {
@@ -136,7 +135,7 @@ fn carry(session: &Session, plan: Plan, target: Option<&control::Client>) -> mie
     })?;
     line.end();
     let target_ns = opened.zip(closed).map(|(opened, closed)| closed.saturating_sub(opened));
-    Ok(Run { outcome, target_ns, stopped: interrupted.load(Relaxed) })
+    Ok(Run { outcome, target_ns, stopped: interrupted.is_raised() })
 }
 
 /// The report of a load.
@@ -211,7 +210,7 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
         ));
     }
     if let Some(verify) = &report.verify
-        && verify.checked == 0
+        && (verify.checked, verify.wrong) == (0, 0)
     {
         notes.push("nothing could be checked: write with --verify first".to_owned());
     }

@@ -52,12 +52,12 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
         let lines = mistakes.lines().collect();
         super::print_json(&Answer { server, changes, found, mistakes: lines })?;
     } else {
-        super::print(&text_of(&found));
+        super::print(&text_of(&found))?;
         super::print(&match &server {
             Some(socket) => format!("the server on {socket} would do:\n"),
             None => "no server answers; from nothing, serve would do:\n".to_owned(),
-        });
-        super::print_changes(&changes);
+        })?;
+        super::print_changes(&changes)?;
     }
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }

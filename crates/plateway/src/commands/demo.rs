@@ -16,7 +16,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
@@ -24,6 +23,7 @@ use lab::report::{Grouped, Nanoseconds};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::session::Interrupt;
 use crate::cli::DemoArgs;
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
@@ -62,11 +62,10 @@ struct Demo {
 
 /// Demonstrates.
 pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
-    let interrupted = super::session::interrupt()?;
-    let say = |text: &str| {
-        if !args.json {
-            super::print(&format!("{text}\n"));
-        }
+    let interrupted = Interrupt::watch()?;
+    let say = |text: &str| match args.json {
+        true => Ok(()),
+        false => super::print(&format!("{text}\n")),
     };
     let home = Home::make()?;
     let cpus = Defaults::of_this_machine().cpus;
@@ -83,7 +82,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     say(&format!(
         "A stripe over {MEMBERS} files in {} is served over NVMe/TCP at {address}.\n",
         home.path.display()
-    ));
+    ))?;
     let mut demo = Demo {
         subsystem: SUBSYSTEM,
         address: address.clone(),
@@ -101,7 +100,7 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
             demo.blocks_verified += checked;
             let (name, requests) = (case.0, Grouped(result["requests"].as_u64().unwrap_or(0)));
             let blocks = Grouped(checked);
-            say(&format!("{name}: {requests} requests, {blocks} blocks read and right"));
+            say(&format!("{name}: {requests} requests, {blocks} blocks read and right"))?;
         }
         demo.results.push(result);
         stop_if(&interrupted)?;
@@ -109,8 +108,8 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     demo.aoe = lan::show(&home, &interrupted)?;
     super::show(args.json, &demo, || summary(&demo) + &demo.aoe.text())?;
     if args.keep {
-        super::print(&hints(&address, &home));
-        while !interrupted.load(Relaxed) && server.runs() {
+        super::print(&hints(&address, &home))?;
+        while !interrupted.is_raised() && server.runs() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -118,8 +117,8 @@ pub(crate) fn run(args: &DemoArgs) -> miette::Result<()> {
     Ok(())
 }
 
-fn stop_if(interrupted: &AtomicBool) -> miette::Result<()> {
-    match interrupted.load(Relaxed) {
+fn stop_if(interrupted: &Interrupt) -> miette::Result<()> {
+    match interrupted.is_raised() {
         true => Err(miette::miette!("interrupted")),
         false => Ok(()),
     }

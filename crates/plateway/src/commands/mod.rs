@@ -1,7 +1,8 @@
 //! The commands: one file each, with one entry point that takes what the command line said.
 //!
 //! A command prints its result to standard output and its errors, as a [`miette::Report`], to
-//! standard error with exit code 1.
+//! standard error with exit code 1, or that of an [`Ended`]. A result that could not be printed is an
+//! error.
 
 mod apply;
 mod bench;
@@ -18,7 +19,7 @@ mod sim;
 mod status;
 mod workload_host;
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -49,6 +50,31 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
     }
 }
 
+/// An end that has an exit code of its own.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[error("{message}")]
+pub(crate) struct Ended {
+    code: u8,
+    message: String,
+    #[help]
+    help: Option<String>,
+}
+
+impl Ended {
+    fn new(code: u8, message: String) -> Ended {
+        Ended { code, message, help: None }
+    }
+
+    fn help(self, help: String) -> Ended {
+        Ended { help: Some(help), ..self }
+    }
+}
+
+/// The exit code of an error.
+pub(crate) fn exit_code(error: &miette::Report) -> u8 {
+    error.downcast_ref::<Ended>().map_or(1, |ended| ended.code)
+}
+
 /// The server behind the control socket that was named, or where `serve` puts it.
 fn client(named: Option<&Path>) -> Client {
     Client::new(named.unwrap_or(&Defaults::of_this_machine().control))
@@ -62,7 +88,7 @@ fn read(file: &Path) -> miette::Result<String> {
 }
 
 /// Prints steps, and warnings on standard error.
-fn print_changes(changes: &Changes) {
+fn print_changes(changes: &Changes) -> miette::Result<()> {
     for line in &changes.warnings {
         crate::run::log(line);
     }
@@ -75,10 +101,9 @@ fn print_changes(changes: &Changes) {
 /// Prints what a command came to: as JSON where that was asked for, else as people read it.
 fn show(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> miette::Result<()> {
     match json {
-        true => print_json(value)?,
+        true => print_json(value),
         false => print(&text()),
     }
-    Ok(())
 }
 
 /// How far a command is, on a terminal; nothing elsewhere.
@@ -93,12 +118,16 @@ fn progress_bar(length: u64, template: &str) -> ProgressBar {
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> miette::Result<()> {
     let text = serde_json::to_string_pretty(value).into_diagnostic()?;
-    print(&format!("{text}\n"));
-    Ok(())
+    print(&format!("{text}\n"))
 }
 
 /// Writes to standard output; a reader that has seen enough is no mistake.
-pub(crate) fn print(text: &str) {
+pub(crate) fn print(text: &str) -> miette::Result<()> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(miette::miette!("cannot write the result to standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -10,8 +10,7 @@ use crate::cli::{Cli, CompletionsArgs, ManArgs};
 pub(super) fn completions(args: &CompletionsArgs) -> miette::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "plateway", &mut text);
-    super::print(&String::from_utf8_lossy(&text));
-    Ok(())
+    super::print(&String::from_utf8_lossy(&text))
 }
 
 /// Writes `plateway.1` and a page for each command.

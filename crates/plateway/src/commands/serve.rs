@@ -56,7 +56,8 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
     let _serving = socket.serve(ask)?;
-    super::print(&introduction(&running));
+    // Hosts are served whether or not anybody reads it.
+    let _ = super::print(&introduction(&running)).inspect_err(|error| log(&error.to_string()));
     let service = Service::ready(running.pulse(), &served(&running));
 
     let server = Server { args, flags, defaults };

@@ -9,7 +9,7 @@
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use crate::config::server::{DriverChoice, MEMORY_PER_SHARD_MIN, Server};
 use crate::config::uri::DiskUri;
 use crate::config::volume::{BLOCK_SIZE_DEFAULT, Layout, VolumeConfig};
 use crate::control;
+use crate::run::backing::Backing;
 use crate::run::shape::VolumeFacts;
 use crate::run::{RunError, Running, log};
 
@@ -50,6 +51,8 @@ pub(crate) struct Opening<'a> {
 pub(crate) struct Session {
     running: Running,
     volumes: Vec<VolumeFacts>,
+    /// Their names.
+    names: Vec<String>,
     shards: u16,
 }
 
@@ -82,12 +85,18 @@ impl Session {
         warnings.iter().for_each(|line| log(line));
         let volumes: Result<Vec<VolumeFacts>, RunError> =
             names.iter().map(|name| running.volume_facts(name)).collect();
-        Ok(Session { volumes: volumes?, running, shards: args.server.shards.len() as u16 })
+        let shards = args.server.shards.len() as u16;
+        Ok(Session { volumes: volumes?, names, running, shards })
     }
 
     /// The volumes, by place.
     pub(crate) fn volumes(&self) -> &[VolumeFacts] {
         &self.volumes
+    }
+
+    /// What holds the blocks of the volume of a place.
+    pub(crate) fn backing(&self, place: Place) -> miette::Result<Backing> {
+        Ok(self.running.backing(&self.names[usize::from(place.0)])?)
     }
 
     /// Threads that carry work.
@@ -258,13 +267,34 @@ fn take_volume(
     Ok(name.to_owned())
 }
 
-/// A flag that SIGINT and SIGTERM raise; the second signal ends the process.
-pub(crate) fn interrupt() -> miette::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
-            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-            .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
+/// Whether SIGINT or SIGTERM came. Once that was noticed, the next one ends the process at once; not
+/// before, since one wish often comes as two signals: `timeout` and shells send it to the process and
+/// to its group.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    raised: Arc<AtomicBool>,
+    noticed: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Watches from now on.
+    pub(crate) fn watch() -> miette::Result<Interrupt> {
+        let interrupt = Interrupt { raised: Arc::default(), noticed: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            let noticed = interrupt.noticed.clone();
+            signal_hook::flag::register_conditional_shutdown(signal, 130, noticed)
+                .and_then(|_| signal_hook::flag::register(signal, interrupt.raised.clone()))
+                .map_err(|error| miette::miette!("cannot watch signals: {error}"))?;
+        }
+        Ok(interrupt)
     }
-    Ok(flag)
+
+    /// Whether it came, which is noticed by this.
+    pub(crate) fn is_raised(&self) -> bool {
+        let raised = self.raised.load(Relaxed);
+        if raised {
+            self.noticed.store(true, Relaxed);
+        }
+        raised
+    }
 }

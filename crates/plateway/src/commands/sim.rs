@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SimArgs) -> miette::Result<()> {
     if args.trace {
         let failed = summary.failures.values().flat_map(|failure| &failure.trace);
         let lines = summary.trace.iter().chain(failed);
-        lines.for_each(|line| super::print(&format!("{line}\n")));
+        lines.map(|line| format!("{line}\n")).try_for_each(|line| super::print(&line))?;
     }
     if args.json {
         super::print_json(&summary)?;
@@ -187,17 +187,12 @@ impl Plan<'_> {
 
     /// Says how it went, and whether that is well.
     fn judge(&self, args: &SimArgs, summary: &Summary) -> miette::Result<()> {
-        let say = |text: String| {
-            if !args.json {
-                super::print(&text);
-            }
-        };
+        let say = |text: String| if args.json { Ok(()) } else { super::print(&text) };
         if let Some(planted) = &summary.planted {
             return match summary.failures.values().find(|failure| failure.by_plant) {
                 Some(failure) => {
                     let Failure { seed, what, .. } = failure;
-                    say(format!("{planted} was found by seed {seed}: {what}\n"));
-                    Ok(())
+                    say(format!("{planted} was found by seed {seed}: {what}\n"))
                 }
                 None => Err(miette::miette!(
                     "{planted} was not found in {} seeds; {} of them fail without it, too",
@@ -210,11 +205,11 @@ impl Plan<'_> {
         let twice = if args.twice { ", each twice with the same trace" } else { "" };
         say(format!(
             "{passed} of {seeds} seeds passed{twice}: {steps} steps, {requests} requests, {blocks_checked} blocks checked, hash {hash:016x}\n"
-        ));
+        ))?;
         let Some(first) = summary.failures.values().next() else { return Ok(()) };
         for failure in summary.failures.values() {
             let Failure { seed, scenario, what, replay, .. } = failure;
-            say(format!("seed {seed} ({scenario}): {what}\n  {replay}\n"));
+            say(format!("seed {seed} ({scenario}): {what}\n  {replay}\n"))?;
         }
         Err(miette::miette!(
             help = format!("run it again: {}", first.replay),

@@ -176,6 +176,20 @@ impl DiskUri {
         }
     }
 
+    /// The same disk, of which nothing is made.
+    pub(crate) fn as_it_is(&self) -> DiskUri {
+        match self {
+            DiskUri::File { path, .. } => DiskUri::File { path: path.clone(), create_bytes: None },
+            DiskUri::Delay { delay_us, inner } => {
+                DiskUri::Delay { delay_us: *delay_us, inner: Box::new(inner.as_it_is()) }
+            }
+            DiskUri::Faulty { seed, inner } => {
+                DiskUri::Faulty { seed: *seed, inner: Box::new(inner.as_it_is()) }
+            }
+            other => other.clone(),
+        }
+    }
+
     /// Whether two URIs have the same `delay:` and `faulty:` around their disks.
     pub(crate) fn same_instruments(&self, other: &DiskUri) -> bool {
         match (self, other) {

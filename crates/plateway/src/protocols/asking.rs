@@ -71,5 +71,4 @@ pub(super) fn show<T: Serialize>(
         [] => commands::print(nothing),
         all => commands::print(&format!("{}\n", table_of(all, columns))),
     }
-    Ok(())
 }

@@ -11,6 +11,7 @@
 mod access;
 mod allowance;
 mod apply;
+pub(crate) mod backing;
 pub(crate) mod disks;
 mod error;
 mod event_log;

@@ -136,6 +136,20 @@ pub(super) struct Identity {
     pub(super) block_shift: u8,
 }
 
+impl Identity {
+    /// Whether it says anything that tells it from others, which zeros do not.
+    pub(super) fn is_told(&self) -> bool {
+        let says = |name: &NamespaceDescriptor| match name {
+            NamespaceDescriptor::Eui64(bytes) => *bytes != [0; 8],
+            NamespaceDescriptor::Nguid(bytes) | NamespaceDescriptor::Uuid(bytes) => {
+                *bytes != [0; 16]
+            }
+            NamespaceDescriptor::CommandSet(_) => false,
+        };
+        self.nguid != [0; 16] || self.eui64 != [0; 8] || self.names.iter().any(says)
+    }
+}
+
 impl core::fmt::Display for Identity {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if self.names.is_empty() {

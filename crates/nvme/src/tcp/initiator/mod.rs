@@ -244,6 +244,11 @@ impl Initiator {
         }
     }
 
+    /// Which namespace it is, wherever it is met, if it says so.
+    pub fn identity(&self) -> Option<String> {
+        self.identity.as_ref().filter(|identity| identity.is_told()).map(ToString::to_string)
+    }
+
     /// Why it is not connected: the address and what was seen there.
     pub fn explain(&self) -> String {
         let Settings { subsystem, nsid, .. } = &self.settings;

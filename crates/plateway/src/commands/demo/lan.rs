@@ -16,13 +16,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use lab::report::Grouped;
 use serde::Serialize;
 
-use super::{Case, Home, carry_out, measure, program, rows, stop_if};
+use super::{Case, Home, Interrupt, carry_out, measure, program, rows, stop_if};
 use crate::config::defaults::Defaults;
 use crate::config::text::quoted;
 
@@ -70,7 +69,7 @@ impl Shown {
 }
 
 /// Shows it, if the right is there.
-pub(super) fn show(home: &Home, interrupted: &AtomicBool) -> miette::Result<Shown> {
+pub(super) fn show(home: &Home, interrupted: &Interrupt) -> miette::Result<Shown> {
     let lan = match Lan::make() {
         Ok(lan) => lan,
         Err(why) => return Ok(Shown { skipped: Some(why), ..Shown::default() }),
