@@ -237,9 +237,7 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
         }
         host.mail();
         let running = host.one(0);
-        let buffer = Buffer::reserved(512, 0);
-        let durable = Operation::Write { extent: Extent::new(0, 512), buffer, durable: true };
-        host.ask(writer, 3, durable);
+        host.ask(writer, 3, durable(0, 512));
         let write = host.one(writer);
         let failed = Outcome::NotDone(Failure::MediumWrite);
         host.answer(writer, write, failed);
@@ -254,6 +252,48 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
         for shard in 0..usize::from(shards) {
             assert!(host.in_flight(shard).is_empty() && host.done(shard).is_empty());
         }
+    }
+}
+
+/// A write with FUA.
+fn durable(offset: u64, length: u32) -> Operation {
+    let buffer = Buffer::reserved(length, (offset % 4096) as u32);
+    Operation::Write { extent: Extent::new(offset, length.into()), buffer, durable: true }
+}
+
+#[test]
+fn a_durable_write_whose_sync_failed_protects_the_disk_whatever_the_failure_is_called() {
+    for failure in [Failure::NoSpace, Failure::TimedOut, Failure::Removed, Failure::NotReady] {
+        for (outcome, protects) in
+            [(Outcome::NotDone(failure), false), (Outcome::Unknown(failure), true)]
+        {
+            let mut host = Host::new(2, 1, Cache::Volatile);
+            host.ask(1, 1, durable(0, 512));
+            let write = host.one(1);
+            host.answer(1, write, outcome);
+            host.mail();
+            assert_eq!(host.done(1), [(1, outcome)]);
+            for shard in 0..2 {
+                let protected = host.shards[shard].gates[0].protected();
+                assert_eq!(protected, protects.then_some(failure), "{outcome}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_durable_write_beside_one_that_failed_is_not_told_that_it_lasts() {
+    for (cache, told) in
+        [(Cache::Volatile, Outcome::Unknown(Failure::MediumWrite)), (Cache::None, Outcome::Done)]
+    {
+        let mut host = Host::new(1, 1, cache);
+        host.ask(0, 1, durable(0, 512));
+        host.ask(0, 2, durable(512, 512));
+        let [(_, first), (_, second)] = <[_; 2]>::try_from(host.in_flight(0)).unwrap();
+        let failed = Outcome::NotDone(Failure::MediumWrite);
+        host.answer(0, first, failed);
+        host.answer(0, second, Outcome::Done);
+        assert_eq!(host.done(0), [(1, failed), (2, told)], "one of them is told of the loss");
     }
 }
 
