@@ -376,12 +376,35 @@ fn a_reservation_of_a_resumed_volume_awaits_what_was_below_before() {
     let told: Vec<u8> = host.sent.drain(..).map(|frame| frame[23]).collect();
     assert_eq!(told, [1, 2]);
     assert!(host.answers().is_empty(), "nobody waits for the quiesce");
+    // The shards know better than who resumes it, to whom the file said something.
+    host.order(|| Order::QuiesceVolume(VOLUME));
+    host.resume_volume(Reservation::default());
+    for shard in 0..2 {
+        host.frame(shard, &ata(OTHER, 3, 0x34, 0, &[1; 512]));
+        assert_eq!(answer(&mut host)[15], 6, "reserved");
+    }
     // One that was forgotten is added.
     host.order(|| Order::QuiesceVolume(VOLUME));
     host.order(|| Order::ForgetVolume(VOLUME));
+    assert!(host.shards.iter().all(|(shard, _)| shard.report().reservations.is_empty()));
     host.resume_volume(reserved_by_other());
     host.frame(0, &ata(ONE, 3, 0x34, 0, &[1; 512]));
     assert_eq!(answer(&mut host)[15], 6, "reserved");
+}
+
+#[test]
+fn a_stop_awaits_what_stations_have_below_and_begins_nothing_more() {
+    let mut host = Host::target(2);
+    host.slow = true;
+    host.frame(0, &ata(ONE, 1, 0x34, 0, &[1; 512]));
+    host.begin(|| Order::Drain);
+    assert_eq!(host.answers(), ["Done"], "the other shard has nothing below");
+    host.frame(0, &ata(ONE, 2, 0x34, 1, &[2; 512]));
+    host.frame(1, &ata(ONE, 3, 0x34, 2, &[3; 512]));
+    assert_eq!((host.sent.len(), host.below.len()), (0, 1));
+    host.answer_below();
+    assert_eq!(host.answers(), ["Done"]);
+    assert_eq!((answer(&mut host)[23], host.disk[0]), (1, 1));
 }
 
 #[test]

@@ -24,7 +24,8 @@ pub struct Behaviour {
     pub latency_us: u64,
     /// The chance that a read fails.
     pub read_fails: u64,
-    /// The chance that a write fails, in part.
+    /// The chance that a write fails: in part, or, if it is to be durable, once it is written and
+    /// should last. What it wrote is then lost as after a flush that fails.
     pub write_fails: u64,
     /// The chance that a flush fails. As with Linux it fails once: what it should have made durable
     /// can be read until the next power cut, but no later flush writes it, and they say done.
@@ -47,6 +48,9 @@ pub struct SimDisk {
     /// What a failed flush should have written, and nothing will.
     given_up: BTreeMap<u64, [u8; SECTOR]>,
     is_being_mended: bool,
+    /// A durable write could not be made to last: the next flush, by an open file of its own, is
+    /// told so, too.
+    owes_failure: bool,
     /// Set for good by a plant: flushes are dropped.
     pub drops_flushes: bool,
     /// Set for good by a plant: now and then a sector is read as it was before the last write of
@@ -64,6 +68,7 @@ impl SimDisk {
             cache: BTreeMap::new(),
             given_up: BTreeMap::new(),
             is_being_mended: false,
+            owes_failure: false,
             drops_flushes: false,
             serves_stale: false,
             previous: BTreeMap::new(),
@@ -178,6 +183,9 @@ impl SimDisk {
                 let bytes = memory.bytes(buffer);
                 let fails = random.chance(behaviour.write_fails, 1000);
                 let durable = *durable && !behaviour.lies;
+                if fails && durable && random.chance(1, 2) {
+                    return self.lose(*extent, &bytes, random);
+                }
                 for (number, sector) in sectors(*extent).zip(bytes.chunks(SECTOR)) {
                     if !fails || random.chance(1, 2) {
                         self.write_sector(number, sector, durable && !fails);
@@ -213,11 +221,24 @@ impl SimDisk {
         }
     }
 
+    /// A durable write is carried out, and its sync fails.
+    fn lose(&mut self, extent: Extent, bytes: &[u8], random: &mut Random) -> Outcome {
+        for (number, sector) in sectors(extent).zip(bytes.chunks(SECTOR)) {
+            self.write_sector(number, sector, false);
+            self.given_up.extend(self.cache.remove_entry(&number));
+        }
+        self.owes_failure = self.behaviour.volatile;
+        let failures = [Failure::MediumWrite, Failure::NoSpace, Failure::TimedOut];
+        Outcome::Unknown(failures[random.below(failures.len() as u64) as usize])
+    }
+
     fn flush(&mut self, random: &mut Random) -> Outcome {
         if self.behaviour.lies || self.drops_flushes {
             return Outcome::Done;
         }
-        if !self.is_being_mended && random.chance(self.behaviour.flush_fails, 1000) {
+        let fails = random.chance(self.behaviour.flush_fails, 1000) || self.owes_failure;
+        self.owes_failure = false;
+        if fails && !self.is_being_mended {
             self.given_up.append(&mut self.cache);
             return Outcome::NotDone(Failure::MediumWrite);
         }
@@ -232,7 +253,7 @@ impl SimDisk {
     /// [`mended`](Self::mended) no flush fails, as every shard is to take writes again without one
     /// being missed.
     pub fn mend(&mut self) {
-        self.is_being_mended = true;
+        (self.is_being_mended, self.owes_failure) = (true, false);
         for (number, sector) in core::mem::take(&mut self.given_up) {
             self.write_sector(number, &sector, false);
         }

@@ -107,6 +107,13 @@ impl Gate {
         self.failed
     }
 
+    /// Why a durable write that says done may not last: a disk with a cache tells that it lost what
+    /// lay there to one of those who ask for durability at the same time, and the others are told
+    /// that all is well.
+    pub fn lost(&self) -> Option<Failure> {
+        self.failed.filter(|_| !self.is_write_through())
+    }
+
     /// A flush or a durable write failed: lets no further write pass, and nobody who waits for a
     /// flush, running or next, be told that it is done. Returns whether that is news, and who is to
     /// be told of the failure.

@@ -168,7 +168,7 @@ mod tests {
         assert!(!held.begin(hold(1), Extent::new(0, 4096), 7, 2));
         assert_eq!(held.came_back(Extent::new(0, 512), 5), []);
         // The asker's own write, numbered after the hold began, does not count.
-        assert_eq!(held.came_back(Extent::new(0, 512), 8), []);
+        assert_eq!(held.came_back(Extent::new(0, 512), 7), []);
         assert_eq!(held.came_back(Extent::new(512, 512), 6), [hold(1)]);
     }
 }

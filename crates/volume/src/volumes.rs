@@ -425,7 +425,7 @@ impl Volumes {
         now: Instant,
         completion: Completion,
     ) -> Option<Completion> {
-        let Completion { ticket, outcome, buffer, .. } = completion;
+        let Completion { ticket, mut outcome, buffer, .. } = completion;
         if ticket.machine == self.gates_machine {
             self.flush_answered(now, DiskId(ticket.slot), outcome);
             return None;
@@ -434,6 +434,10 @@ impl Volumes {
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
         if !outcome.is_done() {
             self.note_failure(now, &flight, outcome);
+        } else if flight.durable
+            && let Some(failure) = self.gates.get(flight.disk.0).and_then(Gate::lost)
+        {
+            outcome = Outcome::Unknown(failure);
         }
         self.end_flight(now, flight, outcome, buffer)
     }

@@ -16,6 +16,10 @@
 //!   write zeroes  fallocate(ZERO_RANGE or PUNCH_HOLE), or pwritev2 of zeros where refused [fdatasync if durable]
 //! ```
 //!
+//! A sync that fails, whatever the kernel calls it, ends the request *unknown*: what was written may
+//! be gone although nobody wrote it again. A write with RWF_DSYNC fails in one of two places, so it
+//! is made again without: if that succeeds, it was the sync.
+//!
 //! A read that meets the end of the file within the disk's size (somebody cut the file) fails:
 //! zeros would be wrong data. Memory shared with the kernel: the iovecs point into pages of the
 //! request's buffer, which stays in `Work` until `finish`; whoever submitted a call must not drop
@@ -81,6 +85,8 @@ pub(crate) struct Work {
     iovecs: Vec<iovec>,
     /// Whether RWF_DSYNC was refused, so that a sync has to follow.
     sync_after: bool,
+    /// How a write with RWF_DSYNC failed, which is made again without.
+    unsynced: Option<Errno>,
     verdict: Option<Outcome>,
     after: Duration,
 }
@@ -186,6 +192,7 @@ impl Work {
             stage,
             iovecs,
             sync_after: false,
+            unsynced: None,
             verdict: None,
             after: Duration::ZERO,
         };
@@ -274,6 +281,11 @@ impl Work {
                 self.sync_after = true;
                 self.stage
             }
+            (Stage::Transfer(transfer), Err(errno))
+                if transfer.durable && !self.sync_after && errno != Errno::CANCELED =>
+            {
+                Stage::Transfer(self.without_sync(transfer, errno))
+            }
             (Stage::Discard { index }, Ok(_)) => Stage::Discard { index: index + 1 },
             (Stage::Clear { .. }, Ok(_)) => self.cleared(),
             (Stage::Clear { .. }, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
@@ -282,6 +294,7 @@ impl Work {
             (Stage::Zeros { .. }, Ok(0)) => failed(true, Errno::NOSPC),
             (Stage::Zeros { at }, Ok(moved)) => self.zeros(at + moved),
             (Stage::Sync, Ok(_)) => Stage::Done(Outcome::Done),
+            (Stage::Sync, Err(errno)) => unsynced(errno),
             (Stage::Transfer(transfer), Err(errno)) => failed(transfer.write, errno),
             (_, Err(errno)) => failed(true, errno),
             (Stage::Blocking(_) | Stage::Done(_), Ok(_)) => {
@@ -367,7 +380,22 @@ impl Work {
                 ..transfer
             });
         }
-        if transfer.durable && self.sync_after { Stage::Sync } else { Stage::Done(Outcome::Done) }
+        self.moved(transfer.durable && self.sync_after)
+    }
+
+    /// All bytes are where they should be; a sync may have to follow.
+    fn moved(&self, sync: bool) -> Stage {
+        match self.unsynced {
+            Some(errno) => unsynced(errno),
+            None if sync => Stage::Sync,
+            None => Stage::Done(Outcome::Done),
+        }
+    }
+
+    /// A transfer with RWF_DSYNC failed: what of it is made again to see whether it was the sync.
+    fn without_sync(&mut self, transfer: Transfer, errno: Errno) -> Transfer {
+        self.unsynced = Some(errno);
+        Transfer { durable: false, ..transfer }
     }
 
     fn cleared(&self) -> Stage {
@@ -402,7 +430,11 @@ impl Work {
             Job::Discard => true,
             Job::Bounce(transfer) => transfer.write,
         };
-        result.map_or_else(|errno| failed(write, errno), Stage::Done)
+        match (result, job) {
+            (Err(errno), _) => failed(write, errno),
+            (Ok(_), Job::Bounce(transfer)) => self.moved(transfer.durable),
+            (Ok(outcome), _) => Stage::Done(outcome),
+        }
     }
 
     fn compare(&self) -> Result<Outcome, Errno> {
@@ -451,7 +483,7 @@ impl Work {
     }
 
     fn bounce(&mut self, transfer: Transfer) -> Result<Outcome, Errno> {
-        let Transfer { write, durable, mut offset, mut first } = transfer;
+        let Transfer { write, mut offset, mut first, .. } = transfer;
         let mut scratch = Scratch::new();
         while first < self.iovecs.len() {
             let left: usize = self.iovecs[first..].iter().map(|run| run.iov_len).sum();
@@ -464,7 +496,7 @@ impl Work {
                     piece[at..at + part.len()].copy_from_slice(part);
                     at += part.len();
                 }
-                write_all(self.fd(), piece, offset, durable)?;
+                write_all(self.fd(), piece, offset)?;
             } else {
                 read_exact(self.fd(), piece, offset)?;
                 for run in &self.iovecs[first..] {
@@ -538,14 +570,9 @@ impl Scratch {
 }
 
 /// Writes all of `bytes`.
-fn write_all(
-    fd: BorrowedFd<'_>,
-    mut bytes: &[u8],
-    mut offset: u64,
-    durable: bool,
-) -> Result<(), Errno> {
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
-        match rustix::io::pwritev2(fd, &[IoSlice::new(bytes)], offset, write_flags(durable)) {
+        match rustix::io::pwritev2(fd, &[IoSlice::new(bytes)], offset, write_flags(false)) {
             Ok(0) => return Err(Errno::NOSPC),
             Ok(count) => (bytes, offset) = (&bytes[count..], offset + count as u64),
             Err(Errno::INTR) => {}
@@ -589,11 +616,20 @@ fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
     }
 }
 
-/// What an error number says about a request. Nothing comes later, and each block is as before or
-/// as asked: hence *not done*.
+/// Nothing comes later, and each block is as before or as asked: hence *not done*.
 fn failed(write: bool, errno: Errno) -> Stage {
+    Stage::Done(Outcome::NotDone(failure_of(write, errno)))
+}
+
+/// A sync failed: of what was written before it, nobody knows what lasts.
+fn unsynced(errno: Errno) -> Stage {
+    Stage::Done(Outcome::Unknown(failure_of(true, errno)))
+}
+
+/// What an error number says about a request.
+fn failure_of(write: bool, errno: Errno) -> Failure {
     let medium = if write { Failure::MediumWrite } else { Failure::MediumRead };
-    Stage::Done(Outcome::NotDone(match errno {
+    match errno {
         // ENODATA and EILSEQ are what the block layer makes of a medium and a protection error.
         Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::BADMSG | Errno::UCLEAN => medium,
         Errno::REMOTEIO | Errno::NOLINK => medium,
@@ -605,7 +641,7 @@ fn failed(write: bool, errno: Errno) -> Stage {
         Errno::AGAIN | Errno::BUSY | Errno::NOMEM | Errno::NOBUFS => Failure::NotReady,
         Errno::CANCELED => Failure::Aborted,
         _ => Failure::Internal,
-    }))
+    }
 }
 
 #[cfg(test)]

@@ -124,6 +124,22 @@ fn a_request_across_chunks_is_cut_and_joined() {
 }
 
 #[test]
+fn a_change_of_several_disks_goes_to_none_while_one_of_them_takes_no_writes() {
+    for protected in 0..3 {
+        let mut host = Host::new(1, 3, Cache::Volatile);
+        host.shards[0].gates[protected].fail(Failure::MediumWrite);
+        host.ask(0, 1, write(2048, 8192));
+        host.ask(0, 2, Operation::Discard { extents: vec![Extent::new(2048, 8192)] });
+        let refused = Outcome::NotDone(Failure::WriteProtected);
+        assert_eq!(host.done(0), [(1, refused), (2, refused)]);
+        assert!(host.in_flight(0).is_empty(), "nor to the others");
+        let buffer = Buffer::reserved(8192, 2048);
+        host.ask(0, 3, Operation::Read { extent: Extent::new(2048, 8192), buffer });
+        assert_eq!(host.in_flight(0).len(), 3, "reads go on");
+    }
+}
+
+#[test]
 fn a_request_beyond_the_end_does_not_go_below() {
     let mut host = Host::new(1, 1, Cache::None);
     host.ask(0, 1, write((1 << 20) - 512, 1024));
@@ -237,9 +253,7 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
         }
         host.mail();
         let running = host.one(0);
-        let buffer = Buffer::reserved(512, 0);
-        let durable = Operation::Write { extent: Extent::new(0, 512), buffer, durable: true };
-        host.ask(writer, 3, durable);
+        host.ask(writer, 3, durable(0, 512));
         let write = host.one(writer);
         let failed = Outcome::NotDone(Failure::MediumWrite);
         host.answer(writer, write, failed);
@@ -254,6 +268,48 @@ fn a_flush_beside_a_durable_write_that_fails_fails_with_it_on_every_shard() {
         for shard in 0..usize::from(shards) {
             assert!(host.in_flight(shard).is_empty() && host.done(shard).is_empty());
         }
+    }
+}
+
+/// A write with FUA.
+fn durable(offset: u64, length: u32) -> Operation {
+    let buffer = Buffer::reserved(length, (offset % 4096) as u32);
+    Operation::Write { extent: Extent::new(offset, length.into()), buffer, durable: true }
+}
+
+#[test]
+fn a_durable_write_whose_sync_failed_protects_the_disk_whatever_the_failure_is_called() {
+    for failure in [Failure::NoSpace, Failure::TimedOut, Failure::Removed, Failure::NotReady] {
+        for (outcome, protects) in
+            [(Outcome::NotDone(failure), false), (Outcome::Unknown(failure), true)]
+        {
+            let mut host = Host::new(2, 1, Cache::Volatile);
+            host.ask(1, 1, durable(0, 512));
+            let write = host.one(1);
+            host.answer(1, write, outcome);
+            host.mail();
+            assert_eq!(host.done(1), [(1, outcome)]);
+            for shard in 0..2 {
+                let protected = host.shards[shard].gates[0].protected();
+                assert_eq!(protected, protects.then_some(failure), "{outcome}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_durable_write_beside_one_that_failed_is_not_told_that_it_lasts() {
+    for (cache, told) in
+        [(Cache::Volatile, Outcome::Unknown(Failure::MediumWrite)), (Cache::None, Outcome::Done)]
+    {
+        let mut host = Host::new(1, 1, cache);
+        host.ask(0, 1, durable(0, 512));
+        host.ask(0, 2, durable(512, 512));
+        let [(_, first), (_, second)] = <[_; 2]>::try_from(host.in_flight(0)).unwrap();
+        let failed = Outcome::NotDone(Failure::MediumWrite);
+        host.answer(0, first, failed);
+        host.answer(0, second, Outcome::Done);
+        assert_eq!(host.done(0), [(1, failed), (2, told)], "one of them is told of the loss");
     }
 }
 
@@ -277,6 +333,46 @@ fn compare_and_write_waits_for_writes_below_on_other_shards() {
     host.answer(1, other, Outcome::Done);
     host.answer_all(1);
     assert_eq!(host.done(1), [1, 4, 3].map(|slot| (slot, Outcome::Done)), "4 overlaps nothing");
+}
+
+#[test]
+fn what_waits_for_two_holds_goes_on_behind_both() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, compare_and_write(0));
+    host.ask(0, 2, compare_and_write(512));
+    host.ask(0, 3, write(0, 1024));
+    let mut compares = host.in_flight(0).into_iter().map(|(_, request)| request);
+    let (first, second) = (compares.next().unwrap(), compares.next().unwrap());
+    host.answer(0, first, Outcome::Done);
+    host.answer_all(0);
+    assert_eq!(host.done(0), [(1, Outcome::Done)]);
+    assert!(host.in_flight(0).is_empty(), "the other hold stands");
+    host.answer(0, second, Outcome::Done);
+    host.answer_all(0);
+    host.answer_all(0);
+    assert_eq!(host.done(0), [(2, Outcome::Done), (3, Outcome::Done)]);
+}
+
+#[test]
+fn a_discard_waits_for_a_hold_wherever_it_stands() {
+    let mut host = Host::new(1, 1, Cache::None);
+    host.ask(0, 1, compare_and_write((1 << 20) - 512));
+    let compare = host.one(0);
+    host.ask(0, 2, Operation::Discard { extents: vec![Extent::new(0, 512)] });
+    assert!(host.in_flight(0).is_empty());
+    host.answer(0, compare, Outcome::Done);
+    host.answer_all(0);
+    host.answer_all(0);
+    assert_eq!(host.done(0), [(1, Outcome::Done), (2, Outcome::Done)]);
+}
+
+#[test]
+fn a_flush_of_a_disk_that_its_owner_has_no_more_is_answered() {
+    let mut host = Host::new(2, 1, Cache::Volatile);
+    host.ask(1, 1, Operation::Flush);
+    host.shards[0].remove_disk(DiskId(0));
+    host.mail();
+    assert_eq!(host.done(1), [(1, Outcome::NotDone(Failure::Removed))]);
 }
 
 #[test]
