@@ -63,7 +63,7 @@ pub(crate) enum Command {
     Apply(ConfigArgs),
     /// Show exports, sessions, disks and counters of a running server
     Status(ServerArgs),
-    /// List the disks of a running server, or reopen a failed one
+    /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
     Disks(DisksArgs),
     /// Free a volume of a running server that a host has reserved
     Reservation(ReservationArgs),
@@ -187,7 +187,7 @@ pub(crate) enum ReservationAction {
     },
 }
 
-/// `disks list`, `disks reopen NAME`
+/// `disks list`, `disks reopen NAME`, `disks accept NAME`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DisksArgs {
     /// What to do with them
@@ -210,6 +210,27 @@ pub(crate) enum DisksAction {
     Reopen {
         /// The disk's name in the configuration
         name: String,
+    },
+    /// Say that what is where a known disk was is meant: another device, a restored file, a new one
+    #[command(
+        after_help = "A file or device that a volume was served from is known by what it is and by its size. Where\n\
+        another is found there, a smaller one or none, nothing is served from it before this is said.\n\
+        No server is asked. The next start, or apply, takes the disk as it is then."
+    )]
+    Accept {
+        /// Its name in the configuration, or the disk as serve was given it
+        #[arg(value_name = "DISK")]
+        disk: String,
+        /// The configuration that names it
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// The directory of identities [default: the configuration's, else where serve puts it]
+        #[arg(long, value_name = "DIRECTORY")]
+        state: Option<PathBuf>,
+        /// It holds other data: forget what was known, so that its volume gets a new identity, and a
+        /// file that is gone may be made
+        #[arg(long)]
+        new: bool,
     },
 }
 
@@ -491,6 +512,8 @@ mod tests {
             "status --json",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
+            "disks accept d0 --config p.toml --new",
+            "disks accept file:/a --state /s --json",
             "reservation clear v0 --control /run/p.sock --json",
             "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
             "bench volume:v0 --config p.toml --rw write --bs 128k --warmup 0 --control /run/p.sock",

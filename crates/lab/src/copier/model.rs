@@ -311,7 +311,7 @@ impl Desk for Machine<'_> {
     }
 
     fn take(&mut self, account: &mut Account, length: u32, phase: u32) -> Option<Buffer> {
-        self.pool.take(account, Class::Transfer, length, phase)
+        self.pool.take(account, length, phase)
     }
 
     fn give(&mut self, account: &mut Account, buffer: Buffer) {

@@ -1,6 +1,14 @@
-//! `plateway disks`: the disks of a running server, and the way back to writes after a failure.
+//! `plateway disks`: the disks of a running server, the way back to writes after a failure, and the
+//! word that a disk which is not the known one is meant.
+
+use std::path::Path;
 
 use crate::cli::{DisksAction, DisksArgs};
+use crate::config;
+use crate::config::defaults::Defaults;
+use crate::config::disk::DiskConfig;
+use crate::run::disks::accept;
+use crate::run::state::StateDirectory;
 
 /// Lists disks or reopens one.
 pub(crate) fn run(args: &DisksArgs) -> miette::Result<()> {
@@ -16,5 +24,36 @@ pub(crate) fn run(args: &DisksArgs) -> miette::Result<()> {
             let done = client.reopen(name)?;
             super::show(args.server.json, &done, || format!("{done}\n"))
         }
+        DisksAction::Accept { disk, config, state, new } => {
+            let (disk, directory) = named(disk, config.as_deref())?;
+            let directory = StateDirectory::new(state.as_deref().unwrap_or(&directory));
+            let done = accept(&disk, directory, *new)?;
+            super::show(args.server.json, &done, || format!("{done}\n"))
+        }
+    }
+}
+
+/// A disk by its name in a configuration or, without one, by its URI, and where identities are
+/// stored.
+fn named(disk: &str, file: Option<&Path>) -> miette::Result<(DiskConfig, std::path::PathBuf)> {
+    let defaults = Defaults::of_this_machine();
+    let Some(file) = file else {
+        let uri = disk.parse().map_err(|error| {
+            miette::miette!(
+                help = "a disk of a configuration is named with --config FILE",
+                "{error}"
+            )
+        })?;
+        return Ok((DiskConfig { name: disk.to_owned(), uri }, defaults.state));
+    };
+    let args = config::load(file, &defaults)?.args;
+    let names: Vec<&str> = args.disks.iter().map(|disk| disk.name.as_str()).collect();
+    match args.disks.iter().find(|one| one.name == disk) {
+        Some(disk) => Ok((disk.clone(), args.server.state)),
+        None => Err(miette::miette!(
+            "{} has no disk {disk}: expected one of {}",
+            file.display(),
+            names.join(", ")
+        )),
     }
 }

@@ -4,6 +4,8 @@
 //! a `ram:` of another size and a smaller file would lose data. What is behind a URI is known only
 //! once somebody looks.
 
+use std::path::Path;
+
 use toml::Spanned;
 
 use super::file::{NAME, table};
@@ -99,6 +101,18 @@ impl DiskConfig {
     }
 }
 
+/// Whether the name of a block device says which it is, not in which order devices were met.
+fn has_a_name_that_stays(path: &Path) -> bool {
+    let of_device = path.strip_prefix("/dev").ok();
+    let first = of_device.and_then(|name| name.iter().next()).and_then(|name| name.to_str());
+    match first {
+        Some("disk" | "mapper") => true,
+        // Of LVM, ZFS, md and others, a folder with the names that people gave.
+        Some(_) => of_device.is_some_and(|name| name.iter().count() > 1),
+        None => true,
+    }
+}
+
 impl Resolver<'_> {
     pub(super) fn disks(&mut self, low: &[LowDisk]) -> Vec<DiskConfig> {
         let mut disks: Vec<DiskConfig> = Vec::new();
@@ -121,6 +135,13 @@ impl Resolver<'_> {
                 self.push(Mistake::error(written.span(), message).help(help));
                 continue;
             }
+            if let DiskUri::BlockDevice { path } = uri.innermost()
+                && !has_a_name_that_stays(path)
+            {
+                let message = format!("{} may be another device after a boot", path.display());
+                let help = "`ls -l /dev/disk/by-id` shows the names that stay with a device";
+                self.push(Mistake::warning(written.span(), message).help(help));
+            }
             let Some(name) = &one.name else { continue };
             let name = name.get_ref().clone();
             if let Some(first) = disks.iter().position(|disk| disk.uri.same_backing(&uri)) {
@@ -141,5 +162,24 @@ impl Resolver<'_> {
     fn uri_mistake(&mut self, written: &Spanned<String>, error: UriError) {
         let span = self.within(written, error.at.clone());
         self.push(Mistake::error(span, error.message).meant(error.help));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_follow_the_order_of_devices_do_not_stay() {
+        for (path, stays) in [
+            ("/dev/sda", false),
+            ("/dev/nvme0n1p2", false),
+            ("/dev/loop0", false),
+            ("/dev/disk/by-id/nvme-x", true),
+            ("/dev/mapper/data", true),
+            ("/dev/vg0/data", true),
+        ] {
+            assert_eq!(has_a_name_that_stays(Path::new(path)), stays, "{path}");
+        }
     }
 }

@@ -13,22 +13,26 @@ use ::volume::assemble::Found;
 
 use block::{ByteCount, ShardId};
 use contract::{DiskFacts, DiskId};
+use reactor::disk::marks::Marks;
 use reactor::disk::probe::{Identity, Probe, unmade_file};
 use reactor::disk::{Access, Disk, OpenError};
 use reactor::look_at_interface;
 use shard::{Answer, ImportSettings, Order};
 
 use super::error::RunError;
+use super::event_log::log;
+use super::identity::{self, Blocks, Identities};
+use super::labels;
 use super::look::{Inventory, Member};
 use super::open;
 use super::retry::retry_in_use;
 use super::shape::Part;
 use super::shards::ORDER_LIMIT;
+use super::state::StateDirectory;
 use super::{OpenDisk, OpenVolume, Running};
-use super::{identity, labels};
 use crate::config::disk::{DiskConfig, disk_title};
 use crate::config::size::Size;
-use crate::config::uri::DiskUri;
+use crate::config::uri::{DiskUri, check_name};
 use crate::config::volume::VolumeConfig;
 use crate::protocols::RemoteUri;
 
@@ -49,6 +53,10 @@ pub(crate) struct DiskSight {
     pub(crate) access: Option<&'static str>,
     content: Content,
     pub(crate) identity: Option<Identity>,
+    /// Why a file that is not there is not to be made.
+    lost: Option<RunError>,
+    /// By what its blocks are known; none of those that a restart loses, or that are yet to be made.
+    backing: Option<String>,
     is_served: bool,
 }
 
@@ -74,9 +82,12 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
         access: Some("remote"),
         content: Content::Unknown("it is remote and was not contacted"),
         identity: None,
+        lost: None,
+        backing: None,
         is_served: served.is_some_and(|served| served.args.disks.contains(config)),
     };
     if let DiskUri::Remote(uri) = &config.uri {
+        sight.backing = identity::backing(&config.uri);
         // A server that answers may see other interfaces.
         let links = uri.links().filter(|_| served.is_none());
         for ethernet in links.into_iter().flat_map(|(links, _)| links) {
@@ -96,6 +107,9 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
                 let unmade = unmade_file(path, bytes);
                 let (facts, identity) = unmade.map_err(|error| open::refused(config, &error))?;
                 sight.check_twin(config, inventory, &identity)?;
+                if let Some(backing) = identity::backing(&uri) {
+                    sight.lost = Identities::new(inventory.state()).lost(config, &backing)?;
+                }
                 sight.words = format!("would be created with {}", Size(bytes));
                 (sight.facts, sight.access) = (Some(facts), None);
                 (sight.identity, sight.content) = (Some(identity), Content::Unmade);
@@ -167,6 +181,14 @@ impl DiskSight {
             _ if facts.read_only => "there, read only".to_owned(),
             _ => "there".to_owned(),
         };
+        let identities = Identities::new(inventory.state());
+        let blocks = |backing| Blocks { backing, marks: probe.marks(), bytes: seen };
+        self.backing = match identity::backing(&self.uri).map(blocks) {
+            // What is served is followed: its size is known as it was when that was last done.
+            Some(blocks) if self.is_served => Some(blocks.backing),
+            Some(blocks) => Some(identities.recognise(config, &blocks)?),
+            None => None,
+        };
         self.facts = Some(facts);
         self.access = Some(access_name(probe.access()));
         self.identity = Some(probe.identity().clone());
@@ -197,9 +219,10 @@ impl DiskSight {
         };
         let is_unmade = matches!(self.content, Content::Unmade);
         Member {
-            backing: identity::backing(&self.uri).filter(|_| !is_unmade),
+            backing: self.backing.clone(),
             part: self.facts.as_ref().map(part),
             is_unmade,
+            lost: self.lost.clone(),
             is_served: self.is_served,
         }
     }
@@ -249,6 +272,50 @@ fn described(DiskConfig { name, uri, .. }: &DiskConfig) -> String {
     if *name == uri { format!("disk {name}") } else { format!("disk {name} ({uri})") }
 }
 
+/// What accepting a disk comes to, in a line: what is there now is what is meant from now on, with
+/// the identity that is stored for it or, if it is `new`, with none.
+pub(crate) fn accept(
+    config: &DiskConfig,
+    state: StateDirectory,
+    new: bool,
+) -> Result<String, RunError> {
+    let (name, identities) = (&config.name, Identities::new(state));
+    let found = match config.uri.innermost() {
+        DiskUri::File { path, .. } => Probe::file(path),
+        DiskUri::BlockDevice { path } => Probe::device(path),
+        other => {
+            return Err(RunError::new(format!(
+                "disk {name}: expected a file or a block device, seen {other}"
+            )));
+        }
+    };
+    let backing = identity::backing(&config.uri).expect("a file and a device have one");
+    let words = match found {
+        Err(error) if !(new && is_missing(&error)) => {
+            let refused = open::refused(config, &error);
+            return Err(match is_missing(&error) && !new {
+                true => refused.help("where a new one is to take its place, say so with --new"),
+                false => refused,
+            });
+        }
+        Ok(probe) if !new => {
+            let (marks, bytes) = (probe.marks(), probe.facts().size.0);
+            let words = format!("is known by {marks} from now on, with {bytes} bytes");
+            let known = identities.accept(
+                name,
+                &backing,
+                Some(&Blocks { backing: backing.clone(), marks, bytes }),
+            )?;
+            if known { format!("{words} and the identity that it had") } else { words }
+        }
+        _ => {
+            identities.accept(name, &backing, None)?;
+            "is taken for a new one: a volume of it alone gets a new identity when it is next served".to_owned()
+        }
+    };
+    Ok(format!("disk {name} {words}"))
+}
+
 impl Running {
     pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
         let disk = self.open_disk(config)?;
@@ -271,15 +338,19 @@ impl Running {
                 .map_err(|error| error.within(&format!("disk {name}")))
                 .and_then(|settings| self.add_import(id, config, uri, &settings))
                 .inspect_err(|_| self.close_import_links(name))?;
-            return Ok(OpenDisk { id, config: config.clone(), local: None, facts, fresh: false });
+            let backing = identity::backing(&config.uri);
+            let config = config.clone();
+            return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing });
         }
         // Whoever makes a file makes blocks that nobody knows yet.
         let look_and_open = || {
-            let fresh = matches!(look(config, self)?.content, Content::Unmade);
+            let sight = look(config, self)?;
+            let fresh = matches!(sight.content, Content::Unmade);
+            let backing = if fresh { identity::backing(&config.uri) } else { sight.backing };
             let opened = Disk::open(&open::spec_of(config)?, &self.arena);
-            opened.map(|disk| (disk, fresh)).map_err(|error| open::refused(config, &error))
+            opened.map(|disk| (disk, fresh, backing)).map_err(|error| open::refused(config, &error))
         };
-        let (disk, fresh) = retry_in_use(look_and_open)?;
+        let (disk, fresh, backing) = retry_in_use(look_and_open)?;
         let disk = Arc::new(disk);
         let facts = disk.facts();
         self.shards.handle().add_disk(id, &disk);
@@ -288,7 +359,7 @@ impl Running {
             facts: facts.clone(),
         });
         told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
-        Ok(OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh })
+        Ok(OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh, backing })
     }
 
     /// Has every shard reach a remote disk; if one cannot, none keeps it.
@@ -450,8 +521,32 @@ impl Running {
         }
         disk.facts = facts.clone();
         let id = disk.id;
+        self.note_disk(name);
         let follow = || Order::FollowDisk { disk: id, facts: facts.clone() };
         self.order(&format!("follow disk {name}"), follow).map(|()| true)
+    }
+
+    /// Has a disk known as it is now, so that another one in its place is refused from now on.
+    pub(super) fn note_disk(&mut self, name: &str) {
+        let identities = Identities::new(self.state.clone());
+        let uses = |volume: &OpenVolume| {
+            // What no configuration can name is `bench` or `copy` looking at somebody's disk.
+            check_name(&volume.config.name).is_ok()
+                && volume.config.layout.disks().iter().any(|disk| disk == name)
+        };
+        if !self.volumes.values().any(uses) {
+            return;
+        }
+        let Some(disk) = self.disks.get_mut(name) else { return };
+        let fd = disk.local.as_ref().and_then(|local| local.fd());
+        let own = identity::backing(&disk.config.uri);
+        let (Some(fd), Some(backing), Some(key)) = (fd, own, &disk.backing) else { return };
+        let blocks = Blocks { backing, marks: Marks::of(fd), bytes: disk.facts.size.0 };
+        match identities.note(name, key, &blocks) {
+            Ok(()) => disk.backing = Some(blocks.backing),
+            // It is served all the same: what it is was looked at before.
+            Err(error) => log(&format!("disk {}", error.line())),
+        }
     }
 
     /// A null disk of another size is another disk, which its volume takes over between two

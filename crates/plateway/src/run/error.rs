@@ -15,14 +15,29 @@ pub(crate) struct RunError {
     key: String,
     /// The title of another thing that it cannot be beside.
     beside: Option<String>,
-    in_use: bool,
+    kind: Kind,
+}
+
+/// What sets a failure apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Other,
+    /// Somebody else has it, who may let go of it.
+    InUse,
+    /// A disk is not the one that is known there, until it is back or accepted.
+    Unrecognised,
 }
 
 impl RunError {
     /// What happened to which object.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         let (help, key, beside) = (None, String::new(), None);
-        Self { message: message.into(), help, key, beside, in_use: false }
+        Self { message: message.into(), help, key, beside, kind: Kind::Other }
+    }
+
+    /// Of a disk that is not the one that is known there.
+    pub(super) fn unrecognised(message: String) -> Self {
+        Self { kind: Kind::Unrecognised, ..Self::new(message) }
     }
 
     /// With what to do next.
@@ -51,12 +66,12 @@ impl RunError {
 
     /// Of what somebody else has, who may let go of it.
     pub(super) fn in_use(mut self) -> Self {
-        self.in_use = true;
+        self.kind = Kind::InUse;
         self
     }
 
     pub(super) fn is_in_use(&self) -> bool {
-        self.in_use
+        self.kind == Kind::InUse
     }
 
     /// As a mistake of the configuration in the thing of this title, at the place that is to be

@@ -62,6 +62,8 @@ pub(crate) struct Member {
     pub(crate) part: Option<Part>,
     /// Whether its file is yet to be made.
     pub(crate) is_unmade: bool,
+    /// Why it is not to be made: it was there.
+    pub(crate) lost: Option<RunError>,
     /// Whether the server that answers has it, under this name.
     pub(crate) is_served: bool,
 }

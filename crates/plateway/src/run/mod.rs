@@ -119,6 +119,8 @@ struct OpenDisk {
     facts: DiskFacts,
     /// Whether opening it made it: then nobody knows its blocks yet.
     fresh: bool,
+    /// By what its blocks are known; none of those that a restart loses.
+    backing: Option<String>,
 }
 
 impl OpenDisk {
@@ -335,8 +337,9 @@ impl Inventory for Running {
         let Some(disk) = self.disks.get(name) else {
             return self.unmade.get(name).map(|sight| sight.member(name));
         };
-        let backing = identity::backing(&disk.config.uri).filter(|_| !disk.fresh);
-        Some(Member { backing, part: Some(disk.part()), is_unmade: false, is_served: false })
+        let backing = disk.backing.clone().filter(|_| !disk.fresh);
+        let part = Some(disk.part());
+        Some(Member { backing, part, is_unmade: false, lost: None, is_served: false })
     }
 
     fn examine(

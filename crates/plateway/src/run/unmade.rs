@@ -2,8 +2,8 @@
 //!
 //! A blank file beside members that carry labels is a lost member, and never one to be made: the
 //! set is refused then, and here it is judged before there is a file. So what is there is
-//! opened first, and what is missing last. A volume without labels cannot tell; its file is made,
-//! and it gets an identity of its own (docs/faults.md).
+//! opened first, and what is missing last. A file that was served is known, and
+//! is not made anew either (`identity`).
 
 use reactor::disk::file::is_missing;
 

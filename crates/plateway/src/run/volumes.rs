@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::error::RunError;
 use super::event_log::log;
-use super::identity::{self, Identities};
+use super::identity::Identities;
 use super::labels::{self, Due, Set};
 use super::look::{self, Inventory};
 use super::shape::{self, Part};
@@ -78,6 +78,12 @@ impl VolumeSight {
                 self.uuid = set.uuid;
                 self.set = Some(set);
             }
+        }
+        // Where labels tell of it, they did: what is said of the set is said first.
+        if let Some(lost) = members.iter_mut().find_map(|member| member.lost.take())
+            && !inventory.overwrites(&config.name)
+        {
+            return Err(lost);
         }
         if parts.len() == members.len() {
             let lengths = self.set.as_ref().map(|set| &*set.lengths);
@@ -170,6 +176,7 @@ impl Running {
         let volume =
             OpenVolume { id, config: config.clone(), layout, uuid, labelled, quiesced: false };
         self.volumes.insert(config.name.clone(), volume);
+        config.layout.disks().iter().for_each(|disk| self.note_disk(disk));
         Ok(())
     }
 
@@ -177,7 +184,7 @@ impl Running {
     /// process.
     fn new_identity(&mut self, config: &VolumeConfig) -> Result<Uuid, RunError> {
         let disk = config.layout.disks().first().and_then(|disk| self.disks.get_mut(disk));
-        let backing = disk.as_ref().and_then(|disk| identity::backing(&disk.config.uri));
+        let backing = disk.as_ref().and_then(|disk| disk.backing.clone());
         let (Some(disk), Some(backing)) = (disk, backing) else { return Ok(Uuid::new_v4()) };
         let identities = Identities::new(self.state.clone());
         let uuid = identities.of(&backing, &config.name, disk.fresh)?;

@@ -211,3 +211,111 @@ fn an_apply_that_is_undone_cuts_only_what_it_grew() {
     assert_eq!((size(grown.directory.path(), "a.img"), grown.bytes()), (16 * MIB, 16 * MIB));
     grown.server.stop();
 }
+
+fn accept(directory: &Path, args: &[&str]) {
+    let first = ["disks", "accept", "a", "--config", "plateway.toml"];
+    let args = [&first[..], args].concat();
+    let output = plateway().current_dir(directory).args(&args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", flat(&output.stderr));
+}
+
+/// Serves the volume of one file and stops: its identity.
+fn serve_once(directory: &Path, uri: &str) -> String {
+    let server = Server::configured(
+        directory,
+        &own_configuration(directory, &[("a", uri)], &[("v0", SINGLE)]),
+    );
+    let uuid = server.uuid();
+    server.stop();
+    uuid
+}
+
+#[test]
+fn a_file_that_was_served_is_refused_when_it_is_gone_cut_or_another_until_it_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let (uri, plain) = ("file:a.img?create=8MiB", "file:a.img");
+    let first = serve_once(here, uri);
+    let refused = |uri: &str, words: &[&str]| {
+        for said in all_refuse(here, &[("a", uri)], SINGLE) {
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        }
+    };
+    // Its file system is not mounted.
+    fs::rename(here.join("a.img"), here.join("kept")).unwrap();
+    refused(uri, &["expected its file of 8MiB, seen none", "disks accept a --config FILE --new"]);
+    assert!(!here.join("a.img").exists(), "it was made");
+    fs::rename(here.join("kept"), here.join("a.img")).unwrap();
+    assert_eq!(serve_once(here, uri), first);
+    // It was cut, and was grown by hand.
+    truncate(here, "a.img", 4 * MIB);
+    refused(plain, &["has shrunk: expected at least 8388608 bytes, seen 4194304", "accept a"]);
+    truncate(here, "a.img", 16 * MIB);
+    assert_eq!(serve_once(here, plain), first);
+    truncate(here, "a.img", 8 * MIB);
+    refused(plain, &["has shrunk: expected at least 16777216 bytes"]);
+    accept(here, &[]);
+    assert_eq!(serve_once(here, plain), first);
+    // It was restored from a backup.
+    fs::copy(here.join("a.img"), here.join("backup")).unwrap();
+    fs::rename(here.join("backup"), here.join("a.img")).unwrap();
+    refused(uri, &["another disk is where the known one was", "accept a"]);
+    accept(here, &[]);
+    assert_eq!(serve_once(here, uri), first);
+    // It has another name now, and is the same.
+    fs::rename(here.join("a.img"), here.join("b.img")).unwrap();
+    assert_eq!(serve_once(here, "file:b.img"), first);
+    fs::rename(here.join("b.img"), here.join("a.img")).unwrap();
+    assert_eq!(serve_once(here, plain), first);
+    // It is gone for good.
+    fs::remove_file(here.join("a.img")).unwrap();
+    refused(uri, &["seen none"]);
+    accept(here, &["--new"]);
+    let second = serve_once(here, uri);
+    assert_ne!(second, first);
+    // What was served with an identity of the configuration is known, too.
+    fs::remove_file(here.join("a.img")).unwrap();
+    accept(here, &["--new"]);
+    let named = "disks = [\"a\"]\nuuid = \"5d3cf1c2-30a2-4b5e-8d62-8f1b0b8d6a11\"";
+    Server::configured(here, &own_configuration(here, &[("a", uri)], &[("v0", named)])).stop();
+    fs::remove_file(here.join("a.img")).unwrap();
+    for said in all_refuse(here, &[("a", uri)], named) {
+        assert!(said.contains("seen none"), "{said}");
+    }
+}
+
+#[test]
+fn no_member_of_a_set_is_made_where_all_of_them_were_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    Server::configured(here, &own_configuration(here, &MEMBERS, &[("v0", STRIPE)])).stop();
+    for (name, _) in MEMBERS {
+        fs::rename(here.join(format!("{name}.img")), here.join(format!("{name}.kept"))).unwrap();
+    }
+    for said in all_refuse(here, &MEMBERS, STRIPE) {
+        assert!(said.contains("disk a: expected its file of 8MiB, seen none"), "{said}");
+    }
+    assert!(!here.join("a.img").exists() && !here.join("b.img").exists());
+}
+
+#[test]
+fn a_size_that_was_followed_while_it_was_served_is_the_one_that_is_expected() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let single = own_configuration(here, &[("a", "file:a.img")], &[("v0", SINGLE)]);
+    truncate(here, "a.img", 8 * MIB);
+    let server = Server::configured(here, &single);
+    truncate(here, "a.img", 16 * MIB);
+    server.apply(&configuration(&[("a", "file:a.img")], &[("v0", SINGLE)]));
+    server.stop();
+    truncate(here, "a.img", 8 * MIB);
+    for said in all_refuse(here, &[("a", "file:a.img")], SINGLE) {
+        assert!(said.contains("expected at least 16777216 bytes"), "{said}");
+    }
+    truncate(here, "a.img", 16 * MIB);
+    let server = Server::configured(here, &single);
+    truncate(here, "a.img", 4 * MIB);
+    server.apply(&configuration(&[("a", "file:a.img")], &[("v0", SINGLE)]));
+    server.stop();
+    Server::configured(here, &single).stop();
+}

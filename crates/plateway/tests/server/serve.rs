@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::client::Controller;
-use crate::common::{HANG, Server, configuration};
+use crate::common::{HANG, Server, configuration, plateway};
 use rustix::process::Signal;
 use wire::nvme::Command;
 use wire::nvme::log::LogId;
@@ -87,7 +87,12 @@ fn a_restart_keeps_the_identity_of_a_file_and_never_that_of_memory() {
     assert_eq!(uuid("file:a.img?create=8MiB"), file);
     assert_eq!(uuid("delay:1,file:a.img"), file);
     fs::remove_file(directory.path().join("a.img")).unwrap();
-    assert_ne!(uuid("file:a.img?create=8MiB"), file);
+    let uri = "file:a.img?create=8MiB";
+    let state = directory.path().join("state");
+    let accept = ["disks", "accept", uri, "--new", "--state"];
+    let accept = plateway().current_dir(directory.path()).args(accept).arg(state).output().unwrap();
+    assert!(accept.status.success(), "{accept:?}");
+    assert_ne!(uuid(uri), file);
     assert_ne!(uuid("ram:8MiB"), uuid("ram:8MiB"));
 }
 

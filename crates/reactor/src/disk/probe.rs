@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::error::OpenError;
 use super::file::{Access, FileDisk, expect, lock, physical_block, read_exact, refused, system};
+use super::marks::Marks;
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_SIZE as usize;
@@ -115,6 +116,11 @@ impl Probe {
     /// Which blocks these are.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What says, boot after boot, which blocks these are.
+    pub fn marks(&self) -> Marks {
+        Marks::of(self.disk.fd())
     }
 
     /// Why opening it now would be refused, if somebody has it.
