@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{
-    Account, Buffer, Class, Extent, Failure, Instant, Memory, Operation, Outcome, Pool, Random,
-    Request, Ticket,
+    Account, Buffer, Extent, Failure, Instant, Memory, Operation, Outcome, Pool, Random, Request,
+    Ticket,
 };
 use testkit::{Pages, perform};
 
