@@ -122,7 +122,7 @@ pub(crate) fn resolve(
 ) -> Vec<TargetConfig> {
     let mut seen: Vec<Seen> = Vec::new();
     let mut taken = BTreeMap::new();
-    let mut addresses: BTreeMap<String, usize> = BTreeMap::new();
+    let mut exports_of: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let volumes: BTreeMap<&str, &VolumeConfig> =
         volumes.iter().map(|volume| (volume.name.as_str(), volume)).collect();
     // What is written in links decides the VLAN of interfaces; what exports name does not.
@@ -139,9 +139,10 @@ pub(crate) fn resolve(
             all_are_known = false;
             continue;
         };
-        let other = addresses.get(&export.export.volume).map(|at| &seen[*at]);
-        resolver.compare_targets(&export, other, &mut taken);
-        addresses.entry(export.export.volume.clone()).or_insert(seen.len());
+        let of_volume = exports_of.entry(export.export.volume.clone()).or_default();
+        let others: Vec<&Seen> = of_volume.iter().map(|at| &seen[*at]).collect();
+        resolver.compare_targets(&export, &others, &mut taken);
+        of_volume.push(seen.len());
         seen.push(export);
     }
     for (link, span) in links.0.iter().filter(|_| all_are_known) {
@@ -329,12 +330,12 @@ impl Resolver<'_> {
         self.push(Mistake::error(new.volume_at.clone(), message).help(help));
     }
 
-    /// Compares an export with the first of its volume, and with those before it: `taken` has the
+    /// Compares an export with those before it: `others` are of its volume, `taken` has the
     /// addresses of each link.
     fn compare_targets(
         &mut self,
         new: &Seen,
-        other: Option<&Seen>,
+        others: &[&Seen],
         taken: &mut BTreeMap<(String, Address), Span>,
     ) {
         let TargetConfig { volume, address, links, .. } = &new.export;
@@ -345,7 +346,9 @@ impl Resolver<'_> {
             }
             taken.insert((link.clone(), *address), new.at.clone());
         }
-        let (Some(old), at) = (other, new.volume_at.clone()) else { return };
+        // What initiators set of an export is stored by volume and address: one must own it.
+        let same = others.iter().find(|other| other.export.address == *address);
+        let (Some(old), at) = (same.or(others.first()), new.volume_at.clone()) else { return };
         let mistake = if old.export.address == *address {
             Mistake::error(at, format!("volume {volume} is {address} already"))
                 .help("one export answers on several interfaces: interface = [\"eth1\", \"eth2\"]")
