@@ -119,7 +119,7 @@ fn interrupted(directory: &Path, data: &[u8]) -> Output {
     fs::write(directory.join("b"), vec![0; data.len()]).unwrap();
     // So slow that it is under way when the signal comes: its first piece has arrived, and the
     // others take minutes.
-    let args = ["file:a", "delay:200000,file:b", "--iodepth", "1", "--bs", "4k"];
+    let args = ["file:a", "delay:200000,file:b", "--iodepth", "1", "--bs", "4k", "--overwrite"];
     broken_off(directory, &args, || has_begun(directory, data), Signal::INT)
 }
 
@@ -295,7 +295,7 @@ fn a_copy_that_was_killed_overwrites_nothing_that_it_did_not_write() {
     let data = pattern(4 << 20);
     fs::write(here.join("a"), &data).unwrap();
     fs::write(here.join("b"), vec![0; 4 << 20]).unwrap();
-    let args = ["file:a", "delay:200000,file:b", "--iodepth", "1", "--bs", "4k"];
+    let args = ["file:a", "delay:200000,file:b", "--iodepth", "1", "--bs", "4k", "--overwrite"];
     let output = broken_off(here, &args, || has_begun(here, &data), Signal::KILL);
     assert_eq!(output.status.code(), None);
     // On a slow machine some of it may be durable.

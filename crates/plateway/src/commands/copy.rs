@@ -568,7 +568,7 @@ fn anew(args: &CopyArgs) -> String {
 
 /// How to go on.
 fn go_on(args: &CopyArgs) -> String {
-    format!("go on, once the cause is mended: {} --resume", command(args))
+    format!("go on with: {} --resume", command(args))
 }
 
 /// The command, for a shell.

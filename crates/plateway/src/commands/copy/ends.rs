@@ -215,7 +215,7 @@ fn of_device_in(folder: &Path) -> Option<String> {
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     if let (Some(number), Some(start)) = (read("partition"), read("start")) {
-        let disk = of_device_in(&folder.canonicalize().ok()?.parent()?.to_owned())?;
+        let disk = of_device_in(folder.canonicalize().ok()?.parent()?)?;
         return Some(format!("partition {number}, from sector {start}, of {disk}"));
     }
     if let Some(file) = read("loop/backing_file") {
