@@ -9,7 +9,7 @@
 
 use core::time::Duration;
 
-use block::{Instant, ShardId};
+use block::{Instant, ShardId, planted};
 
 use super::controller::{Controller, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
@@ -96,7 +96,7 @@ impl Controllers {
     ) {
         let Some(controller) = self.controller_mut(name) else { return };
         controller.heard_asked -= 1;
-        if let Some(quiet) = quiet {
+        if let Some(quiet) = quiet.filter(|_| !planted("heard-elsewhere-is-forgotten")) {
             let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
             controller.heard = controller.heard.max(Instant(now.0.saturating_sub(quiet)));
         }

@@ -6,7 +6,7 @@
 //! H2CData further back in the same stream, and nobody in the stream waits for those.
 
 use block::limits::DIRECT_RECEIVE_MIN;
-use block::{Buffer, Class, Operation, VolumeId};
+use block::{Buffer, Class, Operation, VolumeId, planted};
 use wire::nvme::{Command, Status};
 
 use super::receive::Stream;
@@ -33,6 +33,9 @@ impl Connection {
 
     /// There may be memory again: who waits goes on as far as there is.
     pub fn handle_memory(&mut self, ctx: &mut Context<'_>) {
+        if planted("who-waits-for-memory-starves") {
+            return;
+        }
         while let Some(&slot) = self.intake.waiting.front() {
             if !self.go_on(slot, ctx) {
                 break;
