@@ -4,7 +4,7 @@
 //! Units: sectors of 512 bytes; the physical block in bytes. What initiators see of a volume's
 //! identity is derived from its UUID, so that it survives restarts and is the same on every link.
 
-use block::{ByteCount, VolumeId};
+use block::{ByteCount, VolumeId, planted};
 use contract::LinkId;
 use wire::aoe::{Address, SECTOR};
 use wire::ascii_field;
@@ -86,6 +86,9 @@ impl Export {
         for (at, byte) in self.uuid[..10].iter().enumerate() {
             let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
             (serial[2 * at], serial[2 * at + 1]) = (digit(byte >> 4), digit(byte & 0xf));
+        }
+        if planted("serial-changes-with-size") {
+            serial[19] ^= self.sectors.count_ones() as u8 & 7;
         }
         let physical = self.physical_block.max(SECTOR as u32) / SECTOR as u32;
         IdentifyDevice {

@@ -2,6 +2,7 @@
 //! worst of its parts did. Units: bytes of the request's payload.
 
 use crate::buffer::Buffer;
+use crate::planted;
 use crate::request::Outcome;
 
 /// A request whose parts are waited for.
@@ -33,7 +34,8 @@ impl Join {
         outcome: Outcome,
         buffer: Buffer,
     ) -> Option<(Outcome, Buffer)> {
-        self.outcome = self.outcome.worse(outcome.of_part(start));
+        let told = if planted("part-that-failed-is-forgotten") { Outcome::Done } else { outcome };
+        self.outcome = self.outcome.worse(told.of_part(start));
         self.parts.push((start, buffer));
         self.left -= 1;
         if self.left > 0 {

@@ -3,7 +3,7 @@
 //!
 //! What lives here: units, requests, outcomes, buffers and the pool that bounds them, time,
 //! tickets, tables by slot and by number, how parts are joined, a seeded random source, CRC32C, and
-//! the bounds that hold for every protocol (`limits`). What deliberately does not: protocol names,
+//! the bounds that hold for every protocol (`limits`), and errors that tests plant (`planted`). What deliberately does not: protocol names,
 //! I/O, threads, clocks, unsafe code. Read `request` first, then `buffer` and `memory`.
 
 pub mod buffer;
@@ -12,6 +12,7 @@ pub mod id_map;
 pub mod join;
 pub mod limits;
 pub mod memory;
+pub mod planted;
 pub mod pool;
 pub mod random;
 pub mod request;
@@ -24,6 +25,7 @@ pub use buffer::{Buffer, PAGE_SIZE, PageId, Segment};
 pub use id_map::IdMap;
 pub use join::Join;
 pub use memory::{Loan, Memory};
+pub use planted::planted;
 pub use pool::{Account, Class, Pool};
 pub use random::Random;
 pub use request::{Completion, Failure, Operation, Outcome, Request, Submit};

@@ -6,6 +6,7 @@
 //! cannot be one 0x00B; an NSID without a namespace gives zeros where the specification says so.
 //! Spec: NVMe base and NVM command set, "Identify command".
 
+use block::planted;
 use wire::ascii_field;
 use wire::nvme::command::NSID_ALL;
 use wire::nvme::identify::{
@@ -198,6 +199,10 @@ fn io_namespace(namespace: &Namespace) -> IdentifyNamespace {
     let granularity = granularity as u16;
     let mut lbaf = [LbaFormat::default(); 16];
     lbaf[0].lbads = namespace.block_size.shift();
+    let mut nguid = namespace.nguid();
+    if planted("nguid-changes-with-size") {
+        nguid[0] ^= blocks.count_ones() as u8;
+    }
     IdentifyNamespace {
         nsze: blocks,
         ncap: blocks,
@@ -210,7 +215,7 @@ fn io_namespace(namespace: &Namespace) -> IdentifyNamespace {
         npdg: granularity,
         npda: granularity,
         nsattr: u8::from(namespace.read_only),
-        nguid: namespace.nguid(),
+        nguid,
         eui64: namespace.eui64(),
         lbaf,
         ..IdentifyNamespace::default()

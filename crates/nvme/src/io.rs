@@ -12,7 +12,7 @@
 //! (`controllers`), in-capsule bounds (the transport).
 
 use block::limits::{DISCARD_RANGES_MAX, TRANSFER_MAX};
-use block::{BlockCount, Buffer, Extent, Lba, Operation};
+use block::{BlockCount, Buffer, Extent, Lba, Operation, planted};
 use reservation::Access;
 use wire::nvme::command::{DsmRange, IoOpcode, SglKind};
 use wire::nvme::{Command, Status};
@@ -159,7 +159,8 @@ pub(crate) fn judge(command: &Command, namespace: &Namespace) -> Result<Work, St
         IoOpcode::READ => Work::Read(transfer(command, namespace)?),
         IoOpcode::WRITE => {
             writable(namespace)?;
-            Work::Write(transfer(command, namespace)?, command.force_unit_access())
+            let durable = command.force_unit_access() && !planted("fua-is-forgotten");
+            Work::Write(transfer(command, namespace)?, durable)
         }
         _ => return judge_other(command, namespace),
     };

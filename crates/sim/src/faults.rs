@@ -56,8 +56,13 @@ impl Run {
 
     fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::Cut => self.world.cut_a_link(false),
-            Fault::Silence => self.world.cut_a_link(true),
+            Fault::Cut => {
+                // What comes later than KATO finds nobody; and what it asks for has to end before
+                // the quiesce time.
+                let hold = self.setup.keep_alive_ms * MILLISECOND / 2;
+                self.world.cut_a_link(false, hold);
+            }
+            Fault::Silence => self.world.cut_a_link(true, 0),
             Fault::Corrupt => self.world.corrupt_a_segment(),
             Fault::Kill => self.kill_target(false),
             Fault::Power => self.kill_target(true),

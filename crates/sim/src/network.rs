@@ -48,6 +48,8 @@ pub struct Flow {
     pub segments: VecDeque<Segment>,
     /// When the last of them arrives: none overtakes it.
     pub last_arrival: u64,
+    /// The network holds back what is on its way until then.
+    pub held_until: u64,
     /// Bytes that left and were not yet consumed by the receiver: the window.
     pub outstanding: usize,
     /// Whether the sender stopped for the window.

@@ -94,6 +94,8 @@ counters! {
     pub struct Injected {
         /// Connections that were cut.
         cuts: Events,
+        /// Of these, those whose far end got what was on its way, and heard of the cut, later.
+        late_cuts: Events,
         /// I/O connections that went silent alone.
         hushes: Events,
         /// Bits that were flipped.
@@ -533,6 +535,10 @@ impl<M: Machine> World<M> {
     }
 
     fn deliver(&mut self, link: usize, to: End) {
+        let held_until = self.links[link].flows[to].held_until;
+        if self.now < held_until {
+            return self.schedule_at(held_until, What::Deliver { link, to });
+        }
         let Some(segment) = self.links[link].flows[to].segments.pop_front() else { return };
         if self.links[link].silent {
             return;

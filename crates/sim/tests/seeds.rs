@@ -64,7 +64,8 @@ fn most_requests_succeed_and_large_ones_are_received_directly() {
 #[test]
 fn scenarios_do_what_they_say() {
     let did = |scenario| activity(scenario, 200..208);
-    assert!(did("cuts").injected.cuts > 0);
+    let cuts = did("cuts").injected;
+    assert!(cuts.cuts > cuts.late_cuts && cuts.late_cuts > 0, "{cuts:?}");
     assert!(did("silence").injected.hushes > 0);
     assert!(did("kills").injected.kills > 0);
     let shards = did("shards");

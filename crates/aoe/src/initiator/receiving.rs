@@ -1,7 +1,7 @@
 //! What comes: answers to queries, to IDENTIFY and to commands, once, twice, late, or never asked
 //! for.
 
-use block::{Extent, Failure, Instant, Memory, Outcome};
+use block::{Extent, Failure, Instant, Memory, Outcome, planted};
 use contract::OpenedFrame;
 use remote::JobKind;
 use wire::aoe::{AtaArgument, Command as AoeCommand, ConfigArgument, ErrorCode, SECTOR, VERSION};
@@ -174,7 +174,8 @@ impl Initiator {
         let progress = &mut job.wire;
         progress.unanswered -= 1;
         progress.note(outcome);
-        if is_write && command.copies > 1 && command.count > 0 {
+        let has_strays = command.copies > 1 && !planted("strays-are-forgotten");
+        if is_write && has_strays && command.count > 0 {
             let until = command.sent + self.settings.stray;
             progress.doubt_until = progress.doubt_until.max(Some(until));
             let length = u64::from(command.count) * SECTOR as u64;

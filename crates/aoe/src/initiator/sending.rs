@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use block::{ByteCount, Extent, Failure, Instant, Outcome};
+use block::{ByteCount, Extent, Failure, Instant, Outcome, planted};
 use contract::{LinkFacts, LinkId, Station};
 use remote::{JobKind, PayloadPlace, backoff};
 use wire::aoe::{
@@ -204,7 +204,8 @@ impl Initiator {
                 continue;
             }
             // By another path, or cut, the target cannot know it as a copy: the first must be dead.
-            let may_live = job.kind.changes() && now < sent + stray;
+            let may_live =
+                job.kind.changes() && now < sent + stray && !planted("other-path-at-once");
             let is_lent = !job.place.is_within_reach(self.batch);
             let path = match self.paths[old].state {
                 PathState::Live => old,

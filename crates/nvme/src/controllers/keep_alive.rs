@@ -10,7 +10,7 @@
 
 use core::time::Duration;
 
-use block::{Instant, ShardId};
+use block::{Instant, ShardId, planted};
 
 use super::controller::{Controller, Phase};
 use super::{CloseReason, ControllerRef, Controllers, Message, Timer};
@@ -110,7 +110,7 @@ impl Controllers {
     ) {
         let Some(controller) = self.controller_mut(name) else { return };
         controller.heard_asked -= 1;
-        if let Some(quiet) = quiet {
+        if let Some(quiet) = quiet.filter(|_| !planted("heard-elsewhere-is-forgotten")) {
             controller.heard = controller.heard.max(earlier(now, quiet));
         }
         controller.excuse(now);

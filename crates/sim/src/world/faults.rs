@@ -4,11 +4,13 @@ use block::{Instant, Operation};
 use contract::Machine;
 
 use super::{MICROSECOND, What, World};
-use crate::network::Segment;
+use crate::network::{Link, Segment};
 
 impl<M: Machine> World<M> {
     /// Breaks a connection that is up, if there is one: with a reset to both ends, or silently.
-    pub fn cut_a_link(&mut self, silent: bool) {
+    /// The network may hold back what is on its way to who accepted it, and that it is broken, for
+    /// up to `hold`: who asked for the connection may be back by then.
+    pub fn cut_a_link(&mut self, silent: bool, hold: u64) {
         let up: Vec<usize> = (0..self.links.len())
             .filter(|link| self.links[*link].ends.iter().all(Option::is_some))
             .collect();
@@ -22,7 +24,21 @@ impl<M: Machine> World<M> {
             self.links[link].silent = true;
             return;
         }
-        for end in 0..2 {
+        let is_late = hold > 0 && self.random.chance(1, 2);
+        if is_late {
+            self.injected.late_cuts += 1;
+            let until = self.now + self.random.below(hold);
+            let from = |link: &Link| link.ends[0].map(|end| (end.host, end.life, end.shard));
+            let cut = from(&self.links[link]);
+            // All that the same association has on its way: else the end of another connection is
+            // heard before, and ends this one.
+            for link in self.links.iter_mut().filter(|link| from(link) == cut) {
+                link.flows[1].held_until = until;
+                link.flows[1].last_arrival = link.flows[1].last_arrival.max(until);
+            }
+            self.push_segment(link, 1, Segment::Reset);
+        }
+        for end in 0..2 - usize::from(is_late) {
             // Of what is on its way, a first part still arrives.
             let there = self.links[link].flows[end].segments.len() as u64;
             let keep = self.random.below(there + 1) as usize;

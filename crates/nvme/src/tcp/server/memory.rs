@@ -7,7 +7,7 @@
 
 use block::buffer::pages_for;
 use block::limits::DIRECT_RECEIVE_MIN;
-use block::{Buffer, Class, Operation, Pool, VolumeId};
+use block::{Buffer, Class, Operation, Pool, VolumeId, planted};
 use wire::nvme::{Command, Status};
 
 use super::receive::Stream;
@@ -70,6 +70,9 @@ impl Connection {
 
     /// There may be memory again: who waits goes on as far as there is.
     pub fn handle_memory(&mut self, class: Class, ctx: &mut Context<'_>) {
+        if planted("who-waits-for-memory-starves") {
+            return;
+        }
         match class {
             Class::Transfer => {
                 while let Some(&slot) = self.intake.waiting.front() {

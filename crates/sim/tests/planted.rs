@@ -1,0 +1,132 @@
+//! Errors that are planted in lines of production code are found, each by seeds of its scenario
+//! that pass without it. `block::planted` says how: a new one is a line here and one at its place.
+#![cfg(debug_assertions)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use block::planted;
+use sim::{Failed, run_seed};
+
+/// Seeds of its scenario within which each has to be found.
+const SEEDS: u64 = 500;
+
+/// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices.
+const LINES: [(&str, &str); 25] = [
+    // What is acknowledged and flushed is there.
+    ("flush-behind-a-failed-one", "flushes"),
+    ("two-flushes-run", "aoe-crash"),
+    ("answered-before-it-lasts", "aoe-crash"),
+    ("fua-is-forgotten", "power"),
+    ("part-that-failed-is-forgotten", "disks"),
+    // A read returns the right data or an error.
+    ("bad-data-is-written", "corruption"),
+    ("bad-data-is-read", "corruption"),
+    // What was ended reaches the media no more.
+    ("queue-is-drained-early", "resets"),
+    ("reset-is-answered-early", "resets"),
+    ("replayed-at-once", "cuts"),
+    ("reservation-in-force-early", "aoe-fence"),
+    ("mask-is-not-looked-at", "aoe-control"),
+    // Each block is one register.
+    ("write-passes-hold", "fused"),
+    ("hold-stands-early", "fused"),
+    ("what-left-is-forgotten", "cuts"),
+    ("overlaps-are-sent-at-once", "aoe-plain"),
+    ("strays-are-forgotten", "aoe-plain"),
+    ("other-path-at-once", "aoe-links"),
+    ("copy-undoes-a-newer-write", "aoe"),
+    // No input and no fault hangs it, or costs it memory.
+    ("who-waits-for-memory-starves", "memory"),
+    ("who-waits-for-a-hold-is-forgotten", "fused"),
+    ("heard-elsewhere-is-forgotten", "calm"),
+    ("memory-is-not-given-back", "aoe"),
+    // A device stays the same device.
+    ("nguid-changes-with-size", "change"),
+    ("serial-changes-with-size", "aoe-links"),
+];
+
+/// Seeds that are run at once.
+const BATCH: u64 = 8;
+
+/// Looks for one; says where it showed, or why it was not found.
+fn find(name: &str, scenario: &str) -> Result<String, String> {
+    let mut was_passed = false;
+    for first in (1..=SEEDS).step_by(BATCH as usize) {
+        let (failed, passed) = planted::with(name, || run_batch(first, scenario));
+        was_passed |= passed;
+        let is_well = |seed| run_seed(seed, Some(scenario), None).is_ok();
+        if let Some(Failed { seed, what, .. }) = failed.iter().find(|failed| is_well(failed.seed)) {
+            return Ok(format!("{name}: seed {seed} of {scenario}: {what}"));
+        }
+    }
+    let why = if was_passed { "is passed and not noticed" } else { "is never passed" };
+    Err(format!("{name}: its line {why} in {SEEDS} seeds of {scenario}"))
+}
+
+/// The seeds that fail, in their order.
+fn run_batch(first: u64, scenario: &str) -> Vec<Failed> {
+    let (next, failed) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + BATCH {
+                return;
+            }
+            failed.lock().unwrap().extend(run_seed(seed, Some(scenario), None).err());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let mut failed = failed.into_inner().unwrap();
+    failed.sort_by_key(|failed: &Failed| failed.seed);
+    failed
+}
+
+#[test]
+fn every_planted_line_is_found() {
+    // Assertions of the code under test are among the ways to find them.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    for (name, scenario) in LINES {
+        match find(name, scenario) {
+            Ok(how) => println!("{how}"),
+            Err(why) => missed.push(why),
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// A place that no line here names would never be tried.
+#[test]
+fn every_place_is_listed_once() {
+    let mut places = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut places);
+    let listed: BTreeSet<String> = LINES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    places.sort();
+    assert_eq!(places, listed.into_iter().collect::<Vec<_>>());
+}
+
+/// The names of the places in the sources of all crates.
+fn collect(folder: &Path, places: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, places);
+        } else if path.extension().is_some_and(|it| it == "rs")
+            && path.components().any(|part| part.as_os_str() == "src")
+            && path.file_name().is_some_and(|name| name != "planted.rs")
+        {
+            let text = fs::read_to_string(&path).unwrap();
+            let after = text.split("planted(\"").skip(1);
+            places.extend(after.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+}
