@@ -41,7 +41,7 @@ pub(super) fn memory() -> ShardMemory {
 }
 
 fn file_spec(path: &Path, create: Option<u64>) -> OpenSpec {
-    OpenSpec::File { path: path.into(), create }
+    OpenSpec::File { path: path.into(), create, tail: Tail::Refuse }
 }
 
 /// Submits a request and makes its calls.
