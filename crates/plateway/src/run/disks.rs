@@ -389,7 +389,7 @@ impl Running {
                     Answer::Import(Err(why)) => {
                         let why = self.shards.event_log().with_links(&why);
                         return Err(RunError::new(format!("{}: {why}", described(config)))
-                            .help(uri.who_answers()));
+                            .help(uri.who_answers(settings)));
                     }
                     Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
                 }
