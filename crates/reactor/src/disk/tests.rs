@@ -135,6 +135,23 @@ fn a_file_that_cannot_have_its_size_is_not_left_behind() {
 }
 
 #[test]
+fn a_file_that_may_not_be_made_is_told_so_and_not_that_it_is_missing() {
+    // Nobody makes files there, not even root.
+    let path = Path::new("/sys/plateway-test.img");
+    if !Path::new("/sys/dev").is_dir() {
+        eprintln!("skipped: there is no /sys");
+        return;
+    }
+    let memory = memory();
+    match refusal_of(&memory, &file_spec(path, Some(1 << 20))) {
+        OpenError::System { source, .. } => {
+            assert_ne!(source.kind(), std::io::ErrorKind::NotFound, "{source}");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
 fn two_servers_never_share_a_file() {
     everywhere(|memory, path| {
         let first = open(memory, &file_spec(path, Some(1 << 20)));
