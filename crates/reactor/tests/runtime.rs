@@ -97,7 +97,11 @@ impl Bench {
 
 /// A file of a test's own, in its directory.
 fn file(directory: &TempDir) -> OpenSpec {
-    OpenSpec::File { path: directory.path().join("disk"), create: Some(1 << 20) }
+    OpenSpec::File {
+        path: directory.path().join("disk"),
+        create: Some(1 << 20),
+        tail: reactor::disk::Tail::Refuse,
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use lab::report::{Grouped, Nanoseconds};
+use reactor::disk::Tail;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -239,7 +240,9 @@ impl Home {
         for number in 0..MEMBERS {
             let create_bytes = Some(MEMBER_BYTES);
             let member = self.path.join(format!("member-{number}"));
-            let uri = quoted(&DiskUri::File { path: member, create_bytes }.to_string());
+            let uri = quoted(
+                &DiskUri::File { path: member, create_bytes, tail: Tail::Refuse }.to_string(),
+            );
             tables.push_str(&format!("\n[[disk]]\nname = \"d{number}\"\nuri = {uri}\n"));
             names.push(format!("d{number}"));
         }

@@ -67,9 +67,9 @@ impl Configured for DiskConfig {
             }
             (DiskUri::Null { .. }, DiskUri::Null { .. }) => Ok(Change::InPlace),
             (
-                DiskUri::File { path: a, create_bytes: from },
-                DiskUri::File { path: b, create_bytes: to },
-            ) if a == b => match (*from, *to) {
+                DiskUri::File { path: a, create_bytes: from, tail: was },
+                DiskUri::File { path: b, create_bytes: to, tail },
+            ) if a == b && was == tail => match (*from, *to) {
                 (Some(from_bytes), Some(to_bytes)) if to_bytes < from_bytes => {
                     Err(Refused::FileShrink { name, from_bytes, to_bytes })
                 }

@@ -1,7 +1,7 @@
 //! Disk URIs: one spelling for anything that holds blocks, local or remote.
 //!
 //! ```text
-//! ram:SIZE    null:SIZE    file:PATH[?create=SIZE]    /dev/...    volume:NAME
+//! ram:SIZE    null:SIZE    file:PATH[?create=SIZE|?tail=ignore]    /dev/...    volume:NAME
 //! delay:US,URI    faulty:SEED,URI
 //! nvme+tcp://...    aoe://...    (each in the room of its protocol)
 //! ```
@@ -20,6 +20,8 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use reactor::disk::Tail;
 
 use super::size::Size;
 use crate::protocols::RemoteUri;
@@ -99,6 +101,8 @@ pub(crate) enum DiskUri {
         path: PathBuf,
         /// Size of the sparse file to create where there is none.
         create_bytes: Option<u64>,
+        /// What becomes of an end that is no whole block.
+        tail: Tail,
     },
     /// A block device, by its absolute path.
     BlockDevice {
@@ -258,14 +262,18 @@ impl fmt::Display for DiskUri {
         match self {
             DiskUri::Ram { bytes } => write!(f, "ram:{}", Size(*bytes)),
             DiskUri::Null { bytes } => write!(f, "null:{}", Size(*bytes)),
-            DiskUri::File { path, create_bytes } => {
+            DiskUri::File { path, create_bytes, tail } => {
                 f.write_str("file:")?;
                 // A path that begins with two slashes would read as the form with a host.
                 if path.as_os_str().as_bytes().starts_with(b"//") {
                     f.write_str("//")?;
                 }
                 write_path(f, path)?;
-                create_bytes.map_or(Ok(()), |bytes| write!(f, "?create={}", Size(bytes)))
+                match (create_bytes, tail) {
+                    (Some(bytes), _) => write!(f, "?create={}", Size(*bytes)),
+                    (None, Tail::Ignore) => f.write_str("?tail=ignore"),
+                    (None, Tail::Refuse) => Ok(()),
+                }
             }
             DiskUri::BlockDevice { path } => write_path(f, path),
             DiskUri::Delay { delay_us, inner } => write!(f, "delay:{delay_us},{inner}"),

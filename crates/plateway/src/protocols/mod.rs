@@ -242,7 +242,7 @@ pub(crate) trait Remote: fmt::Display {
     ) -> Result<ImportSettings, RunError>;
 
     /// What to do about one that cannot be reached.
-    fn who_answers(&self) -> String;
+    fn who_answers(&self, settings: &ImportSettings) -> String;
 
     /// With so many connections from each shard where it has some, and room for the requests of all
     /// of them.

@@ -102,20 +102,23 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     match uri.innermost() {
         DiskUri::Ram { bytes } => sight.see_memory(*bytes, "memory, zeros at first"),
         DiskUri::Null { bytes } => sight.see_memory(*bytes, "discards writes, reads zeros"),
-        DiskUri::File { path, create_bytes } => match (Probe::file(path), *create_bytes) {
-            (Err(error), Some(bytes)) if is_missing(&error) => {
-                let unmade = unmade_file(path, bytes);
-                let (facts, identity) = unmade.map_err(|error| open::refused(config, &error))?;
-                sight.check_twin(config, inventory, &identity)?;
-                if let Some(backing) = identity::backing(&uri) {
-                    sight.lost = Identities::new(inventory.state()).lost(config, &backing)?;
+        DiskUri::File { path, create_bytes, tail } => {
+            match (Probe::file(path, *tail), *create_bytes) {
+                (Err(error), Some(bytes)) if is_missing(&error) => {
+                    let unmade = unmade_file(path, bytes);
+                    let (facts, identity) =
+                        unmade.map_err(|error| open::refused(config, &error))?;
+                    sight.check_twin(config, inventory, &identity)?;
+                    if let Some(backing) = identity::backing(&uri) {
+                        sight.lost = Identities::new(inventory.state()).lost(config, &backing)?;
+                    }
+                    sight.words = format!("would be created with {}", Size(bytes));
+                    (sight.facts, sight.access) = (Some(facts), None);
+                    (sight.identity, sight.content) = (Some(identity), Content::Unmade);
                 }
-                sight.words = format!("would be created with {}", Size(bytes));
-                (sight.facts, sight.access) = (Some(facts), None);
-                (sight.identity, sight.content) = (Some(identity), Content::Unmade);
+                (found, create) => sight.see(config, inventory, path, found, create)?,
             }
-            (found, create) => sight.see(config, inventory, path, found, create)?,
-        },
+        }
         DiskUri::BlockDevice { path } => {
             sight.see(config, inventory, path, Probe::device(path), None)?;
         }
@@ -178,6 +181,7 @@ impl DiskSight {
                 format!("would grow from {} to {}", Size(seen), Size(wanted))
             }
             _ if self.is_served => "served now".to_owned(),
+            _ if probe.tail() > 0 => format!("there, without its last {} bytes", probe.tail()),
             _ if facts.read_only => "there, read only".to_owned(),
             _ => "there".to_owned(),
         };
@@ -281,7 +285,7 @@ pub(crate) fn accept(
 ) -> Result<String, RunError> {
     let (name, identities) = (&config.name, Identities::new(state));
     let found = match config.uri.innermost() {
-        DiskUri::File { path, .. } => Probe::file(path),
+        DiskUri::File { path, tail, .. } => Probe::file(path, *tail),
         DiskUri::BlockDevice { path } => Probe::device(path),
         other => {
             return Err(RunError::new(format!(
@@ -385,7 +389,7 @@ impl Running {
                     Answer::Import(Err(why)) => {
                         let why = self.shards.event_log().with_links(&why);
                         return Err(RunError::new(format!("{}: {why}", described(config)))
-                            .help(uri.who_answers()));
+                            .help(uri.who_answers(settings)));
                     }
                     Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}
                 }
@@ -446,7 +450,7 @@ impl Running {
         match (from.uri.innermost(), to.uri.innermost()) {
             (
                 DiskUri::File { create_bytes: from, .. },
-                DiskUri::File { path, create_bytes: Some(to) },
+                DiskUri::File { path, create_bytes: Some(to), .. },
             ) => {
                 self.resize_file(name, path, *from, *to)?;
                 self.refresh_disk(name)?;

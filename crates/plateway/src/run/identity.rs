@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
+use reactor::disk::Tail;
 use reactor::disk::marks::Marks;
 use serde::Deserialize;
 use uuid::Uuid;
@@ -251,7 +252,7 @@ pub(crate) fn backing(uri: &DiskUri) -> Option<String> {
         DiskUri::Ram { .. } | DiskUri::Null { .. } | DiskUri::Volume { .. } => None,
         DiskUri::File { path, .. } => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            Some(DiskUri::File { path, create_bytes: None }.to_string())
+            Some(DiskUri::File { path, create_bytes: None, tail: Tail::Refuse }.to_string())
         }
         device @ DiskUri::BlockDevice { .. } => Some(device.to_string()),
         DiskUri::Remote(remote) => Some(remote.backing()),

@@ -81,8 +81,9 @@ impl Served {
     /// A disk as the server names it: its path joined to the server's working directory.
     pub(super) fn located(&self, uri: &DiskUri) -> DiskUri {
         match uri {
-            DiskUri::File { path, create_bytes } => {
-                DiskUri::File { path: self.directory.join(path), create_bytes: *create_bytes }
+            DiskUri::File { path, create_bytes, tail } => {
+                let (create_bytes, tail) = (*create_bytes, *tail);
+                DiskUri::File { path: self.directory.join(path), create_bytes, tail }
             }
             DiskUri::Delay { delay_us, inner } => {
                 DiskUri::Delay { delay_us: *delay_us, inner: Box::new(self.located(inner)) }

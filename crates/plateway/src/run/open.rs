@@ -60,8 +60,8 @@ fn spec(uri: &DiskUri) -> Option<OpenSpec> {
     Some(match uri {
         DiskUri::Ram { bytes } => OpenSpec::Ram { bytes: *bytes },
         DiskUri::Null { bytes } => OpenSpec::Null { bytes: *bytes },
-        DiskUri::File { path, create_bytes } => {
-            OpenSpec::File { path: path.clone(), create: *create_bytes }
+        DiskUri::File { path, create_bytes, tail } => {
+            OpenSpec::File { path: path.clone(), create: *create_bytes, tail: *tail }
         }
         DiskUri::BlockDevice { path } => OpenSpec::BlockDevice { path: path.clone() },
         DiskUri::Delay { delay_us, inner: disk } => {

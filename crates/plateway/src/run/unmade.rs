@@ -19,7 +19,7 @@ use crate::config::volume::VolumeConfig;
 /// Whether opening a disk would make its file.
 fn is_unmade(disk: &DiskConfig) -> bool {
     match disk.uri.innermost() {
-        DiskUri::File { path, create_bytes: Some(_) } => is_missing(path),
+        DiskUri::File { path, create_bytes: Some(_), .. } => is_missing(path),
         _ => false,
     }
 }

@@ -48,7 +48,8 @@ fn a_file_that_ends_within_a_block_is_refused_wherever_it_is_opened() {
     for bytes in [1_000_001, 8 * MIB + 1] {
         truncate(here, "a.img", bytes);
         let whole = bytes.next_multiple_of(512);
-        let words = [format!("seen {bytes}"), format!("truncate -s {whole} ")];
+        let ways = [format!("truncate -s {whole} "), "?tail=ignore".to_owned()];
+        let words = [&[format!("seen {bytes}")][..], &ways[..]].concat();
         for uri in uris {
             let quick = ["--nvme", "127.0.0.1:0", "--hosts", "any"];
             let quick = Server::try_start(here, "q", &[&[uri][..], &quick[..]].concat());
@@ -61,6 +62,15 @@ fn a_file_that_ends_within_a_block_is_refused_wherever_it_is_opened() {
         }
         assert_eq!(size(here, "a.img"), bytes);
     }
+
+    let quick = Server::of(here, "q", "file:a.img?tail=ignore");
+    assert_eq!(quick.status()["volumes"][0]["bytes"], 8 * MIB);
+    quick.stop();
+    assert_eq!(size(here, "a.img"), 8 * MIB + 1);
+    let ignored = own_configuration(here, &[("a", "file:a.img?tail=ignore")], &[("v0", SINGLE)]);
+    let path = write(here, &ignored);
+    let shown = plateway().current_dir(here).args(["check", &path]).output().unwrap();
+    assert!(flat(&shown.stdout).contains("without its last 1 bytes"), "{}", flat(&shown.stdout));
 
     let server = Server::configured(here, &configuration(&[], &[]));
     let said = server.refuse_apply(&configuration(&[("a", uris[0])], &[("v0", SINGLE)]));

@@ -29,7 +29,8 @@ pub enum OpenError {
     /// The file, of so many bytes, ends within a block.
     #[error(
         "{path}: expected a multiple of {block} bytes, seen {seen}: its end would be out of reach; \
-         to fill its last block with zeros: truncate -s {whole} {path}",
+         to fill its last block with zeros: truncate -s {whole} {path}; \
+         to serve it without: file:{path}?tail=ignore",
         path = path.display(),
         whole = seen.next_multiple_of(u64::from(*block))
     )]

@@ -41,6 +41,15 @@ pub enum Access {
     Cached,
 }
 
+/// What becomes of the end of a file that is no whole block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The file is refused.
+    Refuse,
+    /// It is out of reach: neither read nor written.
+    Ignore,
+}
+
 /// An open file or block device.
 #[derive(Debug)]
 pub(super) struct FileDisk {
@@ -72,7 +81,11 @@ const BLKDISCARD: rustix::ioctl::Opcode = 0x1277;
 impl FileDisk {
     /// Opens a regular file; with `create`, makes one of that size where there is none. One that is
     /// there must have that size.
-    pub(super) fn open_file(path: &Path, create: Option<u64>) -> Result<FileDisk, OpenError> {
+    pub(super) fn open_file(
+        path: &Path,
+        create: Option<u64>,
+        tail: Tail,
+    ) -> Result<FileDisk, OpenError> {
         if let Some(bytes) = create.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(512)) {
             return Err(OpenError::BadSize { what: path.display().to_string(), bytes });
         }
@@ -81,7 +94,7 @@ impl FileDisk {
         let (fd, read_only) = open(path, OFlags::CLOEXEC | creating)?;
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
         lock(path, &fd, read_only)?;
-        let Some(expected) = create else { return Self::of_file(path, fd, read_only) };
+        let Some(expected) = create else { return Self::of_file(path, fd, read_only, tail) };
         let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
         // Somebody else may have made it meanwhile.
         let made = missing && stat.st_size == 0;
@@ -90,7 +103,7 @@ impl FileDisk {
                 rustix::fs::ftruncate(&fd, expected)
                     .map_err(system(path, "make it as large as asked"))?;
             }
-            let disk = Self::of_file(path, fd, read_only)?;
+            let disk = Self::of_file(path, fd, read_only, tail)?;
             let seen = disk.facts().size.0;
             if seen != expected {
                 return Err(OpenError::OtherSize { path: path.into(), expected, seen });
@@ -111,6 +124,7 @@ impl FileDisk {
         path: &Path,
         fd: OwnedFd,
         read_only: bool,
+        tail: Tail,
     ) -> Result<FileDisk, OpenError> {
         let stat = rustix::fs::fstat(&fd).map_err(system(path, "ask for its size"))?;
         let (access, alignment) =
@@ -119,7 +133,7 @@ impl FileDisk {
         let physical = physical_block(&fd, stat.st_dev);
         let seen = stat.st_size as u64;
         let discards = !read_only && punches_holes(&fd, seen);
-        if !seen.is_multiple_of(u64::from(logical)) {
+        if tail == Tail::Refuse && !seen.is_multiple_of(u64::from(logical)) {
             return Err(OpenError::Ragged { path: path.into(), seen, block: logical });
         }
         let facts = DiskFacts {
@@ -187,13 +201,18 @@ impl FileDisk {
         Ok(FileDisk { fd, flushes, device, sleeps, access, size: AtomicU64::new(bytes), facts })
     }
 
-    /// What is known of it at present. Whoever opened it saw whole blocks; a file that was since
-    /// given another end from outside is told without the last block, unless that is whole.
+    /// What is known of it at present. It is told without a last block that is not
+    /// whole: that of a [`Tail::Ignore`], or of another end that it was since given from outside.
     #[inline]
     pub(super) fn facts(&self) -> DiskFacts {
         let size = self.size.load(Ordering::Relaxed);
         let logical = u64::from(self.facts.logical_block);
         DiskFacts { size: ByteCount(size - size % logical), ..self.facts.clone() }
+    }
+
+    /// Bytes at its end that are no whole block.
+    pub(super) fn tail(&self) -> u64 {
+        self.size.load(Ordering::Relaxed) - self.facts().size.0
     }
 
     /// Looks at the size again.
@@ -254,9 +273,12 @@ fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), OpenError> {
     let mode = Mode::RUSR | Mode::WUSR;
     let opened = match rustix::fs::open(path, flags | OFlags::RDWR, mode) {
         Ok(fd) => Ok((fd, false)),
-        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => {
-            rustix::fs::open(path, (flags - OFlags::CREATE) | OFlags::RDONLY, mode)
-                .map(|fd| (fd, true))
+        Err(first @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) => {
+            match rustix::fs::open(path, (flags - OFlags::CREATE) | OFlags::RDONLY, mode) {
+                // It is not there because it could not be made.
+                Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(first),
+                opened => opened.map(|fd| (fd, true)),
+            }
         }
         Err(errno) => Err(errno),
     };

@@ -31,7 +31,7 @@ use contract::DiskFacts;
 use crate::memory::{Arena, ShardMemory};
 
 pub use error::OpenError;
-pub use file::Access;
+pub use file::{Access, Tail};
 pub(crate) use work::{Call, Work};
 
 use faulty::{Fate, Faulty};
@@ -53,13 +53,15 @@ pub enum OpenSpec {
         /// Its size, a multiple of 512.
         bytes: u64,
     },
-    /// `file:PATH[?create=SIZE]`: a regular file.
+    /// `file:PATH[?create=SIZE][?tail=ignore]`: a regular file.
     File {
         /// Where it is.
         path: PathBuf,
         /// Make it, sparse and of this size, if it does not exist; refuse it if it is there with
         /// another size.
         create: Option<u64>,
+        /// What becomes of an end that is no whole block.
+        tail: Tail,
     },
     /// A block device.
     BlockDevice {
@@ -123,7 +125,7 @@ impl OpenSpec {
     /// The same disk, of which nothing is made.
     pub fn as_it_is(self) -> OpenSpec {
         match self {
-            OpenSpec::File { path, .. } => OpenSpec::File { path, create: None },
+            OpenSpec::File { path, tail, .. } => OpenSpec::File { path, create: None, tail },
             OpenSpec::Delay { us, inner } => {
                 OpenSpec::Delay { us, inner: Box::new(inner.as_it_is()) }
             }
@@ -158,8 +160,8 @@ impl Disk {
                 OpenSpec::Null { bytes } => {
                     break Backing::Null(NullDisk(whole_blocks("null", *bytes)?));
                 }
-                OpenSpec::File { path, create } => {
-                    break Backing::File(Arc::new(FileDisk::open_file(path, *create)?));
+                OpenSpec::File { path, create, tail } => {
+                    break Backing::File(Arc::new(FileDisk::open_file(path, *create, *tail)?));
                 }
                 OpenSpec::BlockDevice { path } => {
                     break Backing::File(Arc::new(FileDisk::open_device(path)?));

@@ -17,7 +17,9 @@ use rustix::fs::{Access as Right, AtFlags, FileType, FlockOperation, Mode, OFlag
 use rustix::io::Errno;
 
 use super::error::OpenError;
-use super::file::{Access, FileDisk, expect, lock, physical_block, read_exact, refused, system};
+use super::file::{
+    Access, FileDisk, Tail, expect, lock, physical_block, read_exact, refused, system,
+};
 use super::marks::Marks;
 
 /// Bytes of a page.
@@ -77,7 +79,7 @@ struct Page([u8; PAGE]);
 
 impl Probe {
     /// Looks at a regular file.
-    pub fn file(path: &Path) -> Result<Probe, OpenError> {
+    pub fn file(path: &Path, tail: Tail) -> Result<Probe, OpenError> {
         let fd = look(path)?;
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
         let identity = Identity::at(path, &fd)?;
@@ -86,7 +88,7 @@ impl Probe {
         if in_use.is_none() {
             let _ = rustix::fs::flock(&fd, FlockOperation::Unlock);
         }
-        let disk = FileDisk::of_file(path, fd, read_only)?;
+        let disk = FileDisk::of_file(path, fd, read_only, tail)?;
         Ok(Probe { disk, identity, in_use })
     }
 
@@ -106,6 +108,11 @@ impl Probe {
     /// What is known of it. `read_only` says that it may not be written.
     pub fn facts(&self) -> DiskFacts {
         self.disk.facts()
+    }
+
+    /// Bytes at its end that are no whole block, and out of reach.
+    pub fn tail(&self) -> u64 {
+        self.disk.tail()
     }
 
     /// How it would be accessed.
@@ -198,7 +205,7 @@ mod tests {
             let path = directory.file("a.img");
             fs::write(&path, vec![7; 2 * PAGE + 512]).unwrap();
             let before = fs::metadata(&path).unwrap();
-            let probe = Probe::file(&path).unwrap();
+            let probe = Probe::file(&path, Tail::Refuse).unwrap();
             assert!(probe.in_use().is_none());
             assert_eq!(probe.read_page(PAGE as u64).unwrap(), [7; PAGE]);
             assert!(probe.read_page(2 * PAGE as u64).unwrap()[..513].ends_with(&[7, 0]));
@@ -206,7 +213,7 @@ mod tests {
             let seen = (probe.facts(), probe.access());
             let after = fs::metadata(&path).unwrap();
             assert_eq!((before.len(), before.mtime_nsec()), (after.len(), after.mtime_nsec()));
-            let disk = FileDisk::open_file(&path, None).unwrap();
+            let disk = FileDisk::open_file(&path, None, Tail::Refuse).unwrap();
             let discards = disk.facts().discards;
             let facts = DiskFacts { discards, discard_zeroes: discards, ..seen.0 };
             assert_eq!((facts, seen.1), (disk.facts(), disk.access()));
@@ -217,12 +224,12 @@ mod tests {
     fn a_file_that_a_server_has_is_in_use_and_readable_all_the_same() {
         for directory in Directory::everywhere() {
             let path = directory.file("a.img");
-            let disk = FileDisk::open_file(&path, Some(1 << 20)).unwrap();
-            let probe = Probe::file(&path).unwrap();
+            let disk = FileDisk::open_file(&path, Some(1 << 20), Tail::Refuse).unwrap();
+            let probe = Probe::file(&path, Tail::Refuse).unwrap();
             assert!(probe.in_use().is_some());
             assert_eq!(probe.read_page(0).unwrap(), [0; PAGE]);
             drop(disk);
-            assert!(Probe::file(&path).unwrap().in_use().is_none());
+            assert!(Probe::file(&path, Tail::Refuse).unwrap().in_use().is_none());
         }
     }
 
@@ -237,7 +244,8 @@ mod tests {
             assert_ne!(named(&a), named(&b));
             fs::write(&a, [0; 4096]).unwrap();
             fs::hard_link(&a, &b).unwrap();
-            let identity = |path: &Path| Probe::file(path).unwrap().identity().clone();
+            let identity =
+                |path: &Path| Probe::file(path, Tail::Refuse).unwrap().identity().clone();
             assert_eq!(identity(&a), identity(&b));
             assert_eq!(identity(&a), identity(&link.join("a")));
         }
@@ -247,17 +255,20 @@ mod tests {
     fn what_cannot_be_is_told_as_opening_tells_it() {
         for directory in Directory::everywhere() {
             let missing = directory.file("no/a.img");
-            assert!(Probe::file(&missing).is_err());
+            assert!(Probe::file(&missing, Tail::Refuse).is_err());
             let error = unmade_file(&missing, 512).unwrap_err().to_string();
             assert!(error.contains("no/a.img: cannot make it"), "{error}");
             assert!(
-                Probe::file(&directory.file("")).unwrap_err().to_string().contains("a directory")
+                Probe::file(&directory.file(""), Tail::Refuse)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("a directory")
             );
             let error = Probe::device(&directory.file("x")).unwrap_err().to_string();
             assert!(error.contains("cannot open it"), "{error}");
             let empty = directory.file("empty");
             fs::write(&empty, []).unwrap();
-            assert!(Probe::file(&empty).unwrap_err().to_string().contains("0 bytes"));
+            assert!(Probe::file(&empty, Tail::Refuse).unwrap_err().to_string().contains("0 bytes"));
         }
     }
 }

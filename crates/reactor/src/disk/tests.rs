@@ -41,7 +41,7 @@ pub(super) fn memory() -> ShardMemory {
 }
 
 fn file_spec(path: &Path, create: Option<u64>) -> OpenSpec {
-    OpenSpec::File { path: path.into(), create }
+    OpenSpec::File { path: path.into(), create, tail: Tail::Refuse }
 }
 
 /// Submits a request and makes its calls.
@@ -136,6 +136,23 @@ fn a_file_that_cannot_have_its_size_is_not_left_behind() {
         assert!(error.to_string().contains("make it as large as asked"), "{error}");
         assert!(!path.exists());
     });
+}
+
+#[test]
+fn a_file_that_may_not_be_made_is_told_so_and_not_that_it_is_missing() {
+    // Nobody makes files there, not even root.
+    let path = Path::new("/sys/plateway-test.img");
+    if !Path::new("/sys/dev").is_dir() {
+        eprintln!("skipped: there is no /sys");
+        return;
+    }
+    let memory = memory();
+    match refusal_of(&memory, &file_spec(path, Some(1 << 20))) {
+        OpenError::System { source, .. } => {
+            assert_ne!(source.kind(), std::io::ErrorKind::NotFound, "{source}");
+        }
+        other => panic!("{other}"),
+    }
 }
 
 #[test]

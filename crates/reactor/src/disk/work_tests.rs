@@ -26,7 +26,14 @@ fn benches() -> impl Iterator<Item = Bench> {
     Directory::everywhere().into_iter().map(|directory| {
         let memory = memory();
         let path = directory.file("a.img");
-        let disk = open(&memory, &OpenSpec::File { path: path.clone(), create: Some(SIZE) });
+        let disk = open(
+            &memory,
+            &OpenSpec::File {
+                path: path.clone(),
+                create: Some(SIZE),
+                tail: super::super::Tail::Refuse,
+            },
+        );
         Bench { memory, disk, path, _directory: directory }
     })
 }

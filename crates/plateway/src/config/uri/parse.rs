@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use reactor::disk::Tail;
+
 use super::super::mistake::nearest;
 use super::super::size::parse_size;
 use super::{DiskUri, UriError, check_name};
@@ -146,12 +148,21 @@ impl Parser<'_> {
             return Err(self.expected(path_at, "a path, as in file:/srv/a.img"));
         }
         let path = self.path(path_at)?;
-        let mut create_bytes = None;
-        for (key, value) in self.options(query, &["create"])? {
-            debug_assert_eq!(key, "create");
-            create_bytes = Some(self.size(value)?);
+        let (mut create_bytes, mut tail) = (None, Tail::Refuse);
+        for (key, value) in self.options(query, &["create", "tail"])? {
+            let is_second = create_bytes.is_some() || tail == Tail::Ignore;
+            match key {
+                _ if is_second => {
+                    let message =
+                        "create and tail exclude each other: a file that is made has no tail";
+                    return Err(self.fail(value, message));
+                }
+                "create" => create_bytes = Some(self.size(value)?),
+                _ if self.uri[value.clone()] == *"ignore" => tail = Tail::Ignore,
+                _ => return Err(self.expected(value, "ignore")),
+            }
         }
-        Ok(DiskUri::File { path, create_bytes })
+        Ok(DiskUri::File { path, create_bytes, tail })
     }
 
     fn volume(&self, at: Range<usize>) -> Result<DiskUri, UriError> {

@@ -25,13 +25,20 @@ fn message(text: &str) -> String {
 fn each_form_is_understood() {
     assert_eq!(parse("ram:1GiB"), DiskUri::Ram { bytes: 1 << 30 });
     assert_eq!(parse("null:1TiB"), DiskUri::Null { bytes: 1 << 40 });
-    let file = |path: &str, create_bytes| DiskUri::File { path: path.into(), create_bytes };
+    let file = |path: &str, create_bytes| DiskUri::File {
+        path: path.into(),
+        create_bytes,
+        tail: Tail::Refuse,
+    };
     assert_eq!(parse("file:/srv/a.img"), file("/srv/a.img", None));
     assert_eq!(parse("file:a b,c.img?create=64MiB"), file("a b,c.img", Some(64 << 20)));
     assert_eq!(parse("file:///srv/a.img"), file("/srv/a.img", None));
     assert_eq!(parse("file:/srv/100%25%3f.img"), file("/srv/100%?.img", None));
     assert_eq!(parse("/dev/nvme0n1"), DiskUri::BlockDevice { path: "/dev/nvme0n1".into() });
     assert_eq!(parse("volume:v0"), DiskUri::Volume { name: "v0".into() });
+    let path = "/srv/a.img".into();
+    let cut = DiskUri::File { path, create_bytes: None, tail: Tail::Ignore };
+    assert_eq!(parse("file:/srv/a.img?tail=ignore"), cut);
     let inner =
         Box::new(DiskUri::Faulty { seed: 255, inner: Box::new(DiskUri::Ram { bytes: 512 }) });
     assert_eq!(parse("delay:500,faulty:0xff,ram:512"), DiskUri::Delay { delay_us: 500, inner });
@@ -149,7 +156,11 @@ impl Draw {
             2 => {
                 let absolute = self.below(2) == 0;
                 let create_bytes = (self.below(2) == 0).then(|| self.sectors());
-                DiskUri::File { path: self.path(absolute), create_bytes }
+                let tail = match create_bytes.is_none() && self.below(2) == 0 {
+                    true => Tail::Ignore,
+                    false => Tail::Refuse,
+                };
+                DiskUri::File { path: self.path(absolute), create_bytes, tail }
             }
             3 => DiskUri::BlockDevice { path: self.path(true) },
             4 => DiskUri::Volume { name: format!("v{}", self.below(1000)) },

@@ -55,10 +55,8 @@ pub(crate) fn run(args: &DiscoverArgs, target: &HostPort) -> miette::Result<()> 
     );
     uri.host_nqn.clone_from(&args.protocols.host_nqn);
     let state = StateDirectory::new(&Defaults::of_this_machine().state);
-    let settings = state
-        .host()
-        .and_then(|host| import::settings(&uri, host))
-        .map_err(|error| error.within("discovery"))?;
+    let settings = import::settings(&uri, &state).map_err(|error| error.within("discovery"))?;
+    let asked_as = settings.host.clone();
     let mut result = Err("no address".to_owned());
     for address in settings.addresses {
         let (host, host_id) = (settings.host.clone(), settings.host_id);
@@ -85,7 +83,10 @@ pub(crate) fn run(args: &DiscoverArgs, target: &HostPort) -> miette::Result<()> 
         ("address", |entry| entry.address.clone()),
         ("port", |entry| entry.service.clone()),
     ];
-    asking::show(args, &entries, &columns, "it has no subsystem for this host\n")
+    let nothing = format!(
+        "it has no subsystem for us: put this name into the hosts of an export there: {asked_as}\n"
+    );
+    asking::show(args, &entries, &columns, &nothing)
 }
 
 fn entry(entry: &DiscoveryEntry) -> Entry {

@@ -1,6 +1,8 @@
 //! From a URI to what the shards need to reach a namespace: addresses, who we are, and for how long
 //! to try.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use ::nvme::tcp::initiator::Settings;
@@ -9,8 +11,10 @@ use shard::ImportSettings;
 use uuid::Uuid;
 use wire::nvme_tcp::Digests;
 
+use super::nqn::Nqn;
 use super::uri::{NamespaceUri, SCHEME};
 use crate::config::address::HostPort;
+use crate::config::volume::parse_uuid;
 use crate::protocols::{Remote, RemoteUri};
 use crate::run::state::StateDirectory;
 use crate::run::{RunError, open};
@@ -30,11 +34,18 @@ impl Remote for NamespaceUri {
     }
 
     fn settings(&self, state: &StateDirectory, _: &[LinkId]) -> Result<ImportSettings, RunError> {
-        settings(self, state.host()?).map(ImportSettings::NvmeTcp)
+        settings(self, state).map(ImportSettings::NvmeTcp)
     }
 
-    fn who_answers(&self) -> String {
-        "plateway discover shows what a target has for us".to_owned()
+    fn who_answers(&self, settings: &ImportSettings) -> String {
+        let shows = "plateway discover shows what a target has for us";
+        match settings {
+            ImportSettings::NvmeTcp(settings) => format!(
+                "we asked as {}, which the target's export needs among its hosts; {shows}",
+                settings.host
+            ),
+            ImportSettings::Aoe(_) => shows.to_owned(),
+        }
     }
 
     fn widened(&self, connections: u16, depth: u16) -> RemoteUri {
@@ -45,16 +56,47 @@ impl Remote for NamespaceUri {
     }
 }
 
-/// How to reach a remote disk; its host's name is resolved.
-pub(crate) fn settings(uri: &NamespaceUri, host_id: Uuid) -> Result<Settings, RunError> {
-    let addresses = open::resolve(&uri.address)?;
-    let host = match &uri.host_nqn {
-        Some(nqn) => nqn.to_wire(),
-        None => {
-            let name = format!("nqn.2026-11.net.plateway:host:{}", host_id.simple());
-            wire::nvme::Nqn::new(&name).map_err(|error| RunError::new(error.to_string()))?
-        }
+/// Where nvme-cli keeps who this machine is; targets that admit its kernel admit us then.
+const NVME_CLI: &str = "/etc/nvme";
+
+/// Who we are to a target: by the URI, else as this machine's kernel is, else by the stored UUID.
+fn host(
+    uri: &NamespaceUri,
+    nvme_cli: &Path,
+    state: &StateDirectory,
+) -> Result<(wire::nvme::Nqn, Uuid), RunError> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(nvme_cli.join(name)).unwrap_or_default();
+        let line = text.trim().to_owned();
+        if line.is_empty() { None } else { Some(line) }
     };
+    let odd = |name: &str, why: String| {
+        RunError::new(format!("cannot use {}: {why}", nvme_cli.join(name).display()))
+            .help("targets know this machine by it: mend it, or remove it")
+    };
+    let id = match read("hostid") {
+        Some(id) => {
+            let seen = |expected| odd("hostid", format!("expected {expected}, seen {id:?}"));
+            parse_uuid(&id).map_err(seen)?
+        }
+        None => state.host()?,
+    };
+    if let Some(nqn) = &uri.host_nqn {
+        return Ok((nqn.to_wire(), id));
+    }
+    if let Some(name) = read("hostnqn") {
+        let nqn: Nqn = name.parse().map_err(|error| odd("hostnqn", format!("{error}")))?;
+        return Ok((nqn.to_wire(), id));
+    }
+    let name = format!("nqn.2026-11.net.plateway:host:{}", state.host()?.simple());
+    let nqn = wire::nvme::Nqn::new(&name).map_err(|error| RunError::new(error.to_string()))?;
+    Ok((nqn, id))
+}
+
+/// How to reach a remote disk; its host's name is resolved.
+pub(crate) fn settings(uri: &NamespaceUri, state: &StateDirectory) -> Result<Settings, RunError> {
+    let addresses = open::resolve(&uri.address)?;
+    let (host, host_id) = host(uri, Path::new(NVME_CLI), state)?;
     let keep_alive = Duration::from_millis(uri.options.keep_alive_ms.into());
     let usual =
         Settings::new(addresses[0], uri.subsystem.to_wire(), uri.nsid, host, *host_id.as_bytes());
@@ -79,10 +121,38 @@ mod tests {
     fn a_remote_disk_takes_its_options_from_the_uri() {
         let uri = "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/3?queues=4&depth=64&ddgst=0&quiesce_ms=1000";
         let Ok(DiskUri::Remote(RemoteUri::NvmeTcp(uri))) = uri.parse() else { panic!() };
-        let settings = settings(&uri, Uuid::new_v4()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let settings = settings(&uri, &StateDirectory::new(directory.path())).unwrap();
         assert_eq!(settings.addresses, ["127.0.0.1:4421".parse().unwrap()]);
         assert_eq!((settings.nsid, settings.queues, settings.depth), (3, 4, 64));
         assert_eq!(settings.digests, Digests { header: true, data: false });
         assert_eq!(settings.quiesce, Duration::from_secs(6));
+    }
+
+    #[test]
+    fn we_are_who_the_kernel_of_this_machine_is_and_else_who_is_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let (nvme_cli, state) = (directory.path().join("nvme"), directory.path().join("state"));
+        let state = StateDirectory::new(&state);
+        let named = |uri: &str| match uri.parse() {
+            Ok(DiskUri::Remote(RemoteUri::NvmeTcp(uri))) => host(&uri, &nvme_cli, &state),
+            other => panic!("{other:?}"),
+        };
+        let plain = "nvme+tcp://127.0.0.1:4421/nqn.2026-11.net.plateway:v0/3";
+        let stored = state.host().unwrap();
+        let (nqn, id) = named(plain).unwrap();
+        assert_eq!(id, stored);
+        assert_eq!(nqn.as_str(), format!("nqn.2026-11.net.plateway:host:{}", stored.simple()));
+        let uuid = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
+        let kernel = format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
+        fs::create_dir(&nvme_cli).unwrap();
+        fs::write(nvme_cli.join("hostnqn"), format!("{kernel}\n")).unwrap();
+        assert_eq!(named(plain).map(|(nqn, id)| (nqn.to_string(), id)), Ok((kernel, stored)));
+        fs::write(nvme_cli.join("hostid"), format!("{uuid}\n")).unwrap();
+        let (nqn, id) = named(&format!("{plain}?host_nqn=nqn.2026-11.a:me")).unwrap();
+        assert_eq!((nqn.as_str(), id.to_string()), ("nqn.2026-11.a:me", uuid.to_owned()));
+        fs::write(nvme_cli.join("hostnqn"), "me\n").unwrap();
+        let error = named(plain).unwrap_err().line();
+        assert!(error.contains("nvme/hostnqn: NQN \"me\": expected"), "{error}");
     }
 }

@@ -10,7 +10,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 const BYTES_MAX: usize = wire::nvme::Nqn::LENGTH_MAX;
+/// What names made of a UUID begin with (NVMe Base 2.0, 4.5).
+const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 const DISCOVERY: &str = wire::nvme::Nqn::DISCOVERY;
 
 /// A name that obeys the syntax.
@@ -107,6 +111,14 @@ fn check(text: &str) -> Result<(), NqnError> {
     if let Some(at) = name.find(|c: char| c.is_whitespace() || c.is_control()) {
         return fail(colon + 1 + at, "no blanks or control characters");
     }
+    if let Some(uuid) = text.strip_prefix(UUID_PREFIX)
+        && (uuid.len() != 36 || Uuid::try_parse(uuid).is_err())
+    {
+        return fail(
+            UUID_PREFIX.len(),
+            "a UUID behind \"uuid:\", as in /etc/nvme/hostnqn of the host",
+        );
+    }
     Ok(())
 }
 
@@ -144,6 +156,8 @@ mod tests {
             ("nqn.2026-11.:v0", 12, "a reversed domain"),
             ("nqn.2026-11.net.plateway:", 25, "a name after the colon"),
             ("nqn.2026-11.net.plateway:a b", 26, "no blanks"),
+            ("nqn.2014-08.org.nvmexpress:uuid:...", 32, "a UUID"),
+            ("nqn.2014-08.org.nvmexpress:uuid:f81d4fae7dec11d0a76500a0c91e6bf6", 32, "a UUID"),
             (&long, 223, "at most 223 bytes, seen 224"),
         ] {
             let error = name.parse::<Nqn>().unwrap_err();
