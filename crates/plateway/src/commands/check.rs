@@ -41,7 +41,14 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
         Err(ClientError::Absent { .. }) if args.control.is_none() => {
             let steps =
                 Plan::initial(&checked.args).steps.iter().map(ToString::to_string).collect();
-            (None, Changes { steps, warnings: checked.warnings.lines().collect() })
+            (
+                None,
+                Changes {
+                    steps,
+                    warnings: checked.warnings.lines().collect(),
+                    ..Changes::default()
+                },
+            )
         }
         Err(error) => return Err(error.into()),
     };

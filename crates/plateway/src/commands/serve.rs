@@ -7,6 +7,7 @@
 //! 0, a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -18,9 +19,9 @@ use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked};
-use crate::control::{self, Ask, Reply};
+use crate::control::{self, Ask, Changes, Reply};
 use crate::protocols;
-use crate::run::{Applied, RunError, Running, log};
+use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken, log};
 
 /// What the control thread is asked.
 enum Input {
@@ -55,9 +56,13 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
     let _serving = socket.serve(ask)?;
+    if checked.args.exports.is_empty() {
+        log("nothing is exported: name exports in the configuration, then: plateway apply");
+    }
     super::print(&introduction(&running));
 
-    let server = Server { args, flags, defaults };
+    let control = checked.args.server.control.clone();
+    let server = Server { args, flags, defaults, control };
     while let Ok(input) = coming.recv() {
         match input {
             Input::Stop => break,
@@ -80,6 +85,7 @@ struct Server<'a> {
     args: &'a ServeArgs,
     flags: Flags,
     defaults: Defaults,
+    control: PathBuf,
 }
 
 impl Server<'_> {
@@ -87,15 +93,20 @@ impl Server<'_> {
     fn reload(&self, running: &mut Running) {
         let path = self.args.config.as_deref();
         match config::load_with_flags(path, &self.flags, &self.defaults) {
-            // What may be overwritten is said each time by a person, never by a signal.
-            Ok(checked) => match apply(running, &checked, &[]) {
+            // What may be overwritten or taken away a person says each time, never a signal.
+            Ok(checked) => match running.apply(&checked.args, &Consent::default()) {
                 Ok(applied) => {
                     applied.steps.iter().for_each(|line| log(line));
                     let warnings = applied.warnings.iter().cloned();
                     checked.warnings.lines().chain(warnings).for_each(|line| log(&line));
                     log(&format!("the configuration was applied: {} steps", applied.steps.len()));
                 }
-                Err(why) => log(&format!("the configuration was not applied: {why}")),
+                Err(why) => {
+                    log(&format!("the configuration was not applied: {why}"));
+                    if let (ApplyError::Taken(taken), Some(path)) = (&why, path) {
+                        log(&format!("to have it: {}", self.to_type(path, taken)));
+                    }
+                }
             },
             Err(config::ConfigError::Wrong(mistakes)) => {
                 mistakes.lines().for_each(|line| log(&line));
@@ -112,6 +123,12 @@ impl Server<'_> {
             .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
     }
 
+    /// What has a change done that takes away what is in use.
+    fn to_type(&self, file: &Path, taken: &Taken) -> String {
+        let (file, flags) = (file.display(), taken.flags().join(" "));
+        format!("plateway apply {file} --control {} {flags}", self.control.display())
+    }
+
     fn answer(&self, running: &mut Running, ask: Ask) -> Reply {
         let refuse = Reply::Refused;
         match ask {
@@ -121,22 +138,23 @@ impl Server<'_> {
             },
             Ask::Config => Reply::Text(config::text::config_text(&running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
-                Ok(checked) => match running.difference(&checked.args) {
-                    Ok(plan) => Reply::Changes(control::Changes {
-                        steps: plan.steps.iter().map(ToString::to_string).collect(),
-                        warnings: checked.warnings.lines().collect(),
-                    }),
+                Ok(checked) => match difference(running, &checked) {
+                    Ok(changes) => Reply::Changes(changes),
                     Err(error) => refuse(error.to_string()),
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text, overwrite } => match self.read(&name, &text) {
-                Ok(checked) => match apply(running, &checked, &overwrite) {
+            Ask::Apply { name, text, consent } => match self.read(&name, &text) {
+                Ok(checked) => match running.apply(&checked.args, &consent) {
                     Ok(Applied { steps, warnings }) => {
-                        let all = checked.warnings.lines().chain(warnings).collect();
-                        Reply::Changes(control::Changes { steps, warnings: all })
+                        let warnings = checked.warnings.lines().chain(warnings).collect();
+                        Reply::Changes(Changes { steps, warnings, ..Changes::default() })
                     }
-                    Err(why) => refuse(why),
+                    Err(ApplyError::Taken(taken)) => {
+                        let command = self.to_type(Path::new(&name), &taken);
+                        refuse(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
+                    }
+                    Err(why) => refuse(why.to_string()),
                 },
                 Err(mistakes) => refuse(mistakes),
             },
@@ -157,12 +175,16 @@ fn told(done: Result<String, RunError>) -> Reply {
     }
 }
 
-fn apply(
-    running: &mut Running,
-    checked: &Checked,
-    overwrite: &[String],
-) -> Result<Applied, String> {
-    running.apply(&checked.args, overwrite).map_err(|error| error.to_string())
+/// What `apply` would do.
+fn difference(running: &Running, checked: &Checked) -> Result<Changes, ApplyError> {
+    let plan = running.difference(&checked.args)?;
+    let taken = running.taken(&plan, &checked.args).map_err(ApplyError::NotAsked)?;
+    Ok(Changes {
+        steps: plan.steps.iter().map(ToString::to_string).collect(),
+        warnings: checked.warnings.lines().collect(),
+        in_use: taken.lines(),
+        needs: taken.flags().into_iter().map(str::to_owned).collect(),
+    })
 }
 
 /// What is served and what to type on a host; the last lines say where.

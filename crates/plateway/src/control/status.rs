@@ -205,6 +205,12 @@ pub(crate) struct Changes {
     pub(crate) steps: Vec<String>,
     /// What is probably not meant, or was done without.
     pub(crate) warnings: Vec<String>,
+    /// What they take away from those who use it, a line for each thing.
+    #[serde(default)]
+    pub(crate) in_use: Vec<String>,
+    /// What `apply` has to be told to carry them out, such as `--yes`.
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
 }
 
 /// Counters under the keys that are their names. What another version does not tell is 0.

@@ -7,6 +7,7 @@
 
 use super::Running;
 use super::error::RunError;
+use super::in_use::{Consent, Taken};
 use super::unmade::unmade_last;
 use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
@@ -30,6 +31,13 @@ pub(crate) enum ApplyError {
     /// What may be overwritten is nothing that could be; nothing was done.
     #[error("{}", .0.line())]
     Overwrite(RunError),
+    /// It takes away what is in use, or the last export, and nobody said that it may; nothing was
+    /// done.
+    #[error("it takes away what is in use; nothing was done:\n{}", .0.lines().join("\n"))]
+    Taken(Taken),
+    /// Who uses what it takes away could not be asked; nothing was done.
+    #[error("{}", .0.line())]
+    NotAsked(RunError),
     /// A step failed; those before it were undone.
     #[error("{step}: {}{}", why.line(), undone(not_undone))]
     Failed {
@@ -59,15 +67,10 @@ impl Running {
     }
 
     /// Brings the server to `to`, and volumes to sizes that their disks were given from outside.
-    /// `overwrite` names volumes whose disks may be labelled whatever they hold.
-    pub(crate) fn apply(
-        &mut self,
-        to: &HiArgs,
-        overwrite: &[String],
-    ) -> Result<Applied, ApplyError> {
-        super::check_overwrite(to, overwrite).map_err(ApplyError::Overwrite)?;
-        self.overwrite = overwrite.to_vec();
-        let applied = self.bring_to(to);
+    pub(crate) fn apply(&mut self, to: &HiArgs, consent: &Consent) -> Result<Applied, ApplyError> {
+        super::check_overwrite(to, &consent.overwrite).map_err(ApplyError::Overwrite)?;
+        self.overwrite.clone_from(&consent.overwrite);
+        let applied = self.bring_to(to, consent);
         self.overwrite.clear();
         self.grown.clear();
         let overwritten = std::mem::take(&mut self.overwritten);
@@ -77,8 +80,15 @@ impl Running {
         })
     }
 
-    fn bring_to(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
+    fn bring_to(&mut self, to: &HiArgs, consent: &Consent) -> Result<Applied, ApplyError> {
         let plan = self.difference(to)?;
+        if !(consent.yes && consent.allow_empty) {
+            let mut taken = self.taken(&plan, to).map_err(ApplyError::NotAsked)?;
+            taken.excuse(consent);
+            if !taken.flags().is_empty() {
+                return Err(ApplyError::Taken(taken));
+            }
+        }
         let mut applied = Applied::default();
         let going = going(&plan);
         let steps = unmade_last(plan.steps);

@@ -16,6 +16,7 @@ mod event_log;
 pub(crate) mod exports;
 mod follow;
 pub(crate) mod identity;
+mod in_use;
 mod inspect;
 mod labels;
 pub(crate) mod links;
@@ -50,9 +51,10 @@ use reactor::{Choice, Config, ConnectionLimits, Preference, Reactor};
 use shard::{InternalClient, Order, Settings, Shard};
 use uuid::Uuid;
 
-pub(crate) use apply::Applied;
+pub(crate) use apply::{Applied, ApplyError};
 pub(crate) use error::RunError;
 pub(crate) use event_log::log;
+pub(crate) use in_use::{Consent, Taken};
 
 use crate::config::disk::DiskConfig;
 use crate::config::link::Ethernet;
