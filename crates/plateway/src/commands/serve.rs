@@ -8,7 +8,8 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -63,13 +64,22 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
 
     let control = checked.args.server.control.clone();
     let server = Server { args, flags, defaults, control };
-    while let Ok(input) = coming.recv() {
+    loop {
+        // Without a failure it sleeps until somebody wants something.
+        let input = match running.next_try() {
+            None => coming.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => coming.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
         match input {
-            Input::Stop => break,
-            Input::Reload => server.reload(&mut running),
-            Input::Follow => running.follow_remote_disks().iter().for_each(|line| log(line)),
-            Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
+            Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Input::Reload) => server.reload(&mut running),
+            Ok(Input::Follow) => {
+                running.follow_remote_disks().iter().for_each(|line| log(line));
+            }
+            Ok(Input::Ask(ask, answering)) => answering.answer(server.answer(&mut running, ask)),
+            Err(RecvTimeoutError::Timeout) => {}
         }
+        running.try_failed(Instant::now()).iter().for_each(|line| log(line));
     }
     // Whoever asks from now on, or waits for an answer, is told at once that there is none.
     drop(coming);

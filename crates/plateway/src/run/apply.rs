@@ -91,6 +91,7 @@ impl Running {
         }
         let mut applied = Applied::default();
         let going = going(&plan);
+        let failed = self.failed.titles();
         let steps = unmade_last(plan.steps);
         for (at, step) in steps.iter().enumerate() {
             match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &going)) {
@@ -99,7 +100,7 @@ impl Running {
                     applied.warnings.extend(warnings);
                 }
                 Err(why) => {
-                    let not_undone = self.undo(&steps[..at]);
+                    let not_undone = self.undo(&steps[..at], &failed);
                     let (step, why) = (step.to_string(), Box::new(why));
                     return Err(ApplyError::Failed { step, why, not_undone });
                 }
@@ -112,12 +113,17 @@ impl Running {
         Ok(applied)
     }
 
-    fn undo(&mut self, done: &[Step]) -> Vec<String> {
-        let mut not_undone = Vec::new();
+    /// `failed` is what was failed before the change, and may be so again.
+    fn undo(&mut self, done: &[Step], failed: &[String]) -> Vec<String> {
+        let (mut not_undone, before) = (Vec::new(), self.args());
         for step in done.iter().rev() {
             let inverse = step.inverse();
-            if let Err(error) = self.carry_out(&inverse, &[]) {
-                not_undone.push(format!("{inverse}: {}", error.line()));
+            match self.carry_out_or_fail(&inverse, &before) {
+                Ok(Some(told)) if !failed.contains(&inverse.thing().title()) => {
+                    not_undone.push(format!("{inverse}: {told}"));
+                }
+                Ok(_) => {}
+                Err(error) => not_undone.push(format!("{inverse}: {}", error.line())),
             }
         }
         // Volumes whose removal never came are quiesced; what they serve goes on.
@@ -137,6 +143,9 @@ impl Running {
         step: &Step,
         going: &[String],
     ) -> Result<Option<String>, RunError> {
+        if let Some(done) = self.carry_out_failed(step) {
+            return done;
+        }
         match step {
             Step::Add(thing) => match thing {
                 Thing::Disk(disk) => self.add_disk(disk)?,

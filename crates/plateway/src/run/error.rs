@@ -16,13 +16,14 @@ pub(crate) struct RunError {
     /// The title of another thing that it cannot be beside.
     beside: Option<String>,
     in_use: bool,
+    transient: bool,
 }
 
 impl RunError {
     /// What happened to which object.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         let (help, key, beside) = (None, String::new(), None);
-        Self { message: message.into(), help, key, beside, in_use: false }
+        Self { message: message.into(), help, key, beside, in_use: false, transient: false }
     }
 
     /// With what to do next.
@@ -53,6 +54,16 @@ impl RunError {
     pub(super) fn in_use(mut self) -> Self {
         self.in_use = true;
         self
+    }
+
+    /// Of what may be otherwise later, without a change of the configuration.
+    pub(crate) fn transient(mut self) -> Self {
+        self.transient = true;
+        self
+    }
+
+    pub(super) fn is_transient(&self) -> bool {
+        self.transient || self.in_use
     }
 
     pub(super) fn is_in_use(&self) -> bool {
