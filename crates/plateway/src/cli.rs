@@ -58,9 +58,10 @@ pub(crate) enum Command {
     /// Bring a running server to a configuration, without touching unrelated sessions
     #[command(
         after_help = "New disks, volumes, listeners and exports come first, removals after them; a step\n\
-        that fails is undone with those before it. `plateway check` shows the same steps and changes nothing."
+        that fails is undone with those before it. `plateway check` shows the same steps, names the hosts that\n\
+        would lose what they use, and changes nothing."
     )]
-    Apply(ConfigArgs),
+    Apply(ApplyArgs),
     /// Show exports, sessions, disks and counters of a running server
     Status(ServerArgs),
     /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
@@ -144,6 +145,19 @@ pub(crate) struct ConfigArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `apply [FILE]`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Take away what hosts use, of which check shows what and whose
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Take away the last export
+    #[arg(long)]
+    pub(crate) allow_empty: bool,
 }
 
 impl ConfigArgs {
@@ -508,7 +522,7 @@ mod tests {
             "serve --config plateway.toml --driver epoll",
             "check",
             "check p.toml --json",
-            "apply p.toml --control /run/p.sock",
+            "apply p.toml --control /run/p.sock --yes --allow-empty",
             "status --json",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
@@ -539,8 +553,10 @@ mod tests {
             ("check --config p.toml", "p.toml"),
             ("apply --config p.toml --json", "p.toml"),
         ] {
-            let Ok(Command::Check(args) | Command::Apply(args)) = parse(line) else {
-                panic!("{line}")
+            let args = match parse(line) {
+                Ok(Command::Check(args)) => args,
+                Ok(Command::Apply(args)) => args.config,
+                other => panic!("{line}: {other:?}"),
             };
             assert_eq!(args.file(), Path::new(file), "{line}");
         }

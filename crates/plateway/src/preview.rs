@@ -163,6 +163,12 @@ impl Walk<'_> {
     fn disk(&mut self, config: &DiskConfig) -> DiskRow {
         let sight = disks::look(config, self);
         let words = sight.as_ref().map(|sight| sight.words.clone()).map_err(RunError::clone);
+        // What was served before stays failed, and is tried again.
+        let failed = self.served.and_then(|served| served.why_failed(config));
+        let words = match failed {
+            Some(why) => Ok(format!("failed: {why}")),
+            None => words,
+        };
         let (found, sight) = (self.finding(config, words), sight.ok());
         let facts = sight.as_ref().and_then(|sight| sight.facts.as_ref());
         let row = DiskRow {

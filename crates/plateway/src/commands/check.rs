@@ -41,7 +41,14 @@ pub(crate) fn run(args: &ConfigArgs) -> miette::Result<()> {
         Err(ClientError::Absent { .. }) if args.control.is_none() => {
             let steps =
                 Plan::initial(&checked.args).steps.iter().map(ToString::to_string).collect();
-            (None, Changes { steps, warnings: checked.warnings.lines().collect() })
+            (
+                None,
+                Changes {
+                    steps,
+                    warnings: checked.warnings.lines().collect(),
+                    ..Changes::default()
+                },
+            )
         }
         Err(error) => return Err(error.into()),
     };
@@ -70,8 +77,10 @@ fn served(client: &Client, defaults: &Defaults) -> miette::Result<Served> {
     let Checked { args, .. } =
         config::check_with_flags("the server's configuration", &text, &Flags::default(), defaults)?;
     // Of a server of somebody else it is not to be had: then paths are taken as they stand.
-    let directory = std::fs::read_link(format!("/proc/{}/cwd", client.status()?.pid));
-    Ok(Served { args, directory: directory.unwrap_or_default() })
+    let status = client.status()?;
+    let directory = std::fs::read_link(format!("/proc/{}/cwd", status.pid));
+    let failed = status.disks.into_iter().filter_map(|disk| Some((disk.name, disk.problem?)));
+    Ok(Served { args, directory: directory.unwrap_or_default(), failed: failed.collect() })
 }
 
 fn text_of(found: &Preview) -> String {

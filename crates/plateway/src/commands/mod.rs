@@ -95,7 +95,12 @@ fn print_changes(changes: &Changes) -> miette::Result<()> {
     match changes.steps.as_slice() {
         [] => print("nothing changes\n"),
         steps => print(&format!("{}\n", steps.join("\n"))),
+    }?;
+    if !changes.needs.is_empty() {
+        let (lines, needs) = (changes.in_use.join("\n"), changes.needs.join(" "));
+        print(&format!("in use, so that apply needs {needs}:\n{lines}\n"))?;
     }
+    Ok(())
 }
 
 /// Prints what a command came to: as JSON where that was asked for, else as people read it.

@@ -7,7 +7,9 @@
 //! 0, a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
-use std::sync::mpsc::{self, Sender};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,9 +20,9 @@ use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
 use crate::config::size::Size;
 use crate::config::{self, Checked};
-use crate::control::{self, Ask, Reply};
+use crate::control::{self, Ask, Changes, Reply};
 use crate::protocols;
-use crate::run::{Applied, RunError, Running, log};
+use crate::run::{Applied, ApplyError, Consent, RunError, Running, Taken, log};
 use crate::service::Service;
 
 /// What the control thread is asked.
@@ -56,22 +58,35 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     let _ = inputs.send(Input::Follow);
     let ask = move |ask, answering| inputs.send(Input::Ask(ask, answering)).is_ok();
     let _serving = socket.serve(ask)?;
+    if checked.args.exports.is_empty() {
+        log("nothing is exported: name exports in the configuration, then: plateway apply");
+    }
     // Hosts are served whether or not anybody reads it.
     let _ = super::print(&introduction(&running)).inspect_err(|error| log(&error.to_string()));
     let service = Service::ready(running.pulse(), &served(&running));
 
-    let server = Server { args, flags, defaults };
-    while let Ok(input) = coming.recv() {
+    let control = checked.args.server.control.clone();
+    let server = Server { args, flags, defaults, control };
+    loop {
+        // Without a failure it sleeps until somebody wants something.
+        let input = match running.next_try() {
+            None => coming.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => coming.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
         match input {
-            Input::Stop => break,
-            Input::Reload => {
+            Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Input::Reload) => {
                 service.reloading();
                 server.reload(&mut running);
                 service.reloaded(&served(&running));
             }
-            Input::Follow => running.follow_remote_disks().iter().for_each(|line| log(line)),
-            Input::Ask(ask, answering) => answering.answer(server.answer(&mut running, ask)),
+            Ok(Input::Follow) => {
+                running.follow_remote_disks().iter().for_each(|line| log(line));
+            }
+            Ok(Input::Ask(ask, answering)) => answering.answer(server.answer(&mut running, ask)),
+            Err(RecvTimeoutError::Timeout) => {}
         }
+        running.try_failed(Instant::now()).iter().for_each(|line| log(line));
     }
     // Whoever asks from now on, or waits for an answer, is told at once that there is none.
     drop(coming);
@@ -88,6 +103,7 @@ struct Server<'a> {
     args: &'a ServeArgs,
     flags: Flags,
     defaults: Defaults,
+    control: PathBuf,
 }
 
 impl Server<'_> {
@@ -95,15 +111,20 @@ impl Server<'_> {
     fn reload(&self, running: &mut Running) {
         let path = self.args.config.as_deref();
         match config::load_with_flags(path, &self.flags, &self.defaults) {
-            // What may be overwritten is said each time by a person, never by a signal.
-            Ok(checked) => match apply(running, &checked, &[]) {
+            // What may be overwritten or taken away a person says each time, never a signal.
+            Ok(checked) => match running.apply(&checked.args, &Consent::default()) {
                 Ok(applied) => {
                     applied.steps.iter().for_each(|line| log(line));
                     let warnings = applied.warnings.iter().cloned();
                     checked.warnings.lines().chain(warnings).for_each(|line| log(&line));
                     log(&format!("the configuration was applied: {} steps", applied.steps.len()));
                 }
-                Err(why) => log(&format!("the configuration was not applied: {why}")),
+                Err(why) => {
+                    log(&format!("the configuration was not applied: {why}"));
+                    if let (ApplyError::Taken(taken), Some(path)) = (&why, path) {
+                        log(&format!("to have it: {}", self.to_type(path, taken)));
+                    }
+                }
             },
             Err(config::ConfigError::Wrong(mistakes)) => {
                 mistakes.lines().for_each(|line| log(&line));
@@ -120,6 +141,12 @@ impl Server<'_> {
             .map_err(|mistakes| mistakes.lines().collect::<Vec<_>>().join("\n"))
     }
 
+    /// What has a change done that takes away what is in use.
+    fn to_type(&self, file: &Path, taken: &Taken) -> String {
+        let (file, flags) = (file.display(), taken.flags().join(" "));
+        format!("plateway apply {file} --control {} {flags}", self.control.display())
+    }
+
     fn answer(&self, running: &mut Running, ask: Ask) -> Reply {
         let refuse = Reply::Refused;
         match ask {
@@ -129,22 +156,23 @@ impl Server<'_> {
             },
             Ask::Config => Reply::Text(config::text::config_text(&running.args())),
             Ask::Difference { name, text } => match self.read(&name, &text) {
-                Ok(checked) => match running.difference(&checked.args) {
-                    Ok(plan) => Reply::Changes(control::Changes {
-                        steps: plan.steps.iter().map(ToString::to_string).collect(),
-                        warnings: checked.warnings.lines().collect(),
-                    }),
+                Ok(checked) => match difference(running, &checked) {
+                    Ok(changes) => Reply::Changes(changes),
                     Err(error) => refuse(error.to_string()),
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text, overwrite } => match self.read(&name, &text) {
-                Ok(checked) => match apply(running, &checked, &overwrite) {
+            Ask::Apply { name, text, consent } => match self.read(&name, &text) {
+                Ok(checked) => match running.apply(&checked.args, &consent) {
                     Ok(Applied { steps, warnings }) => {
-                        let all = checked.warnings.lines().chain(warnings).collect();
-                        Reply::Changes(control::Changes { steps, warnings: all })
+                        let warnings = checked.warnings.lines().chain(warnings).collect();
+                        Reply::Changes(Changes { steps, warnings, ..Changes::default() })
                     }
-                    Err(why) => refuse(why),
+                    Err(ApplyError::Taken(taken)) => {
+                        let command = self.to_type(Path::new(&name), &taken);
+                        refuse(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
+                    }
+                    Err(why) => refuse(why.to_string()),
                 },
                 Err(mistakes) => refuse(mistakes),
             },
@@ -165,12 +193,16 @@ fn told(done: Result<String, RunError>) -> Reply {
     }
 }
 
-fn apply(
-    running: &mut Running,
-    checked: &Checked,
-    overwrite: &[String],
-) -> Result<Applied, String> {
-    running.apply(&checked.args, overwrite).map_err(|error| error.to_string())
+/// What `apply` would do.
+fn difference(running: &Running, checked: &Checked) -> Result<Changes, ApplyError> {
+    let plan = running.difference(&checked.args)?;
+    let taken = running.taken(&plan, &checked.args).map_err(ApplyError::NotAsked)?;
+    Ok(Changes {
+        steps: plan.steps.iter().map(ToString::to_string).collect(),
+        warnings: checked.warnings.lines().collect(),
+        in_use: taken.lines(),
+        needs: taken.flags().into_iter().map(str::to_owned).collect(),
+    })
 }
 
 /// What is served, in a line for the service manager.

@@ -191,7 +191,7 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
         // (two RAM disks) apart.
         let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
-        args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone() });
+        args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone(), required: true });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },
@@ -260,7 +260,7 @@ fn take_volume(
     for disk in &args.disks {
         let used = volume.layout.disks().contains(&disk.name);
         if used && !into.disks.iter().any(|known| known.name == disk.name) {
-            into.disks.push(disk.clone());
+            into.disks.push(DiskConfig { required: true, ..disk.clone() });
         }
     }
     into.volumes.push(volume.clone());

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::ServerArgs;
 use crate::config::size::Size;
-use crate::control::status::Link;
+use crate::control::status::{Disk, Link};
 use crate::control::{Status, table_of};
 
 /// Shows.
@@ -60,6 +60,8 @@ fn text(status: &Status) -> String {
     }
     let mut problems: Vec<String> =
         status.volumes.iter().filter_map(|volume| volume.problem.clone()).collect();
+    let away = |one: &Disk| Some(format!("disk {}: failed: {}", one.name, one.problem.as_ref()?));
+    problems.extend(status.disks.iter().filter_map(away));
     problems.extend(status.links.iter().filter_map(overcommitted));
     if !problems.is_empty() {
         parts.push(format!("problems\n{}\n", problems.join("\n")));
@@ -95,6 +97,7 @@ fn volumes(status: &Status) -> Table {
         &status.volumes,
         &[
             ("volume", |one| one.name.clone()),
+            ("state", |one| one.state.clone()),
             ("layout", |one| one.layout.clone()),
             ("size", |one| Size(one.bytes).to_string()),
             ("block", |one| one.block_size.to_string()),

@@ -20,6 +20,7 @@ table! {
     LowDisk = "[[disk]]" {
         name: String = NAME,
         uri: String = "a disk in quotes, such as \"ram:512MiB\"",
+        required: bool = "true or false",
     }
 }
 
@@ -30,6 +31,8 @@ pub(crate) struct DiskConfig {
     pub(crate) name: String,
     /// Where its blocks are; never a `volume:`.
     pub(crate) uri: DiskUri,
+    /// Whether a start without it is none.
+    pub(crate) required: bool,
 }
 
 /// What a disk is called in steps.
@@ -61,6 +64,10 @@ impl Configured for DiskConfig {
             _ => return Ok(Change::Replace),
         };
         let name = self.name.clone();
+        if self.uri == to.uri {
+            // Of a disk that is there.
+            return Ok(Change::None);
+        }
         match (self.uri.innermost(), to.uri.innermost()) {
             (DiskUri::Ram { bytes: from_bytes }, DiskUri::Ram { bytes: to_bytes }) => {
                 Err(Refused::RamResize { name, from_bytes: *from_bytes, to_bytes: *to_bytes })
@@ -83,7 +90,8 @@ impl Configured for DiskConfig {
 
     fn text(&self) -> String {
         let (name, uri) = (quoted(&self.name), quoted(&self.uri.to_string()));
-        format!("[[disk]]\nname = {name}\nuri = {uri}\n")
+        let required = if self.required { "required = true\n" } else { "" };
+        format!("[[disk]]\nname = {name}\nuri = {uri}\n{required}")
     }
 }
 
@@ -153,7 +161,8 @@ impl Resolver<'_> {
                 self.push(Mistake::error(written.span(), message).first(&spans[first]));
             }
             self.place(disk_title(&name), "", written.span());
-            disks.push(DiskConfig { name, uri });
+            let required = one.required.as_ref().is_some_and(|required| *required.get_ref());
+            disks.push(DiskConfig { name, uri, required });
             spans.push(written.span());
         }
         disks

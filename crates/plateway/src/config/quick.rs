@@ -153,7 +153,9 @@ fn add_volume(low: &mut LowArgs, i: usize, uri: Spanned<String>) {
         ..LowVolume::default()
     });
     let name = Some(here(format!("d{i}")));
-    low.disks.push(LowDisk { span: span.clone(), name, uri: Some(uri) });
+    // Whoever typed it waits to see it served.
+    let required = Some(Spanned::new(span.clone(), true));
+    low.disks.push(LowDisk { span: span.clone(), name, uri: Some(uri), required });
 }
 
 /// `any`, or of the names separated by commas those of the hosts of one way; what nobody takes for

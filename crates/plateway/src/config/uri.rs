@@ -183,7 +183,9 @@ impl DiskUri {
     /// The same disk, of which nothing is made.
     pub(crate) fn as_it_is(&self) -> DiskUri {
         match self {
-            DiskUri::File { path, .. } => DiskUri::File { path: path.clone(), create_bytes: None },
+            DiskUri::File { path, tail, .. } => {
+                DiskUri::File { path: path.clone(), create_bytes: None, tail: *tail }
+            }
             DiskUri::Delay { delay_us, inner } => {
                 DiskUri::Delay { delay_us: *delay_us, inner: Box::new(inner.as_it_is()) }
             }

@@ -11,6 +11,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use super::status::{Changes, Status};
+use crate::run::Consent;
 
 /// A server's control socket.
 #[derive(Clone, Debug)]
@@ -61,20 +62,24 @@ impl Client {
         self.json(Method::POST, &format!("/v1/check?name={}", escaped(name)), text)
     }
 
-    /// Brings the server to this configuration; disks of the volumes in `overwrite` are labelled
-    /// whatever they hold.
+    /// Brings the server to this configuration.
     pub(crate) fn apply(
         &self,
         name: &Path,
         text: String,
-        overwrite: &[String],
+        consent: &Consent,
     ) -> Result<Changes, ClientError> {
         let mut path = format!("/v1/apply?name={}", escaped(name));
-        if !overwrite.is_empty() {
+        if !consent.overwrite.is_empty() {
             let names: Vec<String> =
-                overwrite.iter().map(|name| escaped(Path::new(name))).collect();
+                consent.overwrite.iter().map(|name| escaped(Path::new(name))).collect();
             // Names hold no commas.
             path += &format!("&overwrite={}", names.join(","));
+        }
+        for (said, key) in [(consent.yes, "yes"), (consent.allow_empty, "allow_empty")] {
+            if said {
+                path += &format!("&{key}=true");
+            }
         }
         self.json(Method::POST, &path, text)
     }

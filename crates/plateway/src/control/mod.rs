@@ -6,7 +6,9 @@
 //!   GET  /v1/config                    what is served, as a configuration
 //!   POST /v1/check?name=FILE           a configuration; Changes as JSON: what apply would do
 //!   POST /v1/apply?name=FILE           a configuration; Changes as JSON: what was done;
-//!                                      &overwrite=V,W gives up what the disks of these volumes hold
+//!                                      &overwrite=V,W gives up what the disks of these volumes hold,
+//!                                      &yes=true takes away what is in use, &allow_empty=true the
+//!                                      last export
 //!   POST /v1/disks/{name}/reopen       what was done, as a line
 //!   POST /v1/volumes/{name}/reservation/clear
 //!                                      what was done, as a line

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::socket::Owned;
 use super::status::{Changes, Status};
+use crate::run::Consent;
 
 /// The largest configuration.
 const CONFIG_MAX: usize = 4 << 20;
@@ -43,8 +44,7 @@ pub(crate) enum Ask {
         name: String,
         /// The configuration.
         text: String,
-        /// Volumes whose disks may be labelled whatever they hold.
-        overwrite: Vec<String>,
+        consent: Consent,
     },
     /// That a disk takes writes again.
     Reopen {
@@ -107,6 +107,10 @@ struct Named {
     name: Option<String>,
     /// Names of volumes, separated by commas.
     overwrite: Option<String>,
+    #[serde(default)]
+    yes: bool,
+    #[serde(default)]
+    allow_empty: bool,
 }
 
 impl Named {
@@ -114,9 +118,10 @@ impl Named {
         self.name.unwrap_or_else(|| "plateway.toml".to_owned())
     }
 
-    fn overwrite(&self) -> Vec<String> {
+    fn consent(&self) -> Consent {
         let names = self.overwrite.iter().flat_map(|names| names.split(','));
-        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        let overwrite = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Consent { overwrite, yes: self.yes, allow_empty: self.allow_empty }
     }
 }
 
@@ -159,8 +164,8 @@ fn routes(asking: Asking) -> Router {
         .route(
             "/v1/apply",
             post(async |State(asking), Query(named): Query<Named>, text: String| {
-                let overwrite = named.overwrite();
-                reply(&asking, Ask::Apply { name: named.or_default(), text, overwrite }).await
+                let consent = named.consent();
+                reply(&asking, Ask::Apply { name: named.or_default(), text, consent }).await
             }),
         )
         .route(

@@ -141,7 +141,10 @@ pub(crate) struct Volume {
     pub(crate) block_size: u32,
     /// Its identity.
     pub(crate) uuid: String,
-    /// Why a part of it cannot be had, if so: a disk that has become too small.
+    /// `ok`, `degraded` or `failed`.
+    #[serde(default)]
+    pub(crate) state: String,
+    /// Why it or a part of it cannot be had, if so: a disk that is away or has become too small.
     #[serde(default)]
     pub(crate) problem: Option<String>,
     /// Who may use it alone, if it is held.
@@ -169,8 +172,11 @@ pub(crate) struct Disk {
     pub(crate) uri: String,
     /// Its size.
     pub(crate) bytes: u64,
-    /// `well`, `slow`, `stuck`, or `closed`.
+    /// `well`, `slow`, `stuck`, `closed`, or `failed`.
     pub(crate) state: String,
+    /// Why it is failed, if so; it is tried again.
+    #[serde(default)]
+    pub(crate) problem: Option<String>,
     /// Why it takes no writes, if so.
     pub(crate) protected: Option<String>,
     /// Whether a completed write may be lost until a flush.
@@ -205,6 +211,12 @@ pub(crate) struct Changes {
     pub(crate) steps: Vec<String>,
     /// What is probably not meant, or was done without.
     pub(crate) warnings: Vec<String>,
+    /// What they take away from those who use it, a line for each thing.
+    #[serde(default)]
+    pub(crate) in_use: Vec<String>,
+    /// What `apply` has to be told to carry them out, such as `--yes`.
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
 }
 
 /// Counters under the keys that are their names. What another version does not tell is 0.

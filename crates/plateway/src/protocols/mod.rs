@@ -107,6 +107,10 @@ pub(crate) trait Exported: Configured {
         0
     }
 
+    /// Who uses it, as far as that is known, and would not any more with `to` in its place: a name
+    /// each. It is shown as export `number`.
+    fn users(&self, number: u32, to: Option<&ExportConfig>, reports: &[Report]) -> Vec<String>;
+
     /// For a table: what it is in, where it is there, and who may use it.
     fn shown(&self) -> [String; 3];
 

@@ -7,6 +7,7 @@
 
 use super::Running;
 use super::error::RunError;
+use super::in_use::{Consent, Taken};
 use super::unmade::unmade_last;
 use crate::config::model::HiArgs;
 use crate::config::plan::{Plan, Refused, plan};
@@ -30,6 +31,13 @@ pub(crate) enum ApplyError {
     /// What may be overwritten is nothing that could be; nothing was done.
     #[error("{}", .0.line())]
     Overwrite(RunError),
+    /// It takes away what is in use, or the last export, and nobody said that it may; nothing was
+    /// done.
+    #[error("it takes away what is in use; nothing was done:\n{}", .0.lines().join("\n"))]
+    Taken(Taken),
+    /// Who uses what it takes away could not be asked; nothing was done.
+    #[error("{}", .0.line())]
+    NotAsked(RunError),
     /// A step failed; those before it were undone.
     #[error("{step}: {}{}", why.line(), undone(not_undone))]
     Failed {
@@ -59,15 +67,10 @@ impl Running {
     }
 
     /// Brings the server to `to`, and volumes to sizes that their disks were given from outside.
-    /// `overwrite` names volumes whose disks may be labelled whatever they hold.
-    pub(crate) fn apply(
-        &mut self,
-        to: &HiArgs,
-        overwrite: &[String],
-    ) -> Result<Applied, ApplyError> {
-        super::check_overwrite(to, overwrite).map_err(ApplyError::Overwrite)?;
-        self.overwrite = overwrite.to_vec();
-        let applied = self.bring_to(to);
+    pub(crate) fn apply(&mut self, to: &HiArgs, consent: &Consent) -> Result<Applied, ApplyError> {
+        super::check_overwrite(to, &consent.overwrite).map_err(ApplyError::Overwrite)?;
+        self.overwrite.clone_from(&consent.overwrite);
+        let applied = self.bring_to(to, consent);
         self.overwrite.clear();
         self.grown.clear();
         let overwritten = std::mem::take(&mut self.overwritten);
@@ -77,10 +80,18 @@ impl Running {
         })
     }
 
-    fn bring_to(&mut self, to: &HiArgs) -> Result<Applied, ApplyError> {
+    fn bring_to(&mut self, to: &HiArgs, consent: &Consent) -> Result<Applied, ApplyError> {
         let plan = self.difference(to)?;
+        if !(consent.yes && consent.allow_empty) {
+            let mut taken = self.taken(&plan, to).map_err(ApplyError::NotAsked)?;
+            taken.excuse(consent);
+            if !taken.flags().is_empty() {
+                return Err(ApplyError::Taken(taken));
+            }
+        }
         let mut applied = Applied::default();
         let going = going(&plan);
+        let failed = self.failed.titles();
         let steps = unmade_last(plan.steps);
         for (at, step) in steps.iter().enumerate() {
             match self.check_unmade(step, to).and_then(|()| self.carry_out(step, &going)) {
@@ -89,7 +100,7 @@ impl Running {
                     applied.warnings.extend(warnings);
                 }
                 Err(why) => {
-                    let not_undone = self.undo(&steps[..at]);
+                    let not_undone = self.undo(&steps[..at], &failed);
                     let (step, why) = (step.to_string(), Box::new(why));
                     return Err(ApplyError::Failed { step, why, not_undone });
                 }
@@ -102,12 +113,17 @@ impl Running {
         Ok(applied)
     }
 
-    fn undo(&mut self, done: &[Step]) -> Vec<String> {
-        let mut not_undone = Vec::new();
+    /// `failed` is what was failed before the change, and may be so again.
+    fn undo(&mut self, done: &[Step], failed: &[String]) -> Vec<String> {
+        let (mut not_undone, before) = (Vec::new(), self.args());
         for step in done.iter().rev() {
             let inverse = step.inverse();
-            if let Err(error) = self.carry_out(&inverse, &[]) {
-                not_undone.push(format!("{inverse}: {}", error.line()));
+            match self.carry_out_or_fail(&inverse, &before) {
+                Ok(Some(told)) if !failed.contains(&inverse.thing().title()) => {
+                    not_undone.push(format!("{inverse}: {told}"));
+                }
+                Ok(_) => {}
+                Err(error) => not_undone.push(format!("{inverse}: {}", error.line())),
             }
         }
         // Volumes whose removal never came are quiesced; what they serve goes on.
@@ -127,6 +143,9 @@ impl Running {
         step: &Step,
         going: &[String],
     ) -> Result<Option<String>, RunError> {
+        if let Some(done) = self.carry_out_failed(step) {
+            return done;
+        }
         match step {
             Step::Add(thing) => match thing {
                 Thing::Disk(disk) => self.add_disk(disk)?,

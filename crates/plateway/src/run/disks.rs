@@ -92,7 +92,8 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
         let links = uri.links().filter(|_| served.is_none());
         for ethernet in links.into_iter().flat_map(|(links, _)| links) {
             look_at_interface(&ethernet.interface)
-                .map_err(|error| RunError::new(error.to_string()).within(&described(config)))?;
+                .map_err(|error| RunError::new(error.to_string()).within(&described(config)))
+                .map_err(RunError::transient)?;
         }
         return Ok(sight);
     }
@@ -329,32 +330,46 @@ impl Running {
 
     /// Opens a disk and makes it known to all shards.
     fn open_disk(&mut self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
-        let id = DiskId(self.numbers.disk.next());
-        let name = &config.name;
-        self.shards.event_log().name(id, name);
         if let DiskUri::Remote(uri) = &config.uri {
-            look(config, self)?;
-            let links = self
-                .open_import_links(name, uri)
-                .map_err(|error| error.within(&described(config)))?;
-            let facts = uri
-                .settings(&self.state, &links)
-                .map_err(|error| error.within(&format!("disk {name}")))
-                .and_then(|settings| self.add_import(id, config, uri, &settings))
-                .inspect_err(|_| self.close_import_links(name))?;
+            let (id, settings) = self.prepare_import(config, uri)?;
+            let facts = self
+                .add_import(id, config, uri, &settings)
+                .inspect_err(|_| self.close_import_links(&config.name))?;
             let backing = identity::backing(&config.uri);
             let config = config.clone();
             return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing });
         }
+        retry_in_use(|| self.open_local(config))
+    }
+
+    /// What is done before the shards can reach a remote disk; its links are open then.
+    pub(super) fn prepare_import(
+        &mut self,
+        config: &DiskConfig,
+        uri: &RemoteUri,
+    ) -> Result<(DiskId, ImportSettings), RunError> {
+        let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
+        self.shards.event_log().name(id, name);
+        look(config, self)?;
+        let links =
+            self.open_import_links(name, uri).map_err(|error| error.within(&described(config)))?;
+        let settings = uri
+            .settings(&self.state, &links)
+            .map_err(|error| error.within(&format!("disk {name}")))
+            .inspect_err(|_| self.close_import_links(name))?;
+        Ok((id, settings))
+    }
+
+    /// Opens a disk of this machine, once, and makes it known to all shards.
+    pub(super) fn open_local(&self, config: &DiskConfig) -> Result<OpenDisk, RunError> {
         // Whoever makes a file makes blocks that nobody knows yet.
-        let look_and_open = || {
-            let sight = look(config, self)?;
-            let fresh = matches!(sight.content, Content::Unmade);
-            let backing = if fresh { identity::backing(&config.uri) } else { sight.backing };
-            let opened = Disk::open(&open::spec_of(config)?, &self.arena);
-            opened.map(|disk| (disk, fresh, backing)).map_err(|error| open::refused(config, &error))
-        };
-        let (disk, fresh, backing) = retry_in_use(look_and_open)?;
+        let sight = look(config, self)?;
+        let fresh = matches!(sight.content, Content::Unmade);
+        let backing = if fresh { identity::backing(&config.uri) } else { sight.backing };
+        let disk = Disk::open(&open::spec_of(config)?, &self.arena)
+            .map_err(|error| open::refused(config, &error))?;
+        let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
+        self.shards.event_log().name(id, name);
         let disk = Arc::new(disk);
         let facts = disk.facts();
         self.shards.handle().add_disk(id, &disk);
@@ -377,8 +392,20 @@ impl Running {
         let what = format!("reach disk {}", config.name);
         let limit = ORDER_LIMIT + settings.connect_deadline();
         let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
+        let answers = self.shards.order(&what, limit, add);
+        self.imported(disk, config, (uri, settings), answers)
+    }
+
+    /// What shards found of a remote disk that they were to reach; if one did not, none keeps it.
+    pub(super) fn imported(
+        &self,
+        disk: DiskId,
+        config: &DiskConfig,
+        (uri, settings): (&RemoteUri, &ImportSettings),
+        answers: Result<Vec<Answer>, RunError>,
+    ) -> Result<DiskFacts, RunError> {
         let mut reached = None;
-        let result = self.shards.order(&what, limit, add).and_then(|answers| {
+        let result = answers.and_then(|answers| {
             for (shard, answer) in (0..).map(ShardId).zip(answers) {
                 match answer {
                     Answer::Import(Ok(facts)) => {
@@ -389,6 +416,7 @@ impl Running {
                     Answer::Import(Err(why)) => {
                         let why = self.shards.event_log().with_links(&why);
                         return Err(RunError::new(format!("{}: {why}", described(config)))
+                            .transient()
                             .help(uri.who_answers(settings)));
                     }
                     Answer::Done | Answer::Report(_) | Answer::Refused(_) => {}

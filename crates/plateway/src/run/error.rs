@@ -26,6 +26,8 @@ enum Kind {
     InUse,
     /// A disk is not the one that is known there, until it is back or accepted.
     Unrecognised,
+    /// It may be otherwise later, without a change of the configuration.
+    Transient,
 }
 
 impl RunError {
@@ -68,6 +70,17 @@ impl RunError {
     pub(super) fn in_use(mut self) -> Self {
         self.kind = Kind::InUse;
         self
+    }
+
+    /// Of what may be otherwise later, without a change of the configuration.
+    pub(crate) fn transient(mut self) -> Self {
+        self.kind = Kind::Transient;
+        self
+    }
+
+    /// Whether it may be otherwise later.
+    pub(super) fn is_transient(&self) -> bool {
+        self.kind != Kind::Other
     }
 
     pub(super) fn is_in_use(&self) -> bool {

@@ -323,7 +323,8 @@ mod tests {
     fn a_disk_is_known_by_what_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk = DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap() };
+        let disk =
+            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
         let (sda, sdb) = (blocks("/dev/sda", "A", 8), blocks("/dev/sdb", "B", 8));
         for seen in [&sda, &sdb] {
             identities.of(&seen.backing, "v", false).unwrap();
@@ -360,7 +361,8 @@ mod tests {
         );
         fs::write(directory.path().join(FILE), old).unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk = DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap() };
+        let disk =
+            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
         let seen = blocks("/dev/sda", "A", 8);
         let key = identities.recognise(&disk, &seen).unwrap();
         assert_eq!(identities.of(&key, "v0", false).unwrap().to_string(), uuid);
@@ -377,7 +379,8 @@ mod tests {
     fn what_is_accepted_keeps_the_identity_unless_it_is_new() {
         let directory = tempfile::tempdir().unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk = DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap() };
+        let disk =
+            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
         let first = identities.of("/dev/sda", "v", false).unwrap();
         identities.note("d0", "/dev/sda", &blocks("/dev/sda", "A", 8)).unwrap();
         let restored = blocks("/dev/sda", "B", 4);

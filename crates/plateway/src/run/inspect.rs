@@ -17,7 +17,7 @@ use super::reservations::reservation_of;
 use super::shape::{self, VolumeFacts};
 use super::{OpenDisk, OpenListener, OpenVolume, Running};
 use crate::config::link::Ethernet;
-use crate::config::thing::Configured;
+use crate::config::thing::{Configured, Thing};
 use crate::control::status::{self, Status};
 use crate::control::{Keyed, counted};
 use crate::protocols::{ExportConfig, ProtocolStatus, stream_key};
@@ -67,7 +67,12 @@ impl Running {
             counters: Keyed::sum(reports.iter().map(|report| report.counters)),
             refused: stats.iter().map(|shard| shard.refused).sum(),
             volumes: self.volume_statuses(&reports),
-            disks: self.disks.values().map(|disk| self.disk_status(disk, &reports)).collect(),
+            disks: self
+                .disks
+                .values()
+                .map(|disk| self.disk_status(disk, &reports))
+                .chain(self.failed.things().filter_map(failed_disk))
+                .collect(),
             work: (0..)
                 .zip(stats)
                 .map(|(shard, stats)| status::Work { shard, counters: Keyed(stats) })
@@ -138,18 +143,21 @@ impl Running {
         let one = |(name, volume): (&String, &OpenVolume)| {
             let mine = reports.iter().flat_map(|report| &report.volumes);
             let counters = mine.filter(|(id, _)| *id == volume.id).map(|(_, counters)| *counters);
+            let problem = self.problem(volume);
             status::Volume {
+                state: if problem.is_some() { "degraded" } else { "ok" }.to_owned(),
                 name: name.clone(),
                 layout: volume.config.layout.to_string(),
                 bytes: shape::size(&volume.config, &volume.layout).unwrap_or(0),
                 block_size: volume.config.block_size,
                 uuid: volume.uuid.to_string(),
-                problem: self.problem(volume),
+                problem,
                 reservation: reservation_of(volume.id, reports),
                 counters: Keyed::sum(counters),
             }
         };
-        self.volumes.iter().map(one).collect()
+        let failed = self.failed.things().filter_map(failed_volume);
+        self.volumes.iter().map(one).chain(failed).collect()
     }
 
     fn disk_status(&self, disk: &OpenDisk, reports: &[Report]) -> status::Disk {
@@ -184,6 +192,7 @@ impl Running {
                 Health::Stuck => "stuck",
             }
             .to_owned(),
+            problem: None,
             protected: mine().find_map(|report| report.protected).map(|why| why.to_string()),
             cache: match disk.facts.cache {
                 Cache::None => "none",
@@ -198,6 +207,31 @@ impl Running {
             counters: Keyed::sum(mine().map(|report| report.counters)),
         }
     }
+}
+
+fn failed_disk((thing, why): (&Thing, &str)) -> Option<status::Disk> {
+    let Thing::Disk(config) = thing else { return None };
+    Some(status::Disk {
+        name: config.name.clone(),
+        uri: config.uri.to_string(),
+        state: "failed".to_owned(),
+        problem: Some(why.to_owned()),
+        access: "closed".to_owned(),
+        ..status::Disk::default()
+    })
+}
+
+fn failed_volume((thing, why): (&Thing, &str)) -> Option<status::Volume> {
+    let Thing::Volume(config) = thing else { return None };
+    Some(status::Volume {
+        name: config.name.clone(),
+        layout: config.layout.to_string(),
+        block_size: config.block_size,
+        uuid: config.uuid.map(|uuid| uuid.to_string()).unwrap_or_default(),
+        state: "failed".to_owned(),
+        problem: Some(format!("volume {}: failed: {why}", config.name)),
+        ..status::Volume::default()
+    })
 }
 
 fn listener(one: &OpenListener, reports: &[Report]) -> status::Listener {

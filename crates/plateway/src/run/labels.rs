@@ -152,6 +152,7 @@ pub(crate) fn examine<E: Display>(
     let read = |at, length| {
         read(at, length).map_err(|why| {
             RunError::new(format!("disk {name}: cannot read {length} bytes at {at}: {why}"))
+                .transient()
                 .key(disk_title(name))
         })
     };

@@ -6,6 +6,7 @@
 //! refuse. What a look has to know of the things beside it says an [`Inventory`]: a running
 //! server's is what runs there, that of `check` is what it has looked at so far.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ::volume::assemble::Found;
@@ -75,6 +76,8 @@ pub(crate) struct Served {
     pub(crate) args: HiArgs,
     /// What relative paths are relative to there.
     pub(crate) directory: PathBuf,
+    /// Why its disks are failed that are, by name.
+    pub(crate) failed: BTreeMap<String, String>,
 }
 
 impl Served {
@@ -93,6 +96,12 @@ impl Served {
             }
             other => other.clone(),
         }
+    }
+
+    /// Why it has not what it is to have, where it is to have the same.
+    pub(crate) fn why_failed(&self, disk: &DiskConfig) -> Option<&str> {
+        let why = self.failed.get(&disk.name)?;
+        self.args.disks.iter().any(|now| now.uri == disk.uri).then_some(why)
     }
 
     /// Whether it has these blocks open, under whatever name.

@@ -16,8 +16,10 @@ pub(crate) mod disks;
 mod error;
 mod event_log;
 pub(crate) mod exports;
+mod failed;
 mod follow;
 pub(crate) mod identity;
+mod in_use;
 mod inspect;
 mod labels;
 pub(crate) mod links;
@@ -52,9 +54,10 @@ use reactor::{Choice, Config, ConnectionLimits, Preference, Pulse, Reactor};
 use shard::{InternalClient, Mail, Order, Settings, Shard};
 use uuid::Uuid;
 
-pub(crate) use apply::Applied;
+pub(crate) use apply::{Applied, ApplyError};
 pub(crate) use error::RunError;
 pub(crate) use event_log::log;
+pub(crate) use in_use::{Consent, Taken};
 
 use crate::config::disk::DiskConfig;
 use crate::config::link::Ethernet;
@@ -62,11 +65,12 @@ use crate::config::listener::ListenerConfig;
 use crate::config::model::HiArgs;
 use crate::config::plan::Plan;
 use crate::config::server::{DriverChoice, Server};
-use crate::config::thing::Configured;
+use crate::config::thing::{Configured, Thing};
 use crate::config::uri::DiskUri;
 use crate::config::volume::{self, VolumeConfig};
 use disks::DiskSight;
 use exports::OpenExport;
+use failed::FailedThings;
 use links::{ImportLink, OpenLink};
 use look::{Inventory, Member};
 use shape::Part;
@@ -97,6 +101,8 @@ pub(crate) struct Running {
     exports: IndexMap<String, OpenExport>,
     /// Those that remote disks are reached on, by what is taken there.
     import_links: BTreeMap<(Ethernet, EtherType), ImportLink>,
+    /// What is configured and could not be had at the start.
+    failed: FailedThings,
     numbers: Numbers,
     /// Volumes whose disks may be labelled whatever they hold, while a change is carried out for
     /// which somebody said so.
@@ -178,8 +184,8 @@ impl Counter {
 }
 
 impl Running {
-    /// Starts the shards and carries out the whole of `args`. What fails ends the start; what could
-    /// not be had and is done without is among the warnings. `overwrite` names volumes whose disks
+    /// Starts the shards and carries out the whole of `args`. What cannot be had now and may be there
+    /// later is failed, and among the warnings; what fails otherwise ends the start. `overwrite` names volumes whose disks
     /// may be labelled whatever they hold.
     pub(crate) fn start(
         args: &HiArgs,
@@ -214,6 +220,7 @@ impl Running {
             links: IndexMap::new(),
             exports: IndexMap::new(),
             import_links: BTreeMap::new(),
+            failed: FailedThings::default(),
             numbers: Numbers::default(),
             overwrite: overwrite.to_vec(),
             overwritten: Vec::new(),
@@ -222,8 +229,7 @@ impl Running {
             started: Instant::now(),
         };
         for step in &unmade_last(Plan::initial(args).steps) {
-            running.check_unmade(step, args)?;
-            warnings.extend(running.carry_out(step, &[])?);
+            warnings.extend(running.carry_out_or_fail(step, args)?);
         }
         running.overwrite.clear();
         // They were logged when they were given up.
@@ -237,16 +243,26 @@ impl Running {
         self.shards.add_client(shard, client);
     }
 
-    /// What is served.
+    /// What is served, and what is failed.
     pub(crate) fn args(&self) -> HiArgs {
-        HiArgs {
+        let mut args = HiArgs {
             server: self.server.clone(),
             disks: self.disks.values().map(|disk| disk.config.clone()).collect(),
             volumes: self.volumes.values().map(|volume| volume.config.clone()).collect(),
             listeners: self.listeners.values().map(|listener| listener.config.clone()).collect(),
             links: self.links.values().map(|link| link.config.clone()).collect(),
             exports: self.exports.values().map(|export| export.config.clone()).collect(),
+        };
+        for (thing, _) in self.failed.things() {
+            match thing.clone() {
+                Thing::Disk(one) => args.disks.push(one),
+                Thing::Volume(one) => args.volumes.push(one),
+                Thing::Listener(one) => args.listeners.push(one),
+                Thing::Link(one) => args.links.push(one),
+                Thing::Export(one) => args.exports.push(one),
+            }
         }
+        args
     }
 
     /// Once all of `to` is served, in its order.
@@ -261,9 +277,12 @@ impl Running {
         sort(&mut self.links, to.links.iter().map(|link| link.name.clone()));
         sort(&mut self.exports, to.exports.iter().map(|export| export.title()));
         // How a disk would be made may have changed, for which no step is needed.
-        for (open, wanted) in self.disks.values_mut().zip(&to.disks) {
-            open.config.clone_from(wanted);
+        for wanted in &to.disks {
+            if let Some(open) = self.disks.get_mut(&wanted.name) {
+                open.config.clone_from(wanted);
+            }
         }
+        self.renew_failed(to);
     }
 
     /// What runs and why, in one line.

@@ -16,7 +16,7 @@ use crate::config::uri::DiskUri;
 /// What to open for a disk of this machine.
 pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
     spec(&disk.uri).ok_or_else(|| {
-        let DiskConfig { name, uri } = disk;
+        let DiskConfig { name, uri, .. } = disk;
         RunError::new(format!(
             "disk {name}: expected a disk of this machine inside delay: and faulty:, seen {uri}"
         ))
@@ -27,9 +27,12 @@ pub(crate) fn spec_of(disk: &DiskConfig) -> Result<OpenSpec, RunError> {
 /// Why a disk could not be opened, with what to do about it.
 pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
-    let failed = RunError::new(format!("disk {}: {error}", disk.name));
+    let mut failed = RunError::new(format!("disk {}: {error}", disk.name));
     let kind = match error {
-        OpenError::System { source, .. } => source.kind(),
+        OpenError::System { source, .. } => {
+            failed = failed.transient();
+            source.kind()
+        }
         OpenError::InUse { path, .. } => {
             return failed.in_use().help(format!(
                 "`fuser -v {}` shows who has it; a server of yours is asked by: plateway disks list --control SOCKET",
@@ -39,6 +42,8 @@ pub(crate) fn refused(disk: &DiskConfig, error: &OpenError) -> RunError {
         OpenError::BadSize { .. } if matches!(disk.uri.innermost(), DiskUri::File { .. }) => {
             return failed.help("a file that is there is given a size by: truncate -s SIZE PATH");
         }
+        // A device without its medium.
+        OpenError::BadSize { .. } => return failed.transient(),
         _ => return failed,
     };
     match (kind, disk.uri.innermost()) {
@@ -84,6 +89,7 @@ pub(crate) fn resolve(address: &HostPort) -> Result<Vec<SocketAddr>, RunError> {
     };
     let host = &address.host;
     Err(RunError::new(format!("{address}: expected a host that has an address, seen: {seen}"))
+        .transient()
         .help(format!("`getent hosts {host}` asks as we do; or write the address itself")))
 }
 
@@ -92,7 +98,8 @@ mod tests {
     use super::*;
 
     fn spec(uri: &str) -> Result<OpenSpec, RunError> {
-        spec_of(&DiskConfig { name: "d0".to_owned(), uri: uri.parse().unwrap() })
+        let uri = uri.parse().unwrap();
+        spec_of(&DiskConfig { name: "d0".to_owned(), uri, required: false })
     }
 
     #[test]

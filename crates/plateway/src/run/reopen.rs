@@ -21,6 +21,9 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 impl Running {
     /// Lets a disk take writes again. Returns what was done.
     pub(crate) fn reopen(&mut self, name: &str) -> Result<String, RunError> {
+        if let Some(done) = self.try_now(name) {
+            return Ok(done);
+        }
         let Some(disk) = self.disks.get(name) else {
             let known: Vec<&str> = self.disks.keys().map(String::as_str).collect();
             return Err(RunError::new(format!(

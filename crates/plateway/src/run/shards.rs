@@ -6,6 +6,7 @@
 //! waits for a disk. All sleep while nothing happens. Errors: an order that is not answered in time
 //! names the order and the shard.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,35 @@ pub(super) const ACCESS_LIMIT: Duration = Duration::from_secs(90);
 /// Who is called when a remote disk changed, in the thread of the mail.
 type Listener = Arc<Mutex<Option<Box<dyn Fn() + Send>>>>;
 
+/// Answers to orders for which nobody waits, by the order's number and then by the shard.
+type Answers = Arc<Mutex<BTreeMap<u64, Vec<Option<Answer>>>>>;
+
+/// An order that was begun. Dropped, its answers are of no interest any more.
+#[derive(Debug)]
+pub(super) struct Pending {
+    number: u64,
+    pending: Answers,
+}
+
+impl Pending {
+    /// Whether all shards have answered.
+    pub(super) fn is_answered(&self) -> bool {
+        lock(&self.pending)[&self.number].iter().all(Option::is_some)
+    }
+
+    /// What they answered.
+    pub(super) fn answers(&self) -> Vec<Answer> {
+        let mut pending = lock(&self.pending);
+        pending.get_mut(&self.number).into_iter().flatten().filter_map(Option::take).collect()
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        lock(&self.pending).remove(&self.number);
+    }
+}
+
 /// The way to the shards.
 pub(super) struct Shards {
     handle: Option<Arc<Handle<Mail>>>,
@@ -37,6 +67,7 @@ pub(super) struct Shards {
     number: AtomicU64,
     event_log: Arc<Mutex<EventLog>>,
     listener: Listener,
+    pending: Answers,
     stopping: Arc<AtomicBool>,
     mail_thread: Option<JoinHandle<()>>,
     store: Store,
@@ -52,16 +83,24 @@ impl Shards {
         let event_log = Arc::new(Mutex::new(EventLog::default()));
         let stopping = Arc::new(AtomicBool::new(false));
         let listener: Listener = Arc::default();
+        let pending: Answers = Arc::default();
         let (to_control, answers) = mpsc::channel();
         let (store, jobs) = Store::start(handle.clone())?;
         let mail_thread = {
             let (handle, event_log, stopping) =
                 (handle.clone(), event_log.clone(), stopping.clone());
-            let listener = listener.clone();
+            let (listener, pending) = (listener.clone(), pending.clone());
             std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
                 while !stopping.load(Relaxed) {
                     match handle.receive_mail(Duration::from_secs(86_400)) {
                         Some((from, Mail::Answer { number, answer })) => {
+                            if let Some(answers) = lock(&pending).get_mut(&number) {
+                                answers[from.index()] = Some(*answer);
+                                if answers.iter().all(Option::is_some) {
+                                    lock(&listener).as_ref().inspect(|call| call());
+                                }
+                                continue;
+                            }
                             let _ = to_control.send((from, number, *answer));
                         }
                         Some((from, Mail::News(news))) => {
@@ -91,6 +130,7 @@ impl Shards {
             number,
             event_log,
             listener,
+            pending,
             stopping,
             mail_thread,
             store,
@@ -166,6 +206,18 @@ impl Shards {
             answer => Ok(answer),
         });
         answers.collect()
+    }
+
+    /// Sends an order to every shard and waits for none: whoever listens for disks that change is
+    /// called when all have answered.
+    pub(super) fn begin_order(&self, order: impl Fn() -> Order) -> Pending {
+        let number = self.number.fetch_add(1, Relaxed);
+        let count = self.handle().shards();
+        lock(&self.pending).insert(number, (0..count).map(|_| None).collect());
+        for shard in (0..count).map(ShardId) {
+            self.handle().send(shard, Mail::Order { number, order: Box::new(order()) });
+        }
+        Pending { number, pending: self.pending.clone() }
     }
 
     /// How things are on each shard.

@@ -15,6 +15,11 @@ fn args(directory: &std::path::Path, text: &str) -> HiArgs {
     }
 }
 
+/// Whatever it takes away.
+fn yes() -> Consent {
+    Consent { yes: true, allow_empty: true, ..Consent::default() }
+}
+
 fn disk(name: &str, uri: &str) -> String {
     format!("[[disk]]\nname = \"{name}\"\nuri = \"{uri}\"\n")
 }
@@ -41,7 +46,7 @@ fn apply_with_failures(running: &mut Running, to: &HiArgs) -> u32 {
     let before = running.args();
     for orders in 0.. {
         running.shards.orders_left.set(Some(orders));
-        let applied = running.apply(to, &[]);
+        let applied = running.apply(to, &yes());
         let failed = running.shards.orders_left.take().is_none();
         match applied {
             Ok(_) if !failed => {
@@ -52,7 +57,7 @@ fn apply_with_failures(running: &mut Running, to: &HiArgs) -> u32 {
             Ok(applied) => {
                 assert_eq!(running.args(), *to);
                 assert!(applied.warnings.iter().any(|line| line.contains("made not to answer")));
-                running.apply(&before, &[]).unwrap();
+                running.apply(&before, &yes()).unwrap();
             }
             Err(error) => {
                 let error = error.to_string();
@@ -117,10 +122,10 @@ fn a_host_whose_revocation_failed_is_revoked_by_the_next_apply() {
         (with("[\"nqn.2026-11.a:one\", \"nqn.2026-11.a:two\"]"), with("[\"nqn.2026-11.a:one\"]"));
     let (mut running, _) = Running::start(&both, &[]).unwrap();
     running.shards.orders_left.set(Some(0));
-    let error = running.apply(&one, &[]).unwrap_err().to_string();
+    let error = running.apply(&one, &yes()).unwrap_err().to_string();
     assert!(error.contains("what was served is served as before"), "{error}");
-    let steps = running.apply(&one, &[]).unwrap().steps;
+    let steps = running.apply(&one, &yes()).unwrap().steps;
     let expected = "~ export v0: nqn.2026-11.a:s namespace 1: hosts nqn.2026-11.a:one, nqn.2026-11.a:two -> nqn.2026-11.a:one";
     assert_eq!(steps, [expected]);
-    assert!(running.apply(&one, &[]).unwrap().steps.is_empty());
+    assert!(running.apply(&one, &yes()).unwrap().steps.is_empty());
 }

@@ -46,6 +46,9 @@ impl Running {
         let Some(volume) = to.volumes.iter().find(uses).filter(|_| is_unmade(disk)) else {
             return Ok(());
         };
+        if let Some(error) = self.away_beside(&disk.name, volume.layout.disks()) {
+            return Err(error);
+        }
         // What is there is open by now.
         let is_unmade = |disk: &&DiskConfig| {
             volume.layout.disks().contains(&disk.name) && !self.disks.contains_key(&disk.name)
@@ -68,7 +71,8 @@ mod tests {
         let there = directory.path().join("there");
         std::fs::write(&there, [0; 512]).unwrap();
         let add = |uri: String| {
-            Step::Add(Thing::Disk(DiskConfig { name: uri.clone(), uri: uri.parse().unwrap() }))
+            let (name, uri) = (uri.clone(), uri.parse().unwrap());
+            Step::Add(Thing::Disk(DiskConfig { name, uri, required: false }))
         };
         let missing = format!("file:{}", directory.path().join("missing").display());
         let make = add(format!("delay:5,{missing}?create=1MiB"));

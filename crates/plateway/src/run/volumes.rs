@@ -53,7 +53,10 @@ impl VolumeSight {
         let mut members = Vec::new();
         for name in config.layout.disks() {
             let Some(member) = inventory.member(name) else {
-                self.words = format!("waits for disk {name}, which is refused");
+                let is_failed =
+                    inventory.served().is_some_and(|served| served.failed.contains_key(name));
+                let why = if is_failed { "failed" } else { "refused" };
+                self.words = format!("waits for disk {name}, which is {why}");
                 return Ok(());
             };
             members.push(member);

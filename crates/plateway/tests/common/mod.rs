@@ -128,6 +128,11 @@ impl Server {
         self.ask(&["apply", &write(&self.directory, config)])
     }
 
+    /// As [`apply`](Self::apply), whatever it takes away from whom.
+    pub(crate) fn apply_anyway(&self, config: &str) -> String {
+        self.ask(&["apply", &write(&self.directory, config), "--yes", "--allow-empty"])
+    }
+
     /// `apply` of a configuration, which must fail.
     pub(crate) fn refuse_apply(&self, config: &str) -> String {
         self.refuse(&["apply", &write(&self.directory, config)])
@@ -152,6 +157,19 @@ impl Server {
                 return status;
             }
             assert!(Instant::now() < until, "{what} does not come: {status:#}");
+        }
+    }
+
+    /// Reads the log until it says this.
+    pub(crate) fn wait_for_log(&self, wanted: &str) -> String {
+        let until = Instant::now() + HANG;
+        loop {
+            let log = self.log();
+            if log.contains(wanted) {
+                return log;
+            }
+            assert!(Instant::now() < until, "{wanted:?} is not logged: {log}");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

@@ -39,7 +39,8 @@ fn volumes_come_and_go_beside_a_host_that_notices_nothing() {
     drop(Host::reads(&server, "nqn.2026-11.net.plateway:v1"));
     assert!(server.apply(&wanted).contains("nothing changes"));
 
-    let done = server.apply(&configuration(&disks[..1], &[v0]));
+    // The other host may not have left yet.
+    let done = server.apply_anyway(&configuration(&disks[..1], &[v0]));
     assert!(done.contains("- volume v1") && done.contains("- disk d2"), "{done}");
     let status = server.wait_for("the host alone", |status| {
         status["controllers"].as_array().is_some_and(|all| all.len() == 1)
@@ -64,7 +65,7 @@ fn a_volume_that_is_read_is_removed_once_nothing_of_it_is_below() {
         Server::configured(directory.path(), &configuration(&disks, &[("v0", "disks = [\"d0\"]")]));
     let host = Host::reads(&server, V0);
     server.wait_for("reads", |status| status["volumes"][0]["counters"]["reads"].as_u64() > Some(0));
-    let done = server.apply(&configuration(&[], &[]));
+    let done = server.apply_anyway(&configuration(&[], &[]));
     assert!(done.contains("- export v0") && done.contains("- disk d0"), "{done}");
     drop(host);
     let status = server.wait_for("no memory in use", |status| {
@@ -72,6 +73,55 @@ fn a_volume_that_is_read_is_removed_once_nothing_of_it_is_below() {
     });
     assert_eq!(status["memory"]["pool_used_bytes"], 0);
     assert!(names(&status, "disks").is_empty());
+}
+
+#[test]
+fn what_is_in_use_is_taken_away_only_from_those_who_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let v0 = ("v0", "disks = [\"d0\"]");
+    let good = configuration(&[("d0", "ram:8MiB")], &[v0]);
+    let server = Server::configured(directory.path(), &good);
+    let controller = Controller::connect(server.address.parse().unwrap(), 7, 1);
+    let mut queue = controller.queue(1, false);
+    let host = "host nqn.2026-11.net.plateway:host-7 at 127.0.0.1:";
+    let shut = good.replace("\"any\"", "[\"nqn.2026-11.a:b\"]");
+    let open = good.replace("\"any\"", "[\"nqn.2026-11.net.plateway:host-7\"]");
+    let moved = good.replace("127.0.0.1:0", "localhost:0");
+    let renewed = good.replace("uri = \"ram:8MiB\"", "uri = \"null:8MiB\"");
+    let empty = configuration(&[], &[]);
+    for (wanted, seen) in
+        [(&empty, host), (&shut, host), (&renewed, host), (&moved, "connection of 127.0.0.1:")]
+    {
+        let shown = server.check(wanted);
+        assert!(shown.contains("--yes") && shown.contains(seen), "{shown}");
+        let refused = server.refuse_apply(wanted);
+        assert!(refused.contains(seen) && refused.contains("nothing was done"), "{refused}");
+        assert!(refused.contains("to have it: plateway apply "), "{refused}");
+        assert_eq!(refused.contains("--allow-empty"), wanted == &empty, "{refused}");
+    }
+    // The one does not stand for the other, and a signal can say neither.
+    let file = write(directory.path(), &empty);
+    assert!(server.refuse(&["apply", &file, "--yes"]).contains("no export is left"));
+    assert!(server.refuse(&["apply", &file, "--allow-empty"]).contains(host));
+    server.signal(Signal::HUP);
+    let log = server.wait_for_log("--yes --allow-empty");
+    assert!(log.contains("was not applied") && log.contains(host), "{log}");
+    assert!(queue.try_read(0).is_success());
+    // Who stays notices nothing, and nobody is asked.
+    server.apply(&open);
+    assert!(queue.try_read(0).is_success());
+    let done = server.ask(&["apply", &write(directory.path(), &empty), "--yes", "--allow-empty"]);
+    assert!(done.contains("applied"), "{done}");
+    // There is nothing left to take.
+    assert!(server.apply(&empty).contains("nothing changes"));
+}
+
+#[test]
+fn a_start_without_exports_serves_none_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::configured(directory.path(), "[[listener]]\nnvme = \"127.0.0.1:0\"\n");
+    assert_eq!(server.status()["exports"].as_array().map(Vec::len), Some(0));
+    assert!(server.log().contains("nothing is exported"), "{}", server.log());
 }
 
 #[test]

@@ -225,6 +225,11 @@ fn a_start_refuses_what_check_refuses_in_the_same_words() {
         listening("192.0.2.1"),
     ];
     for text in tries {
+        // Else a disk that is away is no reason to refuse a start.
+        let required = |text: String, uri: &str| {
+            text.replace(&format!("{uri}\""), &format!("{uri}\"\nrequired = true"))
+        };
+        let text = required(required(text, "none/a.img?create=1MiB"), "nope0/7.0");
         write(here, &text);
         let (_, found) = json(here);
         let mistake = found["mistakes"][0].as_str().unwrap_or_else(|| panic!("{text}"));

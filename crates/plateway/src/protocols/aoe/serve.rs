@@ -8,14 +8,14 @@ use ::aoe::filter;
 use ::aoe::{Control, Export, ExportId, Hosts};
 use block::ByteCount;
 use contract::{EtherType, Intake};
-use shard::{AoeExport, ExportKey, Order, StoreKey};
+use shard::{AoeExport, ExportKey, Order, Report, StoreKey};
 use uuid::Uuid;
 use wire::aoe::{Address, sectors_for_mtu};
 
 use super::config::TargetConfig;
 use crate::config::export;
 use crate::config::link::LinkAccess;
-use crate::protocols::Exported;
+use crate::protocols::{ExportConfig, Exported};
 use crate::run::look::Inventory;
 use crate::run::state::StateDirectory;
 use crate::run::store::Place;
@@ -29,6 +29,28 @@ impl Exported for TargetConfig {
     /// Silence makes initiators ask again, errors would reach their users.
     fn is_quiesced_first(&self) -> bool {
         false
+    }
+
+    /// There are no sessions: a station that was answered may be there still, by whatever name.
+    fn users(&self, number: u32, to: Option<&ExportConfig>, reports: &[Report]) -> Vec<String> {
+        let stays = match (&self.hosts, to.and_then(ExportConfig::as_aoe).map(|to| &to.hosts)) {
+            (_, None) => false,
+            (_, Some(export::Hosts::Any)) => true,
+            (export::Hosts::Any, Some(export::Hosts::List(_))) => false,
+            (export::Hosts::List(from), Some(export::Hosts::List(to))) => {
+                from.iter().all(|station| to.contains(station))
+            }
+        };
+        let all = reports.iter().flat_map(|report| &report.protocols.aoe.exports);
+        let traffic = all.filter(|(id, _)| *id == ExportId(number)).map(|(_, traffic)| traffic);
+        let used = traffic.fold((0, 0), |(r, w), one| (r + one.reads, w + one.writes));
+        match used {
+            _ if stays => Vec::new(),
+            (0, 0) => Vec::new(),
+            (reads, writes) => {
+                vec![format!("stations have read {reads} times and written {writes} times")]
+            }
+        }
     }
 
     fn promises(&self) -> u64 {

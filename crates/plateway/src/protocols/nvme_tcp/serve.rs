@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use ::nvme::subsystem::{Hosts, Namespace, Subsystem};
 use block::{BlockSize, ByteCount};
-use shard::{Export, ExportKey, Order};
+use shard::{Export, ExportKey, Order, Report};
 
 use super::config::NamespaceConfig;
 use super::nqn::Nqn;
 use crate::config::export;
-use crate::protocols::Exported;
+use crate::protocols::{ExportConfig, Exported};
 use crate::run::{RunError, Running};
 
 impl Exported for NamespaceConfig {
@@ -20,6 +20,18 @@ impl Exported for NamespaceConfig {
 
     fn is_quiesced_first(&self) -> bool {
         true
+    }
+
+    fn users(&self, _: u32, to: Option<&ExportConfig>, reports: &[Report]) -> Vec<String> {
+        let stays = |host: &str| match to.and_then(ExportConfig::as_nvme).map(|to| &to.hosts) {
+            None => false,
+            Some(export::Hosts::Any) => true,
+            Some(export::Hosts::List(list)) => list.iter().any(|nqn| nqn.as_str() == host),
+        };
+        let all = reports.iter().flat_map(|report| &report.protocols.nvme.controllers);
+        let mine = all.filter(|one| one.subsystem.as_str() == self.subsystem.as_str());
+        let gone = mine.filter(|one| !stays(one.host.nqn.as_str()));
+        gone.map(|one| format!("host {} at {}", one.host.nqn.as_str(), one.peer)).collect()
     }
 
     fn shown(&self) -> [String; 3] {

@@ -1,0 +1,353 @@
+//! What a start could not have, and how it comes back: a disk that is missing, in use, or remote and
+//! not up yet fails with what stands on it; all else is served.
+//!
+//! ```text
+//!   disk fails to open ----> failed <---- a volume over it, an export of that volume
+//!                              |  tried again after 1 s, 2 s, 4 s .. 60 s; remote disks without
+//!                              |  waiting for their answers
+//!                              v
+//!                    opened, then assembled, then shown
+//! ```
+//!
+//! What is failed belongs to what is served: a plan finds it there, so that `apply` neither opens
+//! it nor refuses it where the file says the same of it. A set is assembled when all its disks are
+//! open, and never before; no file is made for a set while a disk of it is away, since nobody could
+//! compare its labels. What no time mends (a wrong size, other data) is refused at a start, as are
+//! disks that are `required`. Times are the caller's.
+
+use std::time::{Duration, Instant};
+
+use contract::DiskId;
+use indexmap::IndexMap;
+use shard::{ImportSettings, Order};
+
+use super::error::RunError;
+use super::identity;
+use super::shards::Pending;
+use super::{OpenDisk, Running};
+use crate::config::disk::DiskConfig;
+use crate::config::model::HiArgs;
+use crate::config::thing::{Step, Thing};
+use crate::config::uri::DiskUri;
+
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// What is configured and not there, by title.
+#[derive(Debug, Default)]
+pub(super) struct FailedThings {
+    things: IndexMap<String, FailedThing>,
+    /// When they are tried again; none while nothing is failed.
+    due: Option<Instant>,
+    pause: Duration,
+}
+
+#[derive(Debug)]
+struct FailedThing {
+    thing: Thing,
+    why: String,
+    /// Of a remote disk: shards are reaching it.
+    reaching: Option<Reaching>,
+}
+
+#[derive(Debug)]
+struct Reaching {
+    disk: DiskId,
+    settings: Box<ImportSettings>,
+    pending: Pending,
+}
+
+impl FailedThings {
+    pub(super) fn contains(&self, title: &str) -> bool {
+        self.things.contains_key(title)
+    }
+
+    pub(super) fn titles(&self) -> Vec<String> {
+        self.things.keys().cloned().collect()
+    }
+
+    /// What they are and why they are not there, in the order in which they failed.
+    pub(super) fn things(&self) -> impl Iterator<Item = (&Thing, &str)> {
+        self.things.values().map(|failed| (&failed.thing, &*failed.why))
+    }
+
+    /// Something failed now.
+    fn insert(&mut self, thing: Thing, why: String, now: Instant) {
+        if self.due.is_none() {
+            (self.pause, self.due) = (PAUSE_MIN, Some(now + PAUSE_MIN));
+        }
+        self.things.insert(thing.title(), FailedThing { thing, why, reaching: None });
+    }
+
+    fn remove(&mut self, title: &str) -> Option<FailedThing> {
+        let gone = self.things.shift_remove(title);
+        if self.things.is_empty() {
+            self.due = None;
+        }
+        gone
+    }
+
+    /// Notes another reason; whether it is another one.
+    fn explain(&mut self, title: &str, why: String) -> bool {
+        self.things.get_mut(title).is_some_and(|failed| {
+            failed.reaching = None;
+            std::mem::replace(&mut failed.why, why) != failed.why
+        })
+    }
+
+    /// Whether it is time to try; then the next time is twice as far.
+    fn take_due(&mut self, now: Instant) -> bool {
+        if self.due.is_none_or(|due| now < due) {
+            return false;
+        }
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.due = Some(now + self.pause);
+        true
+    }
+
+    /// Tried at once.
+    fn hurry(&mut self, now: Instant) {
+        if self.due.is_some() {
+            (self.pause, self.due) = (PAUSE_MIN, Some(now));
+        }
+    }
+}
+
+impl Running {
+    /// When [`try_failed`](Self::try_failed) wants to be called; never while nothing is failed.
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        self.failed.due
+    }
+
+    /// Carries out a step of a start, or one that undoes another: what may be there later fails
+    /// then, with what stands on it. Returns what deserves to be told.
+    pub(super) fn carry_out_or_fail(
+        &mut self,
+        step: &Step,
+        to: &HiArgs,
+    ) -> Result<Option<String>, RunError> {
+        let done = self.check_unmade(step, to).and_then(|()| self.carry_out(step, &[]));
+        match (done, step) {
+            (Err(why), Step::Add(thing)) if why.is_transient() && !self.is_required(thing) => {
+                self.failed.insert(thing.clone(), why.line(), Instant::now());
+                Ok(Some(format!("{} failed and is tried again: {}", thing.title(), why.line())))
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// Whether a start without it is none: an address that is taken, or a disk that is required.
+    fn is_required(&self, thing: &Thing) -> bool {
+        let required =
+            |name: &String| self.disks.get(name).is_some_and(|disk| disk.config.required);
+        match thing {
+            Thing::Disk(disk) => disk.required,
+            Thing::Volume(volume) => volume.layout.disks().iter().any(required),
+            Thing::Listener(_) | Thing::Link(_) | Thing::Export(_) => true,
+        }
+    }
+
+    /// Carries out a step of what is failed or stands on what is; `None` where it concerns neither.
+    pub(super) fn carry_out_failed(
+        &mut self,
+        step: &Step,
+    ) -> Option<Result<Option<String>, RunError>> {
+        let (thing, title) = (step.thing(), step.thing().title());
+        match step {
+            Step::Add(_) => {
+                let why = self.waits_for(thing)?;
+                let told = format!("{title} {why}");
+                self.failed.insert(thing.clone(), why, Instant::now());
+                Some(Ok(Some(told)))
+            }
+            Step::Remove(_) => {
+                let failed = self.failed.remove(&title)?;
+                Some(self.give_up(&failed).map(|()| None))
+            }
+            Step::Change { .. } if !self.failed.contains(&title) => None,
+            Step::Change { to: Thing::Disk(disk), .. } => {
+                let before = self.failed.remove(&title)?;
+                let opened = self.give_up(&before).and_then(|()| self.add_disk(disk));
+                Some(match opened {
+                    Ok(()) => {
+                        self.failed.hurry(Instant::now());
+                        Ok(None)
+                    }
+                    Err(error) => {
+                        self.failed.insert(before.thing, before.why, Instant::now());
+                        Err(error)
+                    }
+                })
+            }
+            Step::Change { to, .. } => {
+                self.failed.things.get_mut(&title)?.thing = to.clone();
+                Some(Ok(None))
+            }
+        }
+    }
+
+    /// Of what a thing waits that it stands on.
+    fn waits_for(&self, thing: &Thing) -> Option<String> {
+        let below = thing.stands_on().into_iter().find(|title| self.failed.contains(title))?;
+        Some(format!("waits for {below}"))
+    }
+
+    /// Why a disk is away beside which no file may be made for this one.
+    pub(super) fn away_beside(&self, disk: &str, others: &[String]) -> Option<RunError> {
+        let mut others = others.iter().filter(|other| *other != disk);
+        let other =
+            others.find(|other| self.failed.contains(&crate::config::disk::disk_title(other)))?;
+        let why = format!("disk {disk}: no file is made for it while disk {other} is away");
+        Some(RunError::new(why).transient())
+    }
+
+    /// What is served as the configuration has it, although it is not there.
+    pub(super) fn renew_failed(&mut self, to: &HiArgs) {
+        for thing in to.things() {
+            if let Some(failed) = self.failed.things.get_mut(&thing.title()) {
+                failed.thing = thing;
+            }
+        }
+    }
+
+    /// Tries what is failed, if it is time to, and takes up what came of remote disks that are being
+    /// reached. Returns what is new, a line each.
+    pub(crate) fn try_failed(&mut self, now: Instant) -> Vec<String> {
+        let is_due = self.failed.take_due(now);
+        let mut told = Vec::new();
+        for title in self.failed.titles() {
+            let Some(failed) = self.failed.things.get(&title) else { continue };
+            let Thing::Disk(config) = failed.thing.clone() else { continue };
+            let tried = match &failed.reaching {
+                Some(reaching) if reaching.pending.is_answered() => self.reached(&title, &config),
+                Some(_) => continue,
+                None if is_due => self.try_disk(&title, &config),
+                None => continue,
+            };
+            self.tried(&title, tried, &mut told);
+        }
+        if !told.is_empty() || is_due {
+            for title in self.failed.titles() {
+                let Some(failed) = self.failed.things.get(&title) else { continue };
+                let thing = failed.thing.clone();
+                if matches!(thing, Thing::Disk(_)) || self.waits_for(&thing).is_some() {
+                    continue;
+                }
+                let added = self.carry_out(&Step::Add(thing), &[]).map(|_| true);
+                self.tried(&title, added, &mut told);
+            }
+        }
+        told
+    }
+
+    /// Notes whether a thing is there now.
+    fn tried(&mut self, title: &str, tried: Result<bool, RunError>, told: &mut Vec<String>) {
+        match tried {
+            Ok(true) => {
+                self.failed.remove(title);
+                told.push(format!("{title} is there and served"));
+            }
+            // It is being reached.
+            Ok(false) => {}
+            Err(error) => {
+                if self.failed.explain(title, error.line()) {
+                    told.push(format!("{title} is still failed: {}", error.line()));
+                }
+            }
+        }
+    }
+
+    /// Tries a disk; whether it is there, of which a remote one tells later.
+    fn try_disk(&mut self, title: &str, config: &DiskConfig) -> Result<bool, RunError> {
+        let DiskUri::Remote(uri) = &config.uri else {
+            let step = Step::Add(Thing::Disk(config.clone()));
+            let args = self.args();
+            self.check_unmade(&step, &args)?;
+            let disk = self.open_local(config)?;
+            self.disks.insert(config.name.clone(), disk);
+            return Ok(true);
+        };
+        let (disk, settings) = self.prepare_import(config, uri)?;
+        let settings = Box::new(settings);
+        let pending =
+            self.shards.begin_order(|| Order::AddImport { disk, settings: settings.clone() });
+        if let Some(failed) = self.failed.things.get_mut(title) {
+            failed.reaching = Some(Reaching { disk, settings, pending });
+        }
+        Ok(false)
+    }
+
+    /// Takes up what the shards answered of a remote disk.
+    fn reached(&mut self, title: &str, config: &DiskConfig) -> Result<bool, RunError> {
+        let reaching = self.failed.things.get_mut(title).and_then(|failed| failed.reaching.take());
+        let (Some(Reaching { disk: id, settings, pending }), DiskUri::Remote(uri)) =
+            (reaching, &config.uri)
+        else {
+            return Ok(false);
+        };
+        let facts = self.imported(id, config, (uri, &settings), Ok(pending.answers()));
+        let facts = facts.inspect_err(|_| self.close_import_links(&config.name))?;
+        let backing = identity::backing(&config.uri);
+        let config = config.clone();
+        let name = config.name.clone();
+        self.disks.insert(name, OpenDisk { id, config, local: None, facts, fresh: false, backing });
+        Ok(true)
+    }
+
+    /// Lets go of a disk that is being reached.
+    fn give_up(&mut self, failed: &FailedThing) -> Result<(), RunError> {
+        let (Some(reaching), Thing::Disk(config)) = (&failed.reaching, &failed.thing) else {
+            return Ok(());
+        };
+        let (id, name) = (reaching.disk, &config.name);
+        self.shards.event_log().forget_remote(id);
+        self.order(&format!("let go of disk {name}"), || Order::RemoveDisk(id))?;
+        self.close_import_links(name);
+        Ok(())
+    }
+
+    /// Tries a failed disk at once, because a person asked for it. Returns what came of it, if it is
+    /// failed.
+    pub(super) fn try_now(&mut self, disk: &str) -> Option<String> {
+        let title = crate::config::disk::disk_title(disk);
+        if !self.failed.contains(&title) {
+            return None;
+        }
+        let now = Instant::now();
+        self.failed.hurry(now);
+        let told = self.try_failed(now);
+        told.iter().for_each(|line| super::log(line));
+        Some(match self.failed.things.get(&title) {
+            None => format!("{title} is there and served"),
+            Some(FailedThing { reaching: Some(_), .. }) => format!("{title} is being reached"),
+            Some(failed) => format!("{title} is still failed: {}", failed.why),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_are_twice_as_far_apart_each_time_up_to_a_minute_and_end_with_the_last_failure() {
+        let mut failed = FailedThings::default();
+        let uri = "ram:1MiB".parse().unwrap();
+        let disk = Thing::Disk(DiskConfig { name: "d0".to_owned(), uri, required: false });
+        let mut now = Instant::now();
+        assert!(!failed.take_due(now + PAUSE_MAX));
+        failed.insert(disk.clone(), String::new(), now);
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let pause = Duration::from_secs(seconds);
+            assert_eq!(failed.due, Some(now + pause));
+            assert!(!failed.take_due(now + pause - Duration::from_millis(1)));
+            now += pause;
+            assert!(failed.take_due(now));
+        }
+        failed.remove(&disk.title());
+        assert_eq!(failed.due, None);
+        // What fails then begins anew.
+        failed.insert(disk, String::new(), now);
+        assert_eq!(failed.due, Some(now + PAUSE_MIN));
+    }
+}
