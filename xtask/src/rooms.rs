@@ -62,7 +62,7 @@ const ROOMS: &[Room] = &[
         "sim",
         &["aoe", "block", "contract", "nvme", "reservation", "shard", "testkit", "volume", "wire"],
     ),
-    Room::impure("lab", &["block", "contract", "hdrhistogram", "serde"]),
+    Room::impure("lab", &["block", "contract", "hdrhistogram", "serde", "serde_json"]),
     Room::with_unsafe(
         "yardstick",
         &[

@@ -230,7 +230,7 @@ impl Copier {
     /// with it more is durable.
     fn is_wanted(&self, extent: Extent) -> bool {
         match self.unwritten {
-            Some(first) => self.phase != Phase::Verifying && extent.offset.0 < first,
+            Some(first) => extent.offset.0 < first,
             None => self.failed.is_none(),
         }
     }
