@@ -155,16 +155,16 @@ impl Identities {
         ))))
     }
 
-    /// What accepts a disk that is not the known one.
+    /// What accepts a disk that is not the known one, to be typed wherever one stands.
     fn advice(&self, disk: &DiskConfig, when: &str) -> String {
-        let uri = disk.uri.to_string();
-        let (named, from) = match disk.name == uri {
-            // As it is written in a shell.
-            true => (format!("'{uri}'"), format!("--state {}", self.0.path().display())),
-            false => (disk.name.clone(), "--config FILE".to_owned()),
-        };
+        let mut uri = backing(&disk.uri).unwrap_or_else(|| disk.uri.to_string());
+        if matches!(disk.uri.innermost(), DiskUri::File { tail: Tail::Ignore, .. }) {
+            uri += "?tail=ignore";
+        }
+        let state = self.0.path();
+        let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
         let new = if when.contains("blank") { " --new" } else { "" };
-        format!("{when}: plateway disks accept {named} {from}{new}")
+        format!("{when}: plateway disks accept '{uri}' --state {}{new}", state.display())
     }
 
     /// From now on these blocks are known as they are seen, by their own backing instead of `key`.
@@ -334,7 +334,7 @@ mod tests {
         let first = identities.stored("/dev/sda", "v").unwrap();
         // The kernel met them in another order.
         let error = identities.recognise(&disk, &blocks("/dev/sda", "B", 8)).unwrap_err().line();
-        let words = ["expected serial A, seen serial B", "disks accept d0 --config"];
+        let words = ["expected serial A, seen serial B", "disks accept '/dev/sda' --state /"];
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
         // It is smaller, and larger.
         let error = identities.recognise(&disk, &blocks("/dev/sda", "A", 7)).unwrap_err().line();

@@ -253,13 +253,16 @@ fn a_file_that_was_served_is_refused_when_it_is_gone_cut_or_another_until_it_is_
     };
     // Its file system is not mounted.
     fs::rename(here.join("a.img"), here.join("kept")).unwrap();
-    refused(uri, &["expected its file of 8MiB, seen none", "disks accept a --config FILE --new"]);
+    refused(uri, &["expected its file of 8MiB, seen none", "a.img' --state /", "/state --new"]);
     assert!(!here.join("a.img").exists(), "it was made");
     fs::rename(here.join("kept"), here.join("a.img")).unwrap();
     assert_eq!(serve_once(here, uri), first);
     // It was cut, and was grown by hand.
     truncate(here, "a.img", 4 * MIB);
-    refused(plain, &["has shrunk: expected at least 8388608 bytes, seen 4194304", "accept a"]);
+    refused(
+        plain,
+        &["has shrunk: expected at least 8388608 bytes, seen 4194304", "accept 'file:/"],
+    );
     truncate(here, "a.img", 16 * MIB);
     assert_eq!(serve_once(here, plain), first);
     truncate(here, "a.img", 8 * MIB);
@@ -269,7 +272,7 @@ fn a_file_that_was_served_is_refused_when_it_is_gone_cut_or_another_until_it_is_
     // It was restored from a backup.
     fs::copy(here.join("a.img"), here.join("backup")).unwrap();
     fs::rename(here.join("backup"), here.join("a.img")).unwrap();
-    refused(uri, &["another disk is where the known one was", "accept a"]);
+    refused(uri, &["another disk is where the known one was", "accept 'file:/"]);
     accept(here, &[]);
     assert_eq!(serve_once(here, uri), first);
     // It has another name now, and is the same.
