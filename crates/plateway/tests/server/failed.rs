@@ -190,7 +190,7 @@ fn a_remote_disk_is_reached_while_the_server_answers_changes_and_ends() {
     // It goes while it is being reached, and comes again.
     server.apply(&configuration(&[("d0", "ram:8MiB")], &[V0]).replace(
         "[[listener]]\nnvme = \"127.0.0.1:0\"",
-        &config[..config.find("[[disk]]").unwrap()].trim_end(),
+        config[..config.find("[[disk]]").unwrap()].trim_end(),
     ));
     assert_eq!(state(&server.status(), "disks", "d1"), "none");
     let refused = server.refuse_apply(&config);
