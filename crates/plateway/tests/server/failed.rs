@@ -122,6 +122,18 @@ fn a_set_with_a_member_away_is_not_assembled_and_no_file_is_made_beside_it() {
 }
 
 #[test]
+fn no_file_is_made_for_a_set_whose_other_member_cannot_be_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let remote = format!("nvme+tcp://127.0.0.1:{}/nqn.2026-11.net.plateway:v0/1", port());
+    let disks = [("x", remote.as_str()), ("y", "file:y.img?create=8MiB")];
+    let set = [("s", "layout = \"stripe\"\ndisks = [\"x\", \"y\"]")];
+    let server = Server::configured(directory.path(), &configuration(&disks, &set));
+    let status = server.status();
+    assert_eq!((state(&status, "disks", "x"), state(&status, "disks", "y")), ("failed", "failed"));
+    assert!(!directory.path().join("y.img").exists());
+}
+
+#[test]
 fn a_required_disk_ends_a_start_and_so_does_one_that_was_typed() {
     let directory = tempfile::tempdir().unwrap();
     let config = configuration(&[("d0", "file:no.img")], &[V0]);
@@ -178,7 +190,7 @@ fn a_remote_disk_is_reached_while_the_server_answers_changes_and_ends() {
     // It goes while it is being reached, and comes again.
     server.apply(&configuration(&[("d0", "ram:8MiB")], &[V0]).replace(
         "[[listener]]\nnvme = \"127.0.0.1:0\"",
-        &config[..config.find("[[disk]]").unwrap()].trim_end(),
+        config[..config.find("[[disk]]").unwrap()].trim_end(),
     ));
     assert_eq!(state(&server.status(), "disks", "d1"), "none");
     let refused = server.refuse_apply(&config);
