@@ -81,7 +81,7 @@ const ROOMS: &[Room] = &[
 ];
 
 /// What tests of any room may use besides what the room may.
-const TEST_TOOLS: &[&str] = &["tempfile", "testkit"];
+const TEST_TOOLS: &[&str] = &["fuser", "tempfile", "testkit"];
 
 /// The lists of names that a pure crate's clippy refuses.
 const PURE: &str = "crates/pure.toml";

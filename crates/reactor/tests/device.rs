@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::{ByteCount, ShardId};
@@ -17,6 +18,26 @@ use common::{LoopDevice, on_each_engine, two_shards};
 
 const SIZE: u64 = 4 << 20;
 
+/// A device that is said to write through. The kernel keeps that for the next user of it, so it is
+/// taken back.
+struct WriteThrough(PathBuf, String);
+
+impl WriteThrough {
+    fn of(device: &LoopDevice) -> std::io::Result<WriteThrough> {
+        let name = device.0.file_name().expect("a device has a name");
+        let path = Path::new("/sys/block").join(name).join("queue/write_cache");
+        let before = std::fs::read_to_string(&path)?;
+        std::fs::write(&path, "write through")?;
+        Ok(WriteThrough(path, before))
+    }
+}
+
+impl Drop for WriteThrough {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.0, &self.1);
+    }
+}
+
 #[test]
 fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
     let directory = TempDir::new().unwrap();
@@ -27,12 +48,9 @@ fn a_block_device_is_accessed_directly_and_is_one_servers_alone() {
         Err(why) => return eprintln!("skipped: no loop device can be made here: {why}"),
     };
     // What the kernel says of its cache at present may be changed later, so it counts for nothing.
-    let name = device.0.file_name().and_then(|name| name.to_str()).unwrap();
-    if let Err(why) =
-        std::fs::write(format!("/sys/block/{name}/queue/write_cache"), "write through")
-    {
+    let _cache = WriteThrough::of(&device).inspect_err(|why| {
         eprintln!("not tried with a device that writes through: {why}");
-    }
+    });
     on_each_engine(|driver| {
         let (handle, arena) = common::start(&Config { driver, ..two_shards() });
         let spec = OpenSpec::BlockDevice { path: device.0.clone() };
