@@ -23,8 +23,8 @@ pub(crate) struct Fairness {
 struct Seen {
     turns: u64,
     pages: u32,
-    /// The grants of its class that it must be served by, once it holds nothing.
-    limit: Option<u64>,
+    /// The grants of its class that it must be served by. None are too many while it holds some.
+    limit: u64,
 }
 
 impl Fairness {
@@ -39,14 +39,12 @@ impl Fairness {
             if let Some(seen) = before {
                 assert!(pages <= seen.pages, "{slot:?} lets its own commands overtake one in line");
             }
-            let limit = before.and_then(|seen| seen.limit);
-            let limit = match pages {
-                0 => Some(limit.unwrap_or(granted[class] + ahead[class])),
-                _ => None,
-            };
-            if let Some(limit) = limit {
+            let mut limit = u64::MAX;
+            if pages == 0 {
+                limit = before.map_or(u64::MAX, |seen| seen.limit);
                 let over = granted[class].saturating_sub(limit);
-                assert_eq!(over, 0, "{slot:?} waits for memory, and so many others had it first");
+                assert_eq!(over, 0, "{slot:?} waits for memory, and so many had it out of turn");
+                limit = limit.min(granted[class] + ahead[class]);
             }
             self.seen.insert(key, Seen { turns, pages, limit });
             ahead[class] += u64::from(entries);

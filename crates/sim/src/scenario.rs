@@ -116,20 +116,23 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     scenario(
         "line",
-        "a pool that holds two large transfers, and hosts that always want more, large and small",
+        "a pool that holds one large transfer, and hosts that always want more, large and small",
         |random, setup| {
-            setup.clients = 3;
+            setup.shards = 1 + random.below(2) as u16;
+            setup.clients = 4;
             setup.client_shards = 1;
-            setup.pages = 600 + random.below(600) as u32;
+            setup.pages = 300 + random.below(300) as u32;
             setup.disk_size = 4 << 20;
-            setup.behaviour.latency_us = 1_000 << random.below(6);
+            // Each wait is long, so that many others come meanwhile.
+            setup.behaviour.latency_us = 1_000 << random.below(7);
+            setup.behaviour.leases = false;
+            setup.timing.network_us = 200;
             setup.work.request_max = 2_048;
             setup.work.depth = 24;
             setup.queues = 1 + random.below(4) as u16;
             setup.timing.segment_max = 64 << 10;
-            setup.raw_hosts = 1 + random.below(2) as usize;
-            setup.requests = 20 + random.below(40);
-            setup.trouble_ms = 1_000;
+            setup.requests = 40 + random.below(40);
+            setup.trouble_ms = 400;
         },
     ),
     scenario(

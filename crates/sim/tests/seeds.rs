@@ -97,7 +97,8 @@ fn scenarios_do_what_they_say() {
     let crash = did("aoe-crash");
     assert!(crash.injected.power_cuts > 0 && crash.aoe.target.flushes > 0, "{crash:?}");
     assert!(did("aoe-restart").injected.kills > 0);
-    let Activity { fates, .. } = did("aoe-links");
+    // Few frames are under way when an MTU shrinks.
+    let Activity { fates, .. } = activity("aoe-links", 200..232);
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
     let plain = did("aoe-plain");
     let known = plain.aoe.target.waited
