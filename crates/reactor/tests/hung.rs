@@ -23,7 +23,7 @@ use fuser::{
     Request,
 };
 use reactor::Config;
-use reactor::disk::{Access, Disk, OpenSpec};
+use reactor::disk::{Access, Disk, OpenSpec, Tail};
 use tempfile::TempDir;
 use testkit::suite::{self, Note, Report};
 
@@ -185,8 +185,11 @@ fn others_are_served_while_one_hangs(mounted: &Mounted, spec: &OpenSpec, access:
             handle.add_disk(DiskId(id), &disk);
             disk
         };
-        let beside =
-            |name| OpenSpec::File { path: mounted.directory.path().join(name), create: Some(SIZE) };
+        let beside = |name| OpenSpec::File {
+            path: mounted.directory.path().join(name),
+            create: Some(SIZE),
+            tail: Tail::Refuse,
+        };
         let command = |shard, command| handle.send(shard, Note::Command(command));
         let hung = open(1, spec);
         assert_eq!(hung.access(), Some(access));
@@ -221,7 +224,7 @@ fn a_disk_that_hangs_delays_no_other_disk() {
         };
         eprintln!("a file, {access:?}");
         let path = mounted.file();
-        let file = OpenSpec::File { path: path.clone(), create: None };
+        let file = OpenSpec::File { path: path.clone(), create: None, tail: Tail::Refuse };
         others_are_served_while_one_hangs(&mounted, &file, access);
         if access == Access::Direct {
             eprintln!("a device");

@@ -7,7 +7,7 @@
 
 use std::sync::mpsc::Sender;
 
-use block::{Account, Buffer, Completion, Extent, Operation, Outcome, VolumeId};
+use block::{Account, Buffer, Class, Completion, Extent, Operation, Outcome, VolumeId};
 use shard::{ClientContext, InternalClient};
 
 /// What the control thread asks of a volume.
@@ -45,7 +45,8 @@ impl Access {
         request: Request,
         answer: Sender<(Outcome, Vec<u8>)>,
     ) -> Access {
-        let account = Account::default();
+        // It waits for disks alone, so it takes of the reserve, for which it stands in no line.
+        let account = Account::new(Class::Immediate);
         Access { volume, request, answer, account, state: State::WaitsForMemory }
     }
 

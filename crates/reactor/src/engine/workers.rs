@@ -6,7 +6,7 @@
 //! waits in a lane of its disk. Each disk has threads that are its own, and a few more are shared
 //! by all, lane by lane in turn: a disk that hangs keeps those that it has, and what waits for a
 //! disk waits for that disk alone. So there are as many threads as are shared and as the disks that
-//! were asked have of their own, and no more (`docs/decisions/0009-lanes.md`).
+//! were asked have of their own, and no more (`docs/decisions/0010-lanes.md`).
 //!
 //! Errors: work that is given while no thread runs and none can be started ends with
 //! [`Failure::NotReady`]. Where some run, it waits for one of them.
@@ -248,7 +248,7 @@ mod tests {
 
     use block::{Completion, Extent, Operation, Outcome, Request, Ticket};
 
-    use crate::disk::{Disk, OpenSpec, Submitted};
+    use crate::disk::{Disk, OpenSpec, Submitted, Tail};
     use crate::memory::{Arena, ShardMemory};
 
     const HUNG: DiskId = DiskId(1);
@@ -363,7 +363,9 @@ mod tests {
         let path = directory.path().join("disk");
         let arena = Arc::new(Arena::new(1).unwrap());
         let mut memory = ShardMemory::new(&arena, 64).unwrap();
-        let disk = Disk::open(&OpenSpec::File { path, create: Some(4096) }, &arena).unwrap();
+        let disk =
+            Disk::open(&OpenSpec::File { path, create: Some(4096), tail: Tail::Refuse }, &arena)
+                .unwrap();
         let mut verify = |workers: &Arc<Workers>| {
             let operation = Operation::Verify { extent: Extent::new(0, 4096) };
             let request = Request { ticket: Ticket::default(), operation };
