@@ -113,7 +113,8 @@ pub(crate) struct ManArgs {
     plateway serve file:/srv/a.img --aoe eth1/7.0 --hosts 02:00:00:00:00:01\n  \
     plateway serve --config plateway.toml\n\n\
     Each DISK is a volume of its own: the first is nqn.2026-11.net.plateway:v0, namespace 1.\n\
-    SIGHUP applies the configuration again; SIGTERM drains for at most 5 s, a second one exits.")]
+    SIGHUP applies the configuration again; SIGTERM drains for at most 5 s and flushes;\n\
+    where that fails it names the volumes and ends with code 1. A second one exits at once.")]
 pub(crate) struct ServeArgs {
     /// The configuration to serve in place of disks
     #[arg(long, value_name = "FILE")]

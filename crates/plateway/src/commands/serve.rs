@@ -4,7 +4,7 @@
 //! socket wants something, and does one thing after the other. Standard output has what is served,
 //! ending in a line `ready: KEY ADDRESS` for each address that is listened at and `ready: KEY LINK`
 //! for each link; standard error has the log. SIGTERM or SIGINT drains, flushes and ends with code
-//! 0, a second one ends at once with 130; SIGHUP reads the configuration again.
+//! 0, or 1 where that failed; a second one ends at once with 130; SIGHUP reads the configuration again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -92,10 +92,10 @@ pub(crate) fn run(args: &ServeArgs) -> miette::Result<()> {
     drop(coming);
     service.stopping();
     log("stopping: draining for at most 5 s; a second signal ends at once");
-    for line in running.shut_down() {
-        log(&line);
+    match running.shut_down().as_slice() {
+        [] => Ok(()),
+        missed => Err(RunError::new(format!("it did not end well: {}", missed.join("; "))).into()),
     }
-    Ok(())
 }
 
 /// What it was started with, which every later configuration is read beside.

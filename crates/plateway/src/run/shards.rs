@@ -17,7 +17,7 @@ use block::{Extent, Outcome, ShardId, VolumeId};
 use reactor::Handle;
 use shard::{Answer, InternalClient, Mail, News, Order, Report};
 
-use super::access::{Access, Request};
+use super::access::{Access, Ended, Request};
 use super::error::RunError;
 use super::event_log::EventLog;
 use super::store::{Job, Store};
@@ -245,6 +245,18 @@ impl Shards {
         self.access(volume, Request::Flush, limit).map(drop)
     }
 
+    /// The same of several, all at once; each with what came of it.
+    pub(super) fn flush_all<T>(
+        &self,
+        volumes: impl IntoIterator<Item = (VolumeId, T)>,
+        limit: Duration,
+    ) -> Vec<(T, Result<(), String>)> {
+        let begun = volumes.into_iter().map(|(id, it)| (it, self.begin(id, Request::Flush)));
+        let begun: Vec<_> = begun.collect();
+        let until = Instant::now() + limit;
+        begun.into_iter().map(|(it, told)| (it, end(&told, until, limit).map(drop))).collect()
+    }
+
     /// Lets an internal client work on a shard; what it comes to it tells by itself.
     pub(super) fn add_client(&self, shard: ShardId, client: impl InternalClient + 'static) {
         let number = self.number.fetch_add(1, Relaxed);
@@ -258,13 +270,14 @@ impl Shards {
         request: Request,
         limit: Duration,
     ) -> Result<Vec<u8>, String> {
+        end(&self.begin(volume, request), Instant::now() + limit, limit)
+    }
+
+    /// Begins an access.
+    fn begin(&self, volume: VolumeId, request: Request) -> Receiver<Ended> {
         let (answer, told) = mpsc::channel();
         self.add_client(ShardId(0), Access::new(volume, request, answer));
-        match told.recv_timeout(limit) {
-            Ok((Outcome::Done, bytes)) => Ok(bytes),
-            Ok((outcome, _)) => Err(outcome.to_string()),
-            Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
-        }
+        told
     }
 
     /// Ends the threads of the shards.
@@ -285,6 +298,15 @@ impl Shards {
         if let Some(handle) = Arc::into_inner(handle) {
             handle.stop();
         }
+    }
+}
+
+/// What came of an access that has `until` to end, `limit` after it began.
+fn end(told: &Receiver<Ended>, until: Instant, limit: Duration) -> Result<Vec<u8>, String> {
+    match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        Ok((Outcome::Done, bytes)) => Ok(bytes),
+        Ok((outcome, _)) => Err(outcome.to_string()),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use rustix::process::Signal;
 use wire::nvme::Status;
 
 use crate::client::{BLOCK, Controller, Queue};
@@ -86,6 +87,19 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     });
     assert!(recovered.is_some(), "no flush succeeds after the disk was reopened");
     assert!(server.status()["disks"][0]["protected"].is_null());
+}
+
+#[test]
+fn a_server_that_cannot_make_all_durable_names_the_volume_and_ends_with_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = format!("faulty:{SEED},file:a.img?create=8MiB");
+    let server = Server::of(directory.path(), "a", &disk);
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    fail_a_flush(&mut controller.queue(1, false));
+    drop(controller);
+    server.signal(Signal::TERM);
+    let log = server.wait_for_failure();
+    assert!(log.contains("volume v0: the last flush failed"), "{log}");
 }
 
 #[test]
