@@ -121,6 +121,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.shards = 1 + random.below(2) as u16;
             setup.clients = 4;
             setup.client_shards = 1;
+            setup.raw_hosts = random.below(5) as usize;
             setup.pages = 300 + random.below(300) as u32;
             setup.disk_size = 4 << 20;
             // Each wait is long, so that many others come meanwhile.
