@@ -137,6 +137,28 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "patience",
+        "disks that take seconds, small writes that fill the pool, and a short Keep Alive: nobody is taken for silent",
+        |random, setup| {
+            setup.shards = 1 + random.below(2) as u16;
+            setup.clients = 2;
+            setup.raw_hosts = random.below(3) as usize;
+            setup.pages = 24 + random.below(100) as u32;
+            setup.block_size = 512;
+            setup.behaviour.latency_us = 1_000_000 << random.below(4);
+            setup.behaviour.leases = false;
+            setup.timing.network_us = 200;
+            // All of it in capsules.
+            setup.work.request_max = 16;
+            setup.work.depth = 24;
+            setup.queues = 1 + random.below(2) as u16;
+            setup.depth = 64;
+            setup.keep_alive_ms = 1_000;
+            setup.requests = 300;
+            setup.trouble_ms = 60_000;
+        },
+    ),
+    scenario(
         "change",
         "the volume grows, goes, comes back, and has another one in its place, while hosts are connected",
         |random, setup| {

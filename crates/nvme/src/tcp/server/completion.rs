@@ -128,7 +128,7 @@ impl Connection {
         let batch = self.take_back(batch, ctx);
         self.outbox.came_back(batch);
         if self.intake.stream == Stream::Unread && !self.outbox.is_crowded() {
-            self.intake.stream = Stream::Resuming;
+            self.resume(ctx);
         }
     }
 

@@ -87,7 +87,7 @@ impl Connection {
             Class::Immediate => {
                 let Stream::OutOfMemory(need) = self.intake.stream else { return };
                 if self.reserve(need, ctx) {
-                    self.intake.stream = Stream::Resuming;
+                    self.resume(ctx);
                 } else {
                     ctx.pool.keep(&self.capsules, need.pages());
                 }

@@ -126,6 +126,9 @@ struct Intake {
     stream: Stream,
     /// When the PDU began that is not whole.
     begun: Option<Instant>,
+    /// When the stream, which we had stopped, went on last: before that its host was not late with
+    /// anything in it.
+    resumed: Instant,
     /// Reads whose pages can be lent, by command identifier. They have no slot: they are answered
     /// before anything else is heard of the connection.
     loans: Vec<Loan<u16>>,
