@@ -154,6 +154,7 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.queues = 1 + random.below(2) as u16;
             setup.depth = 64;
             setup.keep_alive_ms = 1_000;
+            setup.raw_keep_alive = true;
             setup.requests = 300;
             setup.trouble_ms = 60_000;
         },
@@ -188,6 +189,25 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.raw_hosts = 1 + random.below(2) as usize;
             setup.raw_resets = true;
             setup.behaviour.latency_us = 2_000 << random.below(6);
+        },
+    ),
+    scenario(
+        "driver",
+        "a driver that keeps what it was given as long as it may: batches come back late, writes land in parts, and hosts stop reading",
+        |random, setup| {
+            setup.trouble_ms *= 2;
+            setup.raw_hosts = 1 + random.below(2) as usize;
+            setup.raw_resets = random.chance(1, 2);
+            setup.raw_keep_alive = random.chance(1, 2);
+            setup.raw_deaf = true;
+            setup.timing.keep_us = 2_000 << random.below(8);
+            setup.behaviour.parts = 300;
+            setup.behaviour.leases = random.chance(1, 3);
+            setup.behaviour.latency_us = 2_000 << random.below(6);
+            if random.chance(1, 2) {
+                setup.faults[Fault::Cut] = 1_000 + random.below(4_000);
+                setup.faults[Fault::Kill] = if random.chance(1, 2) { 6_000 } else { 0 };
+            }
         },
     ),
     scenario("garbage", "peers that mean no good connect beside the good ones", |random, setup| {

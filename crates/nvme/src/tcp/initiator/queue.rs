@@ -12,8 +12,6 @@
 
 mod data;
 
-use core::time::Duration;
-
 use block::limits::DIRECT_RECEIVE_MIN;
 use block::{Failure, Instant, Memory, Outcome, planted};
 use contract::{Direct, Next, Receive, SendBatch};
@@ -150,12 +148,12 @@ impl Queue {
         if self.outstanding == 0 || !self.live {
             return None;
         }
-        let silent = match (self.probing, self.laden) {
-            (false, _) => Duration::ZERO,
-            (true, 0) => QUEUE_SILENT,
-            (true, _) => QUEUE_SILENT_BEHIND_DATA,
-        };
-        Some(self.heard + (QUEUE_QUIET + silent) * slack)
+        if !self.probing {
+            return Some(self.heard + QUEUE_QUIET * slack);
+        }
+        let least = if self.laden > 0 { QUEUE_SILENT_BEHIND_DATA } else { QUEUE_SILENT };
+        let silent = ((QUEUE_QUIET + QUEUE_SILENT) * slack).max(QUEUE_QUIET + least);
+        Some(self.heard + silent)
     }
 
     /// Asks a quiet queue for a sign of life; returns whether it was asked before and is silent.
