@@ -290,7 +290,7 @@ impl Connection {
         if let Some(fate) = pair.fate {
             let corrupt = pair.expected.corrupt;
             if is_in_line {
-                self.leave_line(first);
+                self.leave_line(first, ctx);
             }
             let status = if corrupt { Status::TRANSIENT_TRANSPORT_ERROR } else { fate };
             return self.fail_pair(first, None, status, status, ctx);

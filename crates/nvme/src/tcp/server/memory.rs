@@ -16,6 +16,9 @@ use super::{Connection, Context};
 use crate::io::{self, Work};
 use crate::limits::DATA_AFTER_R2T;
 
+/// A place in line whose command has left: no slot has this number.
+const LEFT: u16 = u16::MAX;
+
 /// Memory that somebody waits for: `count` buffers of one length and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
@@ -57,6 +60,9 @@ impl Connection {
             (Class::Immediate, _) => return false,
             (Class::Transfer, _) => {
                 let Some(&slot) = self.intake.waiting.front() else { return false };
+                if slot == LEFT {
+                    return true;
+                }
                 let need = match self.slots.state(slot) {
                     CommandState::Waiting(waiting) => waiting.need,
                     CommandState::Pair(pair) if pair.is_in_line() => pair.need,
@@ -78,7 +84,7 @@ impl Connection {
         match class {
             Class::Transfer => {
                 while let Some(slot) = self.intake.waiting.pop_front() {
-                    if !self.go_on(slot, ctx) {
+                    if slot != LEFT && !self.go_on(slot, ctx) {
                         self.intake.waiting.push_front(slot);
                         break;
                     }
@@ -196,9 +202,12 @@ impl Connection {
         self.intake.waiting.push_back(slot);
     }
 
-    /// The command in `slot` ends without the memory that it is in line for.
-    pub(super) fn leave_line(&mut self, slot: u16) {
-        self.intake.waiting.retain(|waiting| *waiting != slot);
+    /// The command in `slot` ends without the memory that it is in line for. Its place stays until
+    /// the line is tried: what comes meanwhile is behind those who stand there.
+    pub(super) fn leave_line(&mut self, slot: u16, ctx: &mut Context<'_>) {
+        let place = self.intake.waiting.iter_mut().find(|waiting| **waiting == slot);
+        *place.expect("it is in line") = LEFT;
+        ctx.pool.try_lines();
     }
 
     /// The command in `slot` was the first in line: judges it anew and takes its memory. False when

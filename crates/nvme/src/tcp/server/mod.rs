@@ -136,7 +136,7 @@ struct Intake {
     asked: u32,
     /// Those of them whose data are worth a direct receive.
     asked_large: u32,
-    /// Commands in line for memory, the oldest first.
+    /// Commands in line for memory, the oldest first, and places whose commands have left.
     waiting: VecDeque<u16>,
     /// Memory taken for the capsule at the front of the stream.
     reserved: Vec<Buffer>,

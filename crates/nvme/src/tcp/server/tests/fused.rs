@@ -302,7 +302,7 @@ fn a_first_that_waits_for_memory_and_gets_no_second_leaves_the_line() {
     world.command(IO, compare(1));
     world.pass(IO, DATA_AFTER_R2T);
     assert_eq!(statuses(&mut world), [(1, Status::FUSED_MISSING)]);
-    assert!(!world.links[IO].connection.waits_for_memory(Class::Transfer));
+    assert!(!world.wake(IO), "its place goes when the line is tried");
     // Or the connection ends before there is memory.
     world.command(IO, compare(1));
     world.command(IO, write(1));
@@ -332,6 +332,7 @@ fn a_pair_with_the_data_of_one_in_its_capsule_needs_memory_of_transfers_at_once(
         assert_eq!(statuses(&mut world), interrupted);
         assert_eq!(world.links[IO].connection.pages(), 0);
         give(&mut world, held);
+        assert!(!world.wake(IO));
         send(&mut world);
         assert_eq!(world.links[IO].connection.pages_of(Class::Immediate), 0);
         assert_eq!(world.links[IO].connection.pages_of(Class::Transfer), 2);
