@@ -15,7 +15,7 @@ use volume::{Layout, Member};
 use crate::client::{Client, Simulated, VOLUME};
 use crate::disk::SECTOR;
 use crate::run::{MILLISECOND, Run, Start};
-use crate::setup::Setup;
+use crate::setup::{Fault, Setup};
 use crate::world::World;
 use crate::writer::Writer;
 use crate::{over_aoe, over_nvme};
@@ -115,7 +115,7 @@ impl Run {
     }
 
     /// Takes what clients' shards wrote to their control thread.
-    pub(crate) fn read_clients_control(&mut self) {
+    pub(crate) fn read_clients_control(&mut self) -> Result<(), String> {
         for index in 0..self.clients.len() {
             let host = self.clients[index].host;
             while let Some((from, mail)) = self.world.hosts[host].control.pop_front() {
@@ -123,8 +123,12 @@ impl Run {
                     Mail::Answer { number: PREPARES, .. } => continue,
                     Mail::Answer { answer, .. } => answer,
                     Mail::News(news) => {
-                        if matches!(*news, News::DiskProtected(..)) {
-                            self.reopen_import(index);
+                        match *news {
+                            News::DiskProtected(..) => self.reopen_import(index),
+                            News::Import(_, told) if told.starts_with("lost") => {
+                                self.lost_import(index, &told)?;
+                            }
+                            _ => {}
                         }
                         continue;
                     }
@@ -156,6 +160,17 @@ impl Run {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A client gave its target up.
+    fn lost_import(&mut self, index: usize, told: &str) -> Result<(), String> {
+        self.did.counts.lost += 1;
+        let is_well = self.setup.is_strict() && !self.setup.is_aoe(index);
+        match is_well && self.setup.faults[Fault::Garbage] == 0 {
+            true => Err(format!("client {index} {told}, and nothing was wrong")),
+            false => Ok(()),
         }
     }
 

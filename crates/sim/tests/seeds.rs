@@ -79,6 +79,13 @@ fn scenarios_do_what_they_say() {
     assert!(did("lies").injected.power_cuts > 0);
     assert!(did("clients").injected.kills > 0);
     assert!(did("memory").nvme.waits > 0, "nobody waited for memory");
+    assert!(did("line").nvme.waits > 100, "few waited for memory");
+    let Activity { nvme, counts, raw, .. } = activity("patience", 200..216);
+    assert!(nvme.waits > 0 && raw.expired > 0 && counts.lost == 0, "{nvme:?} {raw:?} {counts:?}");
+    let Activity { injected, raw, counts, .. } = did("driver");
+    assert!(injected.kept > 0 && injected.parts > 0, "{injected:?}");
+    assert!(raw.deafs > 0 && raw.expired > 0 && raw.grants > 0, "{raw:?}");
+    assert!(counts.done > 0 && did("cuts").counts.lost > 0, "{counts:?}");
     let corruption = did("corruption");
     assert!(corruption.injected.corruptions > 0 && corruption.nvme.corrupt > 0, "{corruption:?}");
     let Counts { garbage, misbehaved, .. } = did("garbage").counts;
