@@ -396,6 +396,8 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.requests *= 30;
             setup.work.depth = 8 + random.below(16) as usize;
             setup.work.hot = 8;
+            // So much of it goes in segments that are not the smallest.
+            setup.timing.segment_max = setup.timing.segment_max.max(1_024);
             setup.behaviour.leases = false;
             setup.behaviour.latency_us = 32_000 << random.below(5);
             setup.timing.network_us = match random.chance(1, 2) {
