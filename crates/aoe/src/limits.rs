@@ -66,6 +66,8 @@ pub const RTO_WRITE_MIN: Duration = Duration::from_millis(120);
 pub const RTO_MAX: Duration = Duration::from_secs(10);
 /// Time-outs in a row after which a path is asked who it is.
 pub const TIMEOUTS_SUSPECT: u32 = 4;
+/// Between two that are told of stations which have a disk's address and are another disk.
+pub const REFUSALS_REST: Duration = Duration::from_secs(1);
 /// Commands on a path before anything is known of it.
 pub const WINDOW_FIRST: u32 = 8;
 
