@@ -31,6 +31,9 @@ pub const SWEEPS_MAX: usize = 16;
 /// bursts.
 pub const SWEEP_BURST: u32 = 64;
 pub const SWEEP_PACE: Duration = Duration::from_millis(1);
+/// An announcement is not answered, so it is made again so long after it was made before, in case
+/// it was lost.
+pub const ANNOUNCED_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
 /// A command that waited for so long is not carried out: its initiator has asked again, or given
 /// up.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);

@@ -27,8 +27,10 @@ pub(crate) const PREPARES: u64 = 0;
 pub(crate) struct ClientState {
     pub(crate) host: usize,
     pub(crate) working: bool,
-    /// What the import of each shard said of the disk.
+    /// What the import of each shard said of the disk, when it was found.
     facts: Vec<Option<DiskFacts>>,
+    /// Its size, as each was told last.
+    pub(crate) told: Vec<u64>,
     /// Shards that have the volume.
     ready: usize,
     /// The numbers of the next writes of its shards after a restart.
@@ -40,7 +42,8 @@ impl ClientState {
     /// those of writers from `first` on.
     pub(crate) fn new(host: usize, shards: u16, first: u64) -> ClientState {
         let next_ids = (first..first + u64::from(shards)).collect();
-        ClientState { host, working: false, facts: Vec::new(), ready: 0, next_ids }
+        let (facts, told) = (Vec::new(), Vec::new());
+        ClientState { host, working: false, facts, told, ready: 0, next_ids }
     }
 
     /// Bytes of its volume, once all shards found the disk. It may have grown between two answers.
@@ -83,6 +86,7 @@ impl Run {
         let state = &mut self.clients[index];
         (state.working, state.ready) = (false, 0);
         state.facts = vec![None; usize::from(shards)];
+        state.told = vec![0; usize::from(shards)];
         for shard in 0..usize::from(shards) {
             self.import(index, shard);
         }
@@ -120,8 +124,12 @@ impl Run {
                     Mail::Answer { number: PREPARES, .. } => continue,
                     Mail::Answer { answer, .. } => answer,
                     Mail::News(news) => {
-                        if matches!(*news, News::DiskProtected(..)) {
-                            self.reopen_import(index);
+                        match *news {
+                            News::DiskProtected(..) => self.reopen_import(index),
+                            News::DiskChanged(_, facts) => {
+                                self.clients[index].told[from.index()] = facts.size.0;
+                            }
+                            _ => {}
                         }
                         continue;
                     }
@@ -129,6 +137,7 @@ impl Run {
                 };
                 match *answer {
                     Answer::Import(Ok(facts)) => {
+                        self.clients[index].told[from.index()] = facts.size.0;
                         self.clients[index].facts[from.index()] = Some(facts);
                         if let Some(length) = self.clients[index].size() {
                             let member = Member { disk: import_disk(index), base: 0, length };

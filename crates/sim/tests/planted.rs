@@ -15,7 +15,7 @@ use sim::{Failed, run_seed};
 const SEEDS: u64 = 500;
 
 /// The errors, by the promise that each breaks (docs/faults.md), and a scenario that notices.
-const LINES: [(&str, &str); 25] = [
+const LINES: [(&str, &str); 26] = [
     // What is acknowledged and flushed is there.
     ("flush-behind-a-failed-one", "flushes"),
     ("two-flushes-run", "aoe-crash"),
@@ -44,6 +44,7 @@ const LINES: [(&str, &str); 25] = [
     ("who-waits-for-a-hold-is-forgotten", "fused"),
     ("heard-elsewhere-is-forgotten", "calm"),
     ("memory-is-not-given-back", "aoe"),
+    ("announced-once", "aoe-links"),
     // A device stays the same device.
     ("nguid-changes-with-size", "change"),
     ("serial-changes-with-size", "aoe-links"),
