@@ -63,6 +63,28 @@ fn overlapping_writes_of_one_source_are_applied_in_the_order_of_their_arrival() 
 }
 
 #[test]
+fn a_write_waits_for_whoever_is_before_it_in_line() {
+    let mut world = World::slow(|_| {});
+    world.come_all([
+        write(A, 1, 10, 1, 4),
+        // Both wait for the first, and the third for the second of them alone.
+        write(A, 2, 10, 2, 1),
+        write(A, 3, 13, 3, 4),
+        write(A, 4, 16, 4, 1),
+        write(A, 5, 500, 5, 1),
+    ]);
+    assert_eq!(world.below.len(), 2);
+    world.answer_below(1, Outcome::Done);
+    assert_eq!((tags(world.take()), world.below.len()), (vec![5], 1));
+    world.answer_below(0, Outcome::Done);
+    assert_eq!((tags(world.take()), world.below.len()), (vec![1], 2));
+    world.answer_all();
+    assert_eq!(tags(world.take()), [2, 3, 4]);
+    assert_eq!(world.sectors(16, 1), [4; 512]);
+    world.is_clean();
+}
+
+#[test]
 fn a_copy_of_a_write_in_flight_is_dropped() {
     let mut world = World::slow(|_| {});
     world.come(&write(A, 1, 10, 1, 1));
