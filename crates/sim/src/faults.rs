@@ -128,6 +128,9 @@ impl Run {
         self.world.kill(host, false);
         // What is on its way from a host that is not there any more is judged when it comes.
         self.oracle.lift_fences();
+        // Nor does anybody know what it was told.
+        let ids = self.ids_of(index);
+        self.oracle.doubted(|id| ids.contain(id));
         for Write { id, first, count } in under_way {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use block::{Instant, ShardId, planted};
+use block::{Instant, ShardId};
 use contract::{LinkId, Station};
 use wire::aoe::{CONFIG_MAX, Command, ConfigArgument, ConfigCommand, ErrorCode, Header, VERSION};
 use wire::ethernet::MacAddress;
@@ -63,9 +63,7 @@ impl Sweeps {
 
     /// An export was announced for the first time, or once more.
     fn announced(&mut self, now: Instant, id: ExportId, link: LinkId, before: usize) {
-        if let Some(again) = self.again.get_mut(before)
-            && !planted("announced-once")
-        {
+        if let Some(again) = self.again.get_mut(before) {
             again.push_back((now + ANNOUNCED_AGAIN[before], id, link));
         }
     }
