@@ -382,7 +382,7 @@ impl Play {
                     self.seen.insert(first, id);
                 }
             }
-            Kind::Flush if done => self.oracle.flushed(start),
+            Kind::Flush if done => self.oracle.flushed(start, |_| false),
             Kind::Read | Kind::Compare | Kind::Other | Kind::Flush => {}
         }
         self.memory.release(buffer);

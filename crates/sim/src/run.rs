@@ -354,6 +354,7 @@ impl Run {
         self.heal();
         self.finish(self.world.now + PATIENCE)?;
         self.let_news_spread()?;
+        self.look_at_sizes()?;
         for index in 0..self.clients.len() {
             self.collect(self.clients[index].host);
         }

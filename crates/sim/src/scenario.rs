@@ -380,6 +380,25 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     ),
     scenario(
+        "aoe-short",
+        "a target of AoE with the least memory, and disks that are slower than commands wait: what is dropped is asked again",
+        |random, setup| {
+            setup.trouble_ms = 60_000;
+            (setup.shards, setup.clients) = (1 + random.below(2) as u16, 3);
+            setup.pages = 150 + random.below(250) as u32;
+            setup.requests *= 4;
+            setup.work.depth = 24;
+            setup.work.request_max = 128;
+            setup.behaviour.leases = false;
+            setup.behaviour.latency_us = 2_000_000 << random.below(3);
+            // Somebody may wait longer than he likes.
+            setup.faults[Fault::Reopen] = 30_000;
+            let mut lan = Lan::draw(random);
+            (lan.window, lan.buffers) = (128, 512);
+            setup.lan = Some(lan);
+        },
+    ),
+    scenario(
         "aoe-plain",
         "a target of AoE that knows neither order nor copies: an initiator keeps its writes apart by itself",
         |random, setup| {
@@ -449,6 +468,8 @@ pub const SCENARIOS: &[Scenario] = &[
             setup.requests *= 30;
             setup.work.depth = 8 + random.below(16) as usize;
             setup.work.hot = 8;
+            // So much of it goes in segments that are not the smallest.
+            setup.timing.segment_max = setup.timing.segment_max.max(1_024);
             setup.behaviour.leases = false;
             setup.behaviour.latency_us = 32_000 << random.below(5);
             setup.timing.network_us = match random.chance(1, 2) {

@@ -97,6 +97,7 @@ fn scenarios_do_what_they_say() {
     let Activity { fates, aoe: over_aoe::Activity { target, drops }, counts, .. } = did("aoe");
     assert!(fates.lost > 0 && fates.repeated > 0 && fates.held > 0, "{fates:?}");
     assert!(target.repeated_answered > 0 && drops.repeated_in_flight > 0, "{target:?} {drops:?}");
+    assert!(drops.repeated_superseded > 0 && drops.over_buffers > 0, "{drops:?}");
     assert!(counts.hostile > 0 && drops.not_allowed > 0 && drops.wildcard > 0, "{drops:?}");
     let calm = did("aoe-calm");
     let copies = calm.aoe.target.repeated_answered + calm.aoe.drops.repeated_in_flight;
@@ -107,6 +108,8 @@ fn scenarios_do_what_they_say() {
     // Few frames are under way when an MTU shrinks.
     let Activity { fates, .. } = activity("aoe-links", 200..232);
     assert!(fates.downs > 0 && fates.mtus > 0 && fates.oversize > 0, "{fates:?}");
+    let aoe::server::Drops { no_memory, stale, .. } = activity("aoe-short", 200..216).aoe.drops;
+    assert!(no_memory > 0 && stale > 0, "{no_memory} {stale}");
     let plain = did("aoe-plain");
     let known = plain.aoe.target.waited
         + plain.aoe.target.repeated_answered
@@ -118,8 +121,10 @@ fn scenarios_do_what_they_say() {
     let control = did("aoe-control");
     assert!(control.counts.changes > 0 && control.counts.unavailable > 0, "{control:?}");
     assert!(control.aoe.target.refused > 0 && control.aoe.drops.not_allowed > 0, "{control:?}");
-    let Counts { fences, refused, .. } = did("aoe-fence").counts;
+    let fence = did("aoe-fence");
+    let Counts { fences, refused, .. } = fence.counts;
     assert!(fences > 0 && refused > 0, "{fences} {refused}");
+    assert!(fence.injected.late_cuts > 0, "{:?}", fence.injected);
     let Activity { injected, .. } = did("everything");
     assert!(injected.cuts > 0 && injected.kills > 0 && injected.power_cuts > 0, "{injected:?}");
 }

@@ -1,9 +1,9 @@
 //! News of the shards as log lines on standard error, and what they say of disks.
 //!
-//! Every shard tells its own view: a disk that three shards see slow is told once. Hosts that come,
-//! go or are refused, and peers that misbehave, are told of at a bounded rate each, and what was
-//! left out is counted. Units: none; times by
-//! the system's clock.
+//! Every shard tells its own view: a disk that three shards see slow is told once. No line is
+//! written that takes nothing from an allowance, since others cause most of them: peers that
+//! misbehave, hosts that come, go or are refused, stations that have the address of a disk. What was
+//! left out is counted. Units: none; times by the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,16 +15,37 @@ use volume::gate::Health;
 
 use super::allowance::Allowance;
 
-/// So many lines about peers are written at once ...
-const PEERS_BURST: u32 = 10;
+/// Lines that may be left out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Peers,
+    Hosts,
+    Refusals,
+    Warnings,
+    /// Each disk has its own, and what its target's network says hides nothing of what it does.
+    Import(DiskId),
+    Disk(DiskId),
+}
+
+/// So many lines of a kind are written at once ...
+const BURST: u32 = 10;
 /// ... and then one for each of these.
-const PEERS_EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(5);
 /// The same of hosts that come and go: a machine room that starts anew is told whole.
 const HOSTS_BURST: u32 = 200;
 const HOSTS_EVERY: Duration = Duration::from_secs(1);
 
+impl Kind {
+    fn allowance(self, now: Instant) -> Allowance {
+        match self {
+            Kind::Hosts => Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
+            _ => Allowance::new(BURST, EVERY, now),
+        }
+    }
+}
+
 /// What was told so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct EventLog {
     names: BTreeMap<DiskId, String>,
     links: BTreeMap<LinkId, String>,
@@ -32,25 +53,7 @@ pub(super) struct EventLog {
     protected: BTreeSet<DiskId>,
     /// What each shard knows of the remote disks.
     remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
-    peers: Allowance,
-    hosts: Allowance,
-    refusals: Allowance,
-}
-
-impl Default for EventLog {
-    fn default() -> Self {
-        let now = Instant::now();
-        EventLog {
-            names: BTreeMap::new(),
-            links: BTreeMap::new(),
-            health: BTreeMap::new(),
-            protected: BTreeSet::new(),
-            remote: BTreeMap::new(),
-            peers: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
-            hosts: Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
-            refusals: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
-        }
-    }
+    allowances: BTreeMap<Kind, Allowance>,
 }
 
 impl EventLog {
@@ -104,50 +107,57 @@ impl EventLog {
     }
 
     fn line(&mut self, news: &News, now: Instant) -> Option<String> {
-        match news {
+        let (kind, line) = self.words(news)?;
+        self.allowances.entry(kind).or_insert_with(|| kind.allowance(now)).take(now, line)
+    }
+
+    /// What news are in words, if people are told.
+    fn words(&mut self, news: &News) -> Option<(Kind, String)> {
+        Some(match news {
             News::DiskHealth(disk, health) => {
                 let before = self.health.insert(*disk, *health).unwrap_or(Health::Well);
                 let name = self.name_of(*disk);
                 let slow = block::limits::DISK_SLOW.as_secs();
                 let stuck = block::limits::DISK_STUCK.as_secs();
-                match health {
-                    health if *health == before => None,
-                    Health::Well => Some(format!("disk {name} answers again")),
+                let line = match health {
+                    health if *health == before => return None,
+                    Health::Well => format!("disk {name} answers again"),
                     Health::Slow => {
-                        Some(format!("disk {name} is slow: a request is older than {slow} s"))
+                        format!("disk {name} is slow: a request is older than {slow} s")
                     }
-                    Health::Stuck => Some(format!(
+                    Health::Stuck => format!(
                         "disk {name} is stuck: a request is older than {stuck} s, its paths are failed; \
                          plateway disks list shows it"
-                    )),
-                }
+                    ),
+                };
+                (Kind::Disk(*disk), line)
             }
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
-                self.protected.insert(*disk).then(|| {
-                    format!(
-                        "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
-                         plateway disks reopen {name}"
-                    )
-                })
+                let is_new = self.protected.insert(*disk);
+                let line = format!(
+                    "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
+                     plateway disks reopen {name}"
+                );
+                (Kind::Disk(*disk), is_new.then_some(line)?)
             }
             // Its size is told by what follows it, and by `News::Import`.
-            News::DiskChanged(..) => None,
+            News::DiskChanged(..) => return None,
             // Whoever stores it says what went wrong.
-            News::Store { .. } => None,
-            News::Warning(text) => Some(format!("warning: {}", self.with_links(text))),
+            News::Store { .. } => return None,
+            News::Warning(text) => (Kind::Warnings, format!("warning: {}", self.with_links(text))),
             News::Import(disk, what) => {
-                Some(format!("disk {}: {}", self.name_of(*disk), self.with_links(what)))
+                let line = format!("disk {}: {}", self.name_of(*disk), self.with_links(what));
+                (Kind::Import(*disk), line)
             }
             News::Closed { peer, reason } => {
-                self.peers.take(now, || format!("connection of {peer} closed: {reason}"))
+                (Kind::Peers, format!("connection of {peer} closed: {reason}"))
             }
-            News::Host(news) => {
-                let is_refused = matches!(news.event, HostEvent::Refused(_));
-                let allowance = if is_refused { &mut self.refusals } else { &mut self.hosts };
-                allowance.take(now, || news.to_string())
-            }
-        }
+            News::Host(news) => match news.event {
+                HostEvent::Refused(_) => (Kind::Refusals, news.to_string()),
+                _ => (Kind::Hosts, news.to_string()),
+            },
+        })
     }
 
     /// A text in which shards named links by their numbers, with the names of interfaces.
@@ -238,10 +248,34 @@ mod tests {
         let peer = "127.0.0.1:1".parse().unwrap();
         let news = News::Closed { peer, reason: "garbage".to_owned() };
         let told = (0..1000).filter(|_| event_log.line(&news, start).is_some()).count();
-        assert_eq!(told, PEERS_BURST as usize);
-        let line = event_log.line(&news, start + PEERS_EVERY).unwrap();
+        assert_eq!(told, BURST as usize);
+        let line = event_log.line(&news, start + EVERY).unwrap();
         assert!(line.contains("990 more"), "{line}");
-        assert_eq!(event_log.line(&news, start + PEERS_EVERY), None);
+        assert_eq!(event_log.line(&news, start + EVERY), None);
+    }
+
+    #[test]
+    fn no_news_are_told_without_end_and_those_of_a_disk_hide_nothing_of_others() {
+        let mut event_log = EventLog::default();
+        let now = Instant::now();
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let flap = |round: usize| if round.is_multiple_of(2) { Health::Slow } else { Health::Well };
+        let refused = |disk| News::Import(DiskId(disk), "another disk".to_owned());
+        let floods: [&dyn Fn(usize) -> News; 4] = [
+            &|_| refused(1),
+            &|round| News::DiskHealth(DiskId(2), flap(round)),
+            &|_| News::Warning("an address is used twice".to_owned()),
+            &|_| News::Closed { peer, reason: "garbage".to_owned() },
+        ];
+        for flood in floods {
+            let lines = (0..1000).filter(|round| event_log.line(&flood(*round), now).is_some());
+            assert_eq!(lines.count(), BURST as usize, "{:?}", flood(0));
+        }
+        assert!(event_log.line(&refused(3), now).is_some());
+        let protected = News::DiskProtected(DiskId(1), block::Failure::MediumWrite);
+        assert!(event_log.line(&protected, now).is_some());
+        let line = event_log.line(&refused(1), now + EVERY).unwrap();
+        assert!(line.contains("990 more"), "{line}");
     }
 
     #[test]
@@ -258,7 +292,7 @@ mod tests {
         assert!(line.contains("add \"nqn.2026-11.net.plateway:me\""), "{line}");
         let told = (0..100).filter(|_| event_log.line(&refused, now).is_some()).count();
         assert_eq!(told, 9);
-        let line = event_log.line(&refused, now + PEERS_EVERY).unwrap();
+        let line = event_log.line(&refused, now + EVERY).unwrap();
         assert!(line.ends_with("(91 more like it were not shown)"), "{line}");
         // Others are told all the same.
         let line = event_log.line(&news(HostEvent::Connected), now).unwrap();

@@ -64,7 +64,7 @@ impl Running {
         }
     }
 
-    fn volume_follows(&mut self, disk: &str) -> Result<(), RunError> {
+    pub(super) fn volume_follows(&mut self, disk: &str) -> Result<(), RunError> {
         let uses = |volume: &&OpenVolume| volume.config.layout.disks().iter().any(|d| d == disk);
         let Some(volume) = self.volumes.values().find(uses) else { return Ok(()) };
         if volume.labelled.is_some()

@@ -13,8 +13,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use reactor::disk::Tail;
 use reactor::disk::marks::Marks;
@@ -224,10 +224,10 @@ impl Identities {
     }
 
     fn read(&self, name: &str) -> Result<Stored, RunError> {
-        match fs::read_to_string(self.0.path().join(FILE)) {
-            Ok(text) => toml::from_str(&text)
+        match self.0.read(Path::new(FILE)) {
+            Ok(Some(text)) => toml::from_str(&text)
                 .map_err(|error| self.failed(name, "understand", &error.to_string())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
+            Ok(None) => Ok(Stored::default()),
             Err(error) => Err(self.failed(name, "read", &error.to_string())),
         }
     }
@@ -288,6 +288,8 @@ fn text(stored: &Stored) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

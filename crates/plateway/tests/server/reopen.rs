@@ -110,3 +110,17 @@ fn a_disk_is_reopened_by_its_name() {
     let refused = server.refuse(&["disks", "reopen", "d7"]);
     assert!(refused.contains("d0") && refused.contains("d7"), "{refused}");
 }
+
+#[test]
+fn a_disk_that_comes_back_larger_is_shown_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::of(directory.path(), "a", "file:a.img?create=8MiB");
+    let controller = Controller::connect(server.address.parse().unwrap(), 1, 1);
+    let mut queue = controller.queue(1, false);
+    let beyond = (8 << 20) / BLOCK as u64;
+    assert!(!queue.try_read(beyond).is_success());
+    let file = std::fs::File::options().write(true).open(directory.path().join("a.img")).unwrap();
+    file.set_len(16 << 20).unwrap();
+    server.ask(&["disks", "reopen", "d0"]);
+    assert!(queue.try_read(beyond).is_success(), "the export has the former size");
+}

@@ -35,7 +35,7 @@ use wire::nvme_tcp::Digests;
 use crate::client::SimWorld;
 use crate::disk::SECTOR;
 use crate::over_nvme::swap::UUID;
-use crate::writer::{Log, Writer};
+use crate::writer::{Ids, Log, Writer};
 use line::Line;
 pub(crate) use watcher::{Seen, Watcher};
 use work::{Asked, NSID, Pair};
@@ -434,7 +434,7 @@ impl RawHost {
                 if status.shst() == SHUTDOWN_COMPLETE {
                     self.actions.shutdowns += 1;
                     // What was acknowledged before is durable now.
-                    self.writer.log.push(Log::Flushed { start });
+                    self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
                     self.hang_up(world, false);
                     return Ok(());
                 }

@@ -81,9 +81,10 @@ impl Exported for TargetConfig {
 
     fn hide(&self, running: &Running, number: u32) -> Result<(), RunError> {
         let what = format!("remove export {} as aoe {}", self.volume, self.address);
-        running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))?;
+        // First: if not all shards let it go, it is shown again under another number, which is to
+        // own what is stored.
         running.store().forget(StoreKey::AoeControl(ExportId(number)));
-        Ok(())
+        running.order(&what, || Order::RemoveExport(ExportKey::Aoe(ExportId(number))))
     }
 }
 

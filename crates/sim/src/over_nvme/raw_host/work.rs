@@ -7,7 +7,7 @@ use wire::nvme::{Command, Completion, Status};
 
 use super::{RawHost, Step, bytes_of};
 use crate::client::SimWorld;
-use crate::writer::{Log, Write};
+use crate::writer::{Ids, Log, Write};
 
 use super::line::Line;
 
@@ -229,7 +229,7 @@ impl RawHost {
             Asked::Flush { start } => {
                 self.expect(status, "a flush")?;
                 if done {
-                    self.writer.log.push(Log::Flushed { start });
+                    self.writer.log.push(Log::Flushed { start, by: Ids::NONE });
                 }
             }
             Asked::Single => {
