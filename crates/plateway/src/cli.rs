@@ -447,6 +447,13 @@ pub(crate) struct Pattern {
     pub(crate) read_percent: u8,
 }
 
+impl Pattern {
+    /// Whether anything is changed.
+    pub(crate) fn writes(self) -> bool {
+        self.read_percent < 100
+    }
+}
+
 impl FromStr for Pattern {
     type Err = String;
 

@@ -61,7 +61,7 @@ fn open(args: &BenchArgs) -> miette::Result<Session> {
     };
     let in_flight = u64::from(args.iodepth) * u64::from(args.numjobs) * args.bs.max(4096);
     Session::open(&Opening {
-        disks: std::slice::from_ref(&disk),
+        disks: &[(disk, !args.rw.writes())],
         config: args.config.as_deref(),
         shards,
         in_flight,

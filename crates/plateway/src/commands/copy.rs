@@ -81,7 +81,7 @@ pub(crate) fn run(args: &CopyArgs) -> miette::Result<()> {
     };
     // A resume goes on with a file that is there, and makes none.
     let wanted = if args.resume { destination.as_it_is() } else { destination.clone() };
-    let disks = [source.clone(), wanted];
+    let disks = [(source.clone(), true), (wanted, false)];
     let in_flight = 2 * u64::from(args.iodepth) * args.bs.max(4096);
     let opening = Opening { disks: &disks, config: config.as_deref(), shards: 1, in_flight };
     let session = Session::open(&opening)?;

@@ -37,8 +37,8 @@ const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
-    /// The disks, in the order of their places.
-    pub(crate) disks: &'a [DiskUri],
+    /// The disks, in the order of their places, each with whether it is only read.
+    pub(crate) disks: &'a [(DiskUri, bool)],
     /// The configuration that names volumes.
     pub(crate) config: Option<&'a Path>,
     /// Threads to carry the work.
@@ -182,16 +182,18 @@ fn configuration(opening: &Opening<'_>, block_size: u32) -> miette::Result<(HiAr
     let defaults = Defaults::of_this_machine();
     let mut args = HiArgs::new(server(opening, &defaults));
     let mut names = Vec::new();
-    for (index, uri) in opening.disks.iter().enumerate() {
+    for (index, (uri, read_only)) in opening.disks.iter().enumerate() {
+        let read_only = *read_only;
         if let DiskUri::Volume { name } = uri {
-            names.push(take_volume(opening.config, name, &defaults, &mut args)?);
+            names.push(take_volume(opening.config, name, read_only, &defaults, &mut args)?);
             continue;
         }
         // Names that no configuration can have, so that they meet none; the place tells two alike
         // (two RAM disks) apart.
         let place = if index == 0 { String::new() } else { format!(" ({})", index + 1) };
         let (disk, volume) = (format!("{uri}{place}"), format!("{uri}{place}"));
-        args.disks.push(DiskConfig { name: disk.clone(), uri: uri.clone(), required: true });
+        let (name, uri) = (disk.clone(), uri.clone());
+        args.disks.push(DiskConfig { name, uri, required: true, read_only });
         args.volumes.push(VolumeConfig {
             name: volume.clone(),
             layout: Layout::Single { disk },
@@ -226,6 +228,7 @@ fn server(opening: &Opening<'_>, defaults: &Defaults) -> Server {
 fn take_volume(
     config: Option<&Path>,
     name: &str,
+    read_only: bool,
     defaults: &Defaults,
     into: &mut HiArgs,
 ) -> miette::Result<String> {
@@ -260,7 +263,7 @@ fn take_volume(
     for disk in &args.disks {
         let used = volume.layout.disks().contains(&disk.name);
         if used && !into.disks.iter().any(|known| known.name == disk.name) {
-            into.disks.push(DiskConfig { required: true, ..disk.clone() });
+            into.disks.push(DiskConfig { required: true, read_only, ..disk.clone() });
         }
     }
     into.volumes.push(volume.clone());

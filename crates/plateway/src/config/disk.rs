@@ -33,6 +33,8 @@ pub(crate) struct DiskConfig {
     pub(crate) uri: DiskUri,
     /// Whether a start without it is none.
     pub(crate) required: bool,
+    /// Whether nobody writes to it: what `bench` reads, and what `copy` copies.
+    pub(crate) read_only: bool,
 }
 
 /// What a disk is called in steps.
@@ -162,7 +164,7 @@ impl Resolver<'_> {
             }
             self.place(disk_title(&name), "", written.span());
             let required = one.required.as_ref().is_some_and(|required| *required.get_ref());
-            disks.push(DiskConfig { name, uri, required });
+            disks.push(DiskConfig { name, uri, required, read_only: false });
             spans.push(written.span());
         }
         disks

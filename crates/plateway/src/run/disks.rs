@@ -15,7 +15,7 @@ use block::{ByteCount, ShardId};
 use contract::{DiskFacts, DiskId};
 use reactor::disk::marks::Marks;
 use reactor::disk::probe::{Identity, Probe, unmade_file};
-use reactor::disk::{Access, Disk, OpenError};
+use reactor::disk::{Access, Disk, OpenError, Rights};
 use reactor::look_at_interface;
 use shard::{Answer, ImportSettings, Order};
 
@@ -366,7 +366,8 @@ impl Running {
         let sight = look(config, self)?;
         let fresh = matches!(sight.content, Content::Unmade);
         let backing = if fresh { identity::backing(&config.uri) } else { sight.backing };
-        let disk = Disk::open(&open::spec_of(config)?, &self.arena)
+        let rights = if config.read_only { Rights::Read } else { Rights::Write };
+        let disk = Disk::open_for(rights, &open::spec_of(config)?, &self.arena)
             .map_err(|error| open::refused(config, &error))?;
         let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
         self.shards.event_log().name(id, name);

@@ -333,7 +333,12 @@ mod tests {
     fn tries_are_twice_as_far_apart_each_time_up_to_a_minute_and_end_with_the_last_failure() {
         let mut failed = FailedThings::default();
         let uri = "ram:1MiB".parse().unwrap();
-        let disk = Thing::Disk(DiskConfig { name: "d0".to_owned(), uri, required: false });
+        let disk = Thing::Disk(DiskConfig {
+            name: "d0".to_owned(),
+            uri,
+            required: false,
+            read_only: false,
+        });
         let mut now = Instant::now();
         assert!(!failed.take_due(now + PAUSE_MAX));
         failed.insert(disk.clone(), String::new(), now);

@@ -319,12 +319,16 @@ mod tests {
         Blocks { backing: backing.to_owned(), marks: marks(&[("serial", serial)]), bytes }
     }
 
+    fn sda() -> DiskConfig {
+        let (name, uri) = ("d0".to_owned(), "/dev/sda".parse().unwrap());
+        DiskConfig { name, uri, required: false, read_only: false }
+    }
+
     #[test]
     fn a_disk_is_known_by_what_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk =
-            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
+        let disk = sda();
         let (sda, sdb) = (blocks("/dev/sda", "A", 8), blocks("/dev/sdb", "B", 8));
         for seen in [&sda, &sdb] {
             identities.of(&seen.backing, "v", false).unwrap();
@@ -361,8 +365,7 @@ mod tests {
         );
         fs::write(directory.path().join(FILE), old).unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk =
-            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
+        let disk = sda();
         let seen = blocks("/dev/sda", "A", 8);
         let key = identities.recognise(&disk, &seen).unwrap();
         assert_eq!(identities.of(&key, "v0", false).unwrap().to_string(), uuid);
@@ -379,8 +382,7 @@ mod tests {
     fn what_is_accepted_keeps_the_identity_unless_it_is_new() {
         let directory = tempfile::tempdir().unwrap();
         let identities = Identities::new(StateDirectory::new(directory.path()));
-        let disk =
-            DiskConfig { name: "d0".to_owned(), uri: "/dev/sda".parse().unwrap(), required: false };
+        let disk = sda();
         let first = identities.of("/dev/sda", "v", false).unwrap();
         identities.note("d0", "/dev/sda", &blocks("/dev/sda", "A", 8)).unwrap();
         let restored = blocks("/dev/sda", "B", 4);
