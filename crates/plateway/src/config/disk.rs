@@ -12,8 +12,9 @@ use super::file::{NAME, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::resolve::Resolver;
+use super::size::Size;
 use super::text::quoted;
-use super::thing::{Change, Configured, Thing};
+use super::thing::{Change, Configured, SIZE_KEY, Thing};
 use super::uri::{DiskUri, UriError};
 
 table! {
@@ -52,7 +53,13 @@ impl Configured for DiskConfig {
     }
 
     fn values(&self) -> Vec<(&'static str, String)> {
-        vec![("", self.uri.to_string())]
+        let size = match self.uri.innermost() {
+            DiskUri::Null { bytes } | DiskUri::File { create_bytes: Some(bytes), .. } => {
+                Size(*bytes).to_string()
+            }
+            _ => "as it is".to_owned(),
+        };
+        vec![(SIZE_KEY, size)]
     }
 
     fn excludes(&self, other: &Thing) -> bool {

@@ -17,7 +17,7 @@ use super::plan::Refused;
 use super::resolve::{Names, Resolver};
 use super::size::Size;
 use super::text::{list, quoted};
-use super::thing::{Change, Configured, Thing};
+use super::thing::{Change, Configured, SIZE_KEY, Thing};
 
 /// `chunk` where none is given.
 pub(crate) const CHUNK_DEFAULT: u64 = 64 << 10;
@@ -113,7 +113,7 @@ impl Configured for VolumeConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let all = || "all of its disks".to_owned();
-        vec![("size", self.size_bytes.map_or_else(all, |bytes| Size(bytes).to_string()))]
+        vec![(SIZE_KEY, self.size_bytes.map_or_else(all, |bytes| Size(bytes).to_string()))]
     }
 
     fn stands_on(&self) -> Vec<String> {

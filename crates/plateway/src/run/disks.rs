@@ -161,6 +161,12 @@ impl DiskSight {
         let mut facts = probe.facts();
         let seen = facts.size.0;
         self.words = match create {
+            // A restart would refuse it.
+            Some(expected) if seen != expected && self.is_served => format!(
+                "served now, with {}: write create={} before the next start",
+                Size(seen),
+                Size(seen)
+            ),
             Some(expected)
                 if seen != expected && !served.is_some_and(|one| one.grows(config, seen)) =>
             {

@@ -164,6 +164,7 @@ impl Running {
                 let failed = self.failed.remove(&title)?;
                 Some(self.give_up(&failed).map(|()| None))
             }
+            Step::Resize { .. } => None,
             Step::Change { .. } if !self.failed.contains(&title) => None,
             Step::Change { to: Thing::Disk(disk), .. } => {
                 let before = self.failed.remove(&title)?;

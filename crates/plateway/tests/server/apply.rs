@@ -165,16 +165,26 @@ fn a_disk_that_grows_takes_its_volume_with_it() {
     let config = |uri| configuration(&[("d0", uri)], &[v0]);
     let server = Server::configured(directory.path(), &config("file:a.img?create=8MiB"));
     let uuid = server.uuid();
-    let done = server.apply(&config("file:a.img?create=16MiB"));
-    assert!(done.contains("~ volume v0"), "{done}");
+    let larger = config("file:a.img?create=16MiB");
+    let shown = server.check(&larger);
+    let steps = ["~ resize disk d0: size ", "~ resize volume v0: size follows its disks"];
+    assert!(steps.iter().all(|step| shown.contains(step)), "{shown}");
+    let done = server.apply(&larger);
+    assert!(steps.iter().all(|step| done.contains(step)), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20);
     // From outside, as an administrator would grow a device.
     let file =
         std::fs::OpenOptions::new().write(true).open(directory.path().join("a.img")).unwrap();
     file.set_len(32 << 20).unwrap();
-    let done = server.apply(&config("file:a.img?create=16MiB"));
-    assert!(done.contains("as it is now"), "{done}");
+    let step = "~ resize disk d0: size 16MiB -> 32MiB, as it is now";
+    let shown = server.check(&larger);
+    assert!(shown.contains(step) && shown.contains("write create=32MiB"), "{shown}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20, "check changed it");
+    let done = server.apply(&larger);
+    assert!(done.contains(step), "{done}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 32 << 20);
+    let done = server.apply(&larger);
+    assert!(done.contains("nothing changes"), "{done}");
     assert_eq!(server.uuid(), uuid);
 }
 

@@ -231,13 +231,21 @@ impl FileDisk {
 
     /// Looks at the size again.
     pub(super) fn refresh(&self) -> io::Result<()> {
-        let size = if self.device {
-            rustix::fs::seek(&self.fd, SeekFrom::End(0))?
-        } else {
-            rustix::fs::fstat(&self.fd)?.st_size as u64
-        };
-        self.size.store(size, Ordering::Relaxed);
+        self.size.store(self.look_at_size()?, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The size that it has by now, in whole blocks.
+    pub(super) fn size_now(&self) -> io::Result<ByteCount> {
+        let size = self.look_at_size()?;
+        Ok(ByteCount(size - size % u64::from(self.facts.logical_block)))
+    }
+
+    fn look_at_size(&self) -> io::Result<u64> {
+        Ok(match self.device {
+            true => rustix::fs::seek(&self.fd, SeekFrom::End(0))?,
+            false => rustix::fs::fstat(&self.fd)?.st_size as u64,
+        })
     }
 
     pub(super) fn access(&self) -> Access {

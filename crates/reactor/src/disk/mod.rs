@@ -199,6 +199,14 @@ impl Disk {
         Ok(self.facts())
     }
 
+    /// The size that it has by now, in whole blocks; nothing follows it yet.
+    pub fn size_now(&self) -> std::io::Result<ByteCount> {
+        match &self.backing {
+            Backing::File(disk) => disk.size_now(),
+            Backing::Ram(_) | Backing::Null(_) => Ok(self.facts().size),
+        }
+    }
+
     /// How a file or device is accessed; `None` for memory.
     pub fn access(&self) -> Option<Access> {
         match &self.backing {
