@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use block::ByteCount;
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
@@ -274,7 +275,7 @@ impl fmt::Display for Report {
         let Report { disk, pattern, block_bytes, queue_depth, jobs, .. } = self;
         let Counted { seconds, all, read, write, errors, first_error, .. } = &self.counted;
         let plural = if *jobs == 1 { "" } else { "s" };
-        write!(f, "{disk}\n{pattern}, {block_bytes} bytes, ")?;
+        write!(f, "{disk}\n{pattern}, {}, ", ByteCount(u64::from(*block_bytes)))?;
         match self.rate {
             Some(rate) => write!(f, "open loop at {} a second", Grouped(rate))?,
             None => write!(f, "closed loop")?,

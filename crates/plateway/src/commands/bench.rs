@@ -11,6 +11,7 @@ mod environment;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use block::ByteCount;
 use indicatif::ProgressBar;
 use lab::load::{Load, Plan, Tally, Verified};
 use lab::report::{Counted, CpuPerIo, Grouped, Report, Verify};
@@ -80,7 +81,7 @@ fn measure_in(session: &Session, args: &BenchArgs) -> miette::Result<Report> {
     };
     if workload.writes() {
         if volume.read_only {
-            return Err(miette::miette!("{} takes no writes", args.disk));
+            return Err(miette::miette!("{} is read-only", args.disk));
         }
         if !args.overwrite {
             session.refuse_data(0, &args.disk)?;
@@ -205,8 +206,8 @@ fn notes(report: &Report, tally: &Tally, plan: Plan, stopped: bool) -> Vec<Strin
     }
     if report.range_bytes < plan.workload.range_bytes {
         notes.push(format!(
-            "only the first {} bytes were used, as --verify keeps a record of each block",
-            report.range_bytes
+            "only the first {} were used, as --verify keeps a record of each block",
+            ByteCount(report.range_bytes)
         ));
     }
     if let Some(verify) = &report.verify
@@ -283,9 +284,10 @@ fn check_size(args: &BenchArgs, bytes: u64, block_size: u32) -> miette::Result<(
     }
     if bytes < args.bs {
         return Err(miette::miette!(
-            "{} holds {bytes} bytes: expected at least one request of {}",
+            "{} has {}: expected at least one request of {}",
             args.disk,
-            args.bs
+            ByteCount(bytes),
+            ByteCount(args.bs)
         ));
     }
     Ok(())

@@ -4,11 +4,11 @@
 //! First what was found (disks, volumes, members, listeners, links), then the steps; what would be
 //! refused ends it with exit code 1, each at its line.
 
+use block::ByteCount;
 use serde::Serialize;
 
 use crate::cli::ConfigArgs;
 use crate::config::quick::Flags;
-use crate::config::size::Size;
 use crate::config::{self, Checked, defaults::Defaults, plan::Plan};
 use crate::control::{Changes, Client, ClientError, table_of};
 use crate::preview::{DiskRow, MemberRow, Preview, preview};
@@ -173,5 +173,5 @@ fn blocks(disk: &DiskRow) -> String {
 }
 
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or("-".to_owned(), |bytes| Size(bytes).to_string())
+    bytes.map_or("-".to_owned(), |bytes| ByteCount(bytes).to_string())
 }

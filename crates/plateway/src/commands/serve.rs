@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Instant;
 
+use block::ByteCount;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -18,7 +19,6 @@ use crate::cli::ServeArgs;
 use crate::config::defaults::Defaults;
 use crate::config::model::HiArgs;
 use crate::config::quick::Flags;
-use crate::config::size::Size;
 use crate::config::{self, Checked};
 use crate::control::{self, Ask, Changes, Reply};
 use crate::protocols;
@@ -222,7 +222,7 @@ fn introduction(running: &Running) -> String {
             name,
             place,
             export.volume().to_owned(),
-            Size(facts.bytes).to_string(),
+            ByteCount(facts.bytes).to_string(),
             hosts,
         ]);
     }

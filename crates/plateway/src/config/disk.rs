@@ -6,13 +6,13 @@
 
 use std::path::Path;
 
+use block::ByteCount;
 use toml::Spanned;
 
 use super::file::{NAME, table};
 use super::mistake::{Mistake, Span};
 use super::plan::Refused;
 use super::resolve::Resolver;
-use super::size::Size;
 use super::text::quoted;
 use super::thing::{Change, Configured, SIZE_KEY, Thing};
 use super::uri::{DiskUri, UriError};
@@ -55,7 +55,7 @@ impl Configured for DiskConfig {
     fn values(&self) -> Vec<(&'static str, String)> {
         let size = match self.uri.innermost() {
             DiskUri::Null { bytes } | DiskUri::File { create_bytes: Some(bytes), .. } => {
-                Size(*bytes).to_string()
+                ByteCount(*bytes).to_string()
             }
             _ => "as it is".to_owned(),
         };

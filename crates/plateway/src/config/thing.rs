@@ -9,11 +9,12 @@
 use std::fmt;
 use std::ops::Deref;
 
+use block::ByteCount;
+
 use super::disk::DiskConfig;
 use super::link::LinkConfig;
 use super::listener::ListenerConfig;
 use super::plan::Refused;
-use super::size::Size;
 use super::volume::VolumeConfig;
 use crate::protocols::ExportConfig;
 
@@ -166,7 +167,8 @@ impl fmt::Display for Step {
                 Ok(())
             }
             Step::Resize { disk, from_bytes, to_bytes } => {
-                let (title, from, to) = (disk.title(), Size(*from_bytes), Size(*to_bytes));
+                let (title, from, to) =
+                    (disk.title(), ByteCount(*from_bytes), ByteCount(*to_bytes));
                 write!(f, "~ resize {title}: {SIZE_KEY} {from} -> {to}, as it is now")
             }
         }

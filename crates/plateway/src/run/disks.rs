@@ -40,6 +40,9 @@ use crate::protocols::RemoteUri;
 /// asked.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
+/// After so much waiting people are told for what.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What was seen of a disk.
 #[derive(Debug)]
 pub(crate) struct DiskSight {
@@ -113,7 +116,7 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
                     if let Some(backing) = identity::backing(&uri) {
                         sight.lost = Identities::new(inventory.state()).lost(config, &backing)?;
                     }
-                    sight.words = format!("would be created with {}", Size(bytes));
+                    sight.words = format!("would be created with {}", ByteCount(bytes));
                     (sight.facts, sight.access) = (Some(facts), None);
                     (sight.identity, sight.content) = (Some(identity), Content::Unmade);
                 }
@@ -164,7 +167,7 @@ impl DiskSight {
             // A restart would refuse it.
             Some(expected) if seen != expected && self.is_served => format!(
                 "served now, with {}: write create={} before the next start",
-                Size(seen),
+                ByteCount(seen),
                 Size(seen)
             ),
             Some(expected)
@@ -178,17 +181,17 @@ impl DiskSight {
                     "disk {}: {}: expected a file that may grow from {} to {}, seen one that may not be written",
                     config.name,
                     path.display(),
-                    Size(seen),
-                    Size(wanted)
+                    ByteCount(seen),
+                    ByteCount(wanted)
                 ))
                 .help("allow this user to write it, or leave create out"));
             }
             Some(wanted) if seen < wanted => {
                 facts.size = ByteCount(wanted);
-                format!("would grow from {} to {}", Size(seen), Size(wanted))
+                format!("would grow from {} to {}", ByteCount(seen), ByteCount(wanted))
             }
             _ if self.is_served => "served now".to_owned(),
-            _ if probe.tail() > 0 => format!("there, without its last {} bytes", probe.tail()),
+            _ if probe.tail() > 0 => format!("there, without its last {}", ByteCount(probe.tail())),
             _ if facts.read_only => "there, read only".to_owned(),
             _ => "there".to_owned(),
         };
@@ -311,7 +314,7 @@ pub(crate) fn accept(
         }
         Ok(probe) if !new => {
             let (marks, bytes) = (probe.marks(), probe.facts().size.0);
-            let words = format!("is known by {marks} from now on, with {bytes} bytes");
+            let words = format!("is known by {marks} from now on, with {:#}", ByteCount(bytes));
             let known = identities.accept(
                 name,
                 &backing,
@@ -397,9 +400,16 @@ impl Running {
         settings: &ImportSettings,
     ) -> Result<DiskFacts, RunError> {
         let what = format!("reach disk {}", config.name);
-        let limit = ORDER_LIMIT + settings.connect_deadline();
+        let tries = settings.connect_deadline();
         let add = || Order::AddImport { disk, settings: Box::new(settings.clone()) };
-        let answers = self.shards.order(&what, limit, add);
+        let waits = || {
+            log(&format!(
+                "{}: not reached yet, trying for {} s",
+                described(config),
+                tries.as_secs()
+            ));
+        };
+        let answers = self.shards.order_with(&what, ORDER_LIMIT + tries, PATIENCE, waits, add);
         self.imported(disk, config, (uri, settings), answers)
     }
 

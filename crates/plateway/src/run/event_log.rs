@@ -126,7 +126,7 @@ impl EventLog {
                 let name = self.name_of(*disk);
                 self.protected.insert(*disk).then(|| {
                     format!(
-                        "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
+                        "disk {name} is read-only from now on: {failure}; once its cause is repaired: \
                          plateway disks reopen {name}"
                     )
                 })

@@ -7,9 +7,10 @@
 //! event; a concat or stripe grows where its layout lets it, and is never cut: a member that became
 //! too small is told in the log and in the status until it is large enough again. Units: bytes.
 
+use block::ByteCount;
+
 use super::error::RunError;
 use super::{OpenDisk, OpenVolume, Running, shape};
-use crate::config::size::Size;
 use crate::config::thing::{Step, Thing};
 
 impl Running {
@@ -59,7 +60,7 @@ impl Running {
             self.volume_follows(name)?;
         }
         let now = self.disk(name)?.facts.size;
-        let told = || format!("disk {name}: {} -> {}, as it is now", Size(before.0), Size(now.0));
+        let told = || format!("disk {name}: {} -> {}, as it is now", before, now);
         Ok((now != before).then(told))
     }
 
@@ -86,10 +87,10 @@ impl Running {
             let (needed, seen) = (member.base + member.length, self.disks.get(name)?.facts.size.0);
             (seen < needed).then(|| {
                 format!(
-                    "volume {}: disk {name} is too small: expected at least {}, seen {}",
+                    "volume {}: disk {name} is too small: expected at least {:#}, seen {:#}",
                     volume.config.name,
-                    Size(needed),
-                    Size(seen)
+                    ByteCount(needed),
+                    ByteCount(seen)
                 )
             })
         });

@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
+use block::ByteCount;
 use reactor::disk::Tail;
 use reactor::disk::marks::Marks;
 use serde::Deserialize;
@@ -24,7 +25,6 @@ use uuid::Uuid;
 use super::error::RunError;
 use super::state::StateDirectory;
 use crate::config::disk::{DiskConfig, disk_title};
-use crate::config::size::Size;
 use crate::config::text::quoted;
 use crate::config::uri::DiskUri;
 use crate::config::volume::parse_uuid;
@@ -121,8 +121,9 @@ impl Identities {
         }
         if seen.bytes < known.bytes {
             let error = RunError::unrecognised(format!(
-                "disk {name} has shrunk: expected at least {} bytes, seen {}",
-                known.bytes, seen.bytes
+                "disk {name} has shrunk: expected at least {:#}, seen {:#}",
+                ByteCount(known.bytes),
+                ByteCount(seen.bytes)
             ));
             return Err(error.help(format!(
                 "give it its former size back; {}",
@@ -144,7 +145,8 @@ impl Identities {
         if known.is_none() && !stored.volume.iter().any(|entry| entry.backing == backing) {
             return Ok(None);
         }
-        let bytes = known.map(|known| format!(" of {}", Size(known.bytes))).unwrap_or_default();
+        let bytes =
+            known.map(|known| format!(" of {}", ByteCount(known.bytes))).unwrap_or_default();
         let error = RunError::unrecognised(format!(
             "disk {name}: expected its file{bytes}, seen none: create makes a file once, and this one was there"
         ))

@@ -176,7 +176,7 @@ fn a_disk_that_grows_takes_its_volume_with_it() {
     let file =
         std::fs::OpenOptions::new().write(true).open(directory.path().join("a.img")).unwrap();
     file.set_len(32 << 20).unwrap();
-    let step = "~ resize disk d0: size 16MiB -> 32MiB, as it is now";
+    let step = "~ resize disk d0: size 16 MiB -> 32 MiB, as it is now";
     let shown = server.check(&larger);
     assert!(shown.contains(step) && shown.contains("write create=32MiB"), "{shown}");
     assert_eq!(server.status()["volumes"][0]["bytes"], 16 << 20, "check changed it");

@@ -49,7 +49,7 @@ fn without_a_server_everything_is_new_and_nothing_is_made() {
     for part in [
         "no server answers",
         "+ disk a: file:a.img?create=8MiB",
-        "would be created with 8MiB",
+        "would be created with 8 MiB",
         "memory, zeros at first",
         "under a new identity",
         "free; the system would choose a port",
@@ -89,7 +89,7 @@ fn a_disk_that_cannot_be_opened_is_shown_at_its_line_with_what_to_do() {
         "none/a.img: cannot make it",
         "expected a regular file, found a directory",
         "`lsblk -p` lists the block devices",
-        "create=524288 was asked for, but the file is there and has 1048576 bytes",
+        "512 KiB were asked for by create, but the file is there and has 1 MiB",
         "expected a disk of this machine inside delay: and faulty:",
     ] {
         assert!(err.contains(part), "{part}: {err}");
@@ -249,7 +249,7 @@ fn a_size_that_the_disks_do_not_hold_is_refused_at_its_line() {
     let volume = "disks = [\"a\"]\nsize = \"2MiB\"";
     let (code, _, err) = check_of(here, &[("a", "ram:1MiB")], &[("v", volume)]);
     assert_eq!(code, 1);
-    assert!(err.contains("expected at most the 1MiB that its disks hold, seen 2MiB"), "{err}");
+    assert!(err.contains("size 2 MiB: expected at most the 1 MiB that its disks hold"), "{err}");
     assert!(err.contains(":12:8]"), "{err}");
 }
 

@@ -48,7 +48,7 @@ impl Exported for TargetConfig {
             _ if stays => Vec::new(),
             (0, 0) => Vec::new(),
             (reads, writes) => {
-                vec![format!("stations have read {reads} times and written {writes} times")]
+                vec![format!("hosts have read {reads} times and written {writes} times")]
             }
         }
     }
