@@ -153,7 +153,7 @@ impl Running {
         }
         match step {
             Step::Add(thing) => match thing {
-                Thing::Disk(disk) => self.add_disk(disk)?,
+                Thing::Disk(disk) => return self.add_disk(disk),
                 Thing::Volume(volume) => self.add_volume(volume)?,
                 Thing::Listener(listener) => self.add_listener(listener)?,
                 Thing::Link(link) => return self.add_link(link),

@@ -19,6 +19,7 @@ use reactor::disk::{Access, Disk, OpenError, Rights};
 use reactor::look_at_interface;
 use shard::{Answer, ImportSettings, Order};
 
+use super::caveats;
 use super::error::RunError;
 use super::event_log::log;
 use super::identity::{self, Blocks, Identities};
@@ -48,6 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct DiskSight {
     /// What would be done with it, in a few words.
     pub(crate) words: String,
+    /// What is to be known of it besides.
+    pub(crate) caveats: Vec<String>,
     /// As the server names it.
     uri: DiskUri,
     /// None where it was not asked.
@@ -80,6 +83,7 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     let served = inventory.served();
     let mut sight = DiskSight {
         words: "not contacted".to_owned(),
+        caveats: Vec::new(),
         uri: served.map_or_else(|| config.uri.clone(), |served| served.located(&config.uri)),
         facts: None,
         access: Some("remote"),
@@ -104,7 +108,12 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
     open::spec_of(config)?;
     let uri = sight.uri.clone();
     match uri.innermost() {
-        DiskUri::Ram { bytes } => sight.see_memory(*bytes, "memory, zeros at first"),
+        DiskUri::Ram { bytes } => {
+            sight.see_memory(*bytes, "memory, zeros at first");
+            if !sight.is_served {
+                sight.caveats = caveats::of_memory(*bytes);
+            }
+        }
         DiskUri::Null { bytes } => sight.see_memory(*bytes, "discards writes, reads zeros"),
         DiskUri::File { path, create_bytes, tail } => {
             match (Probe::file(path, *tail), *create_bytes) {
@@ -117,6 +126,7 @@ pub(crate) fn look(config: &DiskConfig, inventory: &impl Inventory) -> Result<Di
                         sight.lost = Identities::new(inventory.state()).lost(config, &backing)?;
                     }
                     sight.words = format!("would be created with {}", ByteCount(bytes));
+                    sight.caveats = caveats::of_unmade(path, bytes);
                     (sight.facts, sight.access) = (Some(facts), None);
                     (sight.identity, sight.content) = (Some(identity), Content::Unmade);
                 }
@@ -203,6 +213,7 @@ impl DiskSight {
             Some(blocks) => Some(identities.recognise(config, &blocks)?),
             None => None,
         };
+        self.caveats = caveats::of_probe(path, &probe);
         self.facts = Some(facts);
         self.access = Some(access_name(probe.access()));
         self.identity = Some(probe.identity().clone());
@@ -331,10 +342,13 @@ pub(crate) fn accept(
 }
 
 impl Running {
-    pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<(), RunError> {
-        let disk = self.open_disk(config)?;
+    /// Opens a disk and keeps it. Returns what deserves to be told.
+    pub(super) fn add_disk(&mut self, config: &DiskConfig) -> Result<Option<String>, RunError> {
+        let mut disk = self.open_disk(config)?;
+        let caveats = std::mem::take(&mut disk.caveats);
         self.disks.insert(config.name.clone(), disk);
-        Ok(())
+        let told = || format!("disk {}: {}", config.name, caveats.join("; "));
+        Ok((!caveats.is_empty()).then(told))
     }
 
     /// Opens a disk and makes it known to all shards.
@@ -346,7 +360,8 @@ impl Running {
                 .inspect_err(|_| self.close_import_links(&config.name))?;
             let backing = identity::backing(&config.uri);
             let config = config.clone();
-            return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing });
+            let caveats = Vec::new();
+            return Ok(OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats });
         }
         retry_in_use(|| self.open_local(config))
     }
@@ -388,7 +403,8 @@ impl Running {
             facts: facts.clone(),
         });
         told.inspect_err(|_| drop(self.let_go(id, name, true)))?;
-        Ok(OpenDisk { id, config: config.clone(), local: Some(disk), facts, fresh, backing })
+        let (config, caveats) = (config.clone(), sight.caveats);
+        Ok(OpenDisk { id, config, local: Some(disk), facts, fresh, backing, caveats })
     }
 
     /// Has every shard reach a remote disk; if one cannot, none keeps it.

@@ -170,9 +170,9 @@ impl Running {
                 let before = self.failed.remove(&title)?;
                 let opened = self.give_up(&before).and_then(|()| self.add_disk(disk));
                 Some(match opened {
-                    Ok(()) => {
+                    Ok(told) => {
                         self.failed.hurry(Instant::now());
-                        Ok(None)
+                        Ok(told)
                     }
                     Err(error) => {
                         self.failed.insert(before.thing, before.why, Instant::now());
@@ -291,7 +291,10 @@ impl Running {
         let backing = identity::backing(&config.uri);
         let config = config.clone();
         let name = config.name.clone();
-        self.disks.insert(name, OpenDisk { id, config, local: None, facts, fresh: false, backing });
+        self.disks.insert(
+            name,
+            OpenDisk { id, config, local: None, facts, fresh: false, backing, caveats: Vec::new() },
+        );
         Ok(true)
     }
 

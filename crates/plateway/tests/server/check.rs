@@ -267,3 +267,21 @@ fn an_address_that_somebody_has_is_refused_unless_it_is_the_server() {
     let server = Server::configured(here, &configuration(&[], &[]));
     assert!(server.check(&configuration(&[], &[])).contains("the server has it now"));
 }
+
+#[test]
+fn what_holds_less_than_it_promises_or_is_an_image_is_told_by_check_and_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    std::fs::write(here.join("vm.qcow2"), [&b"QFI\xfb"[..], &[0; 8188]].concat()).unwrap();
+    let disks = [("d0", "file:vm.qcow2"), ("d1", "ram:900TiB")];
+    let volumes = [("v0", "disks = [\"d0\"]"), ("v1", "disks = [\"d1\"]")];
+    let path = write(here, &configuration(&disks, &volumes));
+    let output = plateway().current_dir(here).args(["check", &path]).output().unwrap();
+    let said = flat(&[output.stdout, output.stderr].concat());
+    for part in ["disk d0: vm.qcow2 looks like a qcow2 image", "disk d1: 900 TiB of memory where "]
+    {
+        assert!(said.contains(part), "{said}");
+    }
+    let server = Server::configured(here, &configuration(&disks[..1], &volumes[..1]));
+    assert!(server.log().contains("vm.qcow2 looks like a qcow2 image"), "{}", server.log());
+}
