@@ -61,6 +61,17 @@ pub struct Plan {
     pub seed: u64,
 }
 
+impl Plan {
+    /// Bytes that are worked on: fewer than the workload's where a record is kept of each block.
+    pub fn range_bytes(&self) -> u64 {
+        let Workload { range_bytes, block_bytes, .. } = self.workload;
+        match self.verify {
+            true => range_bytes.min(LEDGER_BLOCKS_MAX * u64::from(block_bytes)),
+            false => range_bytes,
+        }
+    }
+}
+
 /// One shard's part of a load.
 #[derive(Debug)]
 pub struct Load {
@@ -119,11 +130,8 @@ impl Load {
         step: usize,
         progress: Arc<Progress>,
     ) -> Load {
-        let workload = &mut plan.workload;
-        if plan.verify {
-            let most = LEDGER_BLOCKS_MAX * u64::from(workload.block_bytes);
-            workload.range_bytes = workload.range_bytes.min(most);
-        }
+        plan.workload.range_bytes = plan.range_bytes();
+        let workload = &plan.workload;
         assert!(workload.blocks() > 0, "a range of {} bytes", workload.range_bytes);
         if plan.verify && workload.blocks() < u64::from(plan.jobs) {
             // Parts of their own need a block each.
@@ -167,11 +175,6 @@ impl Load {
     /// What checking came to; all zeros without `verify`.
     pub fn verified(&self) -> &Verified {
         &self.verified
-    }
-
-    /// Bytes of the volume that were worked on.
-    pub fn range_bytes(&self) -> u64 {
-        self.plan.workload.range_bytes
     }
 
     /// Moves on to the phase that the time asks for.
@@ -248,8 +251,7 @@ impl Load {
         let Draw { kind, block } = draw;
         let length = self.plan.workload.block_bytes;
         let job = &mut self.jobs[index];
-        let offset = self.plan.workload.offset_bytes
-            + (job.part.first + block) * u64::from(length);
+        let offset = self.plan.workload.offset_bytes + (job.part.first + block) * u64::from(length);
         let number = *job.free.last().expect("the caller saw a free slot");
         let slot = &mut self.slots[number as usize];
         let extent = Extent::new(offset, u64::from(length));

@@ -243,7 +243,9 @@ impl Counted {
 impl Report {
     /// Whether the data were right and every request was answered as asked.
     pub fn is_good(&self) -> bool {
-        self.counted.errors == 0 && !self.gave_up && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
+        self.counted.errors == 0
+            && !self.gave_up
+            && self.verify.as_ref().is_none_or(|verify| verify.wrong == 0)
     }
 }
 

@@ -10,7 +10,7 @@ mod ends;
 mod shelf;
 
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -492,6 +492,7 @@ fn carry(
         if let Some(keeper) = &mut keeper {
             keeper.advance(progress.durable());
         }
+        ControlFlow::Continue(())
     })?;
     bar.line.finish_and_clear();
     let copier = outcome.guests.pop().ok_or_else(|| miette::miette!("the copy got lost"))?;
