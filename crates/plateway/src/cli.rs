@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::quick::Flags;
-use crate::config::size::parse_fio_size;
+use crate::config::size::{parse_fio_size, parse_size};
 use crate::config::uri::DiskUri;
 use crate::protocols::{DiscoverFlags, DiscoveryTarget, StreamTalk, parse_target};
 
@@ -67,6 +67,14 @@ pub(crate) enum Command {
     Status(ServerArgs),
     /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
     Disks(DisksArgs),
+    /// Print what a running server serves, as a configuration
+    Config(ServerArgs),
+    /// Write a first configuration, with comments, to be edited
+    Init(InitArgs),
+    /// Change a volume of a running server
+    Volume(VolumeArgs),
+    /// Let a host use a volume of a running server, or no longer
+    Host(HostArgs),
     /// Free a volume of a running server that a host has reserved
     Reservation(ReservationArgs),
     /// Measure a disk: IOPS, MB/s, latency percentiles, CPU per I/O
@@ -89,6 +97,87 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder
     Man(ManArgs),
+}
+
+/// `init [FILE]`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InitArgs {
+    /// The file, which must not be there
+    #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    pub(crate) file: PathBuf,
+}
+
+/// `volume resize VOLUME SIZE`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VolumeArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: VolumeAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// An action on a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum VolumeAction {
+    /// Give a volume another size, as `size` of the configuration does; hosts are told
+    #[command(
+        after_help = "It is a step of apply. The configuration file stays as it is: write it there, too."
+    )]
+    Resize {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its size, at most what its disks have: 10GiB, or all
+        #[arg(value_parser = size_or_all)]
+        size: AllOr,
+    },
+}
+
+/// A size, or all that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllOr(pub(crate) Option<u64>);
+
+fn size_or_all(text: &str) -> Result<AllOr, String> {
+    match text {
+        "all" => Ok(AllOr(None)),
+        size => parse_size(size).map(|bytes| AllOr(Some(bytes))).map_err(|error| error.to_string()),
+    }
+}
+
+/// `host add VOLUME HOST`, `host remove VOLUME HOST`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "HOST is an NQN over NVMe/TCP, a MAC address over AoE. All namespaces of a subsystem have the same hosts.\n\
+    It is a step of apply. The configuration file stays as it is: write it there, too."
+)]
+pub(crate) struct HostArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub(crate) action: HostAction,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What becomes of a host.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum HostAction {
+    /// Let it use the exports of a volume
+    Add {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its NQN or MAC address
+        host: String,
+    },
+    /// Let it use them no longer
+    Remove {
+        /// The volume's name in the configuration
+        volume: String,
+        /// Its NQN or MAC address
+        host: String,
+        /// Also where it is connected
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// `completions SHELL`
@@ -602,6 +691,12 @@ mod tests {
             "disks reopen d0 --control /run/p.sock",
             "disks accept d0 --config p.toml --new",
             "disks accept file:/a --state /s --json",
+            "config --control /run/p.sock",
+            "init p.toml",
+            "volume resize v0 10GiB --control /run/p.sock",
+            "volume resize v0 all --json",
+            "host add v0 nqn.2026-11.a:h",
+            "host remove v0 02:00:00:00:00:01 --yes --json",
             "reservation clear v0 --control /run/p.sock --json",
             "bench ram:1GiB --rw randrw=75 --bs 4k --iodepth 32 --numjobs 4 --time 10 --rate 1000 --verify --overwrite --json",
             "bench ram:1GiB --time 2m --warmup 500ms --rate 10k --offset 1g --size 4g --sync --log a.csv --svg a.svg",

@@ -147,6 +147,24 @@ impl Server<'_> {
         format!("plateway apply {file} --control {} {flags}", self.control.display())
     }
 
+    fn apply(&self, running: &mut Running, name: &str, text: &str, consent: &Consent) -> Reply {
+        let checked = match self.read(name, text) {
+            Ok(checked) => checked,
+            Err(mistakes) => return Reply::Refused(mistakes),
+        };
+        match running.apply(&checked.args, consent) {
+            Ok(Applied { steps, warnings }) => {
+                let warnings = checked.warnings.lines().chain(warnings).collect();
+                Reply::Changes(Changes { steps, warnings, ..Changes::default() })
+            }
+            Err(ApplyError::Taken(taken)) => {
+                let command = self.to_type(Path::new(name), &taken);
+                Reply::Refused(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
+            }
+            Err(why) => Reply::Refused(why.to_string()),
+        }
+    }
+
     fn answer(&self, running: &mut Running, ask: Ask) -> Reply {
         let refuse = Reply::Refused;
         match ask {
@@ -162,19 +180,24 @@ impl Server<'_> {
                 },
                 Err(mistakes) => refuse(mistakes),
             },
-            Ask::Apply { name, text, consent } => match self.read(&name, &text) {
-                Ok(checked) => match running.apply(&checked.args, &consent) {
-                    Ok(Applied { steps, warnings }) => {
-                        let warnings = checked.warnings.lines().chain(warnings).collect();
-                        Reply::Changes(Changes { steps, warnings, ..Changes::default() })
+            Ask::Apply { name, text, consent } => self.apply(running, &name, &text, &consent),
+            Ask::Edit { edit, yes } => match edit.of(&running.args()) {
+                Ok(args) => {
+                    // Read again, it passes what a file passes.
+                    let text = config::text::config_text(&args);
+                    let consent = Consent { yes, ..Consent::default() };
+                    let mut reply = self.apply(running, "what is served", &text, &consent);
+                    if let Reply::Changes(changes) = &mut reply
+                        && !changes.steps.is_empty()
+                    {
+                        changes.warnings.push(
+                            "the configuration file does not say so: write it there, or the next apply, reload or start takes it back"
+                                .to_owned(),
+                        );
                     }
-                    Err(ApplyError::Taken(taken)) => {
-                        let command = self.to_type(Path::new(&name), &taken);
-                        refuse(format!("{}\nto have it: {command}", ApplyError::Taken(taken)))
-                    }
-                    Err(why) => refuse(why.to_string()),
-                },
-                Err(mistakes) => refuse(mistakes),
+                    reply
+                }
+                Err(why) => refuse(why),
             },
             Ask::Reopen { disk } => told(running.reopen(&disk)),
             Ask::ClearReservation { volume } => told(running.clear_reservation(&volume)),

@@ -268,3 +268,28 @@ fn a_volume_may_lie_on_disks_of_another_server() {
     let above = Server::configured(directory.path(), &config);
     assert_eq!(above.uuid(), uuid);
 }
+
+#[test]
+fn one_value_is_changed_by_the_steps_of_apply() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = "[[disk]]\nname = \"d0\"\nuri = \"ram:8MiB\"\n[[volume]]\nname = \"v0\"\ndisks = [\"d0\"]\n\
+        [[export]]\nvolume = \"v0\"\nnvme = { subsystem = \"nqn.2026-11.a:v0\", nsid = 1, hosts = [] }\n";
+    let server = Server::configured(directory.path(), &configuration(&[], &[]));
+    let config = configuration(&[], &[]) + config;
+    server.apply(&config);
+    let done = server.ask(&["volume", "resize", "v0", "4MiB"]);
+    assert!(done.contains("~ resize volume v0: size all of its disks -> 4 MiB"), "{done}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 4 << 20);
+    let host = "nqn.2026-11.net.plateway:me";
+    let done = server.ask(&["host", "add", "v0", host]);
+    assert!(done.contains(&format!("hosts none -> {host}")), "{done}");
+    let shown = server.ask(&["config"]);
+    assert!(shown.contains(host) && shown.contains("size = \"4MiB\""), "{shown}");
+    // What runs is not what the file says, and that is what check shows.
+    assert!(server.check(&config).contains(&format!("hosts {host} -> none")));
+    let done = server.ask(&["host", "remove", "v0", host]);
+    assert!(done.contains(&format!("hosts {host} -> none")), "{done}");
+    let done = server.ask(&["volume", "resize", "v0", "all"]);
+    assert!(done.contains("4 MiB -> all of its disks"), "{done}");
+    assert_eq!(server.status()["volumes"][0]["bytes"], 8 << 20);
+}

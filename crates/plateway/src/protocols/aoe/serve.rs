@@ -11,6 +11,7 @@ use contract::{EtherType, Intake};
 use shard::{AoeExport, ExportKey, Order, Report, StoreKey};
 use uuid::Uuid;
 use wire::aoe::{Address, sectors_for_mtu};
+use wire::ethernet::MacAddress;
 
 use super::config::TargetConfig;
 use crate::config::export;
@@ -29,6 +30,15 @@ impl Exported for TargetConfig {
     /// Silence makes initiators ask again, errors would reach their users.
     fn is_quiesced_first(&self) -> bool {
         false
+    }
+
+    fn with_host(&self, host: &str, may: bool) -> Option<Result<ExportConfig, String>> {
+        let hosts = self.hosts.with(host.parse::<MacAddress>().ok()?, may);
+        Some(hosts.map(|hosts| ExportConfig::Aoe(TargetConfig { hosts, ..self.clone() })))
+    }
+
+    fn shares_hosts(&self, other: &ExportConfig) -> bool {
+        other.as_aoe() == Some(self)
     }
 
     /// There are no sessions: a station that was answered may be there still, by whatever name.
