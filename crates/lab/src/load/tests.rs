@@ -216,7 +216,7 @@ fn a_region_is_kept_to_and_verified() {
     let written = bench.volumes[0].iter().enumerate().filter(|(_, byte)| **byte != 0);
     let mut written = written.map(|(at, _)| at);
     let first = written.next().unwrap();
-    let last = written.last().unwrap();
+    let last = written.next_back().unwrap();
     assert!(first >= 256 << 10 && last < 384 << 10, "{first} to {last}");
 }
 
