@@ -179,7 +179,7 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     for (args, reason) in [
         (&["file:missing"][..], "missing"),
-        (&["ram:512", "--bs", "4k"][..], "at least one request of 4096"),
+        (&["ram:512", "--bs", "4k"][..], "at least one request of 4 KiB"),
         (&["volume:v0", "--config", "missing.toml"][..], "missing.toml"),
     ] {
         let output = bench(directory.path(), args);
