@@ -238,7 +238,8 @@ fn each_second_of_the_window_is_counted() {
 fn what_was_measured_is_there_while_requests_are_still_waited_for() {
     let mut bench = Bench::new(&[1 << 20]);
     let progress = Arc::<Progress>::default();
-    let mut load = Load::new(plan(true, 100, false), Place(0), 0, 1, progress.clone());
+    let plan = Plan { warm_up: Duration::from_secs(3600), ..plan(true, 100, false) };
+    let mut load = Load::new(plan, Place(0), 0, 1, progress.clone());
     load.handle_turn(&mut bench);
     assert!(progress.measured().is_none());
     progress.stop();

@@ -104,9 +104,8 @@ fn series(area: &Area<'_>, tally: &Tally) -> Result<(), String> {
 /// What came back in each second, for a spreadsheet.
 pub(super) fn log(tally: &Tally) -> String {
     let mut text = "second,requests,bytes,errors,latency_mean_ns,latency_max_ns\n".to_owned();
-    // Seconds in which nothing came back at the end are as true as the others.
-    let window = tally.window();
-    let whole = window.as_secs() + u64::from(window.subsec_nanos() > 0);
+    // Seconds at the end in which nothing came back are as true as the others.
+    let whole = tally.window().as_secs();
     for at in 0..whole.max(tally.series.len() as u64) {
         let second = tally.series.get(at as usize).copied().unwrap_or_default();
         let mean = second.latency_sum_ns.checked_div(second.requests).unwrap_or(0);
