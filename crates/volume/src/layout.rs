@@ -73,7 +73,12 @@ impl fmt::Display for LayoutError {
                 write!(f, "expected a chunk that is a power of two of 4096 or more, seen {chunk}")
             }
             LayoutError::Small { index, length, needed } => {
-                write!(f, "member {index} has {length} bytes for data, expected at least {needed}")
+                write!(
+                    f,
+                    "member {index} has {:#} for data, expected at least {:#}",
+                    ByteCount(*length),
+                    ByteCount(*needed)
+                )
             }
         }
     }

@@ -136,7 +136,7 @@ impl EventLog {
                 let name = self.name_of(*disk);
                 let is_new = self.protected.insert(*disk);
                 let line = format!(
-                    "disk {name} takes no writes any more: {failure}; once its cause is repaired: \
+                    "disk {name} is read-only from now on: {failure}; once its cause is repaired: \
                      plateway disks reopen {name}"
                 );
                 (Kind::Disk(*disk), is_new.then_some(line)?)

@@ -187,7 +187,7 @@ impl Running {
             bytes: disk.facts.size.0,
             state: match health {
                 _ if access == "closed" => "closed",
-                Health::Well => "well",
+                Health::Well => "ok",
                 Health::Slow => "slow",
                 Health::Stuck => "stuck",
             }

@@ -12,6 +12,7 @@ mod access;
 mod allowance;
 mod apply;
 pub(crate) mod backing;
+mod caveats;
 pub(crate) mod disks;
 mod error;
 mod event_log;
@@ -127,6 +128,8 @@ struct OpenDisk {
     fresh: bool,
     /// By what its blocks are known; none of those that a restart loses.
     backing: Option<String>,
+    /// What was to be known of it when it was opened.
+    caveats: Vec<String>,
 }
 
 impl OpenDisk {

@@ -167,6 +167,18 @@ impl Shards {
         limit: Duration,
         order: impl Fn() -> Order,
     ) -> Result<Vec<Answer>, RunError> {
+        self.order_with(what, limit, limit, || {}, order)
+    }
+
+    /// The same; `waits` is called once, where not all have answered after `patience`.
+    pub(super) fn order_with(
+        &self,
+        what: &str,
+        limit: Duration,
+        patience: Duration,
+        waits: impl FnOnce(),
+        order: impl Fn() -> Order,
+    ) -> Result<Vec<Answer>, RunError> {
         let number = self.number.fetch_add(1, Relaxed);
         #[cfg(test)]
         if let Some(left) = self.orders_left.get() {
@@ -183,18 +195,24 @@ impl Shards {
             self.handle().send(shard, Mail::Order { number, order: Box::new(order()) });
         }
         let until = Instant::now() + limit;
+        let mut waits = (patience < limit).then_some((Instant::now() + patience, waits));
         let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
         while answers.iter().any(Option::is_none) {
-            match self.answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let next = waits.as_ref().map_or(until, |(at, _)| *at);
+            match self.answers.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok((from, of, answer)) if of == number => answers[from.index()] = Some(answer),
                 // Of an order that was given up before.
                 Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if waits.is_some() => {
+                    let (_, waits) = waits.take().expect("as was seen");
+                    waits();
+                }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let silent = (0..).zip(&answers).filter(|(_, answer)| answer.is_none());
                     let silent: Vec<String> =
                         silent.map(|(shard, _): (u16, _)| shard.to_string()).collect();
                     return Err(RunError::new(format!(
-                        "{what}: expected an answer within {} s, seen none of shard {}",
+                        "{what}: no answer within {} s of shard {}",
                         limit.as_secs(),
                         silent.join(", ")
                     )));

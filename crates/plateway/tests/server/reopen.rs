@@ -72,7 +72,7 @@ fn a_failed_flush_takes_the_disks_writes_until_it_is_reopened() {
     let status = server.status();
     let why = status["disks"][0]["protected"].as_str().expect("a reason");
     assert!(!why.is_empty());
-    assert!(server.ask(&["disks", "list"]).contains("takes no writes"));
+    assert!(server.ask(&["disks", "list"]).contains("read-only: "));
     server.wait_for("the log line", |_| server.log().contains("plateway disks reopen d0"));
 
     // The next flush may meet a fault of its own; then it is the same again.

@@ -57,7 +57,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Lost(Loss::EndOfStream) => f.write_str("the host closed"),
             Reason::Lost(Loss::Error(error)) => write!(f, "lost with system error {error}"),
-            Reason::Violation(violation) => write!(f, "the host broke a rule: {violation}"),
+            Reason::Violation(violation) => write!(f, "protocol error of the host: {violation}"),
             Reason::Terminated(fes) => write!(f, "the host terminated it: {fes}"),
             Reason::Asked(reason) => write!(f, "closed by its controller: {reason:?}"),
             Reason::Ended(end) => write!(f, "closed by the server: {end:?}"),
