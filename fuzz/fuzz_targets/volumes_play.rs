@@ -293,7 +293,8 @@ impl Play {
         let rate = if fails { 1000 } else { 0 };
         (behaviour.write_fails, behaviour.flush_fails, behaviour.read_fails) = (rate, rate, rate);
         disk.set_behaviour(behaviour);
-        let mut outcome = disk.perform(&mut request.operation, 0, &mut self.memory, &mut self.random);
+        let mut outcome =
+            disk.perform(&mut request.operation, 0, &mut self.memory, &mut self.random);
         if let (Outcome::NotDone(failure), true) = (outcome, unknown) {
             outcome = Outcome::Unknown(failure);
         }
