@@ -1,17 +1,19 @@
 //! News of the shards as log lines on standard error, and what they say of disks.
 //!
 //! Every shard tells its own view: a disk that three shards see slow is told once. Hosts that come,
-//! go or are refused, and peers that misbehave, are told of at a bounded rate each, and what was
-//! left out is counted. Units: none; times by
+//! go or are refused, peers that misbehave, and errors of each disk are told of at a bounded rate
+//! each, and what was left out is counted. Units: none; times by
 //! the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use block::ShardId;
+use block::{Extent, ShardId};
 use contract::{DiskFacts, DiskId, HostEvent, LinkId};
+use reactor::disk::Disk;
 use shard::News;
-use volume::gate::Health;
+use volume::gate::{DiskError, Health};
 
 use super::allowance::Allowance;
 
@@ -23,6 +25,12 @@ const PEERS_EVERY: Duration = Duration::from_secs(5);
 const HOSTS_BURST: u32 = 200;
 const HOSTS_EVERY: Duration = Duration::from_secs(1);
 
+/// The same of errors of one disk.
+const ERRORS_BURST: u32 = 5;
+const ERRORS_EVERY: Duration = Duration::from_secs(10);
+/// A disk that had an error is not well for so long.
+const ERRORS_LAST: Duration = Duration::from_secs(60);
+
 /// What was told so far.
 #[derive(Debug)]
 pub(super) struct EventLog {
@@ -30,11 +38,21 @@ pub(super) struct EventLog {
     links: BTreeMap<LinkId, String>,
     health: BTreeMap<DiskId, Health>,
     protected: BTreeSet<DiskId>,
+    /// Disks of this machine, which know what the system said.
+    local: BTreeMap<DiskId, Weak<Disk>>,
+    errors: BTreeMap<DiskId, Errors>,
     /// What each shard knows of the remote disks.
     remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
     peers: Allowance,
     hosts: Allowance,
     refusals: Allowance,
+}
+
+/// Of one disk.
+#[derive(Debug)]
+struct Errors {
+    last: Instant,
+    lines: Allowance,
 }
 
 impl Default for EventLog {
@@ -45,6 +63,8 @@ impl Default for EventLog {
             links: BTreeMap::new(),
             health: BTreeMap::new(),
             protected: BTreeSet::new(),
+            local: BTreeMap::new(),
+            errors: BTreeMap::new(),
             remote: BTreeMap::new(),
             peers: Allowance::new(PEERS_BURST, PEERS_EVERY, now),
             hosts: Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
@@ -59,6 +79,11 @@ impl EventLog {
         self.names.insert(disk, name.to_owned());
     }
 
+    /// A disk of this machine is open.
+    pub(super) fn opened(&mut self, disk: DiskId, local: &Arc<Disk>) {
+        self.local.insert(disk, Arc::downgrade(local));
+    }
+
     /// A link has this name.
     pub(super) fn name_link(&mut self, link: LinkId, name: &str) {
         self.links.insert(link, name.to_owned());
@@ -68,6 +93,12 @@ impl EventLog {
     pub(super) fn forget(&mut self, disk: DiskId) {
         self.health.remove(&disk);
         self.protected.remove(&disk);
+        self.errors.remove(&disk);
+    }
+
+    /// Whether a disk had an error a short while ago.
+    pub(super) fn had_error(&self, disk: DiskId, now: Instant) -> bool {
+        self.errors.get(&disk).is_some_and(|errors| now < errors.last + ERRORS_LAST)
     }
 
     /// Whether a disk takes no writes since something failed.
@@ -122,6 +153,7 @@ impl EventLog {
                     )),
                 }
             }
+            News::DiskError(error) => self.error_line(error, now),
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
                 self.protected.insert(*disk).then(|| {
@@ -148,6 +180,25 @@ impl EventLog {
                 allowance.take(now, || news.to_string())
             }
         }
+    }
+
+    fn error_line(&mut self, error: &DiskError, now: Instant) -> Option<String> {
+        let DiskError { disk, extent, failure, untold } = *error;
+        let name = self.name_of(disk);
+        let place = Some(extent).filter(|extent| extent.length.0 > 0);
+        let said = self.local.get(&disk).and_then(Weak::upgrade);
+        let said = said.and_then(|local| local.error_at(place));
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        let new = || Allowance::new(ERRORS_BURST, ERRORS_EVERY, now);
+        let errors = self.errors.entry(disk).or_insert_with(|| Errors { last: now, lines: new() });
+        errors.last = now;
+        errors.lines.leave_out(untold);
+        errors.lines.take(now, || match place {
+            Some(Extent { offset, length }) => {
+                format!("disk {name}: {failure} at {}, {} bytes{said}", offset.0, length.0)
+            }
+            None => format!("disk {name}: a flush failed, {failure}{said}"),
+        })
     }
 
     /// A text in which shards named links by their numbers, with the names of interfaces.
@@ -199,6 +250,34 @@ mod tests {
         let line = event_log.line(&news, Instant::now()).unwrap();
         assert!(line.starts_with("warning: 7.0 "), "{line}");
         assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");
+    }
+
+    #[test]
+    fn errors_of_a_disk_are_told_at_a_bounded_rate_and_it_is_not_well_for_a_minute() {
+        let mut event_log = EventLog::default();
+        let (now, disk) = (Instant::now(), DiskId(3));
+        event_log.name(disk, "d0");
+        let error = |untold| {
+            let (extent, failure) = (Extent::new(8192, 4096), block::Failure::MediumRead);
+            News::DiskError(DiskError { disk, extent, failure, untold })
+        };
+        let line = event_log.line(&error(0), now).unwrap();
+        assert_eq!(line, "disk d0: unrecovered read error at 8192, 4096 bytes");
+        let told = (0..100).filter(|_| event_log.line(&error(7), now).is_some()).count();
+        assert_eq!(told, 4);
+        let line = event_log.line(&error(0), now + ERRORS_EVERY).unwrap();
+        // 96 lines, and what came with each of them but the four that said so themselves.
+        assert!(line.ends_with("(768 more like it were not shown)"), "{line}");
+        let last = now + ERRORS_EVERY;
+        assert!(event_log.had_error(disk, last + Duration::from_secs(59)));
+        assert!(!event_log.had_error(disk, last + ERRORS_LAST));
+        assert!(!event_log.had_error(DiskId(4), now));
+        event_log.forget(disk);
+        assert!(!event_log.had_error(disk, last));
+        let (extent, failure) = (Extent::default(), block::Failure::MediumWrite);
+        let flush = News::DiskError(DiskError { disk, extent, failure, untold: 0 });
+        let line = event_log.line(&flush, now).unwrap();
+        assert_eq!(line, "disk d0: a flush failed, write fault");
     }
 
     #[test]

@@ -17,11 +17,13 @@
 //! access, else 512. Physical block: that of the device below (sysfs), else the
 //! logical one. Unit: bytes.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use block::{ByteCount, Extent, PAGE_SIZE};
 use contract::{Cache, DiskFacts};
@@ -65,7 +67,12 @@ pub(super) struct FileDisk {
     size: AtomicU64,
     /// As it was opened: the size may have changed since.
     facts: DiskFacts,
+    /// What went wrong last, and where, the latest last; nowhere for a flush.
+    errors: Mutex<VecDeque<(Option<Extent>, Errno)>>,
 }
+
+/// Errors that are kept for whoever tells people of them.
+const ERRORS_KEPT: usize = 64;
 
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC`: their direct access, where accepted, goes through the page
 /// cache all the same.
@@ -198,7 +205,16 @@ impl FileDisk {
         }
         let flushes = open_again(&fd).map_err(system(path, "open it for flushes"))?;
         let sleeps = !device && !is_on(&fd, &RING_FILE_SYSTEMS);
-        Ok(FileDisk { fd, flushes, device, sleeps, access, size: AtomicU64::new(bytes), facts })
+        Ok(FileDisk {
+            fd,
+            flushes,
+            device,
+            sleeps,
+            access,
+            size: AtomicU64::new(bytes),
+            facts,
+            errors: Mutex::default(),
+        })
     }
 
     /// What is known of it at present. It is told without a last block that is not
@@ -224,6 +240,21 @@ impl FileDisk {
         };
         self.size.store(size, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Keeps what the system said of something that went wrong.
+    pub(super) fn note_error(&self, extent: Option<Extent>, errno: Errno) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() == ERRORS_KEPT {
+            errors.pop_front();
+        }
+        errors.push_back((extent, errno));
+    }
+
+    /// What the system said last of something that went wrong there.
+    pub(super) fn error_at(&self, extent: Option<Extent>) -> Option<Errno> {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.iter().rev().find(|(at, _)| *at == extent).map(|(_, errno)| *errno)
     }
 
     pub(super) fn access(&self) -> Access {
