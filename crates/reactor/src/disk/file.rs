@@ -7,9 +7,8 @@
 //! an alignment that we can keep (statx, `STATX_DIOALIGN`) or, where it reports none, where a
 //! probing read succeeds.
 //!
-//! **One server.** A file is held by `flock` (exclusive, or shared if it is read-only), a block
-//! device by O_EXCL, which also keeps away from mounted ones. The lock ends with the process,
-//! however it ends.
+//! **One server.** A file is held by locks ([`lock`](super::lock)), a block device by O_EXCL, which
+//! also keeps away from mounted ones. Both end with the process, however it ends.
 //!
 //! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's. That of a drive may
 //! be switched on while it is served, so what its queue says when it is opened counts for nothing;
@@ -27,12 +26,11 @@ use std::sync::{Mutex, PoisonError};
 
 use block::{ByteCount, Extent, PAGE_SIZE};
 use contract::{Cache, DiskFacts};
-use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
-};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use super::error::OpenError;
+use super::lock::lock;
 
 /// How a file is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,20 +381,6 @@ pub(super) fn expect(
         _ => "something else",
     };
     Err(OpenError::Kind { path: path.into(), expected, seen })
-}
-
-pub(super) fn lock(path: &Path, fd: &OwnedFd, read_only: bool) -> Result<(), OpenError> {
-    let how = match read_only {
-        true => FlockOperation::NonBlockingLockShared,
-        false => FlockOperation::NonBlockingLockExclusive,
-    };
-    match rustix::fs::flock(fd, how) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => {
-            Err(OpenError::InUse { path: path.into(), by: "another server (it is locked)" })
-        }
-        Err(errno) => Err(system(path, "lock it")(errno)),
-    }
 }
 
 /// Whether there is nothing at a path, so that opening it with `create` makes a file.

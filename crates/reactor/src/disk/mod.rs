@@ -14,6 +14,7 @@
 mod error;
 mod faulty;
 pub mod file;
+mod lock;
 pub mod marks;
 mod null;
 pub mod probe;
