@@ -10,7 +10,7 @@ use block::VolumeId;
 use contract::{DiskFacts, DiskId, HostNews, ListenerId, VirtualLinks};
 use reservation::{Reservation, replica};
 use volume::Layout;
-use volume::gate::Health;
+use volume::gate::{DiskError, Health};
 
 use crate::client::InternalClient;
 use crate::protocols::{Export, ExportKey, Protocol, ProtocolMessage, StoreKey, StoredValue};
@@ -149,6 +149,8 @@ pub enum Answer {
 pub enum News {
     /// A disk is well, slow or stuck, seen from this shard.
     DiskHealth(DiskId, Health),
+    /// Something went wrong at a disk; not each time that it does.
+    DiskError(DiskError),
     /// A disk takes no more writes until it is reopened.
     DiskProtected(DiskId, block::Failure),
     /// A remote disk was lost, is back, or has another size.

@@ -13,7 +13,7 @@ pub(crate) struct Flight {
     pub(crate) volume: VolumeId,
     /// The disk that was asked; of a request in pieces: the first.
     pub(crate) disk: DiskId,
-    /// The bytes of the volume that it concerns; of a piece: none.
+    /// The bytes of the volume that it concerns; of a piece: those of its disk, if it has a place.
     pub(crate) extent: Extent,
     /// Counts up with every flight, to tell what was in flight when a hold began.
     pub(crate) number: u64,

@@ -10,7 +10,9 @@
 //! fails every waiter of the gate at once, whatever the flush that runs comes back with, and nobody
 //! joins a failed gate.
 
-use block::{Failure, ShardId, Ticket, planted};
+use core::time::Duration;
+
+use block::{Extent, Failure, Instant, ShardId, Ticket, planted};
 use contract::{Cache, DiskFacts, DiskId, counters};
 
 /// Who waits for a flush.
@@ -42,6 +44,17 @@ pub enum Health {
     Stuck,
 }
 
+/// What went wrong at a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskError {
+    pub disk: DiskId,
+    /// Where on the disk; empty for what has no place, such as a flush.
+    pub extent: Extent,
+    pub failure: Failure,
+    /// Errors before it of which nothing was told.
+    pub untold: u64,
+}
+
 /// A disk as a shard sees it.
 #[derive(Debug)]
 pub struct Gate {
@@ -53,6 +66,9 @@ pub struct Gate {
     next: Vec<Waiter>,
     is_running: bool,
     pub health: Health,
+    /// When an error was told of, and how many were not since.
+    told: Option<Instant>,
+    untold: u64,
     pub counters: RequestCounters,
 }
 
@@ -69,7 +85,8 @@ counters! {
         read_bytes: Bytes,
         /// Bytes written.
         write_bytes: Bytes,
-        /// Requests that did not end well.
+        /// Requests that were not carried out, or nobody knows. A comparison that differs is
+        /// carried out.
         errors: Operations,
     }
 }
@@ -85,6 +102,8 @@ impl Gate {
             next: Vec::new(),
             is_running: false,
             health: Health::Well,
+            told: None,
+            untold: 0,
             counters: RequestCounters::default(),
         }
     }
@@ -93,6 +112,7 @@ impl Gate {
     /// tells of itself, such as another size, changes its facts alone.
     pub fn renew(&mut self, facts: DiskFacts) {
         self.failed = None;
+        self.told = None;
         self.facts = facts;
     }
 
@@ -125,6 +145,22 @@ impl Gate {
         let mut waiters = core::mem::take(&mut self.running);
         waiters.append(&mut self.next);
         (is_news, waiters)
+    }
+
+    /// Something went wrong at the disk. Returns what is to be told of it, unless something was
+    /// told a moment ago.
+    #[cold]
+    pub fn error(&mut self, now: Instant, extent: Extent, failure: Failure) -> Option<DiskError> {
+        if !is_fault(failure) {
+            return None;
+        }
+        if self.told.is_some_and(|told| now.since(told) < TOLD_EVERY) {
+            self.untold += 1;
+            return None;
+        }
+        self.told = Some(now);
+        let untold = core::mem::take(&mut self.untold);
+        Some(DiskError { disk: self.disk, extent, failure, untold })
     }
 
     /// Whether a flush is nothing, since a completed write is durable.
@@ -165,6 +201,15 @@ impl Gate {
             self.running = waiters;
         }
     }
+}
+
+/// Of a disk's errors a shard tells one in so long: whoever hears of them must not drown.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Whether something went wrong below, rather than that the request asked too much or was taken
+/// back.
+fn is_fault(failure: Failure) -> bool {
+    !matches!(failure, Failure::OutOfRange | Failure::Unsupported | Failure::Aborted)
 }
 
 impl RequestCounters {
@@ -216,6 +261,26 @@ pub(crate) mod tests {
         assert_eq!(gate.flush(here(3)), Start::Nothing, "the old one still runs, and covers less");
         assert_eq!(gate.flushed(), (Vec::new(), Start::Flush));
         assert_eq!(gate.flushed(), (vec![here(3)], Start::Nothing));
+    }
+
+    #[test]
+    fn an_error_is_told_at_once_and_a_storm_once_a_second_with_its_count() {
+        let mut gate = Gate::new(DiskId(3), facts(Cache::Volatile));
+        let extent = Extent::new(4096, 512);
+        let at = |ms| Instant(0) + Duration::from_millis(ms);
+        let untold = |told: Option<DiskError>| told.map(|error| error.untold);
+        let first = gate.error(at(0), extent, Failure::MediumRead);
+        let expected =
+            DiskError { disk: DiskId(3), extent, failure: Failure::MediumRead, untold: 0 };
+        assert_eq!(first, Some(expected));
+        for ms in 1..1000 {
+            assert_eq!(gate.error(at(ms), extent, Failure::MediumRead), None);
+        }
+        assert_eq!(gate.error(at(1000), extent, Failure::OutOfRange), None, "nobody's fault below");
+        assert_eq!(untold(gate.error(at(1000), extent, Failure::NoSpace)), Some(999));
+        assert_eq!(gate.error(at(1001), extent, Failure::NoSpace), None);
+        gate.renew(facts(Cache::Volatile));
+        assert_eq!(untold(gate.error(at(1002), extent, Failure::NoSpace)), Some(1), "it is new");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use block::{
 use contract::{Ask, DiskFacts, DiskId};
 
 use crate::flight::{Flight, What};
-use crate::gate::{Gate, Health, RequestCounters, Waiter};
+use crate::gate::{DiskError, Gate, Health, RequestCounters, Waiter};
 use crate::hold::{Held, Server};
 use crate::layout::Layout;
 use crate::message::{HoldId, Message};
@@ -47,6 +47,8 @@ pub struct Outbox {
 pub enum Notice {
     /// How it is doing changed.
     Health(DiskId, Health),
+    /// Something went wrong at it.
+    Error(DiskError),
     /// It takes no more writes.
     Protected(DiskId, Failure),
 }
@@ -339,7 +341,7 @@ impl Volumes {
         let changes_data = request.operation.changes_data();
         let gate = &mut self.gates[piece.disk.0];
         if changes_data && gate.protected().is_some() {
-            return self.refuse(request, Failure::WriteProtected, now);
+            return self.refuse(now, volume, request, Failure::WriteProtected);
         }
         gate.counters.count(changes_data, extent.length.0);
         found.in_flight += 1;
@@ -359,8 +361,22 @@ impl Volumes {
     }
 
     /// Answers a request, maybe a step of our own, that is not submitted.
-    fn refuse(&mut self, request: Request, failure: Failure, now: Instant) {
-        self.deliver(now, request.complete(Outcome::NotDone(failure)));
+    #[cold]
+    fn refuse(&mut self, now: Instant, volume: VolumeId, request: Request, failure: Failure) {
+        let outcome = Outcome::NotDone(failure);
+        self.count_error(volume, request.ticket, outcome);
+        self.deliver(now, request.complete(outcome));
+    }
+
+    /// Counts what a volume could not do; a step of our own is counted with what it belongs to.
+    #[cold]
+    fn count_error(&mut self, volume: VolumeId, ticket: Ticket, outcome: Outcome) {
+        if let (Outcome::NotDone(_) | Outcome::Unknown(_), Some(found)) =
+            (outcome, self.volumes.get_mut(volume.0))
+            && ticket.machine != self.flights_machine
+        {
+            found.counters.errors += 1;
+        }
     }
 
     /// Notes a flight, and gives it its number.
@@ -449,14 +465,26 @@ impl Volumes {
             Outcome::Miscompare(_) => Some(Failure::Internal),
         };
         if let Some(failure) = failure {
+            self.tell_error(now, disk, Extent::default(), failure);
             self.protect(now, disk, failure, true);
         }
         self.flushed(now, disk, failure);
     }
 
+    fn tell_error(&mut self, now: Instant, disk: DiskId, extent: Extent, failure: Failure) {
+        let gate = self.gates.get_mut(disk.0);
+        let told = gate.and_then(|gate| gate.error(now, extent, failure));
+        self.outbox.notices.extend(told.map(Notice::Error));
+    }
+
+    #[cold]
     fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
+        let (Outcome::NotDone(failure) | Outcome::Unknown(failure)) = outcome else { return };
         if let Some(gate) = self.gates.get_mut(flight.disk.0) {
             gate.counters.errors += 1;
+        }
+        if let Some(extent) = self.place_of(flight) {
+            self.tell_error(now, flight.disk, extent, failure);
         }
         let lost = match outcome {
             Outcome::NotDone(failure @ (Failure::MediumWrite | Failure::Internal))
@@ -465,6 +493,20 @@ impl Volumes {
         };
         if let (true, Some(failure)) = (flight.durable, lost) {
             self.protect(now, flight.disk, failure, true);
+        }
+    }
+
+    /// Where on its disk a flight was; `None` of one that waited for a flush, of which who ran it
+    /// tells.
+    fn place_of(&self, flight: &Flight) -> Option<Extent> {
+        match flight.what {
+            What::Piece { .. } => Some(flight.extent).filter(|extent| extent.length.0 > 0),
+            // The volume may have shrunk since.
+            _ => {
+                let layout = &self.volumes.get(flight.volume.0)?.layout;
+                let is_within = flight.extent.fits(layout.size());
+                is_within.then(|| layout.first_piece(flight.extent).extent)
+            }
         }
     }
 
@@ -507,7 +549,11 @@ impl Volumes {
         let Flight { ticket, volume, extent, number, changes_data, .. } = flight;
         let found = &mut self.volumes[volume.0];
         found.in_flight -= 1;
+        if !outcome.is_done() {
+            self.count_error(volume, ticket, outcome);
+        }
         if changes_data {
+            let found = &mut self.volumes[volume.0];
             for hold in found.held.came_back(extent, number) {
                 self.tell_owner(now, volume, Message::HoldReady { volume, hold });
             }

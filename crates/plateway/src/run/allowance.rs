@@ -19,6 +19,11 @@ impl Allowance {
         Allowance { burst, every, left: burst, refilled: now, left_out: 0 }
     }
 
+    /// So many like the next that is written are left out before it.
+    pub(super) fn leave_out(&mut self, count: u64) {
+        self.left_out += count;
+    }
+
     /// The line with what was left out before it, unless it is left out itself.
     pub(super) fn take(&mut self, now: Instant, line: String) -> Option<String> {
         while self.left < self.burst && now >= self.refilled + self.every {

@@ -396,6 +396,7 @@ impl Running {
         let (id, name) = (DiskId(self.numbers.disk.next()), &config.name);
         self.shards.event_log().name(id, name);
         let disk = Arc::new(disk);
+        self.shards.event_log().opened(id, &disk);
         let facts = disk.facts();
         self.shards.handle().add_disk(id, &disk);
         let told = self.order(&format!("add disk {name}"), || Order::AddDisk {

@@ -2,16 +2,18 @@
 //!
 //! Every shard tells its own view: a disk that three shards see slow is told once. No line is
 //! written that takes nothing from an allowance, since others cause most of them: peers that
-//! misbehave, hosts that come, go or are refused, stations that have the address of a disk. What was
-//! left out is counted. Units: none; times by the system's clock.
+//! misbehave, hosts that come, go or are refused, stations that have the address of a disk, disks
+//! that err. What was left out is counted. Units: none; times by the system's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use block::ShardId;
+use block::{Extent, ShardId};
 use contract::{DiskFacts, DiskId, HostEvent, LinkId};
+use reactor::disk::Disk;
 use shard::News;
-use volume::gate::Health;
+use volume::gate::{DiskError, Health};
 
 use super::allowance::Allowance;
 
@@ -25,6 +27,7 @@ enum Kind {
     /// Each disk has its own, and what its target's network says hides nothing of what it does.
     Import(DiskId),
     Disk(DiskId),
+    Errors(DiskId),
 }
 
 /// So many lines of a kind are written at once ...
@@ -35,10 +38,17 @@ const EVERY: Duration = Duration::from_secs(5);
 const HOSTS_BURST: u32 = 200;
 const HOSTS_EVERY: Duration = Duration::from_secs(1);
 
+/// The same of errors of one disk.
+const ERRORS_BURST: u32 = 5;
+const ERRORS_EVERY: Duration = Duration::from_secs(10);
+/// A disk that had an error is not well for so long.
+const ERRORS_LAST: Duration = Duration::from_secs(60);
+
 impl Kind {
     fn allowance(self, now: Instant) -> Allowance {
         match self {
             Kind::Hosts => Allowance::new(HOSTS_BURST, HOSTS_EVERY, now),
+            Kind::Errors(_) => Allowance::new(ERRORS_BURST, ERRORS_EVERY, now),
             _ => Allowance::new(BURST, EVERY, now),
         }
     }
@@ -51,6 +61,10 @@ pub(super) struct EventLog {
     links: BTreeMap<LinkId, String>,
     health: BTreeMap<DiskId, Health>,
     protected: BTreeSet<DiskId>,
+    /// Disks of this machine, which know what the system said.
+    local: BTreeMap<DiskId, Weak<Disk>>,
+    /// The last of each disk.
+    errors: BTreeMap<DiskId, Instant>,
     /// What each shard knows of the remote disks.
     remote: BTreeMap<DiskId, BTreeMap<ShardId, DiskFacts>>,
     allowances: BTreeMap<Kind, Allowance>,
@@ -62,6 +76,11 @@ impl EventLog {
         self.names.insert(disk, name.to_owned());
     }
 
+    /// A disk of this machine is open.
+    pub(super) fn opened(&mut self, disk: DiskId, local: &Arc<Disk>) {
+        self.local.insert(disk, Arc::downgrade(local));
+    }
+
     /// A link has this name.
     pub(super) fn name_link(&mut self, link: LinkId, name: &str) {
         self.links.insert(link, name.to_owned());
@@ -71,6 +90,12 @@ impl EventLog {
     pub(super) fn forget(&mut self, disk: DiskId) {
         self.health.remove(&disk);
         self.protected.remove(&disk);
+        self.errors.remove(&disk);
+    }
+
+    /// Whether a disk had an error a short while ago.
+    pub(super) fn had_error(&self, disk: DiskId, now: Instant) -> bool {
+        self.errors.get(&disk).is_some_and(|last| now < *last + ERRORS_LAST)
     }
 
     /// Whether a disk takes no writes since something failed.
@@ -107,12 +132,16 @@ impl EventLog {
     }
 
     fn line(&mut self, news: &News, now: Instant) -> Option<String> {
-        let (kind, line) = self.words(news)?;
-        self.allowances.entry(kind).or_insert_with(|| kind.allowance(now)).take(now, line)
+        let (kind, line) = self.words(news, now)?;
+        let allowance = self.allowances.entry(kind).or_insert_with(|| kind.allowance(now));
+        if let News::DiskError(error) = news {
+            allowance.leave_out(error.untold);
+        }
+        allowance.take(now, line)
     }
 
     /// What news are in words, if people are told.
-    fn words(&mut self, news: &News) -> Option<(Kind, String)> {
+    fn words(&mut self, news: &News, now: Instant) -> Option<(Kind, String)> {
         Some(match news {
             News::DiskHealth(disk, health) => {
                 let before = self.health.insert(*disk, *health).unwrap_or(Health::Well);
@@ -131,6 +160,10 @@ impl EventLog {
                     ),
                 };
                 (Kind::Disk(*disk), line)
+            }
+            News::DiskError(error) => {
+                self.errors.insert(error.disk, now);
+                (Kind::Errors(error.disk), self.error_line(error))
             }
             News::DiskProtected(disk, failure) => {
                 let name = self.name_of(*disk);
@@ -158,6 +191,21 @@ impl EventLog {
                 _ => (Kind::Hosts, news.to_string()),
             },
         })
+    }
+
+    fn error_line(&self, error: &DiskError) -> String {
+        let DiskError { disk, extent, failure, .. } = *error;
+        let name = self.name_of(disk);
+        let place = Some(extent).filter(|extent| extent.length.0 > 0);
+        let said = self.local.get(&disk).and_then(Weak::upgrade);
+        let said = said.and_then(|local| local.error_at(place));
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        match place {
+            Some(Extent { offset, length }) => {
+                format!("disk {name}: {failure} at {}, {} bytes{said}", offset.0, length.0)
+            }
+            None => format!("disk {name}: a flush failed, {failure}{said}"),
+        }
     }
 
     /// A text in which shards named links by their numbers, with the names of interfaces.
@@ -209,6 +257,34 @@ mod tests {
         let line = event_log.line(&news, Instant::now()).unwrap();
         assert!(line.starts_with("warning: 7.0 "), "{line}");
         assert!(line.contains("02:00:00:00:00:09 on eth1 vlan 5"), "{line}");
+    }
+
+    #[test]
+    fn errors_of_a_disk_are_told_at_a_bounded_rate_and_it_is_not_well_for_a_minute() {
+        let mut event_log = EventLog::default();
+        let (now, disk) = (Instant::now(), DiskId(3));
+        event_log.name(disk, "d0");
+        let error = |untold| {
+            let (extent, failure) = (Extent::new(8192, 4096), block::Failure::MediumRead);
+            News::DiskError(DiskError { disk, extent, failure, untold })
+        };
+        let line = event_log.line(&error(0), now).unwrap();
+        assert_eq!(line, "disk d0: unrecovered read error at 8192, 4096 bytes");
+        let told = (0..100).filter(|_| event_log.line(&error(7), now).is_some()).count();
+        assert_eq!(told, 4);
+        let line = event_log.line(&error(0), now + ERRORS_EVERY).unwrap();
+        // 96 lines, and what came with each of them but the four that said so themselves.
+        assert!(line.ends_with("(768 more like it were not shown)"), "{line}");
+        let last = now + ERRORS_EVERY;
+        assert!(event_log.had_error(disk, last + Duration::from_secs(59)));
+        assert!(!event_log.had_error(disk, last + ERRORS_LAST));
+        assert!(!event_log.had_error(DiskId(4), now));
+        event_log.forget(disk);
+        assert!(!event_log.had_error(disk, last));
+        let (extent, failure) = (Extent::default(), block::Failure::MediumWrite);
+        let flush = News::DiskError(DiskError { disk, extent, failure, untold: 0 });
+        let line = event_log.line(&flush, now).unwrap();
+        assert_eq!(line, "disk d0: a flush failed, write fault");
     }
 
     #[test]

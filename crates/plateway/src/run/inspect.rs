@@ -2,6 +2,7 @@
 //! configuration.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use block::PAGE_SIZE;
 use contract::{Cache, Counters, LinkId, ListenerId};
@@ -164,6 +165,7 @@ impl Running {
         let mine = || {
             reports.iter().flat_map(|report| &report.disks).filter(|report| report.disk == disk.id)
         };
+        let had_error = self.shards.event_log().had_error(disk.id, Instant::now());
         let health = mine().map(|report| report.health).max().unwrap_or(Health::Well);
         let imports = || {
             let all = reports.iter().enumerate();
@@ -187,6 +189,7 @@ impl Running {
             bytes: disk.facts.size.0,
             state: match health {
                 _ if access == "closed" => "closed",
+                Health::Well if had_error => "errors",
                 Health::Well => "ok",
                 Health::Slow => "slow",
                 Health::Stuck => "stuck",

@@ -72,6 +72,7 @@ impl Running {
                 .help(format!("plateway disks reopen {name}"))
         })?;
         let opened = Arc::new(opened);
+        self.shards.event_log().opened(id, &opened);
         self.shards.handle().add_disk(id, &opened);
         let facts = opened.facts();
         disk.local = Some(opened);

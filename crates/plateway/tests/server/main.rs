@@ -6,6 +6,7 @@ mod check;
 mod client;
 #[path = "../common/mod.rs"]
 mod common;
+mod errors;
 mod failed;
 mod files;
 mod follow;

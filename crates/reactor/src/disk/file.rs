@@ -7,9 +7,8 @@
 //! an alignment that we can keep (statx, `STATX_DIOALIGN`) or, where it reports none, where a
 //! probing read succeeds.
 //!
-//! **One server.** A file is held by `flock` (exclusive, or shared if it is read-only), a block
-//! device by O_EXCL, which also keeps away from mounted ones. The lock ends with the process,
-//! however it ends.
+//! **One server.** A file is held by locks ([`lock`](super::lock)), a block device by O_EXCL, which
+//! also keeps away from mounted ones. Both end with the process, however it ends.
 //!
 //! **Facts.** Cache: volatile, as writes lie in the page cache or in a drive's. That of a drive may
 //! be switched on while it is served, so what its queue says when it is opened counts for nothing;
@@ -17,20 +16,21 @@
 //! access, else 512. Physical block: that of the device below (sysfs), else the
 //! logical one. Unit: bytes.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use block::{ByteCount, Extent, PAGE_SIZE};
 use contract::{Cache, DiskFacts};
-use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
-};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use super::error::OpenError;
+use super::lock::lock;
 
 /// How a file is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,12 @@ pub(super) struct FileDisk {
     size: AtomicU64,
     /// As it was opened: the size may have changed since.
     facts: DiskFacts,
+    /// What went wrong last, and where, the latest last; nowhere for a flush.
+    errors: Mutex<VecDeque<(Option<Extent>, Errno)>>,
 }
+
+/// Errors that are kept for whoever tells people of them.
+const ERRORS_KEPT: usize = 64;
 
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC`: their direct access, where accepted, goes through the page
 /// cache all the same.
@@ -212,7 +217,16 @@ impl FileDisk {
         }
         let flushes = open_again(&fd).map_err(system(path, "open it for flushes"))?;
         let sleeps = !device && !is_on(&fd, &RING_FILE_SYSTEMS);
-        Ok(FileDisk { fd, flushes, device, sleeps, access, size: AtomicU64::new(bytes), facts })
+        Ok(FileDisk {
+            fd,
+            flushes,
+            device,
+            sleeps,
+            access,
+            size: AtomicU64::new(bytes),
+            facts,
+            errors: Mutex::default(),
+        })
     }
 
     /// What is known of it at present. It is told without a last block that is not
@@ -246,6 +260,21 @@ impl FileDisk {
             true => rustix::fs::seek(&self.fd, SeekFrom::End(0))?,
             false => rustix::fs::fstat(&self.fd)?.st_size as u64,
         })
+    }
+
+    /// Keeps what the system said of something that went wrong.
+    pub(super) fn note_error(&self, extent: Option<Extent>, errno: Errno) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() == ERRORS_KEPT {
+            errors.pop_front();
+        }
+        errors.push_back((extent, errno));
+    }
+
+    /// What the system said last of something that went wrong there.
+    pub(super) fn error_at(&self, extent: Option<Extent>) -> Option<Errno> {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.iter().rev().find(|(at, _)| *at == extent).map(|(_, errno)| *errno)
     }
 
     pub(super) fn access(&self) -> Access {
@@ -379,20 +408,6 @@ pub(super) fn expect(
         _ => "something else",
     };
     Err(OpenError::Kind { path: path.into(), expected, seen })
-}
-
-pub(super) fn lock(path: &Path, fd: &OwnedFd, read_only: bool) -> Result<(), OpenError> {
-    let how = match read_only {
-        true => FlockOperation::NonBlockingLockShared,
-        false => FlockOperation::NonBlockingLockExclusive,
-    };
-    match rustix::fs::flock(fd, how) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => {
-            Err(OpenError::InUse { path: path.into(), by: "another server (it is locked)" })
-        }
-        Err(errno) => Err(system(path, "lock it")(errno)),
-    }
 }
 
 /// Whether there is nothing at a path, so that opening it with `create` makes a file.

@@ -14,6 +14,7 @@
 mod error;
 mod faulty;
 pub mod file;
+mod lock;
 pub mod marks;
 mod null;
 pub mod probe;
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{ByteCount, Completion, Failure, Operation, Outcome, Request};
+use block::{ByteCount, Completion, Extent, Failure, Operation, Outcome, Request};
 use contract::DiskFacts;
 
 use crate::memory::{Arena, ShardMemory};
@@ -211,6 +212,15 @@ impl Disk {
     pub fn access(&self) -> Option<Access> {
         match &self.backing {
             Backing::File(disk) => Some(disk.access()),
+            Backing::Ram(_) | Backing::Null(_) => None,
+        }
+    }
+
+    /// What the system said last of something that went wrong at this place; without one, of a
+    /// flush. Only the last few are known.
+    pub fn error_at(&self, extent: Option<Extent>) -> Option<std::io::Error> {
+        match &self.backing {
+            Backing::File(disk) => disk.error_at(extent).map(Into::into),
             Backing::Ram(_) | Backing::Null(_) => None,
         }
     }

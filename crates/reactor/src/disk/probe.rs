@@ -13,13 +13,12 @@ use std::path::Path;
 
 use block::{ByteCount, PAGE_SIZE};
 use contract::{Cache, DiskFacts};
-use rustix::fs::{Access as Right, AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Access as Right, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::OpenError;
-use super::file::{
-    Access, FileDisk, Tail, expect, lock, physical_block, read_exact, refused, system,
-};
+use super::file::{Access, FileDisk, Tail, expect, physical_block, read_exact, refused, system};
+use super::lock;
 use super::marks::Marks;
 
 /// Bytes of a page.
@@ -84,10 +83,7 @@ impl Probe {
         expect(path, &fd, FileType::RegularFile, "a regular file")?;
         let identity = Identity::at(path, &fd)?;
         let read_only = !may_write(path);
-        let in_use = lock(path, &fd, read_only).err();
-        if in_use.is_none() {
-            let _ = rustix::fs::flock(&fd, FlockOperation::Unlock);
-        }
+        let in_use = lock::look(path, &fd, read_only).err();
         let disk = FileDisk::of_file(path, fd, read_only, tail)?;
         Ok(Probe { disk, identity, in_use })
     }

@@ -86,7 +86,7 @@ pub(crate) struct Work {
     /// Whether RWF_DSYNC was refused, so that a sync has to follow.
     sync_after: bool,
     /// How a write with RWF_DSYNC failed, which is made again without.
-    unsynced: Option<Errno>,
+    without_sync: Option<Errno>,
     verdict: Option<Outcome>,
     after: Duration,
 }
@@ -192,7 +192,7 @@ impl Work {
             stage,
             iovecs,
             sync_after: false,
-            unsynced: None,
+            without_sync: None,
             verdict: None,
             after: Duration::ZERO,
         };
@@ -291,12 +291,12 @@ impl Work {
             (Stage::Clear { .. }, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
                 self.zeros(self.offset())
             }
-            (Stage::Zeros { .. }, Ok(0)) => failed(true, Errno::NOSPC),
+            (Stage::Zeros { .. }, Ok(0)) => self.failed(true, Errno::NOSPC),
             (Stage::Zeros { at }, Ok(moved)) => self.zeros(at + moved),
             (Stage::Sync, Ok(_)) => Stage::Done(Outcome::Done),
-            (Stage::Sync, Err(errno)) => unsynced(errno),
-            (Stage::Transfer(transfer), Err(errno)) => failed(transfer.write, errno),
-            (_, Err(errno)) => failed(true, errno),
+            (Stage::Sync, Err(errno)) => self.unsynced(errno),
+            (Stage::Transfer(transfer), Err(errno)) => self.failed(transfer.write, errno),
+            (_, Err(errno)) => self.failed(true, errno),
             (Stage::Blocking(_) | Stage::Done(_), Ok(_)) => {
                 panic!("a result of {result:?} for {:?}, which wanted no call", self.stage)
             }
@@ -368,8 +368,8 @@ impl Work {
         if moved == 0 {
             // Cut below us, or full.
             return match transfer.write {
-                true => failed(true, Errno::NOSPC),
-                false => failed(false, Errno::IO),
+                true => self.failed(true, Errno::NOSPC),
+                false => self.failed(false, Errno::IO),
             };
         }
         let first = advance(&mut self.iovecs, transfer.first, moved);
@@ -385,8 +385,8 @@ impl Work {
 
     /// All bytes are where they should be; a sync may have to follow.
     fn moved(&self, sync: bool) -> Stage {
-        match self.unsynced {
-            Some(errno) => unsynced(errno),
+        match self.without_sync {
+            Some(errno) => self.unsynced(errno),
             None if sync => Stage::Sync,
             None => Stage::Done(Outcome::Done),
         }
@@ -394,8 +394,22 @@ impl Work {
 
     /// A transfer with RWF_DSYNC failed: what of it is made again to see whether it was the sync.
     fn without_sync(&mut self, transfer: Transfer, errno: Errno) -> Transfer {
-        self.unsynced = Some(errno);
+        self.without_sync = Some(errno);
         Transfer { durable: false, ..transfer }
+    }
+
+    /// Nothing comes later, and each block is as before or as asked: hence *not done*.
+    #[cold]
+    fn failed(&self, write: bool, errno: Errno) -> Stage {
+        self.disk.note_error(self.request.operation.extent(), errno);
+        Stage::Done(Outcome::NotDone(failure_of(write, errno)))
+    }
+
+    /// A sync failed: of what was written before it, nobody knows what lasts.
+    #[cold]
+    fn unsynced(&self, errno: Errno) -> Stage {
+        self.disk.note_error(self.request.operation.extent(), errno);
+        Stage::Done(Outcome::Unknown(failure_of(true, errno)))
     }
 
     fn cleared(&self) -> Stage {
@@ -431,7 +445,7 @@ impl Work {
             Job::Bounce(transfer) => transfer.write,
         };
         match (result, job) {
-            (Err(errno), _) => failed(write, errno),
+            (Err(errno), _) => self.failed(write, errno),
             (Ok(_), Job::Bounce(transfer)) => self.moved(transfer.durable),
             (Ok(outcome), _) => Stage::Done(outcome),
         }
@@ -614,16 +628,6 @@ fn perform(fd: BorrowedFd<'_>, call: Call<'_>) -> Result<usize, Errno> {
         }
         Call::Blocking | Call::Finished => Ok(0),
     }
-}
-
-/// Nothing comes later, and each block is as before or as asked: hence *not done*.
-fn failed(write: bool, errno: Errno) -> Stage {
-    Stage::Done(Outcome::NotDone(failure_of(write, errno)))
-}
-
-/// A sync failed: of what was written before it, nobody knows what lasts.
-fn unsynced(errno: Errno) -> Stage {
-    Stage::Done(Outcome::Unknown(failure_of(true, errno)))
 }
 
 /// What an error number says about a request.

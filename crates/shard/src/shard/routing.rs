@@ -193,6 +193,7 @@ impl Shard {
                     }
                     News::DiskHealth(disk, health)
                 }
+                Notice::Error(error) => News::DiskError(error),
                 Notice::Protected(disk, failure) => News::DiskProtected(disk, failure),
             };
             self.tell(news);

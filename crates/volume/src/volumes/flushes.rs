@@ -2,7 +2,8 @@
 //! on any shard.
 
 use block::{
-    Buffer, Completion, DiskId, Failure, Instant, Operation, Outcome, Request, Ticket, VolumeId,
+    Buffer, Completion, DiskId, Extent, Failure, Instant, Operation, Outcome, Request, Ticket,
+    VolumeId,
 };
 
 use super::{Notice, Volumes};
@@ -15,7 +16,7 @@ impl Volumes {
         let gates: Vec<&Gate> = members.map(|member| &self.gates[member.disk.0]).collect();
         // After a failed flush nothing may claim that what was written before is durable.
         if gates.iter().any(|gate| gate.failed().is_some()) {
-            return self.refuse(request, Failure::MediumWrite, now);
+            return self.refuse(now, volume, request, Failure::MediumWrite);
         }
         let volatile = gates.iter().filter(|gate| !gate.is_write_through());
         let disks: Vec<DiskId> = volatile.map(|gate| gate.disk).collect();
@@ -25,7 +26,8 @@ impl Volumes {
         let first = (volume, *first);
         let parent = self.begin_joined(now, first, request.ticket, None, disks.len());
         for disk in disks {
-            let ticket = self.begin_piece(now, (volume, disk), (parent, 0), false);
+            let ticket =
+                self.begin_piece(now, (volume, disk, Extent::default()), (parent, 0), false);
             self.join_flush(disk, Waiter::Here(ticket));
         }
     }

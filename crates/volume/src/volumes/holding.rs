@@ -80,6 +80,9 @@ impl Volumes {
         };
         self.holding.retain(|(hold, _)| *hold != work.hold);
         self.volumes[volume.0].in_flight -= 1;
+        if !completion.outcome.is_done() {
+            self.count_error(volume, flight.ticket, completion.outcome);
+        }
         self.outbox.complete.push(Completion {
             ticket: flight.ticket,
             outcome: completion.outcome,
@@ -143,11 +146,11 @@ impl Volumes {
     fn dispatch_later(&mut self, now: Instant, volume: VolumeId, extent: Extent, request: Request) {
         let found = &self.volumes[volume.0];
         if found.removed {
-            self.refuse(request, Failure::Removed, now);
+            self.refuse(now, volume, request, Failure::Removed);
         } else if extent.fits(found.layout.size()) {
             self.dispatch(now, volume, extent, request);
         } else {
-            self.refuse(request, Failure::OutOfRange, now);
+            self.refuse(now, volume, request, Failure::OutOfRange);
         }
     }
 

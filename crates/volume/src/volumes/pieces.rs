@@ -34,12 +34,12 @@ impl Volumes {
         })
     }
 
-    /// Notes a piece, which begins `start` bytes into the payload of its request; returns the
+    /// Notes a piece, of this extent of its disk, which begins `start` bytes into the payload of its request; returns the
     /// ticket under which its disk is asked.
     pub(super) fn begin_piece(
         &mut self,
         now: Instant,
-        (volume, disk): (VolumeId, DiskId),
+        (volume, disk, extent): (VolumeId, DiskId, Extent),
         (parent, start): (Slot, u64),
         durable: bool,
     ) -> Ticket {
@@ -47,7 +47,7 @@ impl Volumes {
             ticket: Ticket::default(),
             volume,
             disk,
-            extent: Extent::default(),
+            extent,
             number: 0,
             begun: now,
             changes_data: false,
@@ -68,7 +68,7 @@ impl Volumes {
         let pieces: Vec<Piece> = self.volumes[volume.0].layout.pieces(extent).collect();
         let protected = |piece: &Piece| self.gates[piece.disk.0].protected().is_some();
         if changes_data && pieces.iter().any(protected) {
-            return self.refuse(request, Failure::WriteProtected, now);
+            return self.refuse(now, volume, request, Failure::WriteProtected);
         }
         let Request { ticket, operation } = request;
         let changed = changes_data.then_some(extent);
@@ -80,7 +80,7 @@ impl Volumes {
             let (mut operation, more) = cut(whole, extent.length.0);
             rest = more;
             self.gates[disk.0].counters.count(changes_data, extent.length.0);
-            let ticket = self.begin_piece(now, (volume, disk), (parent, start), durable);
+            let ticket = self.begin_piece(now, (volume, disk, extent), (parent, start), durable);
             start += extent.length.0;
             operation.move_to(extent);
             self.outbox.submit.push((disk, Request { ticket, operation }));
@@ -98,7 +98,7 @@ impl Volumes {
             by_disk.entry(piece.disk).or_default().push(piece.extent);
         }
         if by_disk.keys().any(|disk| self.gates[disk.0].protected().is_some()) {
-            return self.refuse(request, Failure::WriteProtected, now);
+            return self.refuse(now, volume, request, Failure::WriteProtected);
         }
         // A discard is a hint: a disk that cannot give space back has done it.
         by_disk.retain(|disk, _| self.gates[disk.0].facts.discards);
@@ -110,7 +110,8 @@ impl Volumes {
         for (disk, extents) in by_disk {
             let bytes = extents.iter().map(|extent| extent.length.0).sum();
             self.gates[disk.0].counters.count(true, bytes);
-            let ticket = self.begin_piece(now, (volume, disk), (parent, 0), false);
+            let extent = extents.first().copied().unwrap_or_default();
+            let ticket = self.begin_piece(now, (volume, disk, extent), (parent, 0), false);
             let operation = Operation::Discard { extents };
             self.outbox.submit.push((disk, Request { ticket, operation }));
         }

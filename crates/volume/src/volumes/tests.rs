@@ -497,6 +497,58 @@ fn a_disk_that_does_not_answer_is_slow_then_stuck_then_well() {
 }
 
 #[test]
+fn what_a_disk_could_not_do_is_told_with_its_place_and_counted_once_at_disk_and_volume() {
+    let mut host = Host::new(1, 2, Cache::Volatile);
+    let failed = Outcome::NotDone(Failure::MediumWrite);
+    let errors = |host: &Host| {
+        let gates = host.shards[0].gates().map(|gate| gate.counters.errors);
+        (host.shards[0].counters(VOLUME).unwrap().errors, gates.collect::<Vec<_>>())
+    };
+    // Of a request on both disks, the part on the second.
+    host.ask(0, 1, write(0, 8192));
+    for (disk, request) in host.in_flight(0) {
+        let outcome = if disk == DiskId(1) { failed } else { Outcome::Done };
+        host.answer(0, request, outcome);
+    }
+    let told = core::mem::take(&mut host.shards[0].outbox.notices);
+    let (extent, failure) = (Extent::new(1 << 20, 4096), Failure::MediumWrite);
+    let error = DiskError { disk: DiskId(1), extent, failure, untold: 0 };
+    assert_eq!((told, errors(&host)), (vec![Notice::Error(error)], (1, vec![0, 1])));
+    // A request on one, at its place on the disk.
+    host.ask(0, 2, write(8192, 512));
+    let request = host.one(0);
+    host.answer(0, request, failed);
+    let told = core::mem::take(&mut host.shards[0].outbox.notices);
+    let error = DiskError { disk: DiskId(0), extent: Extent::new((1 << 20) + 4096, 512), ..error };
+    assert_eq!((told, errors(&host)), (vec![Notice::Error(error)], (2, vec![1, 1])));
+    // What differs was compared all the same; a step that fails is its request's failure, once.
+    for (slot, outcome, expected) in
+        [(3, Outcome::Miscompare(7), (2, vec![1, 1])), (4, failed, (3, vec![2, 1]))]
+    {
+        host.ask(0, slot, compare_and_write(0));
+        host.mail();
+        let request = host.one(0);
+        host.answer(0, request, outcome);
+        host.mail();
+        assert_eq!(errors(&host), expected, "{outcome}");
+    }
+    // A flush that failed is told by who ran it; what is refused since is the volume's alone.
+    host.shards[0].outbox.notices.clear();
+    host.shards[0].renew_disk(DiskId(0), facts(Cache::Volatile));
+    host.ask(0, 5, Operation::Flush);
+    for (disk, request) in host.in_flight(0) {
+        let outcome = if disk == DiskId(0) { failed } else { Outcome::Done };
+        host.answer(0, request, outcome);
+    }
+    let told = core::mem::take(&mut host.shards[0].outbox.notices);
+    let flush = DiskError { disk: DiskId(0), extent: Extent::default(), failure, untold: 1 };
+    assert_eq!(told, [Notice::Error(flush), Notice::Protected(DiskId(0), failure)]);
+    assert_eq!(errors(&host), (4, vec![3, 1]));
+    host.ask(0, 6, write(0, 512));
+    assert_eq!(errors(&host), (5, vec![3, 1]));
+}
+
+#[test]
 fn discards_go_to_the_disks_that_hold_the_ranges() {
     let mut host = Host::new(1, 2, Cache::None);
     let extents = vec![Extent::new(0, 8192), Extent::new(65_536, 512)];
