@@ -211,9 +211,9 @@ pub(crate) struct ServeArgs {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) flags: Flags,
-    /// Label the disks of this concat or stripe whatever they hold; may be given again for another
-    /// volume
-    #[arg(long, value_name = "VOLUME", requires = "config")]
+    /// Label the disks of this concat or stripe whatever they hold, or serve this disk alone although
+    /// it is a member of a set; may be given again for another volume
+    #[arg(long, value_name = "VOLUME")]
     pub(crate) overwrite: Vec<String>,
 }
 
@@ -226,8 +226,9 @@ pub(crate) struct ConfigArgs {
     /// The configuration, named as serve and bench name it
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// Label the disks of this concat or stripe whatever they hold, of which check shows what would
-    /// be given up; may be given again for another volume
+    /// Label the disks of this concat or stripe whatever they hold, or serve this disk alone although
+    /// it is a member of a set, of which check shows what would be given up; may be given again for
+    /// another volume
     #[arg(long, value_name = "VOLUME")]
     pub(crate) overwrite: Vec<String>,
     /// The control socket of the server [default: the configuration's]

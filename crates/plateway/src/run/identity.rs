@@ -212,6 +212,14 @@ impl Identities {
         Ok(was_known)
     }
 
+    /// The blocks behind `backing` are no volume of their own any more.
+    pub(crate) fn forget_volume(&self, name: &str, backing: &str) -> Result<(), RunError> {
+        if self.stored(backing, name)?.is_none() {
+            return Ok(());
+        }
+        self.change(name, |stored| stored.volume.retain(|entry| entry.backing != backing))
+    }
+
     fn change(&self, name: &str, change: impl FnOnce(&mut Stored)) -> Result<(), RunError> {
         let fail = |doing: &str, error: io::Error| self.failed(name, doing, &error.to_string());
         self.0.make().map_err(|error| fail("make the directory of", error))?;

@@ -133,7 +133,7 @@ fn refused(volume: &VolumeConfig, members: &[Member], refusal: Refusal) -> RunEr
         .key(disk_title(disk))
 }
 
-/// What is where a label should be on a disk; `read` gives so many bytes from an offset on, both
+/// What is where a label is on a member; of a volume without labels, whether there is one. `read` gives so many bytes from an offset on, both
 /// whole pages.
 pub(crate) fn examine<E: Display>(
     volume: &VolumeConfig,
@@ -141,8 +141,12 @@ pub(crate) fn examine<E: Display>(
     read: impl Fn(u64, u64) -> Result<Vec<u8>, E>,
 ) -> Result<Found, RunError> {
     let bytes = facts.size.0;
+    let is_single = matches!(volume.layout, Layout::Single { .. });
     let least = LABEL_AREA + u64::from(block::PAGE_SIZE);
     if bytes < least {
+        if is_single {
+            return Ok(Found::Blank);
+        }
         return Err(RunError::new(format!(
             "volume {}: disk {name} has {:#}, expected at least {:#} for a label and data",
             volume.name,
@@ -167,6 +171,10 @@ pub(crate) fn examine<E: Display>(
         Ok(label) => return Ok(Found::Label(label)),
         Err(LabelError::NoLabel) => {}
         Err(error) => return Ok(Found::Damaged(error)),
+    }
+    // A label alone tells that it is not to be served so.
+    if is_single {
+        return Ok(Found::Foreign);
     }
     // Whole pages, so that every disk can be asked.
     let end = bytes - bytes % u64::from(block::PAGE_SIZE);

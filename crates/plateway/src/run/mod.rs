@@ -68,7 +68,7 @@ use crate::config::plan::Plan;
 use crate::config::server::{DriverChoice, Server};
 use crate::config::thing::{Configured, Thing};
 use crate::config::uri::DiskUri;
-use crate::config::volume::{self, VolumeConfig};
+use crate::config::volume::VolumeConfig;
 use disks::DiskSight;
 use exports::OpenExport;
 use failed::FailedThings;
@@ -399,24 +399,17 @@ impl Inventory for Running {
     }
 }
 
-/// Checks that every name of `--overwrite` is a volume whose disks carry labels.
+/// Checks that every name of `--overwrite` is a volume.
 pub(crate) fn check_overwrite(args: &HiArgs, names: &[String]) -> Result<(), RunError> {
-    let labelled: Vec<&str> = args
-        .volumes
-        .iter()
-        .filter(|volume| !matches!(volume.layout, volume::Layout::Single { .. }))
-        .map(|volume| volume.name.as_str())
-        .collect();
-    let Some(wrong) = names.iter().find(|name| !labelled.contains(&name.as_str())) else {
+    let volumes: Vec<&str> = args.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    let Some(wrong) = names.iter().find(|name| !volumes.contains(&name.as_str())) else {
         return Ok(());
     };
-    let expected = match labelled.as_slice() {
-        [] => "a concat or stripe, of which the configuration has none".to_owned(),
-        all => format!("one of the concats and stripes {}", all.join(", ")),
+    let expected = match volumes.as_slice() {
+        [] => "a volume, of which there is none".to_owned(),
+        all => format!("one of the volumes {}", all.join(", ")),
     };
-    Err(RunError::new(format!("--overwrite {wrong}: expected {expected}, seen {wrong:?}")).help(
-        "only members of a concat or stripe are labelled, and only there something is overwritten",
-    ))
+    Err(RunError::new(format!("--overwrite {wrong}: expected {expected}, seen {wrong:?}")))
 }
 
 /// The budget of the data path, split over shards: receive buffers take at most an eighth of it,

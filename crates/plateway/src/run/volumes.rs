@@ -22,6 +22,8 @@ use super::look::{self, Inventory};
 use super::shape::{self, Part};
 use super::store::Place;
 use super::{OpenDisk, OpenVolume, Running};
+use crate::config::disk::disk_title;
+use crate::config::uri::check_name;
 use crate::config::volume::VolumeConfig;
 
 /// How long what is in flight may take to come back when a volume is removed.
@@ -38,6 +40,8 @@ pub(crate) struct VolumeSight {
     pub(crate) members: Vec<Result<Found, &'static str>>,
     /// What the labels come to; none of a volume without labels.
     pub(crate) set: Option<Set>,
+    /// What `--overwrite` gives up on the disk of a volume without labels.
+    given_up: Option<String>,
     /// None where not all that it takes is known.
     pub(crate) layout: Option<Layout>,
 }
@@ -112,19 +116,61 @@ impl VolumeSight {
     ) -> Result<(), RunError> {
         let words = match &disk.backing {
             _ if is_served => "served now",
-            _ if config.uuid.is_some() => "under the uuid of the configuration",
+            Some(_) if config.uuid.is_some() => {
+                self.refuse_member(config, inventory)?;
+                "under the uuid of the configuration"
+            }
+            None if config.uuid.is_some() => "under the uuid of the configuration",
             None => "under a new identity",
             Some(backing) => {
                 let identities = Identities::new(inventory.state());
                 self.uuid = identities.stored(backing, &config.name)?;
                 match self.uuid {
                     Some(_) => "under its stored identity",
-                    None => "under a new identity",
+                    None => {
+                        self.refuse_member(config, inventory)?;
+                        "under a new identity"
+                    }
                 }
             }
         };
         self.words = words.to_owned();
         Ok(())
+    }
+
+    /// Refuses to serve a member of a set alone, whose hosts would destroy the set. One that is
+    /// known as a volume of its own, or that the configuration gives an identity of its own, carries
+    /// a label of whoever uses that volume.
+    fn refuse_member(
+        &mut self,
+        config: &VolumeConfig,
+        inventory: &impl Inventory,
+    ) -> Result<(), RunError> {
+        // What no configuration can name is `bench` or `copy`, which have rules of their own.
+        if check_name(&config.name).is_err() {
+            return Ok(());
+        }
+        let (name, disk) = (&config.name, &config.layout.disks()[0]);
+        let Ok(found @ Found::Label(_)) = inventory.examine(config, disk)? else { return Ok(()) };
+        let Found::Label(label) = &found else { unreachable!("it was just seen") };
+        if config.uuid.is_some_and(|uuid| uuid != Uuid::from_bytes(label.set.uuid)) {
+            return Ok(());
+        }
+        if inventory.overwrites(name) {
+            let line =
+                format!("volume {name}: disk {disk}: --overwrite gives up what it held: {found}");
+            self.given_up = Some(line);
+            return Ok(());
+        }
+        let layout = label.set.layout;
+        Err(RunError::new(format!(
+            "volume {name}: disk {disk}: expected a disk that is no member of a set, seen a member of {found}"
+        ))
+        .help(format!(
+            "serve the set: a [[volume]] with layout = \"{layout}\" and all of its disks; where the set is given up, \
+             --overwrite {name} serves this disk alone from now on"
+        ))
+        .key(disk_title(disk)))
     }
 
     /// Whether a label that was found is that of the member at `index`: members are held against
@@ -162,6 +208,10 @@ impl Running {
             (None, Some(_)) => Uuid::new_v4(),
             (None, None) => self.new_identity(config)?,
         };
+        if let Some(line) = sight.given_up {
+            log(&line);
+            self.overwritten.push(line);
+        }
         let labelled = sight.set.map(|set| self.label(&parts, uuid, set)).transpose()?;
         let id = VolumeId(self.numbers.volume.next());
         let key = StoreKey::Reservation(id);
@@ -205,6 +255,13 @@ impl Running {
                 // Told before it is done: whatever happens then, somebody can know what was there.
                 overwritten.iter().for_each(|line| log(line));
                 self.overwritten.extend(overwritten);
+                // None of them is a volume of its own any more.
+                let identities = Identities::new(self.state.clone());
+                let backings =
+                    parts.iter().filter_map(|part| self.disks[&part.name].backing.as_ref());
+                for backing in backings {
+                    identities.forget_volume(&set.label.name, backing)?;
+                }
             }
         }
         set.label.uuid = uuid.into_bytes();

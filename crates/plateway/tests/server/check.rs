@@ -175,7 +175,7 @@ fn labels_are_read_and_judged_as_a_start_judges_them() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("would be labelled anew: all that they hold is given up"), "{out}");
     let (code, _, err) = check(here, &["--overwrite", "x"]);
-    assert!(code == 1 && err.contains("expected one of the concats and stripes s"), "{err}");
+    assert!(code == 1 && err.contains("expected one of the volumes s"), "{err}");
     assert!(fs::read(here.join("b.img")).unwrap() == vec![1; 8 << 20], "the disk was touched");
 }
 

@@ -64,3 +64,51 @@ fn apply_takes_foreign_data_only_when_told_and_a_signal_never_does() {
     assert!(server.log().contains("disk a: --overwrite: what it held is lost"), "{}", server.log());
     assert_eq!(server.status()["volumes"][0]["bytes"], 14 << 20);
 }
+
+#[test]
+fn a_member_of_a_set_is_served_alone_only_when_told_and_from_then_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    // Once a volume of its own: what is known of it ends with the set.
+    fs::write(here.join("a.img"), vec![7; 8 << 20]).unwrap();
+    let quick = |disk: &str, more: &[&str]| {
+        let listening = [disk, "--nvme", "127.0.0.1:0", "--hosts", "any"];
+        Server::try_start(here, "q", &[&listening, more].concat())
+    };
+    quick("file:a.img", &[]).unwrap_or_else(|log| panic!("{log}")).stop();
+    let set = stripe("s", r#"["a", "b"]"#);
+    let server = Server::try_configured(here, &set, &["--overwrite", "s"]);
+    let server = server.unwrap_or_else(|log| panic!("{log}"));
+    let uuid = server.uuid();
+    server.stop();
+
+    let single = configuration(&[("d", "file:b.img")], &[("v", "disks = [\"d\"]")]);
+    let single_of_set = configuration(
+        &[("d", "file:b.img")],
+        &[("v", &format!("disks = [\"d\"]\nuuid = \"{uuid}\""))],
+    );
+    let refusals = [
+        quick("file:a.img", &[]).err().expect("a member is served"),
+        Server::try_configured(here, &single, &[]).err().expect("a member is served"),
+        Server::try_configured(here, &single_of_set, &[]).err().expect("a member is served"),
+    ];
+    for (refused, index) in refusals.iter().zip([0, 1, 1]) {
+        assert!(refused.contains(&format!("volume {uuid} (\"s\"), stripe of 2")), "{refused}");
+        assert!(refused.contains(&format!("index {index}")), "{refused}");
+        assert!(refused.contains("--overwrite v"), "{refused}");
+    }
+    // Nothing was written, and what has an identity of its own may hold anybody's label.
+    let server = Server::configured(here, &set);
+    assert_eq!(server.uuid(), uuid);
+    server.stop();
+    let named = single_of_set.replace(&uuid, "5d3cf1c2-30a2-4b5e-8d62-8f1b0b8d6a11");
+    Server::configured(here, &named).stop();
+
+    let server = quick("file:a.img", &["--overwrite", "v0"]).unwrap_or_else(|log| panic!("{log}"));
+    let log = server.log();
+    assert!(log.contains("--overwrite gives up what it held") && log.contains(&uuid), "{log}");
+    let alone = server.uuid();
+    server.stop();
+    let server = quick("file:a.img", &[]).unwrap_or_else(|log| panic!("{log}"));
+    assert_eq!(server.uuid(), alone, "a restart asks for it again");
+}
