@@ -24,8 +24,9 @@ use block::{
 use contract::{Ask, DiskFacts, DiskId};
 
 use crate::flight::{Flight, What};
-use crate::gate::{Gate, Health, RequestCounters, Waiter};
+use crate::gate::{ErrorCounters, Gate, Health, RequestCounters, Waiter};
 use crate::hold::{Held, Server};
+use crate::latency::{Class, Latencies};
 use crate::layout::Layout;
 use crate::message::{HoldId, Message};
 
@@ -72,6 +73,33 @@ struct Volume {
     in_flight: u32,
     removed: bool,
     counters: RequestCounters,
+    errors: ErrorCounters,
+    latencies: Box<Latencies>,
+}
+
+impl Volume {
+    /// A request as it was asked has ended, after so long.
+    #[inline]
+    fn ended(&mut self, class: Class, time: u64, outcome: Outcome) {
+        self.latencies.of_mut(class).record(time);
+        if !outcome.is_done() {
+            self.failed(outcome);
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, outcome: Outcome) {
+        self.counters.errors += 1;
+        self.errors.count(outcome);
+    }
+}
+
+/// What went through a volume on a shard, by requests as they were asked.
+#[derive(Debug)]
+pub struct VolumeCounts<'a> {
+    pub counters: RequestCounters,
+    pub errors: ErrorCounters,
+    pub latencies: &'a Latencies,
 }
 
 /// The volumes and gates of one shard.
@@ -156,6 +184,8 @@ impl Volumes {
                 in_flight: 0,
                 removed: false,
                 counters: RequestCounters::default(),
+                errors: ErrorCounters::default(),
+                latencies: Box::default(),
             },
         );
         assert!(before.is_none(), "volume {} was added twice", volume.0);
@@ -208,9 +238,10 @@ impl Volumes {
         self.gates.iter().map(|(_, gate)| gate)
     }
 
-    /// What went through a volume on this shard, by requests as they were asked.
-    pub fn counters(&self, volume: VolumeId) -> Option<RequestCounters> {
-        Some(self.volumes.get(volume.0)?.counters)
+    /// What went through a volume on this shard.
+    pub fn counts(&self, volume: VolumeId) -> Option<VolumeCounts<'_>> {
+        let Volume { counters, errors, latencies, .. } = self.volumes.get(volume.0)?;
+        Some(VolumeCounts { counters: *counters, errors: *errors, latencies })
     }
 
     /// Requests and pieces that are in flight.
@@ -243,6 +274,7 @@ impl Volumes {
         let size = found.layout.size();
         if let Some(extent) = request.operation.extent() {
             if extent.length.0 == 0 || !extent.fits(size) {
+                found.failed(Outcome::NotDone(Failure::OutOfRange));
                 return self.outbox.refuse(request, Failure::OutOfRange);
             }
             let changes = request.operation.changes_data();
@@ -256,6 +288,7 @@ impl Volumes {
             }
         } else if let Operation::Discard { extents } = &request.operation {
             if extents.iter().any(|extent| !extent.fits(size)) {
+                found.failed(Outcome::NotDone(Failure::OutOfRange));
                 self.outbox.refuse(request, Failure::OutOfRange);
             } else if found.held.blocks(Extent::new(0, size.0)) {
                 found.held.wait(request);
@@ -324,8 +357,12 @@ impl Volumes {
 
     #[inline]
     fn count_lent(&mut self, volume: VolumeId, disk: DiskId, changes: bool, length: ByteCount) {
-        self.volumes[volume.0].counters.count(changes, length.0);
-        self.gates[disk.0].counters.count(changes, length.0);
+        let class = Class::changing(changes);
+        let (found, gate) = (&mut self.volumes[volume.0], &mut self.gates[disk.0]);
+        found.counters.count(changes, length.0);
+        found.latencies.of_mut(class).record_at_once();
+        gate.counters.count(changes, length.0);
+        gate.latencies.of_mut(class).record_at_once();
     }
 
     /// Submits a request with an extent, whole or in pieces.
@@ -339,7 +376,7 @@ impl Volumes {
         let changes_data = request.operation.changes_data();
         let gate = &mut self.gates[piece.disk.0];
         if changes_data && gate.protected().is_some() {
-            return self.refuse(request, Failure::WriteProtected, now);
+            return self.refuse(volume, request, Failure::WriteProtected, now);
         }
         gate.counters.count(changes_data, extent.length.0);
         found.in_flight += 1;
@@ -352,6 +389,7 @@ impl Volumes {
             begun: now,
             changes_data,
             durable: request.operation.is_durable(),
+            class: Class::changing(changes_data),
             what: What::Whole,
         });
         request.operation.move_to(piece.extent);
@@ -359,8 +397,12 @@ impl Volumes {
     }
 
     /// Answers a request, maybe a step of our own, that is not submitted.
-    fn refuse(&mut self, request: Request, failure: Failure, now: Instant) {
-        self.deliver(now, request.complete(Outcome::NotDone(failure)));
+    fn refuse(&mut self, volume: VolumeId, request: Request, failure: Failure, now: Instant) {
+        let outcome = Outcome::NotDone(failure);
+        if request.ticket.machine != self.flights_machine {
+            self.volumes[volume.0].failed(outcome);
+        }
+        self.deliver(now, request.complete(outcome));
     }
 
     /// Notes a flight, and gives it its number.
@@ -432,6 +474,11 @@ impl Volumes {
         }
         let slot = Slot { index: ticket.slot, generation: ticket.generation };
         let flight = self.flights.remove(slot).expect("a disk answers each request once");
+        if flight.class != Class::Flush
+            && let Some(gate) = self.gates.get_mut(flight.disk.0)
+        {
+            gate.latencies.of_mut(flight.class).record(now.0.saturating_sub(flight.begun.0));
+        }
         if !outcome.is_done() {
             self.note_failure(now, &flight, outcome);
         } else if flight.durable
@@ -448,6 +495,10 @@ impl Volumes {
             Outcome::NotDone(failure) | Outcome::Unknown(failure) => Some(failure),
             Outcome::Miscompare(_) => Some(Failure::Internal),
         };
+        if let Some(gate) = self.gates.get_mut(disk.0) {
+            let time = now.0.saturating_sub(gate.flush_begun.0);
+            gate.latencies.of_mut(Class::Flush).record(time);
+        }
         if let Some(failure) = failure {
             self.protect(now, disk, failure, true);
         }
@@ -457,6 +508,7 @@ impl Volumes {
     fn note_failure(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
         if let Some(gate) = self.gates.get_mut(flight.disk.0) {
             gate.counters.errors += 1;
+            gate.errors.count(outcome);
         }
         let lost = match outcome {
             Outcome::NotDone(failure @ (Failure::MediumWrite | Failure::Internal))
@@ -504,9 +556,13 @@ impl Volumes {
         outcome: Outcome,
         buffer: Buffer,
     ) -> Option<Completion> {
-        let Flight { ticket, volume, extent, number, changes_data, .. } = flight;
+        let Flight { ticket, volume, extent, number, changes_data, class, begun, .. } = flight;
         let found = &mut self.volumes[volume.0];
         found.in_flight -= 1;
+        // A step of a compare-and-write is none of the volume's requests.
+        if ticket.machine != self.flights_machine {
+            found.ended(class, now.0.saturating_sub(begun.0), outcome);
+        }
         if changes_data {
             for hold in found.held.came_back(extent, number) {
                 self.tell_owner(now, volume, Message::HoldReady { volume, hold });
@@ -538,7 +594,7 @@ impl Volumes {
         match message {
             Message::FlushAsk { disk } => {
                 match self.gates.get(disk.0).map_or(Some(Failure::Removed), Gate::failed) {
-                    None => self.join_flush(disk, Waiter::Shard(from)),
+                    None => self.join_flush(now, disk, Waiter::Shard(from)),
                     failure => {
                         self.outbox.messages.push((from, Message::FlushAnswer { disk, failure }))
                     }

@@ -142,7 +142,7 @@ impl Running {
     fn volume_statuses(&self, reports: &[Report]) -> Vec<status::Volume> {
         let one = |(name, volume): (&String, &OpenVolume)| {
             let mine = reports.iter().flat_map(|report| &report.volumes);
-            let counters = mine.filter(|(id, _)| *id == volume.id).map(|(_, counters)| *counters);
+            let counters = mine.filter(|one| one.volume == volume.id).map(|one| one.counters);
             let problem = self.problem(volume);
             status::Volume {
                 state: if problem.is_some() { "degraded" } else { "ok" }.to_owned(),

@@ -8,6 +8,7 @@ use contract::DiskId;
 
 use super::Volumes;
 use crate::flight::{Flight, What};
+use crate::latency::Class;
 use crate::layout::Piece;
 
 impl Volumes {
@@ -17,7 +18,7 @@ impl Volumes {
         now: Instant,
         (volume, disk): (VolumeId, DiskId),
         ticket: Ticket,
-        changed: Option<Extent>,
+        (class, changed): (Class, Option<Extent>),
         pieces: usize,
     ) -> Slot {
         self.volumes[volume.0].in_flight += 1;
@@ -30,6 +31,7 @@ impl Volumes {
             begun: now,
             changes_data: changed.is_some(),
             durable: false,
+            class,
             what: What::Joined(Box::new(Join::new(pieces))),
         })
     }
@@ -41,7 +43,7 @@ impl Volumes {
         now: Instant,
         (volume, disk): (VolumeId, DiskId),
         (parent, start): (Slot, u64),
-        durable: bool,
+        (class, durable): (Class, bool),
     ) -> Ticket {
         self.take_off(Flight {
             ticket: Ticket::default(),
@@ -52,6 +54,7 @@ impl Volumes {
             begun: now,
             changes_data: false,
             durable,
+            class,
             what: What::Piece { parent, start: start as u32 },
         })
     }
@@ -68,10 +71,11 @@ impl Volumes {
         let pieces: Vec<Piece> = self.volumes[volume.0].layout.pieces(extent).collect();
         let protected = |piece: &Piece| self.gates[piece.disk.0].protected().is_some();
         if changes_data && pieces.iter().any(protected) {
-            return self.refuse(request, Failure::WriteProtected, now);
+            return self.refuse(volume, request, Failure::WriteProtected, now);
         }
         let Request { ticket, operation } = request;
-        let changed = changes_data.then_some(extent);
+        let class = Class::changing(changes_data);
+        let changed = (class, changes_data.then_some(extent));
         let first = (volume, pieces[0].disk);
         let parent = self.begin_joined(now, first, ticket, changed, pieces.len());
         let (mut rest, mut start) = (Some(operation), 0);
@@ -80,7 +84,7 @@ impl Volumes {
             let (mut operation, more) = cut(whole, extent.length.0);
             rest = more;
             self.gates[disk.0].counters.count(changes_data, extent.length.0);
-            let ticket = self.begin_piece(now, (volume, disk), (parent, start), durable);
+            let ticket = self.begin_piece(now, (volume, disk), (parent, start), (class, durable));
             start += extent.length.0;
             operation.move_to(extent);
             self.outbox.submit.push((disk, Request { ticket, operation }));
@@ -98,19 +102,21 @@ impl Volumes {
             by_disk.entry(piece.disk).or_default().push(piece.extent);
         }
         if by_disk.keys().any(|disk| self.gates[disk.0].protected().is_some()) {
-            return self.refuse(request, Failure::WriteProtected, now);
+            return self.refuse(volume, request, Failure::WriteProtected, now);
         }
         // A discard is a hint: a disk that cannot give space back has done it.
         by_disk.retain(|disk, _| self.gates[disk.0].facts.discards);
         let Some(first) = by_disk.keys().next() else {
+            self.volumes[volume.0].latencies.of_mut(Class::Write).record_at_once();
             return self.deliver(now, request.complete(Outcome::Done));
         };
         let first = (volume, *first);
-        let parent = self.begin_joined(now, first, request.ticket, Some(all), by_disk.len());
+        let parent =
+            self.begin_joined(now, first, request.ticket, (Class::Write, Some(all)), by_disk.len());
         for (disk, extents) in by_disk {
             let bytes = extents.iter().map(|extent| extent.length.0).sum();
             self.gates[disk.0].counters.count(true, bytes);
-            let ticket = self.begin_piece(now, (volume, disk), (parent, 0), false);
+            let ticket = self.begin_piece(now, (volume, disk), (parent, 0), (Class::Write, false));
             let operation = Operation::Discard { extents };
             self.outbox.submit.push((disk, Request { ticket, operation }));
         }
