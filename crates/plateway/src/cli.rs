@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run targets and initiators in a simulated world with faults from a seed
     Sim(SimArgs),
+    /// Print what can be asked of the control socket, as OpenAPI
+    Api,
     /// Print the NVMe/TCP PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
     /// Print the completions of a shell

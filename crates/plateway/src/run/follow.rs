@@ -9,7 +9,10 @@
 
 use super::error::RunError;
 use super::{OpenVolume, Running, shape};
+use crate::config::disk::disk_title;
 use crate::config::size::Size;
+use crate::control::StepLine;
+use crate::control::status::Action;
 
 impl Running {
     /// Has `call` called, in another thread, whenever
@@ -28,7 +31,7 @@ impl Running {
     }
 
     /// Brings volumes to what all disks are like now. Returns what was done, and what could not be.
-    pub(super) fn follow_disks(&mut self) -> (Vec<String>, Vec<String>) {
+    pub(super) fn follow_disks(&mut self) -> (Vec<StepLine>, Vec<String>) {
         let (mut steps, mut warnings) = (Vec::new(), Vec::new());
         for name in self.disks.keys().cloned().collect::<Vec<_>>() {
             let disk = &self.disks[&name];
@@ -37,7 +40,11 @@ impl Running {
                 continue;
             }
             match self.follow(&name) {
-                Some(Ok(step)) => steps.push(format!("~ {step}")),
+                Some(Ok(step)) => steps.push(StepLine {
+                    action: Action::Change,
+                    thing: disk_title(&name),
+                    text: format!("~ {step}"),
+                }),
                 Some(Err(error)) => warnings.push(error.line()),
                 None => {}
             }
