@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -63,7 +64,7 @@ pub(crate) enum Command {
     )]
     Apply(ApplyArgs),
     /// Show exports, sessions, disks and counters of a running server
-    Status(ServerArgs),
+    Status(StatusArgs),
     /// List the disks of a running server, reopen a failed one, or accept one that is not the known one
     Disks(DisksArgs),
     /// Free a volume of a running server that a host has reserved
@@ -168,7 +169,24 @@ impl ConfigArgs {
     }
 }
 
-/// `status`, and every other command that asks a running server.
+/// `status [--watch [SECONDS]]`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// Show it again and again, with rates per second, until q or Ctrl-C
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = interval,
+        conflicts_with = "json"
+    )]
+    pub(crate) watch: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What every command has that asks a running server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerArgs {
     /// The control socket of the server [default: where serve puts it]
@@ -492,6 +510,13 @@ impl fmt::Display for Pattern {
     }
 }
 
+/// A time between two looks: 0.1 s to an hour.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    let seconds = seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, seen {text:?}"))?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
 /// The size of a request: a multiple of 512 bytes, at most 1 MiB.
 fn block_bytes(text: &str) -> Result<u64, String> {
     let bytes = parse_fio_size(text).map_err(|error| error.to_string())?;
@@ -526,6 +551,8 @@ mod tests {
             "check p.toml --json",
             "apply p.toml --control /run/p.sock --yes --allow-empty",
             "status --json",
+            "status --watch",
+            "status --watch 0.5 --control /run/p.sock",
             "disks list",
             "disks reopen d0 --control /run/p.sock",
             "disks accept d0 --config p.toml --new",
@@ -568,6 +595,8 @@ mod tests {
     fn wrong_lines_say_what_was_expected() {
         for (line, part) in [
             ("serve", "<DISK>"),
+            ("status --watch 0", "expected 0.1 to 3600 seconds"),
+            ("status --watch --json", "cannot be used with"),
             ("serve ram:1GiB --config p.toml", "cannot be used with"),
             ("serve --config p.toml --hosts any", "cannot be used with"),
             ("check p.toml --config p.toml", "cannot be used with"),

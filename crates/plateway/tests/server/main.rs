@@ -16,3 +16,4 @@ mod reopen;
 mod reservations;
 mod serve;
 mod service;
+mod watch;
