@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Print what can be asked of the control socket, as OpenAPI
     Api,
+    /// Print what plateway.toml may hold, as JSON Schema, for editors
+    Schema,
     /// Print the NVMe/TCP PDUs and AoE messages of a capture, one a line
     Dissect(DissectArgs),
     /// Print the completions of a shell

@@ -45,6 +45,7 @@ pub(crate) fn run(command: Command) -> miette::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Api => print_json(&crate::control::openapi()),
+        Command::Schema => print_json(&crate::config::schema::schema()),
         Command::Dissect(args) => dissect::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

@@ -10,7 +10,7 @@
 //! `server.rs` beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
 //! `resolve.rs` has what all checks need, `mistake.rs` how they are shown, `places.rs` where things
 //! were written, `plan.rs` the difference of two configurations, `text.rs` how one is written out;
-//! `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md. Not here:
+//! `schema.rs` what editors may know of it; `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md. Not here:
 //! what belongs to one protocol (`protocols`); opening, serving or changing anything.
 
 pub(crate) mod address;
@@ -27,6 +27,7 @@ pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod quick;
 pub(crate) mod resolve;
+pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod size;
 pub(crate) mod text;
