@@ -14,7 +14,7 @@ use volume::{Layout, Member};
 
 use crate::client::{Client, Simulated, VOLUME};
 use crate::disk::SECTOR;
-use crate::run::Run;
+use crate::run::{MILLISECOND, Run, Start};
 use crate::setup::Setup;
 use crate::world::World;
 use crate::writer::Writer;
@@ -22,6 +22,9 @@ use crate::{over_aoe, over_nvme};
 
 /// The number of orders that prepare a shard.
 pub(crate) const PREPARES: u64 = 0;
+
+/// How long after a refusal a disk is asked for again.
+const IMPORT_REST: u64 = 1_000 * MILLISECOND;
 
 /// What the run knows of a client.
 pub(crate) struct ClientState {
@@ -88,7 +91,7 @@ impl Run {
         }
     }
 
-    fn import(&mut self, index: usize, shard: usize) {
+    pub(crate) fn import(&mut self, index: usize, shard: usize) {
         let settings = import_settings(&self.setup, index);
         self.orders += 1;
         let order = Order::AddImport { disk: import_disk(index), settings: Box::new(settings) };
@@ -140,7 +143,10 @@ impl Run {
                             });
                         }
                     }
-                    Answer::Import(Err(_)) => self.import(index, from.index()),
+                    Answer::Import(Err(_)) => {
+                        let start = Start::Import { client: index, shard: from.index() };
+                        self.start_after(IMPORT_REST, start);
+                    }
                     _ if self.clients[index].working => {}
                     _ => {
                         self.clients[index].ready += 1;

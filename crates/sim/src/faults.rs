@@ -7,7 +7,7 @@ use crate::clients::client_of;
 use crate::disk::Behaviour;
 use crate::over_nvme::raw_host::{RawHost, Watcher};
 use crate::over_nvme::subsystem_name;
-use crate::run::{MILLISECOND, PATIENCE, Run, TARGET, layout_of};
+use crate::run::{MILLISECOND, PATIENCE, Run, Start, TARGET, layout_of};
 use crate::setup::Fault;
 use crate::writer::Write;
 
@@ -109,7 +109,7 @@ impl Run {
         }
         match self.setup.lan.as_ref().map_or(0, |lan| lan.down_ms) {
             0 => self.start_target(),
-            down_ms => self.start_after(down_ms * MILLISECOND, TARGET),
+            down_ms => self.start_after(down_ms * MILLISECOND, Start::Target),
         }
     }
 
@@ -134,9 +134,12 @@ impl Run {
             self.oracle.end(now + PATIENCE, id, first, count, false, false);
         }
         self.clients[index].working = false;
+        let is_its =
+            |start: &Start| matches!(start, Start::Import { client, .. } if *client == index);
+        self.starts.retain(|(_, start)| !is_its(start));
         match self.setup.lan.as_ref().is_some_and(|lan| lan.same_tags) {
             // Nothing of its last life is on the wire any more then.
-            true => self.start_after(1_000 * MILLISECOND, host),
+            true => self.start_after(1_000 * MILLISECOND, Start::Client(index)),
             false => self.start_client(index),
         }
     }

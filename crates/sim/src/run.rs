@@ -241,6 +241,18 @@ impl Orders {
     }
 }
 
+/// What begins again some time after its end.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    Target,
+    Client(usize),
+    /// A shard of a client asks for a disk that was refused it.
+    Import {
+        client: usize,
+        shard: usize,
+    },
+}
+
 /// The state of a run.
 pub(crate) struct Run {
     pub(crate) world: World<Simulated>,
@@ -261,8 +273,8 @@ pub(crate) struct Run {
     pub(crate) next_fault: Plan,
     pub(crate) nvme: NvmeState,
     pub(crate) lan: LanState,
-    /// Hosts that are started again, and when.
-    pub(crate) starts: Vec<(u64, usize)>,
+    /// What begins again, and when.
+    pub(crate) starts: Vec<(u64, Start)>,
     pub(crate) plant: Option<Plant>,
     /// What was done in lives that are over.
     pub(crate) did: Activity,
@@ -402,21 +414,22 @@ impl Run {
         self.read_control()
     }
 
-    /// Starts a host again after `delay`.
-    pub(crate) fn start_after(&mut self, delay: u64, host: usize) {
+    /// Something begins again after `delay`.
+    pub(crate) fn start_after(&mut self, delay: u64, start: Start) {
         let at = self.world.now + delay;
-        self.starts.push((at, host));
+        self.starts.push((at, start));
         self.world.alarm_at(at);
     }
 
     fn start_again(&mut self) {
         let now = self.world.now;
-        let due: Vec<usize> =
-            self.starts.extract_if(.., |(at, _)| *at <= now).map(|(_, host)| host).collect();
-        for host in due {
-            match self.clients.iter().position(|client| client.host == host) {
-                Some(index) => self.start_client(index),
-                None => self.start_target(),
+        let due: Vec<Start> =
+            self.starts.extract_if(.., |(at, _)| *at <= now).map(|(_, start)| start).collect();
+        for start in due {
+            match start {
+                Start::Target => self.start_target(),
+                Start::Client(index) => self.start_client(index),
+                Start::Import { client, shard } => self.import(client, shard),
             }
         }
     }

@@ -323,6 +323,16 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut lan = Lan::draw(random);
             lan.links = 1 + random.below(3) as u32;
             lan.mtus = &[1500, 4200, 9000];
+            // Few sectors, so that what is held back on a link that went down meets newer writes.
+            if random.chance(1, 2) {
+                setup.trouble_ms /= 4;
+                setup.requests *= 10;
+                (setup.work.hot, setup.work.request_max) = (4 + random.below(8), 8);
+                setup.faults[Fault::Link] = 100 + random.below(400);
+                lan.links = 2 + random.below(2) as u32;
+                lan.faults.held += 100;
+                lan.faults.hold_ms = 200 + random.below(300);
+            }
             setup.lan = Some(lan);
         },
     ),

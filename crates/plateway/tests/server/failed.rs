@@ -59,6 +59,29 @@ fn a_disk_that_is_missing_fails_alone_and_heals_when_it_is_there() {
 }
 
 #[test]
+fn a_known_file_that_is_not_there_is_not_made_and_fails_alone_until_it_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let disks = [("d0", "ram:8MiB"), ("d1", "file:d1.img?create=8MiB")];
+    let config = configuration(&disks, &[V0, V1]);
+    let uuid = |server: &Server| server.status()["volumes"][1]["uuid"].clone();
+    let server = Server::configured(directory.path(), &config);
+    let first = uuid(&server);
+    server.stop();
+    let image = |name: &str| directory.path().join(name);
+    fs::rename(image("d1.img"), image("kept")).unwrap();
+    let server = Server::configured(directory.path(), &config);
+    let status = server.status();
+    assert_eq!(state(&status, "volumes", "v0"), "ok");
+    assert_eq!(state(&status, "volumes", "v1"), "failed");
+    let problem = status["disks"][1]["problem"].as_str().expect("why");
+    assert!(problem.contains("seen none") && problem.contains("disks accept"), "{problem}");
+    assert!(!image("d1.img").exists(), "it was made");
+    fs::rename(image("kept"), image("d1.img")).unwrap();
+    server.wait_for("the volume", is_ok("v1"));
+    assert_eq!(uuid(&server), first);
+}
+
+#[test]
 fn apply_adds_beside_what_is_failed_takes_it_away_and_makes_it_another() {
     let directory = tempfile::tempdir().unwrap();
     let (config, server) = half(directory.path());

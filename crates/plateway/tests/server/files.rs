@@ -32,9 +32,11 @@ fn refuse(directory: &Path, args: &[&str]) -> String {
 }
 
 /// What `check`, `serve` and a command that opens the volume by itself say of a configuration that
-/// all of them must refuse.
+/// all of them must refuse. Its disks are required: without that a start serves all but what is
+/// not as it is known (`failed.rs`).
 fn all_refuse(directory: &Path, disks: &[(&str, &str)], volume: &str) -> [String; 3] {
     let config = own_configuration(directory, disks, &[("v0", volume)]);
+    let config = config.replace("\nuri =", "\nrequired = true\nuri =");
     let served = Server::try_configured(directory, &config, &[]);
     let bench = ["bench", "volume:v0", "--config", "plateway.toml", "--rw", "read", "--time", "1"];
     [refuse(directory, &["check"]), served.err().expect("it is served"), refuse(directory, &bench)]
