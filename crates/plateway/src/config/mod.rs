@@ -10,8 +10,9 @@
 //! `server.rs` beside them): its keys, their checks, and how it may change. `file.rs` reads tables,
 //! `resolve.rs` has what all checks need, `mistake.rs` how they are shown, `places.rs` where things
 //! were written, `plan.rs` the difference of two configurations, `text.rs` how one is written out;
-//! `schema.rs` what editors may know of it; `uri.rs`, `size.rs` and `address.rs` are the words. For users: docs/configuration.md. Not here:
-//! what belongs to one protocol (`protocols`); opening, serving or changing anything.
+//! `schema.rs` what editors may know of it; `uri.rs`, `size.rs` and `address.rs` are the words. For
+//! users: docs/configuration.md. Not here: what belongs to one protocol (`protocols`); opening,
+//! serving or changing anything.
 
 pub(crate) mod address;
 pub(crate) mod defaults;
